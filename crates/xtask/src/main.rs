@@ -1,0 +1,189 @@
+//! `cargo xtask`: what is done to this repository, as plain Rust that runs wherever cargo does.
+//!
+//! This file reads the arguments and hands over: `test` is what CI runs, `tidy` the house rules that
+//! no compiler checks, `bench` starts a bench, `figures` writes what it measured into the README.
+
+mod bench;
+mod figures;
+mod test;
+mod tidy;
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+
+const HELP: &str = "\
+usage: cargo xtask COMMAND
+
+  test                    everything CI runs: format, lints, tests, docs, tidy
+  tidy                    the house rules that no compiler checks
+  bench NAME [FLAG...]    run a bench in release mode, e.g. `bench scheduler --json`
+  table [--check] FILE... write figures (saved output of `bench NAME --json`) into README.md;
+                          with --check only say whether it is up to date
+  help                    this text
+
+exit codes: 0 all is well, 1 something was found or failed, 2 wrong usage";
+
+const USAGE_EXIT_CODE: u8 = 2;
+
+#[derive(Debug, PartialEq)]
+enum Request {
+    Help,
+    Test,
+    Tidy,
+    Bench {
+        name: String,
+        flags: Vec<String>,
+    },
+    Table {
+        files: Vec<PathBuf>,
+        action: figures::Action,
+    },
+}
+
+fn main() -> ExitCode {
+    let request = match parse(env::args_os().skip(1)) {
+        Ok(request) => request,
+        Err(mistake) => {
+            eprintln!("error: {mistake}\n\n{HELP}");
+            return ExitCode::from(USAGE_EXIT_CODE);
+        }
+    };
+    perform(request).unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn perform(request: Request) -> Result<ExitCode> {
+    match request {
+        Request::Help => {
+            println!("{HELP}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Request::Test => test::run(&workspace_root()?),
+        Request::Tidy => tidy::run(&workspace_root()?),
+        Request::Bench { name, flags } => bench::run(&name, &flags),
+        Request::Table { files, action } => {
+            figures::run(&workspace_root()?.join("README.md"), &files, action)
+        }
+    }
+}
+
+fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Request, String> {
+    let mut words = Vec::new();
+    for argument in arguments {
+        let word = argument.into_string();
+        words.push(word.map_err(|raw| format!("argument {} is not UTF-8", raw.display()))?);
+    }
+    let Some((command, rest)) = words.split_first() else {
+        return Err("no command given".to_owned());
+    };
+    match command.as_str() {
+        "help" | "--help" | "-h" => Ok(Request::Help),
+        "test" => nothing_more("test", rest).map(|()| Request::Test),
+        "tidy" => nothing_more("tidy", rest).map(|()| Request::Tidy),
+        "bench" => parse_bench(rest),
+        "table" => parse_table(rest),
+        unknown => Err(format!("unknown command `{unknown}`")),
+    }
+}
+
+fn nothing_more(command: &str, rest: &[String]) -> Result<(), String> {
+    match rest.first() {
+        None => Ok(()),
+        Some(extra) => Err(format!("`{command}` takes no arguments, but got `{extra}`")),
+    }
+}
+
+fn parse_bench(rest: &[String]) -> Result<Request, String> {
+    match rest.split_first() {
+        Some((name, flags)) if !name.starts_with('-') => Ok(Request::Bench {
+            name: name.clone(),
+            flags: flags.to_vec(),
+        }),
+        _ => Err("`bench` needs the name of a bench first".to_owned()),
+    }
+}
+
+fn parse_table(rest: &[String]) -> Result<Request, String> {
+    let mut files = Vec::new();
+    let mut action = figures::Action::Rewrite;
+    for word in rest {
+        match word.as_str() {
+            "--check" => action = figures::Action::Check,
+            flag if flag.starts_with('-') => return Err(format!("`table` has no flag `{flag}`")),
+            file => files.push(PathBuf::from(file)),
+        }
+    }
+    if files.is_empty() {
+        return Err("`table` needs at least one file of figures".to_owned());
+    }
+    Ok(Request::Table { files, action })
+}
+
+/// The cargo that started us, so that all steps use one toolchain.
+fn cargo() -> Command {
+    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Asked at run time, not compiled in: several checkouts may share one target folder, and a binary
+/// that was built in one of them must not judge another.
+fn workspace_root() -> Result<PathBuf> {
+    let manifest_folder = env::var_os("CARGO_MANIFEST_DIR")
+        .context("CARGO_MANIFEST_DIR is not set: start this program as `cargo xtask`")?;
+    let root = Path::new(&manifest_folder).ancestors().nth(2);
+    Ok(root
+        .context("crates/xtask is two folders below the workspace")?
+        .to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Request, String> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn commands_are_recognised() {
+        assert_eq!(parsed("test"), Ok(Request::Test));
+        assert_eq!(parsed("tidy"), Ok(Request::Tidy));
+        assert_eq!(parsed("--help"), Ok(Request::Help));
+        let flags = vec!["--json".to_owned(), "--quick".to_owned()];
+        let bench = Request::Bench {
+            name: "scheduler".to_owned(),
+            flags,
+        };
+        assert_eq!(parsed("bench scheduler --json --quick"), Ok(bench));
+        let files = vec![PathBuf::from("a.json"), PathBuf::from("b.json")];
+        let action = figures::Action::Check;
+        assert_eq!(
+            parsed("table a.json --check b.json"),
+            Ok(Request::Table { files, action })
+        );
+    }
+
+    #[test]
+    fn wrong_usage_names_the_mistake() {
+        for (line, mistake) in [
+            ("", "no command given"),
+            ("tset", "unknown command `tset`"),
+            ("test --fast", "`test` takes no arguments, but got `--fast`"),
+            ("tidy now", "`tidy` takes no arguments, but got `now`"),
+            ("bench", "`bench` needs the name of a bench first"),
+            ("bench --json", "`bench` needs the name of a bench first"),
+            (
+                "table --check",
+                "`table` needs at least one file of figures",
+            ),
+            ("table --chekc a.json", "`table` has no flag `--chekc`"),
+        ] {
+            assert_eq!(parsed(line), Err(mistake.to_owned()), "cargo xtask {line}");
+        }
+    }
+}

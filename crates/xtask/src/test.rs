@@ -1,0 +1,254 @@
+//! What CI runs: a list of steps, in order, up to the first that fails.
+//!
+//! Each step is one cargo command that a person can repeat by hand; the last is `tidy`, which runs in
+//! this process. No step is allowed to rewrite what it should check, whatever the caller's
+//! environment asks for, and the target folder stays the caller's choice.
+
+use std::fmt;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{cargo, tidy};
+
+/// Variables that make a test tool accept, rewrite or repeat instead of judge.
+const LENIENT_VARIABLES: &[&str] = &[
+    "FILCH_BLESS",
+    "INSTA_FORCE_PASS",
+    "INSTA_FORCE_UPDATE",
+    "INSTA_FORCE_UPDATE_SNAPSHOTS",
+    "NEXTEST_RETRIES",
+    "SNAPSHOTS",
+    "TRYBUILD",
+    "TRYCMD",
+    "UPDATE_EXPECT",
+];
+
+/// One command and what it is called when it fails.
+struct Step {
+    name: &'static str,
+    variable: Option<(&'static str, &'static str)>,
+    arguments: &'static [&'static str],
+}
+
+/// Which program runs the tests that are not doc tests.
+#[derive(Clone, Copy)]
+enum Runner {
+    Nextest,
+    Cargo,
+}
+
+pub(crate) fn run(root: &Path) -> Result<ExitCode> {
+    require("fmt", "rustfmt")?;
+    require("clippy", "clippy")?;
+    let runner = find_runner();
+
+    let started = Instant::now();
+    let steps = steps(runner);
+    let count = steps.len() + 1;
+    for (index, step) in steps.iter().enumerate() {
+        announce(index + 1, count, step.name, step);
+        let step_started = Instant::now();
+        perform(step, root)?;
+        finished(step.name, step_started.elapsed());
+    }
+
+    announce(count, count, "tidy", &"cargo xtask tidy");
+    let step_started = Instant::now();
+    if tidy::run(root)? != ExitCode::SUCCESS {
+        bail!("step `tidy` failed\n  help: repeat it with `cargo xtask tidy`");
+    }
+    finished("tidy", step_started.elapsed());
+
+    eprintln!(
+        "all {count} steps passed in {:.1} s",
+        started.elapsed().as_secs_f64()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn steps(runner: Runner) -> Vec<Step> {
+    let step = |name, arguments| Step {
+        name,
+        variable: None,
+        arguments,
+    };
+    vec![
+        step("format", &["fmt", "--all", "--check"]),
+        step(
+            "lints",
+            &[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--locked",
+                "--",
+                "-D",
+                "warnings",
+            ],
+        ),
+        match runner {
+            Runner::Nextest => step("tests", &["nextest", "run", "--workspace", "--locked"]),
+            // `--tests` is every target with tests, units of libraries and programs included; it
+            // leaves out the doc tests, which have their own step.
+            Runner::Cargo => step("tests", &["test", "--workspace", "--tests", "--locked"]),
+        },
+        step("doc tests", &["test", "--workspace", "--doc", "--locked"]),
+        Step {
+            name: "docs",
+            variable: Some(("RUSTDOCFLAGS", "-D warnings")),
+            arguments: &["doc", "--workspace", "--no-deps", "--locked"],
+        },
+    ]
+}
+
+fn perform(step: &Step, root: &Path) -> Result<()> {
+    let status = step.command(root).status().context("cannot start cargo")?;
+    if !status.success() {
+        bail!(
+            "step `{}` failed ({status})\n  help: repeat it with `{step}`",
+            step.name
+        );
+    }
+    Ok(())
+}
+
+impl Step {
+    fn command(&self, root: &Path) -> Command {
+        let mut command = cargo();
+        command.args(self.arguments).current_dir(root);
+        for variable in LENIENT_VARIABLES {
+            command.env_remove(variable);
+        }
+        command.env("INSTA_UPDATE", "no");
+        command.envs(self.variable);
+        command
+    }
+}
+
+/// As it would be typed into a shell.
+impl fmt::Display for Step {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((name, value)) = self.variable {
+            write!(formatter, "{name}='{value}' ")?;
+        }
+        write!(formatter, "cargo {}", self.arguments.join(" "))
+    }
+}
+
+/// Fails early, and with a remedy, where a component of the toolchain was never installed.
+fn require(subcommand: &str, component: &str) -> Result<()> {
+    if !exists(subcommand) {
+        bail!(
+            "`cargo {subcommand}` does not run: {component} is not installed\n  \
+             help: rustup component add {component}"
+        );
+    }
+    Ok(())
+}
+
+fn find_runner() -> Runner {
+    if exists("nextest") {
+        return Runner::Nextest;
+    }
+    eprintln!("note: cargo-nextest is not installed; using `cargo test`, which is slower");
+    Runner::Cargo
+}
+
+fn exists(subcommand: &str) -> bool {
+    let mut command = cargo();
+    command
+        .args([subcommand, "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn announce(number: usize, count: usize, name: &str, command: &dyn fmt::Display) {
+    eprintln!("[{number}/{count}] {name}: {command}");
+}
+
+fn finished(name: &str, took: Duration) {
+    eprintln!("      {name} passed in {:.1} s", took.as_secs_f64());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(runner: Runner) -> String {
+        steps(runner)
+            .iter()
+            .map(|step| format!("{}: {step}\n", step.name))
+            .collect()
+    }
+
+    #[test]
+    fn steps_can_be_repeated_by_hand() {
+        let expected = "\
+format: cargo fmt --all --check
+lints: cargo clippy --workspace --all-targets --locked -- -D warnings
+tests: cargo nextest run --workspace --locked
+doc tests: cargo test --workspace --doc --locked
+docs: RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+";
+        assert_eq!(typed(Runner::Nextest), expected);
+        let without_nextest =
+            expected.replace("nextest run --workspace", "test --workspace --tests");
+        assert_eq!(typed(Runner::Cargo), without_nextest);
+    }
+
+    #[test]
+    fn no_step_may_rewrite_what_it_checks() {
+        for step in steps(Runner::Nextest) {
+            let command = step.command(Path::new("."));
+            let value_of = |name: &str| {
+                command
+                    .get_envs()
+                    .find(|(key, _)| *key == name)
+                    .map(|pair| pair.1)
+            };
+            for variable in LENIENT_VARIABLES {
+                assert_eq!(
+                    value_of(variable),
+                    Some(None),
+                    "{variable} is removed for {step}"
+                );
+            }
+            assert_eq!(value_of("INSTA_UPDATE"), Some(Some("no".as_ref())));
+            assert_eq!(
+                value_of("CARGO_TARGET_DIR"),
+                None,
+                "the target folder is inherited"
+            );
+        }
+    }
+
+    #[test]
+    fn a_failing_step_is_named_with_its_command() {
+        let step = Step {
+            name: "lints",
+            variable: None,
+            arguments: &["no-such-subcommand"],
+        };
+        let error = perform(&step, Path::new(".")).unwrap_err().to_string();
+        assert!(error.starts_with("step `lints` failed ("), "{error}");
+        assert!(
+            error.ends_with("help: repeat it with `cargo no-such-subcommand`"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_missing_component_comes_with_a_remedy() {
+        let error = require("no-such-subcommand", "nothing")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("help: rustup component add nothing"),
+            "{error}"
+        );
+    }
+}

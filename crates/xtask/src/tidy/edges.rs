@@ -1,0 +1,354 @@
+//! Which crate may know which: the table of rooms, and whether the manifests keep to it.
+//!
+//! The reasons are in `docs/decisions/0001-rooms-and-edges.md`. Cargo itself is asked for the
+//! dependencies, so that no spelling of a manifest escapes; all kinds count, tests included.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::Finding;
+use super::manifest;
+use super::tree::Tree;
+
+/// One crate: its folder under `crates/`, and what it may use of ours and of others'.
+struct Room {
+    folder: &'static str,
+    may_use: &'static [&'static str],
+    outside: Outside,
+}
+
+/// Dependencies that are not ours. Those of tests alone are never restricted.
+#[derive(Clone, Copy)]
+enum Outside {
+    Any,
+    Only(&'static [&'static str]),
+}
+
+const fn room(folder: &'static str, may_use: &'static [&'static str]) -> Room {
+    Room {
+        folder,
+        may_use,
+        outside: Outside::Any,
+    }
+}
+
+/// All that the programs at the top may build upon.
+const BELOW_PROGRAMS: &[&str] = &[
+    "api",
+    "filch",
+    "node",
+    "pool",
+    "recruit",
+    "scheduler",
+    "server",
+    "sim",
+    "store",
+    "worker",
+];
+
+/// From the leaves up. It also names rooms that are not built yet: their edges were decided first.
+const ROOMS: &[Room] = &[
+    // Leaves.
+    Room {
+        folder: "scheduler",
+        may_use: &[],
+        // It must be the same everywhere and forget nothing: no clock, no I/O, no random source.
+        outside: Outside::Only(&["hashbrown"]),
+    },
+    room("pool", &[]),
+    room("recruit", &[]),
+    room("node", &[]),
+    // Adapters: they know the scheduler's nouns.
+    room("store", &["scheduler"]),
+    room("api", &["scheduler"]),
+    // Shells.
+    room("server", &["scheduler", "store", "api", "recruit"]),
+    room("worker", &["scheduler", "api", "pool", "recruit"]),
+    room("sim", &["scheduler", "store"]),
+    room(
+        "filch",
+        &["api", "server", "worker", "store", "pool", "recruit"],
+    ),
+    // Programs; nobody uses them.
+    room("cli", BELOW_PROGRAMS),
+    room("benches", BELOW_PROGRAMS),
+    room("e2e", BELOW_PROGRAMS),
+    room("xtask", &[]),
+];
+
+pub(super) fn check(root: &Path, tree: &Tree) -> Result<Vec<Finding>> {
+    Ok(check_packages(&packages(&metadata(root)?)?, tree))
+}
+
+struct Package {
+    name: String,
+    folder: String,
+    dependencies: Vec<Dependency>,
+}
+
+struct Dependency {
+    name: String,
+    /// The folder under `crates/`, if it is one of ours.
+    folder: Option<String>,
+    only_for_tests: bool,
+}
+
+fn check_packages(packages: &[Package], tree: &Tree) -> Vec<Finding> {
+    packages
+        .iter()
+        .flat_map(|package| check_package(package, tree))
+        .collect()
+}
+
+fn check_package(package: &Package, tree: &Tree) -> Vec<Finding> {
+    let Package {
+        name,
+        folder,
+        dependencies,
+    } = package;
+    let path = format!("crates/{folder}/Cargo.toml");
+    let Some(room) = ROOMS.iter().find(|room| room.folder == folder) else {
+        let table = "crates/xtask/src/tidy/edges.rs";
+        let message = format!("`{folder}` is not in the table of rooms: add it to {table}");
+        return vec![Finding::new(&path, 1, message)];
+    };
+    let manifest = tree.text(&path).unwrap_or("");
+    let mut findings = Vec::new();
+    let expected = package_name(folder);
+    if *name != expected {
+        let line = line_of(manifest, "name");
+        let message =
+            format!("the package in crates/{folder} is called `{expected}`, not `{name}`");
+        findings.push(Finding::new(&path, line, message));
+    }
+    for dependency in dependencies {
+        if let Some(message) = objection(room, dependency) {
+            findings.push(Finding::new(
+                &path,
+                line_of(manifest, &dependency.name),
+                message,
+            ));
+        }
+    }
+    findings
+}
+
+fn objection(room: &Room, dependency: &Dependency) -> Option<String> {
+    let Room {
+        folder,
+        may_use,
+        outside,
+    } = room;
+    let (name, allowed) = match (&dependency.folder, outside) {
+        (Some(ours), _) => (ours, may_use),
+        (None, Outside::Only(names)) if !dependency.only_for_tests => (&dependency.name, names),
+        (None, Outside::Only(_) | Outside::Any) => return None,
+    };
+    let whose = if dependency.folder.is_some() {
+        "our crates"
+    } else {
+        "others' crates"
+    };
+    let list = if allowed.is_empty() {
+        "none".to_owned()
+    } else {
+        allowed.join(", ")
+    };
+    (!allowed.contains(&name.as_str()))
+        .then(|| format!("`{folder}` may not use `{name}`: of {whose} it may use {list}"))
+}
+
+fn package_name(folder: &str) -> String {
+    match folder {
+        // The facade: what users write after `use`.
+        "filch" => folder.to_owned(),
+        _ => format!("filch-{folder}"),
+    }
+}
+
+fn line_of(manifest: &str, name: &str) -> usize {
+    let about = |entry: &manifest::Entry<'_>| {
+        entry.key.split('.').next() == Some(name)
+            || (entry.is_header() && entry.table.ends_with(&format!(".{name}")))
+    };
+    manifest::entries(manifest)
+        .iter()
+        .find(|entry| about(entry))
+        .map_or(1, |entry| entry.line)
+}
+
+fn metadata(root: &Path) -> Result<String> {
+    let output = crate::cargo()
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+        ])
+        .current_dir(root)
+        .output()
+        .context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!(
+            "`cargo metadata` failed:\n{}",
+            String::from_utf8_lossy(&output.stderr).trim_end()
+        );
+    }
+    String::from_utf8(output.stdout).context("`cargo metadata` printed something else than text")
+}
+
+fn packages(metadata: &str) -> Result<Vec<Package>> {
+    let document: Value = serde_json::from_str(metadata).context("`cargo metadata`")?;
+    let crates = Path::new(string(&document, "workspace_root")?).join("crates");
+    let mut packages = Vec::new();
+    for package in list(&document, "packages")? {
+        let manifest = Path::new(string(package, "manifest_path")?);
+        let folder = manifest
+            .parent()
+            .and_then(|folder| folder_in(&crates, folder));
+        let mut dependencies = Vec::new();
+        for dependency in list(package, "dependencies")? {
+            let path = dependency["path"].as_str().map(Path::new);
+            dependencies.push(Dependency {
+                name: string(dependency, "name")?.to_owned(),
+                folder: path.and_then(|path| folder_in(&crates, path)),
+                only_for_tests: dependency["kind"].as_str() == Some("dev"),
+            });
+        }
+        packages.push(Package {
+            name: string(package, "name")?.to_owned(),
+            folder: folder.context("a package of the workspace is not in crates/")?,
+            dependencies,
+        });
+    }
+    Ok(packages)
+}
+
+fn folder_in(crates: &Path, place: &Path) -> Option<String> {
+    Some(place.strip_prefix(crates).ok()?.to_str()?.to_owned())
+}
+
+fn string<'a>(object: &'a Value, key: &str) -> Result<&'a str> {
+    object[key]
+        .as_str()
+        .with_context(|| format!("`cargo metadata` has no text `{key}`"))
+}
+
+fn list<'a>(object: &'a Value, key: &str) -> Result<&'a [Value]> {
+    let list = object[key].as_array().map(Vec::as_slice);
+    list.with_context(|| format!("`cargo metadata` has no list `{key}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One package with dependencies written as in cargo's own words: `normal`, `dev` or `build`,
+    /// a name, and `ours` if it is in this workspace.
+    fn found(folder: &str, name: &str, dependencies: &[&str]) -> Vec<String> {
+        let dependencies: Vec<Value> = dependencies.iter().map(|line| dependency(line)).collect();
+        let document = serde_json::json!({
+            "workspace_root": "/somewhere/main",
+            "packages": [{
+                "name": name,
+                "manifest_path": format!("/somewhere/main/crates/{folder}/Cargo.toml"),
+                "dependencies": dependencies,
+            }],
+        });
+        let manifest = "[package]\nname = \"x\"\n\n[dependencies]\nfilch-store = {}\n";
+        let tree = Tree::of(&[(&format!("crates/{folder}/Cargo.toml"), manifest)]);
+        let packages = packages(&document.to_string()).unwrap();
+        check_packages(&packages, &tree)
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    fn dependency(line: &str) -> Value {
+        let words: Vec<&str> = line.split(' ').collect();
+        let kind = (words[0] != "normal").then_some(words[0]);
+        let folder = words[1].strip_prefix("filch-").unwrap_or(words[1]);
+        let path = words
+            .get(2)
+            .map(|_| format!("/somewhere/main/crates/{folder}"));
+        serde_json::json!({ "name": words[1], "kind": kind, "path": path })
+    }
+
+    const NONE: [&str; 0] = [];
+
+    #[test]
+    fn edges_of_the_table_are_allowed() {
+        assert_eq!(
+            found("store", "filch-store", &["normal filch-scheduler ours"]),
+            NONE
+        );
+        assert_eq!(
+            found(
+                "worker",
+                "filch-worker",
+                &["dev filch-pool ours", "normal tokio"]
+            ),
+            NONE
+        );
+        assert_eq!(found("filch", "filch", &["normal filch-server ours"]), NONE);
+        assert_eq!(found("cli", "filch-cli", &["normal filch ours"]), NONE);
+    }
+
+    #[test]
+    fn other_edges_are_found_whatever_their_kind() {
+        for kind in ["normal", "dev", "build"] {
+            let expected = "crates/scheduler/Cargo.toml:5: \
+                            `scheduler` may not use `store`: of our crates it may use none";
+            let edge = format!("{kind} filch-store ours");
+            assert_eq!(found("scheduler", "filch-scheduler", &[&edge]), [expected]);
+        }
+        let expected = "crates/sim/Cargo.toml:1: \
+                        `sim` may not use `pool`: of our crates it may use scheduler, store";
+        assert_eq!(
+            found("sim", "filch-sim", &["normal filch-pool ours"]),
+            [expected]
+        );
+    }
+
+    #[test]
+    fn the_scheduler_uses_nothing_of_others_but_its_hash_table() {
+        let check = |line| found("scheduler", "filch-scheduler", &[line]);
+        assert_eq!(check("normal hashbrown"), NONE);
+        assert_eq!(check("dev proptest"), NONE);
+        let expected = "crates/scheduler/Cargo.toml:1: \
+                        `scheduler` may not use `rand`: of others' crates it may use hashbrown";
+        assert_eq!(check("normal rand"), [expected]);
+        assert_eq!(check("build rand"), [expected]);
+    }
+
+    #[test]
+    fn an_unknown_folder_and_a_wrong_name_are_found() {
+        let expected = "crates/attic/Cargo.toml:1: `attic` is not in the table of rooms: \
+                        add it to crates/xtask/src/tidy/edges.rs";
+        assert_eq!(found("attic", "filch-attic", &[]), [expected]);
+        let expected = "crates/pool/Cargo.toml:2: \
+                        the package in crates/pool is called `filch-pool`, not `pool`";
+        assert_eq!(found("pool", "pool", &[]), [expected]);
+    }
+
+    #[test]
+    fn the_table_itself_goes_one_way() {
+        for (index, room) in ROOMS.iter().enumerate() {
+            for used in room.may_use {
+                // Each room uses only rooms further up in the table, so there is no circle, and
+                // the last four, the programs, are used by none.
+                let place = ROOMS.iter().position(|other| other.folder == *used);
+                let place = place.expect("a room in the table uses rooms of the table");
+                assert!(place < index, "{} uses {used}", room.folder);
+                assert!(
+                    !["cli", "benches", "e2e", "xtask"].contains(used),
+                    "{}",
+                    room.folder
+                );
+            }
+        }
+    }
+}
