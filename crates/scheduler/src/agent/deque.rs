@@ -1,0 +1,178 @@
+//! The worker's deque of jobs that have not started.
+//!
+//! The owner end is what runs next: by rank, then in the order of submission. The steal end is what
+//! would run last. Starting and giving meet here: whoever takes a job out has it.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::id::{Hold, Seq};
+use crate::message::{Assignment, Place, Serves};
+
+/// Jobs that wait for a slot.
+#[derive(Default)]
+pub(crate) struct Deque {
+    jobs: BTreeMap<(i64, Seq), Assignment>,
+    /// Where to find a job.
+    ranks: BTreeMap<Seq, i64>,
+}
+
+impl Deque {
+    /// Puts a job where its rank says. One that was there under an older fence is replaced.
+    pub(crate) fn insert(&mut self, assignment: Assignment) {
+        let seq = assignment.hold.job;
+        self.take_out(seq);
+        self.ranks.insert(seq, assignment.rank);
+        self.jobs.insert((assignment.rank, seq), assignment);
+    }
+
+    pub(crate) fn contains(&self, hold: Hold) -> bool {
+        let rank = self.ranks.get(&hold.job);
+        let found = rank.and_then(|&rank| self.jobs.get(&(rank, hold.job)));
+        found.is_some_and(|assignment| assignment.hold == hold)
+    }
+
+    /// Takes out one job, if it is there under this fence.
+    pub(crate) fn remove(&mut self, hold: Hold) -> bool {
+        self.contains(hold) && self.take_out(hold.job)
+    }
+
+    /// Takes out the job at the owner end that may start.
+    pub(crate) fn pop_owner_end(
+        &mut self,
+        may_start: impl Fn(&Assignment) -> bool,
+    ) -> Option<Assignment> {
+        let (&place, _) = self
+            .jobs
+            .iter()
+            .find(|(_, assignment)| may_start(assignment))?;
+        self.ranks.remove(&place.1);
+        self.jobs.remove(&place)
+    }
+
+    /// Takes out half, rounded up, of what the asker may run, at the steal end.
+    pub(crate) fn give(&mut self, most: u32, most_bound: u32, serves: &Serves) -> Vec<Hold> {
+        let may_run = |assignment: &&Assignment| match serves {
+            Serves::All => true,
+            Serves::Named(names) => names.contains(&assignment.queue),
+        };
+        let half = self.jobs.values().filter(may_run).count().div_ceil(2);
+        let mut bound_left = most_bound;
+        let fits = |assignment: &&Assignment| match assignment.place {
+            Place::Anywhere => true,
+            Place::FreeSlot if bound_left == 0 => false,
+            Place::FreeSlot => {
+                bound_left -= 1;
+                true
+            }
+        };
+        let given = self.jobs.values().rev().filter(may_run).filter(fits);
+        let given: Vec<Hold> = given
+            .take(half.min(most as usize))
+            .map(|assignment| assignment.hold)
+            .collect();
+        for hold in &given {
+            self.take_out(hold.job);
+        }
+        given
+    }
+
+    /// Takes out everything, owner end first.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Hold> {
+        self.ranks.clear();
+        core::mem::take(&mut self.jobs)
+            .into_values()
+            .map(|assignment| assignment.hold)
+    }
+
+    /// Everything, owner end first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Hold> {
+        self.jobs.values().map(|assignment| assignment.hold)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.jobs.len()
+    }
+
+    fn take_out(&mut self, seq: Seq) -> bool {
+        let rank = self.ranks.remove(&seq);
+        rank.and_then(|rank| self.jobs.remove(&(rank, seq)))
+            .is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{Fence, JobId};
+    use crate::message::Start;
+
+    fn job(number: u64, rank: i64, queue: &str, place: Place) -> Assignment {
+        Assignment {
+            hold: Hold {
+                job: Seq(number),
+                fence: Fence(1),
+            },
+            id: JobId(u128::from(number)),
+            queue: queue.into(),
+            kind: "default".into(),
+            rank,
+            attempt: 1,
+            start: Start::Freely,
+            place,
+            timeout: None,
+        }
+    }
+
+    fn numbers(holds: impl IntoIterator<Item = Hold>) -> Vec<u64> {
+        holds.into_iter().map(|hold| hold.job.0).collect()
+    }
+
+    #[test]
+    fn the_owner_takes_by_rank_then_submission_and_a_thief_from_the_other_end() {
+        let mut deque = Deque::default();
+        for (number, rank) in [(1, 0), (2, 0), (3, -5), (4, 0), (5, 7)] {
+            deque.insert(job(number, rank, "q", Place::Anywhere));
+        }
+        assert_eq!(numbers(deque.iter()), [3, 1, 2, 4, 5]);
+        assert_eq!(
+            numbers(deque.give(9, 9, &Serves::All)),
+            [5, 4, 2],
+            "half of five, rounded up"
+        );
+        let first = deque.pop_owner_end(|_| true).expect("two are left");
+        assert_eq!(first.hold.job, Seq(3));
+        assert_eq!(numbers(deque.drain()), [1]);
+    }
+
+    #[test]
+    fn only_what_the_asker_serves_is_counted_and_given() {
+        let mut deque = Deque::default();
+        for (number, queue) in [(1, "a"), (2, "b"), (3, "a"), (4, "a")] {
+            deque.insert(job(number, 0, queue, Place::Anywhere));
+        }
+        let named = Serves::Named(["a".into()].into());
+        assert_eq!(numbers(deque.give(9, 9, &named)), [4, 3]);
+    }
+
+    #[test]
+    fn what_needs_a_free_slot_is_given_only_into_one() {
+        let mut deque = Deque::default();
+        for number in 1..=6 {
+            deque.insert(job(number, 0, "a", Place::FreeSlot));
+        }
+        assert_eq!(numbers(deque.give(9, 1, &Serves::All)), [6]);
+    }
+
+    #[test]
+    fn a_job_is_known_by_its_fence_too() {
+        let mut deque = Deque::default();
+        deque.insert(job(1, 0, "a", Place::Anywhere));
+        let older = Hold {
+            job: Seq(1),
+            fence: Fence(0),
+        };
+        assert!(!deque.contains(older) && !deque.remove(older));
+        assert_eq!(deque.count(), 1);
+    }
+}

@@ -1,0 +1,338 @@
+//! The worker's brain: what one worker does next.
+//!
+//! It holds a deque of jobs that are its own, starts them without asking anyone, reports what became of
+//! them until it is answered, gives away half of what it has not started when asked, and fences itself:
+//! when the server has not been heard to answer for seven tenths of the lease, everything stops.
+//!
+//! The files next door: `session` speaks with the server, `work` starts and stops jobs, `deque` holds
+//! those that wait, `pace` says how many to want.
+
+mod deque;
+mod event;
+mod pace;
+mod session;
+mod work;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+pub use event::{Effect, Event, Outcome, StopReason, Verdict};
+
+use self::deque::Deque;
+use self::pace::Pace;
+use crate::id::{Hold, MessageNo, SessionNo, WorkerId};
+use crate::message::{Assignment, FromWorker, Report, Serves};
+use crate::random::Random;
+use crate::time::{Duration, Monotonic, Now};
+
+/// How an `agent` behaves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Decides the worker's ids and the wait before a reconnect. Random for every process: two
+    /// workers with one seed would take themselves for each other.
+    pub seed: u64,
+    /// Where the worker lives.
+    pub home: Home,
+    /// How many jobs it can run at once.
+    pub slots: u32,
+    /// Which queues it serves.
+    pub serves: Serves,
+    /// How many jobs to hold beyond the slots.
+    pub reserve: Reserve,
+    /// A job that has run for this long is reported as started.
+    pub started_after: Duration,
+    /// The longest wait before a reconnect.
+    pub reconnect_max: Duration,
+    /// So many reports are sent even if earlier ones are not answered yet.
+    pub reports_max: usize,
+    /// How long running jobs may take when the server tells the worker to drain.
+    pub grace: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            home: Home::Apart,
+            slots: 1,
+            serves: Serves::All,
+            reserve: Reserve::Auto { most: 1_024 },
+            started_after: Duration::from_millis(50),
+            reconnect_max: Duration::from_millis(500),
+            reports_max: 256,
+            grace: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Where a worker lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Home {
+    /// In a process of its own.
+    Apart,
+    /// In the server's process.
+    Embedded,
+}
+
+/// How many jobs to hold beyond the slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reserve {
+    /// What covers a round trip, at most so many.
+    Auto {
+        /// The cap.
+        most: u32,
+    },
+    /// Always so many.
+    Fixed(u32),
+}
+
+/// One worker.
+pub struct Agent {
+    config: Config,
+    random: Random,
+    now: Now,
+    /// This incarnation.
+    id: WorkerId,
+    /// The incarnation before, whose work has stopped and whose reports are still to be told.
+    instead: Option<WorkerId>,
+    /// Whether the server has answered this incarnation.
+    is_met: bool,
+    session: Session,
+    /// The length of the lease, as the server said last.
+    lease: Duration,
+    /// When the newest message that was acknowledged was *sent*: from then the lease is counted.
+    lease_from: Option<Monotonic>,
+    /// Past its right to own jobs: waits for what runs to stop.
+    is_fenced: bool,
+    /// When what still runs is stopped.
+    drain: Option<Monotonic>,
+    has_left: bool,
+    deque: Deque,
+    slots: BTreeMap<Hold, Slot>,
+    /// What was reported, or will be, and is not answered.
+    reports: BTreeMap<Hold, Pending>,
+    pace: Pace,
+    effects: Vec<Effect>,
+}
+
+/// The connection to the server.
+struct Session {
+    number: SessionNo,
+    is_open: bool,
+    /// The last batch sent and received.
+    sent: MessageNo,
+    received: MessageNo,
+    heard_at: Monotonic,
+    beat_at: Monotonic,
+    /// When batches were sent that are not acknowledged.
+    unacknowledged: VecDeque<(MessageNo, Monotonic)>,
+    /// What goes with the next batch.
+    unsent: Vec<FromWorker>,
+    /// Whether the next batch is to go at once.
+    is_urgent: bool,
+    /// Reports sent in this session that are not answered, and when the first of them was sent.
+    in_flight: usize,
+    in_flight_since: Monotonic,
+    want_told: u32,
+}
+
+/// A slot in use.
+struct Slot {
+    assignment: Assignment,
+    phase: SlotPhase,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SlotPhase {
+    /// Waits until the start of a suspect is confirmed.
+    Confirming,
+    Running {
+        since: Monotonic,
+        is_told: bool,
+    },
+    Stopping(StopReason),
+}
+
+/// A report that is not answered.
+struct Pending {
+    report: Report,
+    /// Whether it was sent in the present session.
+    is_sent: bool,
+}
+
+/// Something is not as it must be: a bug of ours.
+pub type AuditError = crate::dispatch::AuditError;
+
+impl Agent {
+    /// A worker that has not connected yet; the first effect asks for a connection.
+    #[must_use]
+    pub fn new(config: Config, now: Now, effects: &mut Vec<Effect>) -> Self {
+        let mut random = Random::new(config.seed);
+        let id = new_id(&mut random, config.home);
+        let mut agent = Self {
+            random,
+            now,
+            id,
+            instead: None,
+            is_met: false,
+            session: Session::new(SessionNo(0), now.monotonic),
+            lease: Duration::from_secs(10),
+            lease_from: None,
+            is_fenced: false,
+            drain: None,
+            has_left: false,
+            deque: Deque::default(),
+            slots: BTreeMap::new(),
+            reports: BTreeMap::new(),
+            pace: Pace::default(),
+            effects: Vec::new(),
+            config,
+        };
+        agent.effects.push(Effect::Connect {
+            wait: Duration::ZERO,
+        });
+        effects.append(&mut agent.effects);
+        agent
+    }
+
+    /// One event, at one moment; what it causes is appended to `effects`, to be performed in order.
+    pub fn handle(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
+        // A clock that runs backwards is a bug of the shell's; standing still is the safe answer.
+        self.now = Now {
+            monotonic: self.now.monotonic.max(now.monotonic),
+            wall: now.wall,
+        };
+        if self.has_left {
+            return;
+        }
+        self.expire();
+        match event {
+            Event::Connected => self.connected(),
+            Event::Disconnected => self.disconnected(),
+            Event::Received {
+                session,
+                number,
+                messages,
+            } => {
+                self.received(session, number, messages);
+            }
+            Event::Ended { hold, outcome } => self.ended(hold, outcome),
+            Event::Progressed { hold, percent } => self.progressed(hold, percent),
+            Event::Drain { grace } => self.drain(grace),
+            Event::Tick => {}
+        }
+        self.fill_slots();
+        self.come_back_or_leave();
+        self.flush();
+        effects.append(&mut self.effects);
+    }
+
+    /// When to call again at the latest, by the clock that only runs forward.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Monotonic> {
+        if self.has_left {
+            return None;
+        }
+        let mut deadlines = Vec::from([self.fence_at().filter(|_| !self.is_fenced)]);
+        if self.session.is_open {
+            deadlines.push(Some(self.session.beat_at));
+            deadlines.push(Some(self.silence_at()));
+        }
+        let has_running = self.slots.values().any(|slot| slot.runs_since().is_some());
+        deadlines.push(self.drain.filter(|_| has_running));
+        for slot in self.slots.values() {
+            deadlines.push(self.started_at(slot));
+            deadlines.push(slot.times_out_at());
+        }
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// This incarnation.
+    #[must_use]
+    pub const fn id(&self) -> WorkerId {
+        self.id
+    }
+
+    /// The moment at which everything must have stopped unless the server answers before: what a
+    /// guardian of child processes is told. `None` if nothing may run anyway.
+    #[must_use]
+    pub fn fence_at(&self) -> Option<Monotonic> {
+        // Seven tenths bear clocks that run 1.4 times apart.
+        self.lease_from.map(|from| from.plus(self.lease * 7 / 10))
+    }
+
+    /// How many jobs run or are about to.
+    #[must_use]
+    pub fn running_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// How many jobs wait in the deque.
+    #[must_use]
+    pub fn waiting_count(&self) -> usize {
+        self.deque.count()
+    }
+
+    /// Checks that a job is in one place at most and that nothing runs without a right to.
+    ///
+    /// # Errors
+    /// Names what is not as it must be.
+    pub fn audit(&self) -> Result<(), AuditError> {
+        let mut places: Vec<Hold> = self.deque.iter().collect();
+        places.extend(self.slots.keys());
+        places.extend(self.reports.keys());
+        let count = places.len();
+        places.sort_unstable();
+        places.dedup();
+        let running = self
+            .slots
+            .values()
+            .filter(|slot| slot.runs_since().is_some())
+            .count();
+        let past = self.fence_at().is_none_or(|at| at <= self.now.monotonic);
+        let sent = self
+            .reports
+            .values()
+            .filter(|pending| pending.is_sent)
+            .count();
+        let rules = [
+            (places.len() == count, "a job is in one place"),
+            (
+                self.slots.len() <= self.config.slots as usize,
+                "no more jobs run than there are slots",
+            ),
+            (
+                !past || running == 0,
+                "nothing runs past the worker's own deadline",
+            ),
+            (
+                !self.is_fenced || self.deque.count() == 0,
+                "a fenced worker's deque is empty",
+            ),
+            (
+                self.drain.is_none() || self.deque.count() == 0,
+                "a draining worker's deque is empty",
+            ),
+            (
+                sent == self.session.in_flight,
+                "reports under way are counted",
+            ),
+            (
+                self.effects.is_empty(),
+                "what was decided has been handed over",
+            ),
+        ];
+        match rules.into_iter().find(|(holds, _)| !holds) {
+            Some((_, rule)) => Err(crate::dispatch::AuditError(String::from(rule))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn new_id(random: &mut Random, home: Home) -> WorkerId {
+    match home {
+        Home::Apart => WorkerId::apart(random.next()),
+        Home::Embedded => WorkerId::embedded(random.next()),
+    }
+}

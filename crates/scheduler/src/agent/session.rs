@@ -1,0 +1,416 @@
+//! Speaking with the server: connect, greet, send in batches, listen, renew, and know when the right to
+//! own jobs is over.
+//!
+//! Reports are sent when no earlier report is under way, or when many have gathered: so the batches
+//! grow with the time that an answer takes, by themselves.
+
+use alloc::vec::Vec;
+
+use super::{Agent, Effect, Session, SlotPhase, StopReason, Verdict, new_id};
+use crate::id::{Hold, MessageNo, SessionNo};
+use crate::message::{Entrance, FromWorker, Hello, Report, ToWorker};
+use crate::time::{Duration, Monotonic};
+
+/// Beats in one lease.
+const BEATS: u32 = 10;
+
+/// A server that has said nothing for so many beats is taken to be out of reach.
+const SILENT_BEATS: u32 = 3;
+
+impl Session {
+    pub(super) const fn new(number: SessionNo, now: Monotonic) -> Self {
+        Self {
+            number,
+            is_open: false,
+            sent: MessageNo(0),
+            received: MessageNo(0),
+            heard_at: now,
+            beat_at: now,
+            unacknowledged: alloc::collections::VecDeque::new(),
+            unsent: Vec::new(),
+            is_urgent: false,
+            in_flight: 0,
+            in_flight_since: now,
+            want_told: 0,
+        }
+    }
+}
+
+impl Agent {
+    fn beat(&self) -> Duration {
+        self.lease / BEATS
+    }
+
+    pub(super) fn silence_at(&self) -> Monotonic {
+        self.session.heard_at.plus(self.beat() * SILENT_BEATS)
+    }
+
+    /// Greets the server in a new session.
+    pub(super) fn connected(&mut self) {
+        // While something of the last incarnation still runs there is nothing to say.
+        if self.session.is_open || self.is_fenced {
+            return;
+        }
+        self.session = Session::new(self.session.number.next(), self.now.monotonic);
+        self.session.is_open = true;
+        let entrance = match (self.is_met, self.instead) {
+            (true, _) => Entrance::Resume,
+            (false, Some(older)) => Entrance::Instead(older),
+            (false, None) => Entrance::New,
+        };
+        let mut reports = Vec::with_capacity(self.reports.len());
+        for pending in self.reports.values_mut() {
+            pending.is_sent = true;
+            reports.push(pending.report.clone());
+        }
+        self.session.in_flight = reports.len();
+        self.session.in_flight_since = self.now.monotonic;
+        let want = self.want();
+        self.session.want_told = want;
+        let started = self.slots.iter().filter(|(_, slot)| slot.is_told());
+        let hello = Hello {
+            entrance,
+            slots: self.config.slots,
+            want,
+            serves: self.config.serves.clone(),
+            reports,
+            started: started.map(|(&hold, _)| hold).collect(),
+            holds: self
+                .deque
+                .iter()
+                .chain(self.slots.keys().copied())
+                .collect(),
+        };
+        self.say_now(FromWorker::Hello(hello));
+        if self.drain.is_some() {
+            self.say_now(FromWorker::Drain);
+        }
+    }
+
+    pub(super) fn disconnected(&mut self) {
+        self.close();
+        if !self.is_fenced {
+            self.connect();
+        }
+    }
+
+    fn connect(&mut self) {
+        let most = crate::time::micros(self.config.reconnect_max);
+        let wait = (u128::from(self.random.next()) * u128::from(most)) >> 64;
+        self.effects.push(Effect::Connect {
+            wait: Duration::from_micros(wait as u64),
+        });
+    }
+
+    /// What was under way in the session may not have arrived: it is told again in the next.
+    fn close(&mut self) {
+        self.session.is_open = false;
+        self.session.in_flight = 0;
+        self.session.unsent.clear();
+        for pending in self.reports.values_mut() {
+            pending.is_sent = false;
+        }
+    }
+
+    fn hang_up(&mut self) {
+        self.effects.push(Effect::Disconnect {
+            session: self.session.number,
+        });
+        self.disconnected();
+    }
+
+    /// What time alone brings about.
+    pub(super) fn expire(&mut self) {
+        let now = self.now.monotonic;
+        if !self.is_fenced && self.fence_at().is_some_and(|at| at <= now) {
+            self.fence();
+        }
+        if self.session.is_open && self.silence_at() <= now {
+            self.hang_up();
+        }
+        self.time_out();
+        self.tell_started();
+        if self.drain.is_some_and(|at| at <= now) {
+            self.stop_all(StopReason::Drained);
+        }
+    }
+
+    /// The right to own jobs is over: nothing starts, what runs is stopped, the deque is emptied.
+    fn fence(&mut self) {
+        self.is_fenced = true;
+        if self.session.is_open {
+            self.effects.push(Effect::Disconnect {
+                session: self.session.number,
+            });
+        }
+        self.close();
+        self.deque.drain().for_each(drop);
+        self.slots
+            .retain(|_, slot| slot.phase != SlotPhase::Confirming);
+        self.stop_all(StopReason::Fenced);
+    }
+
+    /// The server does not know this incarnation, or not any more: what it has to report is too late.
+    fn gone(&mut self) {
+        self.fence();
+        for (hold, _) in core::mem::take(&mut self.reports) {
+            self.effects.push(Effect::Answered {
+                hold,
+                verdict: Verdict::Refused,
+            });
+        }
+        self.is_met = false;
+    }
+
+    /// Once everything has stopped, a fenced worker comes back as a new incarnation, and a drained one
+    /// leaves.
+    pub(super) fn come_back_or_leave(&mut self) {
+        let is_quiet = self.slots.is_empty() && self.deque.count() == 0;
+        if self.is_fenced && is_quiet {
+            if self.drain.is_some() {
+                self.leave();
+                return;
+            }
+            // The older incarnation's jobs are free at once if the server still knew it.
+            self.instead = if self.is_met { Some(self.id) } else { None };
+            self.reports
+                .retain(|_, pending| pending.report.ending.is_outcome());
+            self.id = new_id(&mut self.random, self.config.home);
+            self.session = Session::new(SessionNo(0), self.now.monotonic);
+            (self.is_met, self.is_fenced, self.lease_from) = (false, false, None);
+            self.connect();
+        } else if self.drain.is_some() && is_quiet && self.reports.is_empty() {
+            if self.session.is_open {
+                self.say_now(FromWorker::Goodbye);
+                self.flush();
+            }
+            // With nothing held and nothing to report, an unsaid goodbye costs nobody anything.
+            self.leave();
+        }
+    }
+
+    fn leave(&mut self) {
+        self.has_left = true;
+        self.effects.push(Effect::Leave);
+    }
+
+    /// To be said with the next batch.
+    pub(super) fn say(&mut self, message: FromWorker) {
+        if self.session.is_open {
+            self.session.unsent.push(message);
+        }
+    }
+
+    /// To be said at once.
+    pub(super) fn say_now(&mut self, message: FromWorker) {
+        self.say(message);
+        self.session.is_urgent = true;
+    }
+
+    /// Takes down a report, to be sent until it is answered.
+    pub(super) fn report(&mut self, report: Report) {
+        self.reports.insert(
+            report.hold,
+            super::Pending {
+                report,
+                is_sent: false,
+            },
+        );
+    }
+
+    /// These have left with an answer of their own; only the reply to them is awaited.
+    pub(super) fn reported(&mut self, report: Report) {
+        if self.session.in_flight == 0 {
+            self.session.in_flight_since = self.now.monotonic;
+        }
+        self.session.in_flight += 1;
+        self.reports.insert(
+            report.hold,
+            super::Pending {
+                report,
+                is_sent: true,
+            },
+        );
+    }
+
+    /// Sends what there is to say, if it is time to.
+    pub(super) fn flush(&mut self) {
+        if !self.session.is_open {
+            return;
+        }
+        let now = self.now.monotonic;
+        let waiting = self.reports.len() - self.session.in_flight;
+        let is_beat = self.session.beat_at <= now;
+        let is_time = self.session.is_urgent
+            || is_beat
+            || (waiting > 0 && (self.session.in_flight == 0 || waiting >= self.config.reports_max));
+        if !is_time {
+            return;
+        }
+        let mut messages = core::mem::take(&mut self.session.unsent);
+        let want = self.want();
+        if is_worth_telling(self.session.want_told, want) {
+            self.session.want_told = want;
+            messages.push(FromWorker::Want(want));
+        }
+        if self.session.in_flight == 0 {
+            self.session.in_flight_since = now;
+        }
+        for pending in self.reports.values_mut().filter(|pending| !pending.is_sent) {
+            pending.is_sent = true;
+            self.session.in_flight += 1;
+            messages.push(FromWorker::Report(pending.report.clone()));
+        }
+        if messages.is_empty() {
+            messages.push(FromWorker::Beat);
+        }
+        // A goodbye is the last word.
+        if let Some(at) = messages.iter().position(|it| *it == FromWorker::Goodbye) {
+            let goodbye = messages.remove(at);
+            messages.push(goodbye);
+        }
+        let session = &mut self.session;
+        session.is_urgent = false;
+        session.sent = session.sent.next();
+        session.unacknowledged.push_back((session.sent, now));
+        let (number, session_number) = (session.sent, session.number);
+        self.session.beat_at = now.plus(self.beat());
+        self.effects.push(Effect::Send {
+            worker: self.id,
+            session: session_number,
+            number,
+            messages,
+        });
+    }
+
+    /// How many jobs to own at most.
+    fn want(&self) -> u32 {
+        if self.drain.is_some() || self.is_fenced {
+            return 0;
+        }
+        let slots = self.config.slots;
+        slots.saturating_add(self.pace.reserve(self.config.reserve, slots))
+    }
+
+    pub(super) fn received(
+        &mut self,
+        session: SessionNo,
+        number: MessageNo,
+        messages: Vec<ToWorker>,
+    ) {
+        let is_current = self.session.is_open && session == self.session.number;
+        if !is_current || number <= self.session.received {
+            return;
+        }
+        if number != self.session.received.next() {
+            self.hang_up();
+            return;
+        }
+        self.session.received = number;
+        self.session.heard_at = self.now.monotonic;
+        for message in messages {
+            if self.is_fenced {
+                return;
+            }
+            self.hear(message);
+        }
+    }
+
+    fn hear(&mut self, message: ToWorker) {
+        match message {
+            ToWorker::Renewed(number) => self.renewed(number),
+            ToWorker::Truth { lease, keep } => self.learn(lease, keep),
+            ToWorker::Assign(assignments) => {
+                for assignment in assignments {
+                    self.assigned(assignment);
+                }
+            }
+            ToWorker::AskToGive {
+                question,
+                most,
+                most_bound,
+                serves,
+            } => {
+                self.give(question, most, most_bound, &serves);
+            }
+            ToWorker::StartGranted(hold) => self.start_granted(hold),
+            ToWorker::Cancel(hold) => self.cancel(hold),
+            ToWorker::DrainNow => self.drain(self.config.grace),
+            ToWorker::Accepted(holds) => {
+                let trip = self.now.monotonic.since(self.session.in_flight_since);
+                self.pace.round_trip(trip);
+                for hold in holds {
+                    self.answered(hold, Verdict::Accepted);
+                }
+            }
+            ToWorker::Refused { hold, current: _ } => {
+                self.answered(hold, Verdict::Refused);
+                self.disown(hold);
+            }
+            ToWorker::Gone => self.gone(),
+        }
+    }
+
+    /// The lease is counted from the moment the acknowledged message was sent, not from now: the
+    /// server may have counted from any moment in between.
+    fn renewed(&mut self, number: MessageNo) {
+        self.is_met = true;
+        self.instead = None;
+        while let Some(&(sent, at)) = self.session.unacknowledged.front() {
+            if sent > number {
+                break;
+            }
+            self.session.unacknowledged.pop_front();
+            self.lease_from = self.lease_from.max(Some(at));
+        }
+    }
+
+    /// What is truly this worker's of all it holds.
+    fn learn(&mut self, lease: Duration, mut keep: Vec<Hold>) {
+        self.lease = lease;
+        self.session.beat_at = self
+            .session
+            .beat_at
+            .min(self.now.monotonic.plus(self.beat()));
+        keep.sort_unstable();
+        let held: Vec<Hold> = self
+            .deque
+            .iter()
+            .chain(self.slots.keys().copied())
+            .collect();
+        for hold in held {
+            if keep.binary_search(&hold).is_err() {
+                self.disown(hold);
+            }
+        }
+        self.ask_to_start_again();
+    }
+
+    fn answered(&mut self, hold: Hold, verdict: Verdict) {
+        if let Some(pending) = self.reports.remove(&hold) {
+            self.session.in_flight -= usize::from(pending.is_sent);
+            self.session.in_flight_since = self.now.monotonic;
+            self.effects.push(Effect::Answered { hold, verdict });
+        }
+    }
+
+    /// A job that was assigned: into the deque, or straight back if this worker takes no more.
+    fn assigned(&mut self, assignment: crate::message::Assignment) {
+        let hold = assignment.hold;
+        let is_known = self.slots.contains_key(&hold) || self.reports.contains_key(&hold);
+        if is_known {
+            return;
+        }
+        if self.drain.is_some() {
+            self.drop_unstarted(hold);
+            self.session.is_urgent = true;
+        } else {
+            self.deque.insert(assignment);
+        }
+    }
+}
+
+/// Small changes of the ceiling are not worth a word.
+fn is_worth_telling(told: u32, want: u32) -> bool {
+    told != want && (want == 0 || told == 0 || told.abs_diff(want) > told / 4)
+}

@@ -1,0 +1,283 @@
+//! Starting, stopping and giving away jobs.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::{Agent, Effect, Outcome, Slot, SlotPhase, StopReason};
+use crate::id::{Hold, QuestionNo};
+use crate::message::{Again, Ending, FromWorker, Report, Serves, Start};
+use crate::time::{Duration, Monotonic};
+
+impl Slot {
+    /// Since when it runs, unless it does not, or is being stopped.
+    pub(super) const fn runs_since(&self) -> Option<Monotonic> {
+        match self.phase {
+            SlotPhase::Running { since, .. } => Some(since),
+            SlotPhase::Confirming | SlotPhase::Stopping(_) => None,
+        }
+    }
+
+    /// Whether the server has been told that it runs.
+    pub(super) const fn is_told(&self) -> bool {
+        matches!(self.phase, SlotPhase::Running { is_told: true, .. })
+    }
+
+    pub(super) fn times_out_at(&self) -> Option<Monotonic> {
+        Some(self.runs_since()?.plus(self.assignment.timeout?.duration()))
+    }
+}
+
+impl Ending {
+    /// Whether this says what an attempt came to, and not only that a job was let go of.
+    pub(super) const fn is_outcome(&self) -> bool {
+        matches!(
+            self,
+            Self::Finished | Self::Failed { .. } | Self::Snoozed(_)
+        )
+    }
+}
+
+impl Agent {
+    /// Starts jobs from the owner end while there are free slots and the right to.
+    pub(super) fn fill_slots(&mut self) {
+        let now = self.now.monotonic;
+        let may_start = !self.is_fenced && self.fence_at().is_some_and(|at| at > now);
+        while may_start && self.slots.len() < self.config.slots as usize {
+            // A job of which an older attempt is still being stopped here waits for that.
+            let slots = &self.slots;
+            let is_free = |job| !slots.keys().any(|hold: &Hold| hold.job == job);
+            let next = self
+                .deque
+                .pop_owner_end(|assignment| is_free(assignment.hold.job));
+            let Some(assignment) = next else {
+                return;
+            };
+            let hold = assignment.hold;
+            let phase = match assignment.start {
+                Start::Freely => {
+                    self.effects.push(Effect::Start(assignment.clone()));
+                    SlotPhase::Running {
+                        since: now,
+                        is_told: false,
+                    }
+                }
+                Start::Confirmed => {
+                    self.say_now(FromWorker::Start(hold));
+                    SlotPhase::Confirming
+                }
+            };
+            self.slots.insert(hold, Slot { assignment, phase });
+        }
+    }
+
+    /// A suspect may start, and it is stored that it did. It may not if it was dropped meanwhile.
+    pub(super) fn start_granted(&mut self, hold: Hold) {
+        let now = self.now.monotonic;
+        let may_start = self.fence_at().is_some_and(|at| at > now);
+        if let Some(slot) = self.slots.get_mut(&hold)
+            && slot.phase == SlotPhase::Confirming
+            && may_start
+        {
+            slot.phase = SlotPhase::Running {
+                since: now,
+                is_told: true,
+            };
+            let assignment = slot.assignment.clone();
+            self.effects.push(Effect::Start(assignment));
+        }
+    }
+
+    /// In a new session: the answer may have been lost with the old one.
+    pub(super) fn ask_to_start_again(&mut self) {
+        let confirming = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| slot.phase == SlotPhase::Confirming);
+        for hold in confirming.map(|(&hold, _)| hold).collect::<Vec<_>>() {
+            self.say_now(FromWorker::Start(hold));
+        }
+    }
+
+    /// When the server is told that this job runs.
+    pub(super) fn started_at(&self, slot: &Slot) -> Option<Monotonic> {
+        slot.runs_since()
+            .filter(|_| !slot.is_told())
+            .map(|at| at.plus(self.config.started_after))
+    }
+
+    /// Jobs that have run for a while are reported as started, with the next batch.
+    pub(super) fn tell_started(&mut self) {
+        let now = self.now.monotonic;
+        let is_due = |(&hold, slot)| self.started_at(slot).filter(|&at| at <= now).map(|_| hold);
+        for hold in self.slots.iter().filter_map(is_due).collect::<Vec<_>>() {
+            if let Some(Slot {
+                phase: SlotPhase::Running { is_told, .. },
+                ..
+            }) = self.slots.get_mut(&hold)
+            {
+                *is_told = true;
+            }
+            self.say(FromWorker::Started(hold));
+        }
+    }
+
+    pub(super) fn time_out(&mut self) {
+        let now = self.now.monotonic;
+        let late = |(&hold, slot): (&Hold, &Slot)| {
+            slot.times_out_at().filter(|&at| at <= now).map(|_| hold)
+        };
+        for hold in self.slots.iter().filter_map(late).collect::<Vec<_>>() {
+            self.stop(hold, StopReason::TimedOut);
+        }
+    }
+
+    pub(super) fn stop_all(&mut self, why: StopReason) {
+        let running = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| slot.runs_since().is_some());
+        for hold in running.map(|(&hold, _)| hold).collect::<Vec<_>>() {
+            self.stop(hold, why);
+        }
+    }
+
+    fn stop(&mut self, hold: Hold, why: StopReason) {
+        if let Some(slot) = self.slots.get_mut(&hold) {
+            slot.phase = SlotPhase::Stopping(why);
+            self.effects.push(Effect::Stop { hold, why });
+        }
+    }
+
+    /// An attempt is over: nothing of it runs any more.
+    pub(super) fn ended(&mut self, hold: Hold, outcome: Outcome) {
+        let Some(slot) = self.slots.remove(&hold) else {
+            return;
+        };
+        if let Some(since) = slot.runs_since() {
+            self.pace.run(self.now.monotonic.since(since));
+        }
+        let own = match outcome {
+            Outcome::Finished => Some(Ending::Finished),
+            Outcome::Failed { again, error } => Some(Ending::Failed { again, error }),
+            Outcome::Snoozed(wait) => Some(Ending::Snoozed(wait)),
+            Outcome::Stopped => None,
+        };
+        let ending = match (slot.phase, own) {
+            // Whoever cancelled it only wants to know that it is over.
+            (SlotPhase::Stopping(StopReason::Cancelled), _) => Ending::Stopped,
+            // It came to an end of its own before it could be stopped: that is worth telling.
+            (_, Some(own)) => own,
+            (SlotPhase::Stopping(StopReason::TimedOut), None) => {
+                let limit = slot.assignment.timeout.unwrap_or_default().duration();
+                let error = format!("timed out after {limit:?}").into();
+                Ending::Failed {
+                    again: Again::ByPolicy,
+                    error,
+                }
+            }
+            // A fenced worker's jobs are taken back with the worker.
+            (SlotPhase::Stopping(StopReason::Fenced), None) => return,
+            (_, None) => Ending::Interrupted,
+        };
+        self.report(Report { hold, ending });
+    }
+
+    pub(super) fn progressed(&mut self, hold: Hold, percent: u8) {
+        if self
+            .slots
+            .get(&hold)
+            .is_some_and(|slot| slot.runs_since().is_some())
+        {
+            self.say(FromWorker::Progress { hold, percent });
+        }
+    }
+
+    /// Gives half of what has not started and the asker may run, from the steal end.
+    pub(super) fn give(
+        &mut self,
+        question: QuestionNo,
+        most: u32,
+        most_bound: u32,
+        serves: &Serves,
+    ) {
+        let jobs = self.deque.give(most, most_bound, serves);
+        for &hold in &jobs {
+            // Told again as dropped, should the answer be lost with its session.
+            self.reported(Report {
+                hold,
+                ending: Ending::Dropped,
+            });
+        }
+        self.say_now(FromWorker::Given { question, jobs });
+    }
+
+    /// The job is cancelled: it is dropped if it has not started, and stopped if it has.
+    pub(super) fn cancel(&mut self, hold: Hold) {
+        let is_held = self.deque.contains(hold) || self.slots.contains_key(&hold);
+        if is_held {
+            self.disown(hold);
+        } else if !self.reports.contains_key(&hold) {
+            // It never arrived, or is long gone; the server waits to hear that it does not run.
+            self.report(Report {
+                hold,
+                ending: Ending::Dropped,
+            });
+        }
+        self.session.is_urgent = true;
+    }
+
+    /// The job is not this worker's any more.
+    pub(super) fn disown(&mut self, hold: Hold) {
+        let phase = self.slots.get(&hold).map(|slot| slot.phase);
+        match phase {
+            Some(SlotPhase::Running { .. }) => {
+                self.stop(hold, StopReason::Cancelled);
+                self.say_now(FromWorker::Stopping(hold));
+            }
+            Some(SlotPhase::Stopping(_)) => self.say_now(FromWorker::Stopping(hold)),
+            Some(SlotPhase::Confirming) => {
+                self.slots.remove(&hold);
+                self.report(Report {
+                    hold,
+                    ending: Ending::Dropped,
+                });
+            }
+            None => {
+                if self.deque.remove(hold) {
+                    self.report(Report {
+                        hold,
+                        ending: Ending::Dropped,
+                    });
+                }
+            }
+        }
+    }
+
+    pub(super) fn drop_unstarted(&mut self, hold: Hold) {
+        self.report(Report {
+            hold,
+            ending: Ending::Dropped,
+        });
+    }
+
+    /// Starts nothing more, hands back what has not started, and stops the rest after the grace.
+    pub(super) fn drain(&mut self, grace: Duration) {
+        let until = self.now.monotonic.plus(grace);
+        self.drain = Some(self.drain.map_or(until, |before| before.min(until)));
+        let unstarted: Vec<Hold> = self.deque.drain().collect();
+        for hold in unstarted {
+            self.drop_unstarted(hold);
+        }
+        let confirming = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| slot.phase == SlotPhase::Confirming);
+        for hold in confirming.map(|(&hold, _)| hold).collect::<Vec<_>>() {
+            self.disown(hold);
+        }
+        self.say_now(FromWorker::Drain);
+        if self.drain.is_some_and(|at| at <= self.now.monotonic) {
+            self.stop_all(StopReason::Drained);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Who gets the ready jobs. Runs at the end of every event, over what the event touched.
+//!
+//! Between events no worker that would take a job stands beside a queue that has one for it: a submit
+//! that meets a waiting worker is claimed in the same commit, and a worker that reports is given more
+//! in the same commit. So only workers and queues that changed have to be looked at.
+
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+use super::Dispatch;
+use super::job::THEFTS_FREE;
+use super::queue::{Fit, Solo};
+use super::worker::{Served, Tier, Waiter};
+use crate::id::{Seq, WorkerId};
+use crate::message::{Assignment, Place, Start};
+use crate::record::Cause;
+use crate::state::Verb;
+
+impl Dispatch {
+    /// Gives work to whoever waits for it, first from the queues, then from other workers.
+    pub(super) fn settle(&mut self) {
+        self.promote_due();
+        let mut touched = Vec::new();
+        while let Some(worker) = self.workers.pop_touched() {
+            touched.push(worker);
+            let slots = self.workers.get(worker).free_slots();
+            self.claim(worker, slots);
+        }
+        while let Some(queue) = self.queues.pop_fresh() {
+            self.offer(queue, &mut touched);
+        }
+        // Reserves only after every free slot has had its chance.
+        for at in 0..touched.len() {
+            let worker = touched[at];
+            let room = self.workers.get(worker).room();
+            self.claim(worker, room);
+        }
+        while let Some(worker) = self.workers.pop_touched() {
+            self.seat(worker);
+        }
+        self.match_thieves(&touched);
+    }
+
+    /// Gives up to `most` jobs to a worker, in the order of the strategy. Returns how many.
+    fn claim(&mut self, id: WorkerId, most: u32) -> u32 {
+        let mut taken = 0;
+        while taken < most {
+            let worker = self.workers.get(id);
+            let free_slot = worker.free_slots() > 0;
+            let solo = if worker.solo == 0 {
+                Solo::Allowed
+            } else {
+                Solo::Refused
+            };
+            let Some((queue, seq)) = self.queues.next(&worker.served, Fit { free_slot, solo })
+            else {
+                break;
+            };
+            self.hand_over(seq, Verb::Claim, Some(id), Cause::Claim);
+            self.queues.charge(queue);
+            self.assign(id, seq);
+            taken += 1;
+        }
+        self.counters.claimed += u64::from(taken);
+        self.seat(id);
+        taken
+    }
+
+    /// Offers a queue's jobs to those that wait: free slots first, then reserves.
+    fn offer(&mut self, queue: u32, touched: &mut Vec<WorkerId>) {
+        let mut after = None;
+        while self.queues.is_open(queue) {
+            let Some(waiter) = self.waiter(queue, after) else {
+                return;
+            };
+            after = Some(waiter);
+            let worker = self.workers.get(waiter.worker);
+            let most = match waiter.tier {
+                Tier::FreeSlot => worker.free_slots(),
+                Tier::Reserve if self.queues.get(queue).is_limited() => return,
+                Tier::Reserve => worker.room(),
+            };
+            if self.claim(waiter.worker, most) > 0 {
+                touched.push(waiter.worker);
+            }
+        }
+    }
+
+    /// The first worker after `after` that would take a job of this queue.
+    fn waiter(&self, queue: u32, after: Option<Waiter>) -> Option<Waiter> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = (from, Bound::Unbounded);
+        let serves_all = self.workers.waiters.range(range).next();
+        let names_it = self.queues.get(queue).waiters.range(range).next();
+        serves_all.into_iter().chain(names_it).min().copied()
+    }
+
+    /// Tells a worker of a job that is now its own.
+    pub(super) fn assign(&mut self, worker: WorkerId, seq: Seq) {
+        self.workers.took_turn(worker);
+        let assignment = self.assignment(seq);
+        if let Some(told) = self.told(worker) {
+            told.assigned.push(assignment);
+        }
+    }
+
+    fn assignment(&self, seq: Seq) -> Assignment {
+        let job = self.jobs.get(seq);
+        let queue = self.queues.get(job.queue);
+        let is_bound = queue.is_limited() || job.thefts >= THEFTS_FREE;
+        Assignment {
+            hold: job.hold(seq),
+            id: job.id,
+            queue: queue.settings.queue.clone(),
+            kind: self.kinds.get(job.kind).clone(),
+            rank: self.rank(job),
+            attempt: job.attempts.saturating_add(1),
+            start: if job.is_suspect() {
+                Start::Confirmed
+            } else {
+                Start::Freely
+            },
+            place: if is_bound {
+                Place::FreeSlot
+            } else {
+                Place::Anywhere
+            },
+            timeout: (job.timeout.0 > 0).then_some(job.timeout),
+        }
+    }
+
+    /// Puts a worker where it belongs among those that wait for work or can be asked for some.
+    pub(super) fn seat(&mut self, id: WorkerId) {
+        let (before, now) = self.workers.seat(id);
+        self.reseat(id, before, now);
+    }
+
+    pub(super) fn unseat(&mut self, id: WorkerId) {
+        let (before, now) = self.workers.unseat(id);
+        self.reseat(id, before, now);
+    }
+
+    /// A worker that names queues waits in each of them.
+    fn reseat(&mut self, id: WorkerId, before: Option<Waiter>, now: Option<Waiter>) {
+        if before == now {
+            return;
+        }
+        if let Served::Named(queues) = &self.workers.get(id).served {
+            for &queue in queues {
+                let waiters = &mut self.queues.get_mut(queue).waiters;
+                before.map(|before| waiters.remove(&before));
+                waiters.extend(now);
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! What memory lacks: requests that wait until the store has looked something up.
+//!
+//! Memory holds every unfinished job, so only ended ones are ever fetched: a parent that ended long
+//! ago, an id or a key that may have been used before, a dead job to be retried. While a request
+//! waits, the ids it names are reserved: none of those jobs leaves memory or is purged, so when the
+//! answer comes, memory and answer together know everything the request asks about.
+//!
+//! Requests that wait are carried out in the order in which they came.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use super::{Answer, Dispatch, Effect, Refused, Request};
+use crate::id::{FetchNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
+use crate::message::Report;
+use crate::name::Name;
+use crate::record::{JobRow, Mutation};
+use crate::spec::JobSpec;
+
+/// Requests that wait for the store.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    line: VecDeque<Waiter>,
+    last: FetchNo,
+    /// How many waiting requests name each id.
+    reserved: BTreeMap<JobId, u32>,
+    /// How many waiting submits bring each id and each key: whoever names one of them waits behind.
+    arriving: BTreeMap<JobId, u32>,
+    arriving_keys: BTreeMap<Name, u32>,
+}
+
+struct Waiter {
+    fetch: FetchNo,
+    work: Work,
+    found: Option<Found>,
+}
+
+/// What waits.
+enum Work {
+    Request(RequestNo, Request),
+    Report {
+        worker: WorkerId,
+        session: SessionNo,
+        report: Box<Report>,
+    },
+}
+
+/// Ended jobs that the store found.
+#[derive(Default)]
+pub(super) struct Found {
+    ids: BTreeMap<JobId, JobRow>,
+    keys: BTreeMap<Name, JobId>,
+    seqs: BTreeMap<Seq, JobId>,
+}
+
+impl Found {
+    fn new(rows: Vec<JobRow>) -> Self {
+        let mut found = Self::default();
+        for row in rows {
+            // Whatever is unfinished is in memory; anything else the store says of it is old.
+            if row.now.state.is_ended() && row.now.holder.is_none() {
+                found
+                    .keys
+                    .extend(row.spec.key.clone().map(|key| (key, row.spec.id)));
+                found.seqs.insert(row.seq, row.spec.id);
+                found.ids.insert(row.spec.id, row);
+            }
+        }
+        found
+    }
+
+    pub(super) fn by_id(&self, id: JobId) -> Option<&JobRow> {
+        self.ids.get(&id)
+    }
+
+    pub(super) fn by_key(&self, key: &Name) -> Option<&JobRow> {
+        self.by_id(*self.keys.get(key)?)
+    }
+
+    pub(super) fn by_seq(&self, seq: Seq) -> Option<&JobRow> {
+        self.by_id(*self.seqs.get(&seq)?)
+    }
+}
+
+/// What a request asks about that memory cannot answer.
+#[derive(Default)]
+struct Lack {
+    ids: Vec<JobId>,
+    keys: Vec<Name>,
+    /// It names what another waiting request is about to bring.
+    behind: bool,
+}
+
+impl Lack {
+    fn is_nothing(&self) -> bool {
+        self.ids.is_empty() && self.keys.is_empty() && !self.behind
+    }
+}
+
+impl Waiting {
+    /// Whether a waiting request names this job.
+    pub(crate) fn reserves(&self, id: JobId) -> bool {
+        !self.reserved.is_empty() && self.reserved.contains_key(&id)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.line.len()
+    }
+
+    fn mark(&mut self, work: &Work, step: i32) {
+        let Work::Request(_, request) = work else {
+            return;
+        };
+        for id in named(request) {
+            add(&mut self.reserved, id, step);
+        }
+        if let Request::Submit(jobs) = request {
+            for job in jobs {
+                add(&mut self.arriving, job.id, step);
+                if let Some(key) = &job.key {
+                    add(&mut self.arriving_keys, key.clone(), step);
+                }
+            }
+        }
+    }
+}
+
+/// Every job id that a request names.
+fn named(request: &Request) -> impl Iterator<Item = JobId> {
+    let (jobs, one) = match request {
+        Request::Submit(jobs) => (jobs.as_slice(), None),
+        Request::Cancel(job) | Request::Retry(job) | Request::SetPriority { job, .. } => {
+            (Default::default(), Some(*job))
+        }
+        Request::SetQueue { .. } | Request::SetStrategy(_) | Request::DrainWorker(_) => {
+            (Default::default(), None)
+        }
+    };
+    let with_parents = |job: &JobSpec| core::iter::once(job.id).chain(job.parents.clone());
+    one.into_iter().chain(jobs.iter().flat_map(with_parents))
+}
+
+fn add<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K, step: i32) {
+    let count = counts.entry(key);
+    match count {
+        alloc::collections::btree_map::Entry::Occupied(mut entry) => {
+            *entry.get_mut() = entry.get().strict_add_signed(step);
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
+        alloc::collections::btree_map::Entry::Vacant(entry) => {
+            entry.insert(0_u32.strict_add_signed(step));
+        }
+    }
+}
+
+impl Dispatch {
+    /// Carries a request out, now or when the store has answered.
+    pub(super) fn request(&mut self, from: RequestNo, request: Request) {
+        let lack = self.lack(&request);
+        if lack.is_nothing() {
+            self.carry_out(from, request, &Found::default());
+        } else if self.waiting.count() >= self.config.limits.waiting {
+            self.reply(from, Answer::Refused(Refused::Busy));
+        } else {
+            self.wait(
+                Work::Request(from, request),
+                lack.ids,
+                lack.keys,
+                Vec::new(),
+            );
+        }
+    }
+
+    /// A report about a job that is not in memory: it may be a repeat of one that was accepted.
+    pub(super) fn report_on_gone(&mut self, worker: WorkerId, session: SessionNo, report: Report) {
+        let seq = report.hold.job;
+        let report = Box::new(report);
+        self.wait(
+            Work::Report {
+                worker,
+                session,
+                report,
+            },
+            Vec::new(),
+            Vec::new(),
+            [seq].into(),
+        );
+    }
+
+    fn wait(&mut self, work: Work, ids: Vec<JobId>, keys: Vec<Name>, seqs: Vec<Seq>) {
+        self.waiting.last = self.waiting.last.next();
+        let fetch = self.waiting.last;
+        self.waiting.mark(&work, 1);
+        let is_known = ids.is_empty() && keys.is_empty() && seqs.is_empty();
+        let found = is_known.then(Found::default);
+        self.waiting.line.push_back(Waiter { fetch, work, found });
+        if !is_known {
+            self.outcome.others.push(Effect::Fetch {
+                fetch,
+                ids,
+                keys,
+                seqs,
+            });
+        }
+    }
+
+    pub(super) fn fetched(&mut self, fetch: FetchNo, rows: Vec<JobRow>) {
+        let waiter = self
+            .waiting
+            .line
+            .iter_mut()
+            .find(|waiter| waiter.fetch == fetch);
+        // Not among those that wait: answered before. Once is enough.
+        if let Some(waiter) = waiter
+            && waiter.found.is_none()
+        {
+            waiter.found = Some(Found::new(rows));
+        }
+        while let Some(waiter) = self
+            .waiting
+            .line
+            .pop_front_if(|waiter| waiter.found.is_some())
+        {
+            let found = waiter.found.unwrap_or_default();
+            let named: Vec<JobId> = match &waiter.work {
+                Work::Request(_, request) => named(request).collect(),
+                Work::Report { .. } => Vec::new(),
+            };
+            self.waiting.mark(&waiter.work, -1);
+            match waiter.work {
+                Work::Request(from, request) => self.carry_out(from, request, &found),
+                Work::Report {
+                    worker,
+                    session,
+                    report,
+                } => {
+                    let row = found.by_seq(report.hold.job);
+                    let repeated = row.is_some_and(|row| row.now.fence == report.hold.fence);
+                    let current = row.map(|row| row.now.fence);
+                    self.answer_report(worker, session, report.hold, repeated, current);
+                }
+            }
+            for id in named {
+                if let Some(seq) = self.jobs.by_id(id) {
+                    self.evict_if_unneeded(seq);
+                }
+            }
+        }
+    }
+
+    /// Forgets ended jobs for good, except those that somebody here still needs.
+    pub(super) fn purge(&mut self, proposed: &[(Seq, JobId)]) {
+        let unneeded = proposed.iter().filter(|&&(seq, id)| {
+            seq <= self.last_seq && self.jobs.find(seq).is_none() && !self.waiting.reserves(id)
+        });
+        let purged: Vec<Seq> = unneeded.map(|&(seq, _)| seq).collect();
+        if !purged.is_empty() {
+            self.mutate(Mutation::Purge(purged));
+        }
+    }
+
+    fn lack(&self, request: &Request) -> Lack {
+        let mut lack = Lack::default();
+        for id in named(request) {
+            if !self.waiting.arriving.is_empty() && self.waiting.arriving.contains_key(&id) {
+                lack.behind = true;
+            } else if self.jobs.by_id(id).is_none() && !self.is_fresh(id) {
+                lack.ids.push(id);
+            }
+        }
+        if let Request::Submit(jobs) = request {
+            for key in jobs.iter().filter_map(|job| job.key.as_ref()) {
+                if self.waiting.arriving_keys.contains_key(key) {
+                    lack.behind = true;
+                } else if self.jobs.by_key(key).is_none() {
+                    lack.keys.push(key.clone());
+                }
+            }
+        }
+        lack
+    }
+
+    /// Whether no job that is kept but not in memory can have this id: it is newer than all of them.
+    fn is_fresh(&self, id: JobId) -> bool {
+        id.made_at()
+            .is_some_and(|made_at| Some(made_at) > self.newest_gone)
+    }
+}

@@ -1,0 +1,141 @@
+//! Dependencies: when a parent ends, its children are counted down, never searched.
+//!
+//! A child that is released is not written to the store: its parents' outcomes are there, and a load
+//! comes to the same verdict. A child that is cancelled is.
+
+use alloc::vec::Vec;
+
+use super::Dispatch;
+use super::job::Extra;
+use crate::id::Seq;
+use crate::record::Reason;
+use crate::spec::{Otherwise, Tally, Verdict};
+use crate::state::{State, Verb};
+
+/// How a job in this state counts in its children's tallies.
+pub(super) const fn counted(state: State) -> Tally {
+    match state {
+        State::Succeeded => Tally {
+            pending: 0,
+            succeeded: 1,
+            failed: 0,
+        },
+        State::Dead | State::Cancelled => Tally {
+            pending: 0,
+            succeeded: 0,
+            failed: 1,
+        },
+        _ => Tally {
+            pending: 1,
+            succeeded: 0,
+            failed: 0,
+        },
+    }
+}
+
+impl Dispatch {
+    /// `seq` becomes a parent of `child`. Both are in memory; the child has not been judged yet.
+    pub(super) fn link(&mut self, seq: Seq, child: Seq) {
+        let parent = self.jobs.get_mut(seq);
+        let one = counted(parent.state());
+        let extra = parent.extra.get_or_insert_default();
+        extra.children.push(child);
+        extra.children_live += 1;
+        let extra = self.jobs.get_mut(child).extra.get_or_insert_default();
+        extra.parents.push(seq);
+        extra.tally.pending += one.pending;
+        extra.tally.succeeded += one.succeeded;
+        extra.tally.failed += one.failed;
+    }
+
+    /// A job has ended: its children are told, and theirs, as far as that cancels them.
+    pub(super) fn tell_children(&mut self, ended: Seq) {
+        let mut parents = Vec::from([ended]);
+        while let Some(parent) = parents.pop() {
+            let one = counted(self.jobs.get(parent).state());
+            for at in 0..self.jobs.get(parent).children().len() {
+                let child = self.jobs.get(parent).children()[at];
+                let Some(extra) = self.listening(child) else {
+                    continue;
+                };
+                extra.tally.pending -= 1;
+                extra.tally.succeeded += one.succeeded;
+                extra.tally.failed += one.failed;
+                if self.judge(child) == Judged::Cancelled {
+                    parents.push(child);
+                }
+            }
+        }
+    }
+
+    /// Does with a blocked job what its parents' tally says. Its own children are not told yet if
+    /// that cancels it.
+    pub(super) fn judge(&mut self, seq: Seq) -> Judged {
+        let job = self.jobs.get(seq);
+        if job.state() != State::Blocked {
+            return Judged::AsBefore;
+        }
+        let (verdict, otherwise) = match &job.extra {
+            Some(extra) if !extra.parents.is_empty() => {
+                (extra.condition.judge(extra.tally), extra.otherwise)
+            }
+            _ => (Verdict::Holds, Otherwise::Hold),
+        };
+        match (verdict, otherwise) {
+            (Verdict::Holds, _) | (Verdict::Never, Otherwise::Run) => {
+                self.release(seq);
+                Judged::Released
+            }
+            (Verdict::Never, Otherwise::Cancel) => {
+                self.end_alone(seq, Verb::Cancel, Some(Reason::Condition));
+                Judged::Cancelled
+            }
+            (Verdict::Open, _) | (Verdict::Never, Otherwise::Hold) => Judged::AsBefore,
+        }
+    }
+
+    /// A job that ended does not hold its parents in memory any more, nor listens to them.
+    pub(super) fn leave_parents(&mut self, seq: Seq) {
+        let Some(extra) = &mut self.jobs.get_mut(seq).extra else {
+            return;
+        };
+        for parent in core::mem::take(&mut extra.parents) {
+            let extra = self.jobs.get_mut(parent).extra.as_mut();
+            extra.expect("a parent knows its children").children_live -= 1;
+            self.evict_if_unneeded(parent);
+        }
+    }
+
+    /// A dead job lives again: its children that have not ended wait for it once more. Those that its
+    /// death released stay released, which the store must now be told.
+    pub(super) fn revive_for_children(&mut self, seq: Seq) {
+        for child in Vec::from(self.jobs.get(seq).children()) {
+            let Some(extra) = self.listening(child) else {
+                continue;
+            };
+            extra.tally.failed -= 1;
+            extra.tally.pending += 1;
+            if matches!(
+                self.jobs.get(child).state(),
+                State::Scheduled | State::Queued
+            ) {
+                self.write(child, None);
+            }
+        }
+    }
+
+    /// What a child knows of its parents, if it still listens to them: one that ended does not, even
+    /// if it lives again, and may not even be in memory.
+    fn listening(&mut self, child: Seq) -> Option<&mut Extra> {
+        let extra = self.jobs.find_mut(child)?.extra.as_mut()?;
+        (!extra.parents.is_empty()).then_some(extra)
+    }
+}
+
+/// What became of a blocked job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Judged {
+    AsBefore,
+    Released,
+    Cancelled,
+}

@@ -1,0 +1,174 @@
+//! The life of a job in memory: every change of state goes through [`Dispatch::shift`], which takes the
+//! job out of the indexes of its old state and puts it into those of the new one.
+//!
+//! What may follow what is the table in `crate::state`; this file keeps the indexes true to it.
+
+use super::Dispatch;
+use super::job::Job;
+use super::strategy::rank;
+use crate::id::{Seq, WorkerId};
+use crate::record::{Cause, Mutation, Reason};
+use crate::state::{State, Verb};
+
+impl Dispatch {
+    /// Moves a job along the table of states. Whether it may move was decided before: an illegal
+    /// move here is a bug of ours.
+    pub(super) fn shift(&mut self, seq: Seq, verb: Verb, owner: Option<WorkerId>) {
+        self.leave_indexes(seq);
+        let job = self.jobs.get_mut(seq);
+        if let Err(illegal) = job.phase.apply(verb, owner) {
+            panic!(
+                "{:?} cannot happen to a job that is {}",
+                illegal.verb, illegal.state
+            );
+        }
+        if verb.changes_hands() {
+            job.fence = job.fence.next();
+        }
+        self.enter_indexes(seq);
+    }
+
+    /// Gives the job to a worker, or to nobody, and writes that into the ledger.
+    pub(super) fn hand_over(
+        &mut self,
+        seq: Seq,
+        verb: Verb,
+        owner: Option<WorkerId>,
+        cause: Cause,
+    ) {
+        self.shift(seq, verb, owner);
+        let job = self.jobs.get(seq);
+        let (before, hold) = (job.row, job.hold(seq));
+        let row = self.ledger.enter(owner, cause, hold, self.now.wall);
+        self.ledger.leave(before);
+        self.jobs.get_mut(seq).row = row;
+    }
+
+    /// Has the store keep the job as it is now.
+    pub(super) fn write(&mut self, seq: Seq, reason: Option<Reason>) {
+        let at = self.now.wall;
+        let job = self.jobs.get_mut(seq);
+        let row = core::mem::take(&mut job.row);
+        let write = job.to_write(seq, reason, at);
+        self.ledger.leave(row);
+        self.mutate(Mutation::Write(write));
+    }
+
+    /// The job's parents do not hold it back any more.
+    pub(super) fn release(&mut self, seq: Seq) {
+        let is_due = self.jobs.get(seq).due <= self.now.wall;
+        self.shift(seq, if is_due { Verb::Release } else { Verb::Defer }, None);
+    }
+
+    pub(super) fn due(&mut self, seq: Seq) {
+        self.shift(seq, Verb::Due, None);
+    }
+
+    /// The job has ended: stores that, and lets its children know.
+    pub(super) fn end(&mut self, seq: Seq, verb: Verb, reason: Option<Reason>) {
+        self.end_alone(seq, verb, reason);
+        self.tell_children(seq);
+    }
+
+    pub(super) fn end_alone(&mut self, seq: Seq, verb: Verb, reason: Option<Reason>) {
+        self.shift(seq, verb, None);
+        self.write(seq, reason);
+        self.await_receipt(seq);
+        self.leave_parents(seq);
+    }
+
+    /// An ended job leaves memory only after the receipt of all that says so.
+    pub(super) fn await_receipt(&mut self, seq: Seq) {
+        self.jobs.get_mut(seq).unreceipted += 1;
+        self.ended.push_back((self.upcoming(), seq));
+    }
+
+    /// The worker that held a cancelled job has let go of it, or is lost.
+    pub(super) fn let_go(&mut self, seq: Seq) {
+        self.leave_indexes(seq);
+        self.jobs.get_mut(seq).phase.let_go();
+        self.write(seq, Some(Reason::Request));
+        self.await_receipt(seq);
+        self.confirm_cancel(seq);
+    }
+
+    /// Forgets an ended job if nobody needs it here any more; the store has it.
+    pub(super) fn evict_if_unneeded(&mut self, seq: Seq) {
+        let Some(job) = self.jobs.find(seq) else {
+            return;
+        };
+        let is_needed = !job.state().is_ended()
+            || job.unreceipted > 0
+            || job.phase.holder().is_some()
+            || job.children_live() > 0
+            || self.waiting.reserves(job.id);
+        if !is_needed {
+            let job = self.jobs.remove(seq);
+            self.newest_gone = self.newest_gone.max(job.id.made_at());
+            self.kinds.release(job.kind);
+            self.queues.get_mut(job.queue).jobs -= 1;
+            self.queues.forget_if_unused(job.queue);
+        }
+    }
+
+    /// The job's place in its queue under the present strategy.
+    pub(super) fn rank(&self, job: &Job) -> i64 {
+        rank(self.queues.strategy(), job.submitted_at, job.priority)
+    }
+
+    /// Takes the job out of every index that its state puts it into.
+    pub(super) fn leave_indexes(&mut self, seq: Seq) {
+        let job = self.jobs.get(seq);
+        match job.state() {
+            State::Scheduled => {
+                self.scheduled.remove(&(job.due, seq));
+            }
+            State::Queued => {
+                let (queue, rank, is_solo) = (job.queue, self.rank(job), job.is_solo());
+                self.queues.remove(queue, rank, seq, is_solo);
+            }
+            State::Blocked | State::Succeeded | State::Dead => {}
+            State::Leased | State::Running | State::Cancelled => {
+                if let Some(holder) = job.phase.holder() {
+                    let (queue, is_solo, state) = (job.queue, job.is_solo(), job.state());
+                    let worker = self.workers.get_mut(holder);
+                    worker.held.remove(&seq);
+                    worker.leased -= u32::from(state == State::Leased);
+                    worker.solo -= u32::from(is_solo);
+                    self.workers.touch(holder);
+                    self.queues.disown(queue);
+                    if state == State::Running {
+                        self.progress.remove(&seq);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts the job into every index that its state puts it into.
+    pub(super) fn enter_indexes(&mut self, seq: Seq) {
+        let job = self.jobs.get(seq);
+        match job.state() {
+            State::Scheduled => {
+                self.scheduled.insert((job.due, seq));
+            }
+            State::Queued => {
+                let (queue, rank, is_solo) = (job.queue, self.rank(job), job.is_solo());
+                self.queues.insert(queue, rank, seq, is_solo);
+            }
+            State::Blocked | State::Succeeded | State::Dead => {}
+            State::Leased | State::Running | State::Cancelled => {
+                if let Some(holder) = job.phase.holder() {
+                    let (queue, is_solo, state) = (job.queue, job.is_solo(), job.state());
+                    let now = self.now.monotonic;
+                    let worker = self.workers.get_mut(holder);
+                    worker.held.insert(seq, now);
+                    worker.leased += u32::from(state == State::Leased);
+                    worker.solo += u32::from(is_solo);
+                    self.workers.touch(holder);
+                    self.queues.own(queue);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Rebuilding everything from what the store loaded, and only from that.
+//!
+//! A job is what its own row says, unless an open lease row has a higher fence for it: then that row
+//! says who owns it. A job kept as blocked is released if its parents' outcomes say so. Every lease
+//! starts anew; incarnations that lived inside the server's own process ended with it.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::session::End;
+use super::worker::Worker;
+use super::{Config, Dispatch, Effect};
+use crate::id::{CommitNo, JobId, LeaseNo, Seq, SessionNo, WorkerId};
+use crate::record::{Cause, JobRow, LeaseRow, Loaded};
+use crate::state::{Phase, State};
+use crate::time::Now;
+
+/// Takes what the store loads, piece by piece.
+pub struct Loader {
+    dispatch: Dispatch,
+    /// Jobs kept as blocked, with their parents.
+    children: Vec<(Seq, Vec<JobId>)>,
+}
+
+/// What the store loaded does not fit together. Nothing has been written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LoadError {
+    /// Two jobs have this number, or the second has an id that is there.
+    JobTwice(Seq),
+    /// A job or row number is higher than the last one given out.
+    BeyondLast(u64),
+    /// A job's row has a state that is never stored so.
+    ImpossibleState {
+        /// The job.
+        job: Seq,
+        /// What its row says.
+        state: State,
+    },
+    /// A blocked job's parent is not there.
+    ParentMissing {
+        /// The job.
+        child: Seq,
+        /// The parent.
+        parent: JobId,
+    },
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::JobTwice(seq) => write!(formatter, "the store has job number {} twice", seq.0),
+            Self::BeyondLast(number) => {
+                write!(
+                    formatter,
+                    "the store has a row {number} that was never numbered"
+                )
+            }
+            Self::ImpossibleState { job, state } => {
+                write!(
+                    formatter,
+                    "the store says that job number {} is {state}",
+                    job.0
+                )
+            }
+            Self::ParentMissing { child, parent } => {
+                write!(
+                    formatter,
+                    "the store lacks {parent}, a parent of job number {}",
+                    child.0
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for LoadError {}
+
+impl Loader {
+    /// Nothing is loaded yet.
+    #[must_use]
+    pub fn new(config: Config, now: Now) -> Self {
+        Self {
+            dispatch: Dispatch::empty(config, now),
+            children: Vec::new(),
+        }
+    }
+
+    /// One piece, in the order that [`Loaded`] asks for.
+    ///
+    /// # Errors
+    /// If it does not fit to what came before.
+    pub fn add(&mut self, loaded: Loaded) -> Result<(), LoadError> {
+        let dispatch = &mut self.dispatch;
+        match loaded {
+            Loaded::Numbers {
+                commit,
+                seq,
+                lease,
+                newest_id,
+            } => {
+                (dispatch.issued, dispatch.receipted) = (commit, commit);
+                dispatch.last_seq = seq;
+                dispatch.ledger.set_last(lease);
+                dispatch.newest_gone = newest_id;
+            }
+            Loaded::Strategy(strategy) => dispatch.queues.set_strategy(strategy, |_| 0),
+            Loaded::Queue(settings) => dispatch.queues.set(settings),
+            Loaded::Job(row) => self.add_job(row)?,
+            Loaded::Lease(row) => self.add_lease(&row)?,
+        }
+        Ok(())
+    }
+
+    fn add_job(&mut self, row: JobRow) -> Result<(), LoadError> {
+        let dispatch = &mut self.dispatch;
+        let JobRow {
+            seq,
+            spec,
+            submitted_at,
+            now,
+        } = row;
+        if seq > dispatch.last_seq {
+            return Err(LoadError::BeyondLast(seq.0));
+        }
+        if dispatch.jobs.find(seq).is_some() || dispatch.jobs.by_id(spec.id).is_some() {
+            return Err(LoadError::JobTwice(seq));
+        }
+        let impossible = LoadError::ImpossibleState {
+            job: seq,
+            state: now.state,
+        };
+        let phase = Phase::loaded(now.state, now.holder).ok_or(impossible)?;
+        if now.state == State::Leased {
+            return Err(impossible);
+        }
+        let mut job = dispatch.job(&spec, submitted_at, now.due, phase);
+        job.fence = now.fence;
+        job.attempts = now.attempts;
+        job.suspicions = now.suspicions;
+        job.priority = now.priority;
+        dispatch.jobs.insert(seq, job);
+        if let Some(holder) = now.holder {
+            self.meet(holder);
+        }
+        if now.state == State::Blocked {
+            self.children.push((seq, spec.parents));
+        }
+        Ok(())
+    }
+
+    fn add_lease(&mut self, row: &LeaseRow) -> Result<(), LoadError> {
+        for hold in &row.jobs {
+            let dispatch = &mut self.dispatch;
+            let Some(job) = dispatch.jobs.find_mut(hold.job) else {
+                continue;
+            };
+            if job.state().is_ended() || hold.fence <= job.fence {
+                continue;
+            }
+            job.fence = hold.fence;
+            job.thefts = match row.cause {
+                Cause::Steal(_) => job.thefts.saturating_add(1),
+                Cause::Claim | Cause::Lost(_) | Cause::Returned(_) => job.thefts,
+            };
+            let (state, owner) = match row.worker {
+                Some(worker) => (State::Leased, Some(worker)),
+                None => (State::Queued, None),
+            };
+            job.phase = Phase::loaded(state, owner).expect("an owner if and only if leased");
+            let before = core::mem::replace(&mut job.row, row.number);
+            dispatch.ledger.speak(row.number);
+            dispatch.ledger.leave(before);
+            if let Some(worker) = owner {
+                self.meet(worker);
+            }
+        }
+        if row.number > self.dispatch.ledger.last() {
+            return Err(LoadError::BeyondLast(row.number.0));
+        }
+        Ok(())
+    }
+
+    /// A worker that held jobs when the server ended. Its lease starts anew; it has no session.
+    fn meet(&mut self, worker: WorkerId) {
+        let dispatch = &mut self.dispatch;
+        if dispatch.workers.find(worker).is_none() {
+            let lease_end = dispatch.now.monotonic.plus(dispatch.config.lease);
+            dispatch
+                .workers
+                .insert(worker, Worker::new(SessionNo(0), lease_end));
+        }
+    }
+
+    /// Puts everything together and goes on from there.
+    ///
+    /// # Errors
+    /// If a blocked job's parents were not loaded.
+    pub fn finish(self, effects: &mut Vec<Effect>) -> Result<Dispatch, LoadError> {
+        let Self {
+            mut dispatch,
+            children,
+        } = self;
+        for (child, parents) in &children {
+            for &parent in parents {
+                let missing = LoadError::ParentMissing {
+                    child: *child,
+                    parent,
+                };
+                let parent = dispatch.jobs.by_id(parent).ok_or(missing)?;
+                dispatch.link(parent, *child);
+            }
+        }
+        let all: Vec<Seq> = dispatch.jobs.iter().map(|(seq, _)| seq).collect();
+        for &seq in &all {
+            dispatch.enter_indexes(seq);
+        }
+        dispatch.queues.accept_loaded();
+        for (child, _) in children {
+            if dispatch.judge(child) == super::graph::Judged::Cancelled {
+                dispatch.tell_children(child);
+            }
+        }
+        let embedded: Vec<WorkerId> = dispatch
+            .workers
+            .iter()
+            .map(|(id, _)| id)
+            .filter(|id| id.is_embedded())
+            .collect();
+        for worker in embedded {
+            dispatch.end_worker(worker, End::Lost);
+        }
+        for seq in all {
+            dispatch.evict_if_unneeded(seq);
+        }
+        dispatch.settle();
+        dispatch.flush(effects);
+        Ok(dispatch)
+    }
+}
+
+impl Dispatch {
+    /// A shard that has never held a job.
+    #[must_use]
+    pub fn new(config: Config, now: Now) -> Self {
+        let mut loader = Loader::new(config, now);
+        let nothing = Loaded::Numbers {
+            commit: CommitNo(0),
+            seq: Seq(0),
+            lease: LeaseNo(0),
+            newest_id: None,
+        };
+        loader.add(nothing).expect("nothing fits to nothing");
+        let mut effects = Vec::new();
+        let dispatch = loader
+            .finish(&mut effects)
+            .expect("nothing fits to nothing");
+        assert!(effects.is_empty(), "an empty shard has nothing to do");
+        dispatch
+    }
+}

@@ -1,0 +1,427 @@
+//! The server's brain for one shard of jobs: what happens next to every job.
+//!
+//! [`Dispatch::handle`] takes one event at a moment and says what it causes. Nothing is told before
+//! its receipt: an answer, a refusal or an assignment carries the number of the newest commit issued
+//! when it was decided (see [`crate::gate`]). The one exception is the renewal of a lease.
+//!
+//! The files next door: `life` moves jobs between states and indexes, `submit` and `graph` take them
+//! in, `fetch` waits for what memory lacks, `queue` and `strategy` order them, `claim` and `steal`
+//! give them to workers, `session` and `report` hear workers out, `operate` serves operators, `load`
+//! rebuilds everything from the store, `why` explains, `audit` checks.
+
+mod audit;
+mod claim;
+mod event;
+mod fetch;
+mod graph;
+mod job;
+mod jobs;
+mod ledger;
+mod life;
+mod load;
+mod operate;
+mod queue;
+mod report;
+mod session;
+mod steal;
+mod strategy;
+mod submit;
+mod view;
+mod why;
+mod worker;
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+pub use audit::AuditError;
+pub use event::{Answer, Bound, Effect, Event, Novelty, QueueChange, Refused, Request, Submitted};
+pub use load::{LoadError, Loader};
+pub use view::{JobView, QueueView, WorkerView};
+pub use why::{Ahead, Parent, Why};
+
+use self::fetch::Waiting;
+use self::jobs::Jobs;
+use self::ledger::Ledger;
+use self::queue::Queues;
+use self::steal::Questions;
+use self::worker::Workers;
+use crate::id::{CommitNo, RequestNo, Seq, SessionNo, WorkerId};
+use crate::message::{Assignment, ToWorker};
+use crate::name::Names;
+use crate::random::Random;
+use crate::record::{Mutation, Strategy};
+use crate::time::{Duration, Monotonic, Now, Wall};
+
+/// How `dispatch` behaves, and what it refuses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Decides victims, jitter and hashing.
+    pub seed: u64,
+    /// How long a worker may be silent before its jobs go to others.
+    pub lease: Duration,
+    /// How long a worker may take to answer whether it gives, before another is asked as well.
+    pub question: Duration,
+    /// The order of work in a store that says nothing else.
+    pub strategy: Strategy,
+    /// What is refused.
+    pub limits: Limits,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            lease: Duration::from_secs(10),
+            question: Duration::from_millis(20),
+            strategy: Strategy::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Bounds. What is beyond them is refused with the bound named, and changes nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Jobs in one submit.
+    pub jobs: usize,
+    /// Parents of all jobs in one submit.
+    pub edges: usize,
+    /// Jobs in memory altogether.
+    pub live_jobs: usize,
+    /// Queues in memory altogether.
+    pub queues: usize,
+    /// Bytes in the name of a queue, a kind or a key.
+    pub name_bytes: usize,
+    /// Requests that wait for the store.
+    pub waiting: usize,
+    /// Mutations without a receipt, beyond which [`Dispatch::is_full`].
+    pub unreceipted: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            jobs: 100_000,
+            edges: 1_000_000,
+            live_jobs: 20_000_000,
+            queues: 100_000,
+            name_bytes: 200,
+            waiting: 4_096,
+            unreceipted: 1 << 20,
+        }
+    }
+}
+
+/// What has happened since the start, for metrics and tests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Jobs taken from queues by workers.
+    pub claimed: u64,
+    /// Thefts that moved something.
+    pub steals: u64,
+    /// Jobs moved by thefts.
+    pub stolen: u64,
+    /// Questions that brought nothing.
+    pub steals_empty: u64,
+    /// Reports, starts and gifts refused because their fence is old.
+    pub stale: u64,
+    /// Batches dropped because they came before, or in an older session.
+    pub repeated: u64,
+    /// Sessions ended because a batch is missing or makes no sense.
+    pub hung_up: u64,
+    /// Workers whose lease ran out.
+    pub lost: u64,
+    /// Messages of unknown or lost workers.
+    pub gone: u64,
+}
+
+/// One shard of jobs and everything known about them.
+pub struct Dispatch {
+    config: Config,
+    now: Now,
+    random: Random,
+    counters: Counters,
+    jobs: Jobs,
+    kinds: Names,
+    queues: Queues,
+    /// Jobs that wait for their time.
+    scheduled: BTreeSet<(Wall, Seq)>,
+    workers: Workers,
+    ledger: Ledger,
+    questions: Questions,
+    waiting: Waiting,
+    /// Who waits to hear that a cancelled job was let go of.
+    cancels: BTreeMap<Seq, Vec<RequestNo>>,
+    /// How far running jobs say they have come.
+    progress: BTreeMap<Seq, u8>,
+    /// Jobs that ended, in the order of the commits that say so, until these have their receipts.
+    ended: VecDeque<(CommitNo, Seq)>,
+    /// The newest time in the id of any job that is kept but not in memory.
+    newest_gone: Option<Wall>,
+    last_seq: Seq,
+    issued: CommitNo,
+    receipted: CommitNo,
+    /// How many mutations each commit without a receipt has.
+    unreceipted: VecDeque<(CommitNo, usize)>,
+    unreceipted_mutations: usize,
+    outcome: Outcome,
+}
+
+/// What the present event causes, before it gets its number.
+#[derive(Default)]
+struct Outcome {
+    mutations: Vec<Mutation>,
+    renewals: Vec<(WorkerId, SessionNo, ToWorker)>,
+    /// Sessions of incarnations that are not known, or not any more.
+    gone: Vec<(WorkerId, SessionNo)>,
+    sends: BTreeMap<WorkerId, Told>,
+    replies: Vec<(RequestNo, Answer)>,
+    others: Vec<Effect>,
+}
+
+/// What one worker is told.
+struct Told {
+    session: SessionNo,
+    messages: Vec<ToWorker>,
+    accepted: Vec<crate::id::Hold>,
+    assigned: Vec<Assignment>,
+}
+
+impl Dispatch {
+    fn empty(config: Config, now: Now) -> Self {
+        Self {
+            now,
+            random: Random::new(config.seed),
+            counters: Counters::default(),
+            jobs: Jobs::new(config.seed),
+            kinds: Names::default(),
+            queues: Queues::new(config.strategy),
+            scheduled: BTreeSet::new(),
+            workers: Workers::default(),
+            ledger: Ledger::default(),
+            questions: Questions::default(),
+            waiting: Waiting::default(),
+            cancels: BTreeMap::new(),
+            progress: BTreeMap::new(),
+            ended: VecDeque::new(),
+            newest_gone: None,
+            last_seq: Seq(0),
+            issued: CommitNo(0),
+            receipted: CommitNo(0),
+            unreceipted: VecDeque::new(),
+            unreceipted_mutations: 0,
+            outcome: Outcome::default(),
+            config,
+        }
+    }
+
+    /// One event, at one moment; what it causes is appended to `effects`, to be performed in order.
+    pub fn handle(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
+        // A clock that runs backwards is a bug of the shell's; standing still is the safe answer.
+        self.now = Now {
+            monotonic: self.now.monotonic.max(now.monotonic),
+            wall: now.wall,
+        };
+        self.expire();
+        match event {
+            Event::Request { from, request } => self.request(from, request),
+            Event::Worker {
+                worker,
+                session,
+                number,
+                messages,
+            } => {
+                self.hear(worker, session, number, messages);
+            }
+            Event::Closed { worker, session } => self.closed(worker, session),
+            Event::Fetched { fetch, found } => self.fetched(fetch, found),
+            Event::Expired(jobs) => self.purge(&jobs),
+            Event::Committed(number) => self.receipt(number),
+            Event::Tick => {}
+        }
+        self.settle();
+        self.flush(effects);
+    }
+
+    /// When to call again at the latest, by the clock that only runs forward. May be earlier than
+    /// needed, never later, as long as the wall clock does not jump: tick once a second for that.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Monotonic> {
+        let due = self.scheduled.first().map(|&(due, _)| {
+            let wait = due.0.saturating_sub(self.now.wall.0);
+            self.now.monotonic.plus(Duration::from_millis(wait))
+        });
+        let deadlines = [
+            due,
+            self.workers.next_check(),
+            self.questions.next_deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Whether so much waits for its receipt that the shell should take in nothing but beats and
+    /// receipts.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.unreceipted_mutations >= self.config.limits.unreceipted
+    }
+
+    /// What a reading of live jobs must wait for, like everything that is told.
+    #[must_use]
+    pub fn newest_commit(&self) -> Option<CommitNo> {
+        (self.issued > self.receipted).then_some(self.issued)
+    }
+
+    /// What has happened since the start.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The number that the present event's mutations will get.
+    const fn upcoming(&self) -> CommitNo {
+        self.issued.next()
+    }
+
+    /// What time alone brings about.
+    fn expire(&mut self) {
+        while let Some(worker) = self.workers.next_lost(self.now.monotonic) {
+            self.lose(worker);
+        }
+        self.expire_questions();
+        self.promote_due();
+    }
+
+    /// Queues the jobs whose time has come.
+    fn promote_due(&mut self) {
+        while let Some(&(due, seq)) = self.scheduled.first() {
+            if due > self.now.wall {
+                break;
+            }
+            self.due(seq);
+        }
+    }
+
+    fn receipt(&mut self, number: CommitNo) {
+        // A receipt for something never issued is the shell's mistake; it must not open the gate.
+        self.receipted = self.receipted.max(number.min(self.issued));
+        while let Some(&(commit, mutations)) = self.unreceipted.front() {
+            if commit > self.receipted {
+                break;
+            }
+            self.unreceipted.pop_front();
+            self.unreceipted_mutations -= mutations;
+        }
+        while let Some(&(commit, seq)) = self.ended.front() {
+            if commit > self.receipted {
+                break;
+            }
+            self.ended.pop_front();
+            self.jobs.get_mut(seq).unreceipted -= 1;
+            self.evict_if_unneeded(seq);
+        }
+    }
+
+    fn mutate(&mut self, mutation: Mutation) {
+        self.outcome.mutations.push(mutation);
+    }
+
+    fn reply(&mut self, to: RequestNo, answer: Answer) {
+        self.outcome.replies.push((to, answer));
+    }
+
+    /// Tells a worker something in its present session, if it has one.
+    fn tell(&mut self, worker: WorkerId, message: ToWorker) {
+        if let Some(told) = self.told(worker) {
+            told.messages.push(message);
+        }
+    }
+
+    fn told(&mut self, id: WorkerId) -> Option<&mut Told> {
+        let worker = self.workers.find(id).filter(|worker| worker.connected)?;
+        Some(self.outcome.to(id, worker.session))
+    }
+
+    /// Numbers what was decided and hands it over: first what to store, then what to tell.
+    fn flush(&mut self, effects: &mut Vec<Effect>) {
+        self.ledger.flush(&mut self.outcome.mutations);
+        if !self.outcome.mutations.is_empty() {
+            self.issued = self.issued.next();
+            let mutations = core::mem::take(&mut self.outcome.mutations);
+            self.unreceipted.push_back((self.issued, mutations.len()));
+            self.unreceipted_mutations += mutations.len();
+            effects.push(Effect::Commit {
+                number: self.issued,
+                mutations,
+            });
+        }
+        let after = self.newest_commit();
+        effects.append(&mut self.outcome.others);
+        for (worker, session, message) in self.outcome.renewals.drain(..) {
+            let messages = Vec::from([message]);
+            effects.push(Effect::Send {
+                after: None,
+                worker,
+                session,
+                messages,
+            });
+        }
+        for (worker, session) in self.outcome.gone.drain(..) {
+            let messages = Vec::from([ToWorker::Gone]);
+            effects.push(Effect::Send {
+                after,
+                worker,
+                session,
+                messages,
+            });
+        }
+        while let Some((worker, told)) = self.outcome.sends.pop_first() {
+            let session = told.session;
+            effects.push(Effect::Send {
+                after,
+                worker,
+                session,
+                messages: told.into_messages(),
+            });
+        }
+        for (to, answer) in self.outcome.replies.drain(..) {
+            effects.push(Effect::Reply { after, to, answer });
+        }
+    }
+}
+
+impl Outcome {
+    /// What a worker is told in this session. Whatever it was to be told in an older one is dropped.
+    fn to(&mut self, worker: WorkerId, session: SessionNo) -> &mut Told {
+        let told = self
+            .sends
+            .entry(worker)
+            .or_insert_with(|| Told::new(session));
+        if told.session != session {
+            *told = Told::new(session);
+        }
+        told
+    }
+}
+
+impl Told {
+    const fn new(session: SessionNo) -> Self {
+        Self {
+            session,
+            messages: Vec::new(),
+            accepted: Vec::new(),
+            assigned: Vec::new(),
+        }
+    }
+
+    fn into_messages(self) -> Vec<ToWorker> {
+        let mut messages = self.messages;
+        if !self.accepted.is_empty() {
+            messages.push(ToWorker::Accepted(self.accepted));
+        }
+        if !self.assigned.is_empty() {
+            messages.push(ToWorker::Assign(self.assigned));
+        }
+        messages
+    }
+}

@@ -1,0 +1,219 @@
+//! What clients and operators ask for, once memory and store together know the jobs it names.
+
+use super::fetch::Found;
+use super::{Answer, Bound, Dispatch, QueueChange, Refused, Request};
+use crate::id::{Hold, JobId, RequestNo, Seq, WorkerId};
+use crate::message::ToWorker;
+use crate::name::Name;
+use crate::record::{Mutation, Note, QueueSettings, Reason, Strategy};
+use crate::state::{State, Verb};
+
+/// A job that a request names.
+enum Named<'a> {
+    /// In memory.
+    Here(Seq),
+    /// Ended, in the store.
+    There(&'a crate::record::JobRow),
+}
+
+impl Dispatch {
+    pub(super) fn carry_out(&mut self, from: RequestNo, request: Request, found: &Found) {
+        let answer = match request {
+            Request::Submit(specs) => Ok(Some(self.submit(specs, found))),
+            Request::Cancel(job) => self.cancel(from, job, found),
+            Request::Retry(job) => self.retry(job, found),
+            Request::SetPriority { job, priority } => self.set_priority(job, priority, found),
+            Request::SetQueue { queue, change } => self.set_queue(&queue, change),
+            Request::SetStrategy(strategy) => self.set_strategy(strategy),
+            Request::DrainWorker(worker) => self.drain_worker(worker),
+        };
+        match answer {
+            Ok(Some(answer)) => self.reply(from, answer),
+            // Answered later, when a worker has let go.
+            Ok(None) => {}
+            Err(refused) => self.reply(from, Answer::Refused(refused)),
+        }
+    }
+
+    fn named<'a>(&self, id: JobId, found: &'a Found) -> Result<Named<'a>, Refused> {
+        if let Some(seq) = self.jobs.by_id(id) {
+            return Ok(Named::Here(seq));
+        }
+        found
+            .by_id(id)
+            .map(Named::There)
+            .ok_or(Refused::UnknownJob(id))
+    }
+
+    /// The job is cancelled at once. If a worker holds it, the answer waits until that worker has
+    /// dropped it, is stopping it, or is lost: after the answer, nothing starts.
+    fn cancel(
+        &mut self,
+        from: RequestNo,
+        id: JobId,
+        found: &Found,
+    ) -> Result<Option<Answer>, Refused> {
+        let (state, seq) = match self.named(id, found)? {
+            Named::Here(seq) => (self.jobs.get(seq).state(), Some(seq)),
+            Named::There(row) => (row.now.state, None),
+        };
+        let Some(seq) = seq.filter(|_| !state.is_ended() || state == State::Cancelled) else {
+            return match state {
+                State::Cancelled => Ok(Some(Answer::Done)),
+                state => Err(Refused::WrongState { job: id, state }),
+            };
+        };
+        if state != State::Cancelled {
+            let hold = self.jobs.get(seq).hold(seq);
+            self.mutate(Mutation::Note(Note::Cancelled(id)));
+            self.end(seq, Verb::Cancel, Some(Reason::Request));
+            self.tell_holder(seq, hold);
+        }
+        if self.jobs.get(seq).phase.holder().is_none() {
+            return Ok(Some(Answer::Done));
+        }
+        self.cancels.entry(seq).or_default().push(from);
+        Ok(None)
+    }
+
+    fn tell_holder(&mut self, seq: Seq, hold: Hold) {
+        if let Some(holder) = self.jobs.get(seq).phase.holder() {
+            self.tell(holder, ToWorker::Cancel(hold));
+        }
+    }
+
+    /// Nothing of this cancelled job will start any more: whoever asked may know.
+    pub(super) fn confirm_cancel(&mut self, seq: Seq) {
+        for request in self.cancels.remove(&seq).into_iter().flatten() {
+            self.reply(request, Answer::Done);
+        }
+    }
+
+    /// A dead job gets all its attempts again.
+    fn retry(&mut self, id: JobId, found: &Found) -> Result<Option<Answer>, Refused> {
+        let (state, row) = match self.named(id, found)? {
+            Named::Here(seq) => (self.jobs.get(seq).state(), None),
+            Named::There(row) => (row.now.state, Some(row)),
+        };
+        if state.after(Verb::Retry).is_none() {
+            return Err(Refused::WrongState { job: id, state });
+        }
+        if let Some(row) = row {
+            self.take_back(row);
+        }
+        let seq = self.jobs.by_id(id).expect("found or taken back just now");
+        let job = self.jobs.get_mut(seq);
+        (job.attempts, job.suspicions, job.thefts) = (0, 0, 0);
+        self.mutate(Mutation::Note(Note::Retried(id)));
+        self.shift(seq, Verb::Retry, None);
+        self.write(seq, None);
+        self.revive_for_children(seq);
+        Ok(Some(Answer::Done))
+    }
+
+    fn set_priority(
+        &mut self,
+        id: JobId,
+        priority: i16,
+        found: &Found,
+    ) -> Result<Option<Answer>, Refused> {
+        let seq = match self.named(id, found)? {
+            Named::Here(seq) if !self.jobs.get(seq).state().is_ended() => seq,
+            Named::Here(seq) => {
+                let state = self.jobs.get(seq).state();
+                return Err(Refused::WrongState { job: id, state });
+            }
+            Named::There(row) => {
+                return Err(Refused::WrongState {
+                    job: id,
+                    state: row.now.state,
+                });
+            }
+        };
+        // A leased job keeps its place in its worker's deque; the new priority counts from its
+        // next turn in the queue.
+        match self.jobs.get(seq).state() {
+            State::Queued => {
+                self.leave_indexes(seq);
+                self.jobs.get_mut(seq).priority = priority;
+                self.enter_indexes(seq);
+            }
+            _ => self.jobs.get_mut(seq).priority = priority,
+        }
+        self.mutate(Mutation::Note(Note::Prioritised(id)));
+        self.write_priority(seq);
+        Ok(Some(Answer::Done))
+    }
+
+    /// Stores the new priority. What the store knows of a job's state can be behind what its lease
+    /// row says; that must stay so, or the row's word would be lost.
+    fn write_priority(&mut self, seq: Seq) {
+        let job = self.jobs.get(seq);
+        self.mutate(Mutation::Priority {
+            job: seq,
+            priority: job.priority,
+        });
+    }
+
+    fn set_queue(&mut self, name: &Name, change: QueueChange) -> Result<Option<Answer>, Refused> {
+        let limits = &self.config.limits;
+        let (asked, bound) = (name.as_str().len(), limits.name_bytes);
+        if asked > bound {
+            let (asked, bound) = (asked as u64, bound as u64);
+            return Err(Refused::OutOfBounds {
+                what: Bound::NameBytes,
+                asked,
+                bound,
+            });
+        }
+        if change == QueueChange::Weight(0) {
+            return Err(Refused::OutOfBounds {
+                what: Bound::Weight,
+                asked: 0,
+                bound: 1,
+            });
+        }
+        let known = self.queues.number(name);
+        if known.is_none() && self.queues.count() >= limits.queues {
+            let (asked, bound) = (self.queues.count() as u64 + 1, limits.queues as u64);
+            return Err(Refused::OutOfBounds {
+                what: Bound::Queues,
+                asked,
+                bound,
+            });
+        }
+        let mut settings = match known {
+            Some(queue) => self.queues.get(queue).settings.clone(),
+            None => QueueSettings::new(name.clone()),
+        };
+        match change {
+            QueueChange::Pause => settings.paused = true,
+            QueueChange::Resume => settings.paused = false,
+            QueueChange::Limit(limit) => settings.limit = limit,
+            QueueChange::Weight(weight) => settings.weight = weight,
+        }
+        self.mutate(Mutation::Queue(settings.clone()));
+        self.queues.set(settings);
+        Ok(Some(Answer::Done))
+    }
+
+    fn set_strategy(&mut self, strategy: Strategy) -> Result<Option<Answer>, Refused> {
+        self.mutate(Mutation::Strategy(strategy));
+        let jobs = &self.jobs;
+        self.queues.set_strategy(strategy, |seq| {
+            let job = jobs.get(seq);
+            super::strategy::rank(strategy, job.submitted_at, job.priority)
+        });
+        Ok(Some(Answer::Done))
+    }
+
+    fn drain_worker(&mut self, worker: WorkerId) -> Result<Option<Answer>, Refused> {
+        if self.workers.find(worker).is_none() {
+            return Err(Refused::UnknownWorker(worker));
+        }
+        self.mutate(Mutation::Note(Note::Drained(worker)));
+        self.drain(worker);
+        self.tell(worker, ToWorker::DrainNow);
+        Ok(Some(Answer::Done))
+    }
+}

@@ -1,0 +1,221 @@
+//! What workers say about their jobs. Every word carries (job, fence) and is checked against the
+//! present owner in the same step that would apply it.
+//!
+//! Unknown jobs, old fences and repeats come with any network; they are counted and answered, never
+//! asserted upon.
+
+use super::Dispatch;
+use crate::id::{Fence, Hold, SessionNo, WorkerId};
+use crate::message::{Again, Ending, Report, Text, ToWorker};
+use crate::random::mix;
+use crate::record::{AttemptOutcome, Cause, Mutation, Note, Reason};
+use crate::state::{State, Verb};
+
+/// How what a worker says it holds compares with what we know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// It owns the job.
+    Owned,
+    /// The job is cancelled, and this is the worker that has to let go of it.
+    Cancelled,
+    /// It was the last owner, and its last word has been taken.
+    Repeated,
+    /// The job has changed hands since.
+    Stale(Fence),
+    /// The job has ended and left memory.
+    Gone,
+    /// There never was such a job.
+    Unknown,
+}
+
+impl Dispatch {
+    pub(super) fn standing(&self, worker: WorkerId, hold: Hold) -> Standing {
+        if hold.job > self.last_seq {
+            return Standing::Unknown;
+        }
+        let Some(job) = self.jobs.find(hold.job) else {
+            return Standing::Gone;
+        };
+        let is_holder = job.phase.holder() == Some(worker) && job.held_under() == hold.fence;
+        match job.state() {
+            State::Leased | State::Running if is_holder => Standing::Owned,
+            State::Cancelled if is_holder => Standing::Cancelled,
+            State::Leased | State::Running => Standing::Stale(job.fence),
+            // Nobody owns it now, and nobody has since this fence.
+            _ if job.fence == hold.fence && hold.fence > Fence(0) => Standing::Repeated,
+            _ => Standing::Stale(job.fence),
+        }
+    }
+
+    /// A job has left `owner`; `speaker`, who may be its successor, says so.
+    pub(super) fn report(
+        &mut self,
+        owner: WorkerId,
+        speaker: WorkerId,
+        session: SessionNo,
+        report: Report,
+    ) {
+        let Report { hold, ending } = report;
+        match self.standing(owner, hold) {
+            Standing::Owned => {
+                self.apply(owner, hold, ending);
+                self.answer_report(speaker, session, hold, true, None);
+            }
+            Standing::Gone if matches!(ending, Ending::Finished | Ending::Failed { .. }) => {
+                self.report_on_gone(speaker, session, Report { hold, ending });
+            }
+            standing => self.answer_absent(speaker, session, hold, standing),
+        }
+    }
+
+    /// The word of the owner, under the present fence.
+    fn apply(&mut self, worker: WorkerId, hold: Hold, ending: Ending) {
+        let seq = hold.job;
+        match ending {
+            Ending::Finished => self.end(seq, Verb::Finish, None),
+            Ending::Failed { again, error } => self.fail(worker, hold, again, error),
+            Ending::Snoozed(wait) => {
+                self.note(worker, hold, AttemptOutcome::Snoozed);
+                self.jobs.get_mut(seq).due = self.now.wall.plus(wait);
+                self.shift(seq, Verb::Snooze, None);
+                self.clear_suspicion(seq);
+                self.write(seq, None);
+            }
+            Ending::Interrupted | Ending::Stopped => {
+                self.note(worker, hold, AttemptOutcome::Interrupted);
+                self.requeue(seq, Cause::Returned(worker));
+            }
+            Ending::Dropped => self.requeue(seq, Cause::Returned(worker)),
+        }
+    }
+
+    fn fail(&mut self, worker: WorkerId, hold: Hold, again: Again, error: Text) {
+        let seq = hold.job;
+        self.note(worker, hold, AttemptOutcome::Failed(error));
+        let seed = self.config.seed;
+        let job = self.jobs.get_mut(seq);
+        job.attempts = job.attempts.saturating_add(1);
+        if again == Again::Never || job.attempts >= job.retry.max {
+            self.end(seq, Verb::Bury, Some(Reason::Failed));
+            return;
+        }
+        // The same job and attempt wait equally long, whatever else happened in between.
+        let chance = mix(seed ^ mix(seq.0)).wrapping_add(u64::from(job.attempts));
+        job.due = self.now.wall.plus(job.retry.delay(job.attempts, chance));
+        self.shift(seq, Verb::Backoff, None);
+        self.clear_suspicion(seq);
+        self.write(seq, None);
+    }
+
+    fn note(&mut self, worker: WorkerId, hold: Hold, outcome: AttemptOutcome) {
+        self.mutate(Mutation::Note(Note::Attempt {
+            hold,
+            worker,
+            outcome,
+        }));
+    }
+
+    /// An attempt that its worker survived clears the job of suspicion. The job must be in no index
+    /// that looks at that.
+    fn clear_suspicion(&mut self, seq: crate::id::Seq) {
+        let job = self.jobs.get_mut(seq);
+        assert!(
+            job.state() == State::Scheduled,
+            "a scheduled job stands in no line of a queue"
+        );
+        job.suspicions = 0;
+    }
+
+    /// The worker has it no more, but it was not the owner's word.
+    pub(super) fn answer_absent(
+        &mut self,
+        worker: WorkerId,
+        session: SessionNo,
+        hold: Hold,
+        standing: Standing,
+    ) {
+        let current = match standing {
+            Standing::Owned => unreachable!("the owner's word is applied"),
+            Standing::Repeated => {
+                self.answer_report(worker, session, hold, true, None);
+                return;
+            }
+            // However the attempt ended, it has ended.
+            Standing::Cancelled => {
+                self.let_go(hold.job);
+                Some(self.jobs.get(hold.job).fence)
+            }
+            Standing::Stale(current) => Some(current),
+            Standing::Gone | Standing::Unknown => None,
+        };
+        self.answer_report(worker, session, hold, false, current);
+    }
+
+    pub(super) fn answer_report(
+        &mut self,
+        worker: WorkerId,
+        session: SessionNo,
+        hold: Hold,
+        is_accepted: bool,
+        current: Option<Fence>,
+    ) {
+        self.counters.stale += u64::from(!is_accepted);
+        let Some(worker) = self
+            .workers
+            .find(worker)
+            .map(|found| (worker, found.session))
+        else {
+            return;
+        };
+        if worker.1 == session
+            && let Some(told) = self.told(worker.0)
+        {
+            if is_accepted {
+                told.accepted.push(hold);
+            } else {
+                told.messages.push(ToWorker::Refused { hold, current });
+            }
+        }
+    }
+
+    /// The job runs, and has done so for a while. If it does not any more, its report says more.
+    pub(super) fn started(&mut self, worker: WorkerId, hold: Hold) {
+        let is_owned = self.standing(worker, hold) == Standing::Owned;
+        if is_owned && self.jobs.get(hold.job).state() == State::Leased {
+            self.shift(hold.job, Verb::Start, None);
+            self.write(hold.job, None);
+        }
+    }
+
+    /// May this suspected job be started? Yes, once it is stored that it was.
+    pub(super) fn start(&mut self, worker: WorkerId, session: SessionNo, hold: Hold) {
+        match self.standing(worker, hold) {
+            Standing::Owned => {
+                self.started(worker, hold);
+                self.tell(worker, ToWorker::StartGranted(hold));
+            }
+            // Its owner was told to cancel it and will say that it has let go.
+            Standing::Cancelled => {}
+            Standing::Stale(current) => {
+                self.answer_report(worker, session, hold, false, Some(current));
+            }
+            Standing::Repeated | Standing::Gone | Standing::Unknown => {
+                self.answer_report(worker, session, hold, false, None);
+            }
+        }
+    }
+
+    /// The cancelled job will not start any more; it may run a little longer, and counts until then.
+    pub(super) fn stopping(&mut self, worker: WorkerId, hold: Hold) {
+        if self.standing(worker, hold) == Standing::Cancelled {
+            self.confirm_cancel(hold.job);
+        }
+    }
+
+    pub(super) fn progressed(&mut self, worker: WorkerId, hold: Hold, percent: u8) {
+        let is_owned = self.standing(worker, hold) == Standing::Owned;
+        if is_owned && self.jobs.get(hold.job).state() == State::Running {
+            self.progress.insert(hold.job, percent.min(100));
+        }
+    }
+}

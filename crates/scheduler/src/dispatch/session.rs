@@ -1,0 +1,347 @@
+//! Sessions and leases: whom we listen to, and until when a worker may own jobs.
+//!
+//! A session is one connection. Whatever belongs to an older one is dropped, in both directions. Within
+//! a session batches are numbered: a repeat is dropped, a gap ends it. Silence moves nothing until the
+//! lease is over; then the incarnation is lost for ever.
+
+use alloc::vec::Vec;
+
+use super::Dispatch;
+use super::worker::{Served, Worker};
+use crate::id::{Hold, MessageNo, Seq, SessionNo, WorkerId};
+use crate::message::{Entrance, FromWorker, Hello, Serves, ToWorker};
+use crate::record::{AttemptOutcome, Cause, Mutation, Note, Reason};
+use crate::state::{State, Verb};
+
+/// How an incarnation ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Its lease ran out, or the server's process that it lived in has ended.
+    Lost,
+    /// It said so itself, after all its work had stopped.
+    Left,
+}
+
+impl Dispatch {
+    /// A batch of messages came from a worker.
+    pub(super) fn hear(
+        &mut self,
+        id: WorkerId,
+        session: SessionNo,
+        number: MessageNo,
+        messages: Vec<FromWorker>,
+    ) {
+        let hello = match messages.first() {
+            Some(FromWorker::Hello(hello)) => Some(hello.entrance),
+            _ => None,
+        };
+        let known = self
+            .workers
+            .find(id)
+            .map(|worker| (worker.session, worker.expected));
+        let Some((current, expected)) = known else {
+            match hello {
+                Some(Entrance::New | Entrance::Instead(_)) if !self.workers.has_ended(id) => {
+                    let lease_end = self.now.monotonic.plus(self.config.lease);
+                    self.workers.insert(id, Worker::new(session, lease_end));
+                    self.open(id, session, number, messages);
+                }
+                _ => self.answer_gone(id, session),
+            }
+            return;
+        };
+        let connected = self.workers.get(id).connected;
+        match hello {
+            _ if session < current => self.counters.repeated += 1,
+            // Whoever was met before resumes, also if it does not know yet that it was met.
+            Some(_) if session > current => self.open(id, session, number, messages),
+            None if session > current => self.hang_up(id, session),
+            _ if number < expected || !connected => self.counters.repeated += 1,
+            None if number == expected => self.take(id, session, number, messages),
+            _ => {
+                self.hang_up(id, session);
+                self.disconnect(id);
+            }
+        }
+    }
+
+    pub(super) fn closed(&mut self, id: WorkerId, session: SessionNo) {
+        if self
+            .workers
+            .find(id)
+            .is_some_and(|worker| worker.session == session)
+        {
+            self.disconnect(id);
+        }
+    }
+
+    fn disconnect(&mut self, id: WorkerId) {
+        self.workers.get_mut(id).connected = false;
+        self.drop_question(id);
+    }
+
+    fn hang_up(&mut self, worker: WorkerId, session: SessionNo) {
+        self.counters.hung_up += 1;
+        self.outcome
+            .others
+            .push(super::Effect::HangUp { worker, session });
+    }
+
+    fn answer_gone(&mut self, worker: WorkerId, session: SessionNo) {
+        self.counters.gone += 1;
+        self.outcome.gone.push((worker, session));
+    }
+
+    /// The first batch of a new session. Only its first message opens it, and only with number 1.
+    fn open(
+        &mut self,
+        id: WorkerId,
+        session: SessionNo,
+        number: MessageNo,
+        messages: Vec<FromWorker>,
+    ) {
+        self.drop_question(id);
+        let worker = self.workers.get_mut(id);
+        worker.session = session;
+        worker.connected = number == MessageNo(1);
+        worker.expected = number;
+        if worker.connected {
+            self.take(id, session, number, messages);
+        } else {
+            self.hang_up(id, session);
+        }
+    }
+
+    /// A batch in its order. Any such batch renews the lease, and that alone is said at once.
+    fn take(
+        &mut self,
+        id: WorkerId,
+        session: SessionNo,
+        number: MessageNo,
+        messages: Vec<FromWorker>,
+    ) {
+        let lease_end = self.now.monotonic.plus(self.config.lease);
+        let worker = self.workers.get_mut(id);
+        worker.expected = number.next();
+        worker.lease_end = lease_end;
+        self.outcome
+            .renewals
+            .push((id, session, ToWorker::Renewed(number)));
+        for message in messages {
+            match message {
+                FromWorker::Hello(hello) if number == MessageNo(1) => {
+                    self.hello(id, session, hello);
+                }
+                // A second greeting in one session makes no sense.
+                FromWorker::Hello(_) => {
+                    self.hang_up(id, session);
+                    self.disconnect(id);
+                    return;
+                }
+                FromWorker::Beat => {}
+                FromWorker::Want(want) => {
+                    self.workers.get_mut(id).want = want;
+                    self.workers.touch(id);
+                }
+                FromWorker::Start(hold) => self.start(id, session, hold),
+                FromWorker::Started(hold) => self.started(id, hold),
+                FromWorker::Report(report) => self.report(id, id, session, report),
+                FromWorker::Given { question, jobs } => self.given(id, session, question, &jobs),
+                FromWorker::Stopping(hold) => self.stopping(id, hold),
+                FromWorker::Progress { hold, percent } => self.progressed(id, hold, percent),
+                FromWorker::Drain => self.drain(id),
+                FromWorker::Goodbye => {
+                    self.end_worker(id, End::Left);
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(super) fn drain(&mut self, id: WorkerId) {
+        self.workers.get_mut(id).draining = true;
+        self.drop_question(id);
+    }
+
+    fn hello(&mut self, id: WorkerId, session: SessionNo, hello: Hello) {
+        self.unseat(id);
+        self.serve(id, &hello.serves);
+        let worker = self.workers.get_mut(id);
+        (worker.slots, worker.want) = (hello.slots, hello.want);
+        worker.nothing_for = None;
+        self.workers.touch(id);
+        // Reports come before anything else: a finished job is finished, whoever brings the news.
+        let reporter = match hello.entrance {
+            Entrance::Instead(older) => older,
+            Entrance::New | Entrance::Resume => id,
+        };
+        for report in hello.reports {
+            self.report(reporter, id, session, report);
+        }
+        for hold in hello.started {
+            self.started(reporter, hold);
+        }
+        if let Entrance::Instead(older) = hello.entrance
+            && older != id
+            && self.workers.find(older).is_some()
+        {
+            self.end_worker(older, End::Left);
+        }
+        self.tell_truth(id, hello.holds);
+    }
+
+    /// Sets which queues a worker serves. It must not be seated.
+    fn serve(&mut self, id: WorkerId, serves: &Serves) {
+        let served = match serves {
+            Serves::All => Served::All,
+            Serves::Named(names) => {
+                let mut queues: Vec<u32> = names
+                    .iter()
+                    .map(|name| self.queues.number_or_new(name))
+                    .collect();
+                queues.sort_unstable();
+                queues.dedup();
+                Served::Named(queues)
+            }
+        };
+        if let Served::Named(queues) = &served {
+            for &queue in queues {
+                self.queues.get_mut(queue).named_by += 1;
+            }
+        }
+        let before = core::mem::replace(&mut self.workers.get_mut(id).served, served);
+        self.unserve(&before);
+    }
+
+    fn unserve(&mut self, served: &Served) {
+        if let Served::Named(queues) = served {
+            for &queue in queues {
+                self.queues.get_mut(queue).named_by -= 1;
+                self.queues.forget_if_unused(queue);
+            }
+        }
+    }
+
+    /// Compares what a worker says to hold with what is its own: it keeps what both know of, is sent
+    /// again what never arrived, and what it holds beyond that it drops, since it is not told to keep
+    /// it. So no job hangs in a lease that its owner does not know of.
+    fn tell_truth(&mut self, id: WorkerId, mut holds: Vec<Hold>) {
+        holds.sort_unstable();
+        let held: Vec<Seq> = self.workers.get(id).held.keys().copied().collect();
+        let mut keep = Vec::new();
+        let mut cancelled = Vec::new();
+        let mut missing = Vec::new();
+        for seq in held {
+            let job = self.jobs.get(seq);
+            let hold = Hold {
+                job: seq,
+                fence: job.held_under(),
+            };
+            let is_there = holds.binary_search(&hold).is_ok();
+            match (job.state(), is_there) {
+                (State::Cancelled, true) => cancelled.push(hold),
+                (State::Cancelled, false) => self.let_go(seq),
+                (_, true) => keep.push(hold),
+                (_, false) => missing.push(seq),
+            }
+        }
+        self.tell(
+            id,
+            ToWorker::Truth {
+                lease: self.config.lease,
+                keep,
+            },
+        );
+        for hold in cancelled {
+            self.tell(id, ToWorker::Cancel(hold));
+        }
+        for seq in missing {
+            self.assign(id, seq);
+        }
+    }
+
+    /// The lease of this worker ran out.
+    pub(super) fn lose(&mut self, id: WorkerId) {
+        self.end_worker(id, End::Lost);
+    }
+
+    /// Ends an incarnation for ever and takes back what it held.
+    pub(super) fn end_worker(&mut self, id: WorkerId, end: End) {
+        self.drop_question(id);
+        let held: Vec<Seq> = self.workers.get(id).held.keys().copied().collect();
+        if end == End::Lost {
+            self.counters.lost += 1;
+            let jobs = u32::try_from(held.len()).unwrap_or(u32::MAX);
+            self.mutate(Mutation::Note(Note::WorkerLost { worker: id, jobs }));
+        }
+        let suspects = match end {
+            End::Lost => self.may_have_run(&held),
+            End::Left => Vec::new(),
+        };
+        let charged = self.culprit(&suspects);
+        for seq in held {
+            if self.jobs.get(seq).state() == State::Cancelled {
+                self.let_go(seq);
+                continue;
+            }
+            let hold = self.jobs.get(seq).hold(seq);
+            match end {
+                End::Left => self.requeue(seq, Cause::Returned(id)),
+                End::Lost => self.requeue(seq, Cause::Lost(id)),
+            }
+            if suspects.binary_search(&seq).is_ok() {
+                self.suspect(seq, id, hold, charged == Some(seq));
+            }
+        }
+        self.unseat(id);
+        let worker = self.workers.end(id);
+        self.unserve(&worker.served);
+    }
+
+    /// Which of a lost worker's jobs may have been running: those it said it had started, and those
+    /// it could start without asking.
+    fn may_have_run(&self, held: &[Seq]) -> Vec<Seq> {
+        let may_have_run = |&seq: &Seq| {
+            let job = self.jobs.get(seq);
+            job.state() == State::Running || (job.state() == State::Leased && !job.is_suspect())
+        };
+        held.iter().copied().filter(may_have_run).collect()
+    }
+
+    /// The only job that can have taken the worker with it: the only one that may have been running,
+    /// or the only one that has been near two such losses before. Workers hold one of those at most.
+    fn culprit(&self, suspects: &[Seq]) -> Option<Seq> {
+        match suspects {
+            [alone] => Some(*alone),
+            _ => suspects
+                .iter()
+                .copied()
+                .find(|&seq| self.jobs.get(seq).is_solo()),
+        }
+    }
+
+    /// A queued job was there when its worker was lost.
+    fn suspect(&mut self, seq: Seq, worker: WorkerId, hold: Hold, is_charged: bool) {
+        // The number of suspicions decides in which line of its queue the job stands.
+        self.leave_indexes(seq);
+        let job = self.jobs.get_mut(seq);
+        job.suspicions = job.suspicions.saturating_add(1);
+        job.attempts = job.attempts.saturating_add(u16::from(is_charged));
+        let is_used_up = job.attempts >= job.retry.max;
+        self.enter_indexes(seq);
+        let outcome = match is_charged {
+            true => AttemptOutcome::LostAlone,
+            false => AttemptOutcome::LostAmongOthers,
+        };
+        self.mutate(Mutation::Note(Note::Attempt {
+            hold,
+            worker,
+            outcome,
+        }));
+        if is_charged && is_used_up {
+            self.end(seq, Verb::Bury, Some(Reason::WorkerLost));
+        } else {
+            self.write(seq, None);
+        }
+    }
+}

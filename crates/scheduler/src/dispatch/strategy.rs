@@ -1,0 +1,104 @@
+//! The order of work: one pure function a question, for each strategy.
+//!
+//! A job's rank orders it within its queue; a queue's standing orders the queues. Both are fixed
+//! keys: nothing is ever scanned or aged by a timer. To add a strategy, add it to the enum and answer
+//! these three questions.
+
+use crate::id::Seq;
+use crate::record::{DEFAULT_AGING, Strategy};
+use crate::time::{Duration, Wall};
+
+/// A queue's place among the queues; lower is served sooner.
+pub(crate) type Standing = (i64, u64);
+
+/// What one job costs a queue of weight 1 under `fair`. Divisible by every weight up to 16, and large
+/// enough that the rounding of others does not matter.
+const STRIDE: u64 = 720_720 << 16;
+
+/// Where a queue has got to under the strategies that take turns.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) struct Turns {
+    /// When it was last served: the number of that service.
+    pub(crate) last: u64,
+    /// What it has been charged so far, under `fair`.
+    pub(crate) charged: u64,
+}
+
+/// A job's place in its queue; lower is sooner, ties go by submission.
+pub(crate) fn rank(strategy: Strategy, submitted_at: Wall, priority: i16) -> i64 {
+    let aged = |aging: Duration| {
+        let aging = i64::try_from(aging.as_millis()).unwrap_or(i64::MAX);
+        let submitted_at = i64::try_from(submitted_at.0).unwrap_or(i64::MAX);
+        submitted_at.saturating_sub(i64::from(priority).saturating_mul(aging))
+    };
+    match strategy {
+        Strategy::Fifo => 0,
+        Strategy::Priority { aging } => aged(aging),
+        Strategy::RoundRobin | Strategy::Fair => aged(DEFAULT_AGING),
+    }
+}
+
+/// A queue's place among the queues, from the rank of its first job and its turns so far.
+pub(crate) const fn standing(strategy: Strategy, first: (i64, Seq), turns: Turns) -> Standing {
+    match strategy {
+        Strategy::Fifo | Strategy::Priority { .. } => (first.0, first.1.0),
+        Strategy::RoundRobin => (0, turns.last),
+        Strategy::Fair => (0, turns.charged),
+    }
+}
+
+/// A queue's turns after one of its jobs was taken. `service` numbers the services of all queues;
+/// `level` is what the least charged queue with work has been charged: one that was empty for long
+/// has saved up nothing.
+pub(crate) const fn charge(turns: Turns, weight: u32, service: u64, level: u64) -> Turns {
+    let from = if turns.charged > level {
+        turns.charged
+    } else {
+        level
+    };
+    let weight = if weight == 0 { 1 } else { weight as u64 };
+    Turns {
+        last: service,
+        charged: from.saturating_add(STRIDE / weight),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_is_worth_priority_under_the_aging_strategy_only() {
+        let aging = Strategy::Priority {
+            aging: Duration::from_secs(1),
+        };
+        assert!(rank(aging, Wall(5_000), 3) < rank(aging, Wall(3_000), 0));
+        assert!(rank(aging, Wall(5_000), 3) > rank(aging, Wall(1_000), 0));
+        assert_eq!(
+            rank(Strategy::Fifo, Wall(5_000), 3),
+            rank(Strategy::Fifo, Wall(1), 0)
+        );
+    }
+
+    #[test]
+    fn extreme_times_and_priorities_do_not_overflow() {
+        let aging = Strategy::Priority {
+            aging: Duration::MAX,
+        };
+        assert!(rank(aging, Wall(u64::MAX), i16::MAX) < rank(aging, Wall(0), i16::MIN));
+    }
+
+    #[test]
+    fn a_heavier_queue_is_charged_less_and_an_idle_one_saves_nothing_up() {
+        let (light, heavy) = (Turns::default(), Turns::default());
+        assert!(charge(heavy, 4, 1, 0).charged * 4 == charge(light, 1, 1, 0).charged);
+        let back = charge(light, 1, 9, 1_000 * STRIDE);
+        assert_eq!(
+            back,
+            Turns {
+                last: 9,
+                charged: 1_001 * STRIDE
+            }
+        );
+    }
+}

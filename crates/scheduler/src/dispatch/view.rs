@@ -1,0 +1,144 @@
+//! What can be seen of the live state: jobs, queues, workers. Reads wait for their receipt like
+//! everything that is told: see [`Dispatch::newest_commit`].
+
+use super::Dispatch;
+use super::job::Job;
+use crate::id::{Fence, JobId, Seq, SessionNo, WorkerId};
+use crate::name::Name;
+use crate::record::{QueueSettings, Strategy};
+use crate::state::State;
+use crate::time::{Monotonic, Wall};
+
+/// A job in memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobView {
+    /// Its name.
+    pub id: JobId,
+    /// Its number.
+    pub seq: Seq,
+    /// Where it is.
+    pub state: State,
+    /// Its queue.
+    pub queue: Name,
+    /// Its kind.
+    pub kind: Name,
+    /// Its priority.
+    pub priority: i16,
+    /// The number of its present or last owner.
+    pub fence: Fence,
+    /// Charged attempts.
+    pub attempts: u16,
+    /// How often it may have been running when a worker was lost.
+    pub suspicions: u8,
+    /// When it was submitted.
+    pub submitted_at: Wall,
+    /// When it may start.
+    pub due: Wall,
+    /// Who owns it, or has yet to let go of it.
+    pub holder: Option<WorkerId>,
+    /// How far it says it has come, in percent.
+    pub progress: Option<u8>,
+}
+
+/// A queue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QueueView {
+    /// Its settings.
+    pub settings: QueueSettings,
+    /// Ready jobs.
+    pub ready: usize,
+    /// Jobs that count against its limit.
+    pub owned: u32,
+}
+
+/// A worker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkerView {
+    /// Its id.
+    pub id: WorkerId,
+    /// Its newest session.
+    pub session: SessionNo,
+    /// Whether that session's connection stands.
+    pub connected: bool,
+    /// Whether it takes no more work.
+    pub draining: bool,
+    /// How many jobs it can run at once.
+    pub slots: u32,
+    /// How many jobs it wants to hold.
+    pub want: u32,
+    /// How many it holds.
+    pub held: usize,
+    /// How many of these it is not known to have started.
+    pub leased: u32,
+    /// When its lease runs out, unless it says something.
+    pub lease_end: Monotonic,
+}
+
+impl Dispatch {
+    /// The job of this id, if it is in memory.
+    #[must_use]
+    pub fn job_view(&self, id: JobId) -> Option<JobView> {
+        let seq = self.jobs.by_id(id)?;
+        Some(self.view(seq, self.jobs.get(seq)))
+    }
+
+    /// Jobs in memory after this number, in the order of submission.
+    pub fn job_views(&self, after: Seq) -> impl Iterator<Item = JobView> {
+        let jobs = self.jobs.iter_from(after.next());
+        jobs.map(|(seq, job)| self.view(seq, job))
+    }
+
+    /// How many jobs are in memory.
+    #[must_use]
+    pub const fn job_count(&self) -> usize {
+        self.jobs.count()
+    }
+
+    /// Every queue that holds jobs, is set, or is served by name; by name.
+    pub fn queue_views(&self) -> impl Iterator<Item = QueueView> {
+        self.queues.iter().map(|(_, queue)| QueueView {
+            settings: queue.settings.clone(),
+            ready: queue.ready_count(),
+            owned: queue.owned,
+        })
+    }
+
+    /// Every live incarnation; by id.
+    pub fn worker_views(&self) -> impl Iterator<Item = WorkerView> {
+        self.workers.iter().map(|(id, worker)| WorkerView {
+            id,
+            session: worker.session,
+            connected: worker.connected,
+            draining: worker.draining,
+            slots: worker.slots,
+            want: worker.want,
+            held: worker.held.len(),
+            leased: worker.leased,
+            lease_end: worker.lease_end,
+        })
+    }
+
+    /// The order in which jobs are taken now.
+    #[must_use]
+    pub const fn strategy(&self) -> Strategy {
+        self.queues.strategy()
+    }
+
+    fn view(&self, seq: Seq, job: &Job) -> JobView {
+        JobView {
+            id: job.id,
+            seq,
+            state: job.state(),
+            queue: self.queues.get(job.queue).settings.queue.clone(),
+            kind: self.kinds.get(job.kind).clone(),
+            priority: job.priority,
+            fence: job.fence,
+            attempts: job.attempts,
+            suspicions: job.suspicions,
+            submitted_at: job.submitted_at,
+            due: job.due,
+            holder: job.phase.holder(),
+            progress: self.progress.get(&seq).copied(),
+        }
+    }
+}

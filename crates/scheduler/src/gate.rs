@@ -1,0 +1,205 @@
+//! The gate: holds back what must not be told before its receipt, and numbers what is told.
+//!
+//! The shell gives every [`Effect::Send`] and [`Effect::Reply`] to the gate and performs what comes
+//! out, now or when the receipt has come. A worker's batches are numbered here and not earlier, because
+//! a renewal may overtake what still waits. Whatever is left of an older session is dropped.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use crate::dispatch::{Answer, Effect};
+use crate::id::{CommitNo, MessageNo, RequestNo, SessionNo, WorkerId};
+use crate::message::ToWorker;
+
+/// What may be told now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// To a worker.
+    Worker {
+        /// Whom.
+        worker: WorkerId,
+        /// In which session.
+        session: SessionNo,
+        /// The batch's number in that session.
+        number: MessageNo,
+        /// What, in order.
+        messages: Vec<ToWorker>,
+    },
+    /// To whoever asked.
+    Request {
+        /// Whom.
+        to: RequestNo,
+        /// What.
+        answer: Answer,
+    },
+}
+
+/// What waits for its receipt.
+#[derive(Default)]
+pub struct Gate {
+    receipted: CommitNo,
+    /// In the order in which it was decided, which is that of the commits it waits for.
+    held: VecDeque<(CommitNo, Held)>,
+    /// The newest session of each worker, and the last number used in it.
+    sessions: BTreeMap<WorkerId, (SessionNo, MessageNo)>,
+}
+
+enum Held {
+    Worker(WorkerId, SessionNo, Vec<ToWorker>),
+    Request(RequestNo, Answer),
+}
+
+impl Gate {
+    /// Takes an effect. What may be told at once is appended to `told`; effects that tell nothing are
+    /// handed back.
+    pub fn pass(&mut self, effect: Effect, told: &mut Vec<Told>) -> Option<Effect> {
+        let (after, held) = match effect {
+            Effect::Send {
+                after,
+                worker,
+                session,
+                messages,
+            } => {
+                self.meet(worker, session);
+                (after, Held::Worker(worker, session, messages))
+            }
+            Effect::Reply { after, to, answer } => (after, Held::Request(to, answer)),
+            other @ (Effect::Commit { .. } | Effect::Fetch { .. } | Effect::HangUp { .. }) => {
+                return Some(other);
+            }
+        };
+        match after {
+            Some(after) if after > self.receipted => self.held.push_back((after, held)),
+            _ => self.release(held, told),
+        }
+        None
+    }
+
+    /// Everything up to this commit is durable: what waited for it may be told.
+    pub fn receipt(&mut self, number: CommitNo, told: &mut Vec<Told>) {
+        self.receipted = self.receipted.max(number);
+        while let Some((_, held)) = self
+            .held
+            .pop_front_if(|(after, _)| *after <= self.receipted)
+        {
+            self.release(held, told);
+        }
+    }
+
+    /// The session is over. What still waits for it is dropped when its turn comes.
+    pub fn close(&mut self, worker: WorkerId, session: SessionNo) {
+        if self
+            .sessions
+            .get(&worker)
+            .is_some_and(|&(current, _)| current == session)
+        {
+            self.sessions.remove(&worker);
+        }
+    }
+
+    /// How much waits.
+    #[must_use]
+    pub fn held_count(&self) -> usize {
+        self.held.len()
+    }
+
+    fn meet(&mut self, worker: WorkerId, session: SessionNo) {
+        let known = self
+            .sessions
+            .entry(worker)
+            .or_insert((session, MessageNo(0)));
+        if known.0 < session {
+            *known = (session, MessageNo(0));
+        }
+    }
+
+    fn release(&mut self, held: Held, told: &mut Vec<Told>) {
+        match held {
+            Held::Request(to, answer) => told.push(Told::Request { to, answer }),
+            Held::Worker(worker, session, messages) => {
+                if let Some((current, last)) = self.sessions.get_mut(&worker)
+                    && *current == session
+                {
+                    *last = last.next();
+                    told.push(Told::Worker {
+                        worker,
+                        session,
+                        number: *last,
+                        messages,
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn send(after: Option<u64>, session: u64, message: ToWorker) -> Effect {
+        Effect::Send {
+            after: after.map(CommitNo),
+            worker: WorkerId::apart(1),
+            session: SessionNo(session),
+            messages: Vec::from([message]),
+        }
+    }
+
+    fn told(session: u64, number: u64, message: ToWorker) -> Told {
+        Told::Worker {
+            worker: WorkerId::apart(1),
+            session: SessionNo(session),
+            number: MessageNo(number),
+            messages: Vec::from([message]),
+        }
+    }
+
+    #[test]
+    fn nothing_is_told_before_its_receipt_but_a_renewal() {
+        let mut gate = Gate::default();
+        let mut out = Vec::new();
+        assert_eq!(
+            gate.pass(send(Some(1), 1, ToWorker::DrainNow), &mut out),
+            None
+        );
+        gate.pass(send(None, 1, ToWorker::Renewed(MessageNo(1))), &mut out);
+        assert_eq!(out, [told(1, 1, ToWorker::Renewed(MessageNo(1)))]);
+        out.clear();
+        gate.receipt(CommitNo(1), &mut out);
+        assert_eq!(out, [told(1, 2, ToWorker::DrainNow)]);
+        assert_eq!(gate.held_count(), 0);
+    }
+
+    #[test]
+    fn what_waits_for_an_older_session_is_dropped() {
+        let mut gate = Gate::default();
+        let mut out = Vec::new();
+        gate.pass(send(Some(1), 1, ToWorker::DrainNow), &mut out);
+        gate.pass(send(None, 2, ToWorker::Renewed(MessageNo(1))), &mut out);
+        gate.receipt(CommitNo(9), &mut out);
+        assert_eq!(out, [told(2, 1, ToWorker::Renewed(MessageNo(1)))]);
+    }
+
+    #[test]
+    fn a_closed_session_is_told_nothing_more() {
+        let mut gate = Gate::default();
+        let mut out = Vec::new();
+        gate.pass(send(Some(1), 1, ToWorker::DrainNow), &mut out);
+        gate.close(WorkerId::apart(1), SessionNo(1));
+        gate.receipt(CommitNo(1), &mut out);
+        assert_eq!(out, []);
+    }
+
+    #[test]
+    fn a_commit_passes_the_gate_untouched() {
+        let commit = Effect::Commit {
+            number: CommitNo(1),
+            mutations: Vec::new(),
+        };
+        assert_eq!(
+            Gate::default().pass(commit.clone(), &mut Vec::new()),
+            Some(commit)
+        );
+    }
+}

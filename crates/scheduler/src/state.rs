@@ -1,0 +1,342 @@
+//! The states of a job and every way from one to another, in one table.
+//!
+//! This is the only file in which a job's state changes: a [`Phase`] can be made and looked at
+//! elsewhere, but moved only by [`Phase::apply`]. What else must move with it (queues, leases,
+//! counters) is the business of `dispatch`.
+
+use core::fmt;
+
+use crate::id::WorkerId;
+
+/// Where a job is in its life. The word is the same in the store, the API and on a page.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum State {
+    /// Waits for its parents.
+    Blocked,
+    /// Waits for its time: not due yet, or between two attempts.
+    Scheduled,
+    /// Ready, in its queue.
+    Queued,
+    /// In a worker's deque, not known to have started.
+    Leased,
+    /// Known to have started.
+    Running,
+    /// Ended well, for ever.
+    Succeeded,
+    /// Ended badly: no attempts left. Only an operator's retry leads on.
+    Dead,
+    /// Ended by a cancel, for ever.
+    Cancelled,
+}
+
+/// What can happen to a job.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Verb {
+    /// Its parents' condition holds, and it is due.
+    Release,
+    /// Its parents' condition holds, but it is not due yet.
+    Defer,
+    /// Its time has come.
+    Due,
+    /// A worker is made its owner.
+    Claim,
+    /// It goes from one worker's deque to another's.
+    Steal,
+    /// Its owner says that it runs.
+    Start,
+    /// Its owner lost it, dropped it, gave it back or was interrupted in it.
+    Requeue,
+    /// Its owner finished it.
+    Finish,
+    /// Its owner failed in it; another attempt comes later.
+    Backoff,
+    /// Its owner wants to be asked again later.
+    Snooze,
+    /// Its attempts are used up.
+    Bury,
+    /// Somebody does not want it any more, or its parents' condition cannot hold.
+    Cancel,
+    /// An operator gives a dead job new attempts.
+    Retry,
+}
+
+impl State {
+    /// All states, in the order of a job's life.
+    pub const ALL: [Self; 8] = [
+        Self::Blocked,
+        Self::Scheduled,
+        Self::Queued,
+        Self::Leased,
+        Self::Running,
+        Self::Succeeded,
+        Self::Dead,
+        Self::Cancelled,
+    ];
+
+    /// Where `verb` leads from here, or `None` if it may not happen here.
+    #[must_use]
+    pub const fn after(self, verb: Verb) -> Option<Self> {
+        Some(match (self, verb) {
+            (Self::Blocked, Verb::Release) => Self::Queued,
+            (Self::Blocked, Verb::Defer) => Self::Scheduled,
+
+            (Self::Scheduled, Verb::Due) => Self::Queued,
+
+            (Self::Queued, Verb::Claim) => Self::Leased,
+            // A lost job is queued first; this follows if the loss used up its last attempt.
+            (Self::Queued, Verb::Bury) => Self::Dead,
+
+            (Self::Leased, Verb::Steal) => Self::Leased,
+            (Self::Leased, Verb::Start) => Self::Running,
+
+            // A short job ends without ever having been reported as started.
+            (Self::Leased | Self::Running, Verb::Requeue) => Self::Queued,
+            (Self::Leased | Self::Running, Verb::Finish) => Self::Succeeded,
+            (Self::Leased | Self::Running, Verb::Backoff | Verb::Snooze) => Self::Scheduled,
+            (Self::Leased | Self::Running, Verb::Bury) => Self::Dead,
+
+            (
+                Self::Blocked | Self::Scheduled | Self::Queued | Self::Leased | Self::Running,
+                Verb::Cancel,
+            ) => Self::Cancelled,
+
+            (Self::Dead, Verb::Retry) => Self::Queued,
+
+            _ => return None,
+        })
+    }
+
+    /// Whether nothing more happens to the job by itself.
+    #[must_use]
+    pub const fn is_ended(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Dead | Self::Cancelled)
+    }
+
+    /// Whether a worker owns the job.
+    #[must_use]
+    pub const fn is_owned(self) -> bool {
+        matches!(self, Self::Leased | Self::Running)
+    }
+
+    /// The state's name.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Blocked => "blocked",
+            Self::Scheduled => "scheduled",
+            Self::Queued => "queued",
+            Self::Leased => "leased",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Dead => "dead",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// The state of that name.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.word() == word)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.word())
+    }
+}
+
+impl Verb {
+    /// All verbs.
+    pub const ALL: [Self; 13] = [
+        Self::Release,
+        Self::Defer,
+        Self::Due,
+        Self::Claim,
+        Self::Steal,
+        Self::Start,
+        Self::Requeue,
+        Self::Finish,
+        Self::Backoff,
+        Self::Snooze,
+        Self::Bury,
+        Self::Cancel,
+        Self::Retry,
+    ];
+
+    /// Whether the job's fence grows: somebody else owns it now, or whoever did must not be heard
+    /// again. After the owner's own last word (finish, fail, snooze) the fence stays, so that the
+    /// same word, repeated, is recognised.
+    #[must_use]
+    pub const fn changes_hands(self) -> bool {
+        matches!(
+            self,
+            Self::Claim | Self::Steal | Self::Requeue | Self::Cancel | Self::Retry
+        )
+    }
+}
+
+/// A job's state, and who holds it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Phase {
+    state: State,
+    holder: Option<WorkerId>,
+}
+
+/// `verb` may not happen to a job in `state`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Illegal {
+    pub(crate) state: State,
+    pub(crate) verb: Verb,
+}
+
+impl Phase {
+    /// How a submitted job begins.
+    pub(crate) const BLOCKED: Self = Self {
+        state: State::Blocked,
+        holder: None,
+    };
+
+    /// What the store says of a job. `None` if a holder and this state do not go together.
+    pub(crate) const fn loaded(state: State, holder: Option<WorkerId>) -> Option<Self> {
+        let fits = match state {
+            State::Leased | State::Running => holder.is_some(),
+            State::Cancelled => true,
+            _ => holder.is_none(),
+        };
+        if fits {
+            Some(Self { state, holder })
+        } else {
+            None
+        }
+    }
+
+    pub(crate) const fn state(self) -> State {
+        self.state
+    }
+
+    /// The worker that owns the job, or that has not yet let go of one that was cancelled.
+    pub(crate) const fn holder(self) -> Option<WorkerId> {
+        self.holder
+    }
+
+    /// The owner of a leased or running job.
+    pub(crate) const fn owner(self) -> Option<WorkerId> {
+        if self.state.is_owned() {
+            self.holder
+        } else {
+            None
+        }
+    }
+
+    /// Moves the job along the table; `owner` is who gets it, for the verbs that give it to somebody.
+    #[must_use = "an illegal move changes nothing"]
+    pub(crate) const fn apply(
+        &mut self,
+        verb: Verb,
+        owner: Option<WorkerId>,
+    ) -> Result<(), Illegal> {
+        let Some(state) = self.state.after(verb) else {
+            return Err(Illegal {
+                state: self.state,
+                verb,
+            });
+        };
+        self.holder = match verb {
+            Verb::Claim | Verb::Steal => {
+                assert!(owner.is_some(), "a claimed or stolen job goes to somebody");
+                owner
+            }
+            // A cancelled job stays with its worker until that worker has let go of it.
+            Verb::Start | Verb::Cancel => self.holder,
+            _ => None,
+        };
+        self.state = state;
+        Ok(())
+    }
+
+    /// The worker of a cancelled job has let go of it.
+    pub(crate) const fn let_go(&mut self) {
+        assert!(
+            matches!(self.state, State::Cancelled),
+            "only a cancelled job is let go of"
+        );
+        self.holder = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The whole table once more, as a picture: one row a state, one column a verb, `.` for what may
+    /// not happen.
+    const TABLE: &str = "
+               release   defer     due    claim  steal  start   requeue finish    backoff   snooze    bury cancel    retry
+    blocked    queued    scheduled .      .      .      .       .       .         .         .         .    cancelled .
+    scheduled  .         .         queued .      .      .       .       .         .         .         .    cancelled .
+    queued     .         .         .      leased .      .       .       .         .         .         dead cancelled .
+    leased     .         .         .      .      leased running queued  succeeded scheduled scheduled dead cancelled .
+    running    .         .         .      .      .      .       queued  succeeded scheduled scheduled dead cancelled .
+    succeeded  .         .         .      .      .      .       .       .         .         .         .    .         .
+    dead       .         .         .      .      .      .       .       .         .         .         .    .         queued
+    cancelled  .         .         .      .      .      .       .       .         .         .         .    .         .
+    ";
+
+    #[test]
+    fn every_cell_of_the_table_is_as_drawn() {
+        let mut lines = TABLE.lines().map(str::trim).filter(|line| !line.is_empty());
+        assert_eq!(
+            lines.next().expect("a header").split_whitespace().count(),
+            Verb::ALL.len()
+        );
+        let mut cells = 0;
+        for (line, state) in lines.zip(State::ALL) {
+            let mut words = line.split_whitespace();
+            assert_eq!(words.next(), Some(state.word()));
+            for verb in Verb::ALL {
+                let drawn = State::of_word(words.next().expect("a cell for every verb"));
+                assert_eq!(state.after(verb), drawn, "{state} {verb:?}");
+                cells += 1;
+            }
+        }
+        assert_eq!(cells, State::ALL.len() * Verb::ALL.len());
+    }
+
+    #[test]
+    fn an_illegal_move_changes_nothing() {
+        let worker = WorkerId::apart(1);
+        for state in State::ALL {
+            for verb in Verb::ALL {
+                let holder = state.is_owned().then_some(worker);
+                let before = Phase::loaded(state, holder).expect("holder and state fit");
+                let mut phase = before;
+                match phase.apply(verb, Some(worker)) {
+                    Ok(()) => assert_eq!(Some(phase.state()), state.after(verb)),
+                    Err(illegal) => {
+                        assert_eq!(illegal, Illegal { state, verb });
+                        assert_eq!(phase, before);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn somebody_holds_a_job_exactly_while_it_is_owned_or_being_cancelled() {
+        let worker = WorkerId::apart(1);
+        let mut phase = Phase::BLOCKED;
+        for (verb, held) in [
+            (Verb::Release, false),
+            (Verb::Claim, true),
+            (Verb::Start, true),
+        ] {
+            phase.apply(verb, Some(worker)).expect("legal");
+            assert_eq!(phase.holder().is_some(), held, "{verb:?}");
+        }
+        phase.apply(Verb::Cancel, None).expect("legal");
+        assert_eq!((phase.holder(), phase.owner()), (Some(worker), None));
+        phase.let_go();
+        assert_eq!(phase.holder(), None);
+    }
+}

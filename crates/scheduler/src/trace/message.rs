@@ -1,0 +1,215 @@
+//! The words of the protocol between workers and the server.
+
+use super::text::{Read, Reader, Words, Writer, id_word, read_id, words};
+use crate::id::{Fence, Hold, Seq};
+use crate::message::{
+    Again, Assignment, Ending, Entrance, FromWorker, Hello, Place, Report, Serves, Start, ToWorker,
+};
+use crate::name::Name;
+
+words!(FromWorker {
+    Hello { 0: hello } = ["hello" hello],
+    Beat {} = ["beat"],
+    Want { 0: ceiling } = ["want" ceiling],
+    Start { 0: hold } = ["start" hold],
+    Started { 0: hold } = ["started" hold],
+    Report { 0: report } = ["report" report],
+    Given { question: question, jobs: jobs } = ["give" question jobs],
+    Stopping { 0: hold } = ["stopping" hold],
+    Progress { hold: hold, percent: percent } = ["progress" hold percent],
+    Drain {} = ["drain"],
+    Goodbye {} = ["goodbye"],
+});
+
+words!(ToWorker {
+    Truth { lease: lease, keep: keep } = ["truth" "lease" lease "keep" keep],
+    Assign { 0: assignments } = ["assign" assignments],
+    AskToGive { question: question, most: most, most_bound: most_bound, serves: serves } =
+        ["ask-to-give" question "most" most "bound" most_bound "serves" serves],
+    StartGranted { 0: hold } = ["start-granted" hold],
+    Cancel { 0: hold } = ["cancel" hold],
+    DrainNow {} = ["drain-now"],
+    Renewed { 0: number } = ["renewed" number],
+    Accepted { 0: holds } = ["accepted" holds],
+    Refused { hold: hold, current: current } = ["refused" hold "current" current],
+    Gone {} = ["gone"],
+});
+
+words!(Ending {
+    Finished {} = ["finished"],
+    Failed { again: again, error: error } = ["failed" again error],
+    Snoozed { 0: wait } = ["snoozed" wait],
+    Interrupted {} = ["interrupted"],
+    Dropped {} = ["dropped"],
+    Stopped {} = ["stopped"],
+});
+
+words!(Again {
+    ByPolicy {} = ["again"],
+    Never {} = ["for-good"],
+});
+
+words!(Entrance {
+    New {} = ["new"],
+    Instead { 0: older } = ["instead-of" older],
+    Resume {} = ["resume"],
+});
+
+words!(Start {
+    Freely {} = ["freely"],
+    Confirmed {} = ["confirmed"],
+});
+
+words!(Place {
+    Anywhere {} = ["anywhere"],
+    FreeSlot {} = ["free-slot"],
+});
+
+/// `all`, or the queues' names in brackets.
+impl Words for Serves {
+    fn write(&self, writer: &mut Writer<'_>) {
+        match self {
+            Self::All => writer.word("all"),
+            Self::Named(names) => {
+                writer.mark('[');
+                for name in names {
+                    name.write(writer);
+                }
+                writer.mark(']');
+            }
+        }
+    }
+    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        if reader.take_word("all") {
+            return Ok(Self::All);
+        }
+        reader.expect_mark('[')?;
+        let mut names = alloc::vec::Vec::new();
+        while !reader.take_mark(']') {
+            names.push(Name::read(reader)?);
+        }
+        Ok(Self::Named(names))
+    }
+}
+
+/// `a.1 finished`.
+impl Words for Report {
+    fn write(&self, writer: &mut Writer<'_>) {
+        self.hold.write(writer);
+        self.ending.write(writer);
+    }
+    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        Ok(Self {
+            hold: Hold::read(reader)?,
+            ending: Ending::read(reader)?,
+        })
+    }
+}
+
+/// `new slots 2 want 4`, and whatever else there is to say.
+impl Words for Hello {
+    fn write(&self, writer: &mut Writer<'_>) {
+        self.entrance.write(writer);
+        writer.word("slots");
+        self.slots.write(writer);
+        writer.word("want");
+        self.want.write(writer);
+        writer.field("serves", &self.serves, &Serves::All);
+        writer.field("reports", &self.reports, &alloc::vec::Vec::new());
+        writer.field("started", &self.started, &alloc::vec::Vec::new());
+        writer.field("holds", &self.holds, &alloc::vec::Vec::new());
+    }
+    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let entrance = Entrance::read(reader)?;
+        reader.expect_word("slots")?;
+        let slots = u32::read(reader)?;
+        reader.expect_word("want")?;
+        let want = u32::read(reader)?;
+        let mut hello = Self {
+            entrance,
+            slots,
+            want,
+            serves: Serves::All,
+            reports: alloc::vec::Vec::new(),
+            started: alloc::vec::Vec::new(),
+            holds: alloc::vec::Vec::new(),
+        };
+        reader.field("serves", &mut hello.serves)?;
+        reader.field("reports", &mut hello.reports)?;
+        reader.field("started", &mut hello.started)?;
+        reader.field("holds", &mut hello.holds)?;
+        Ok(hello)
+    }
+}
+
+/// `a.1`, and whatever is not as usual. A job that the trace has not met yet is `a=#1.1`.
+impl Words for Assignment {
+    fn write(&self, writer: &mut Writer<'_>) {
+        if writer.context.id_of(self.hold.job) == Some(self.id) {
+            self.hold.write(writer);
+        } else {
+            let Hold { job, fence } = self.hold;
+            writer.word(&alloc::format!(
+                "{}=#{}.{}",
+                id_word(self.id),
+                job.0,
+                fence.0
+            ));
+        }
+        writer.field("queue", &self.queue, &"default".into());
+        writer.field("kind", &self.kind, &"default".into());
+        writer.field("rank", &self.rank, &0);
+        writer.field("attempt", &self.attempt, &1);
+        writer.field("start", &self.start, &Start::Freely);
+        writer.field("into", &self.place, &Place::Anywhere);
+        writer.field("timeout", &self.timeout, &None);
+    }
+    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let error = reader.wanted("a job such as `a.1` or `a=#1.1`");
+        let word = reader.word("a job")?;
+        let (hold, id) = match word.split_once('=') {
+            Some((id, hold)) => read_new(id, hold).ok_or(error)?,
+            None => {
+                let (name, fence) = word.rsplit_once('.').ok_or_else(|| error.clone())?;
+                let id = read_id(name).ok_or_else(|| error.clone())?;
+                let fence = fence.parse().map_err(|_| error.clone())?;
+                let job = reader.context.seq_of(id).ok_or(error)?;
+                (
+                    Hold {
+                        job,
+                        fence: Fence(fence),
+                    },
+                    id,
+                )
+            }
+        };
+        let mut assignment = Self {
+            hold,
+            id,
+            queue: "default".into(),
+            kind: "default".into(),
+            rank: 0,
+            attempt: 1,
+            start: Start::Freely,
+            place: Place::Anywhere,
+            timeout: None,
+        };
+        reader.field("queue", &mut assignment.queue)?;
+        reader.field("kind", &mut assignment.kind)?;
+        reader.field("rank", &mut assignment.rank)?;
+        reader.field("attempt", &mut assignment.attempt)?;
+        reader.field("start", &mut assignment.start)?;
+        reader.field("into", &mut assignment.place)?;
+        reader.field("timeout", &mut assignment.timeout)?;
+        Ok(assignment)
+    }
+}
+
+fn read_new(id: &str, hold: &str) -> Option<(Hold, crate::id::JobId)> {
+    let (job, fence) = hold.strip_prefix('#')?.split_once('.')?;
+    let hold = Hold {
+        job: Seq(job.parse().ok()?),
+        fence: Fence(fence.parse().ok()?),
+    };
+    Some((hold, read_id(id)?))
+}
