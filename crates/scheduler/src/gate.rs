@@ -54,12 +54,7 @@ impl Gate {
     /// handed back.
     pub fn pass(&mut self, effect: Effect, told: &mut Vec<Told>) -> Option<Effect> {
         let (after, held) = match effect {
-            Effect::Send {
-                after,
-                worker,
-                session,
-                messages,
-            } => {
+            Effect::Send { after, worker, session, messages } => {
                 self.meet(worker, session);
                 (after, Held::Worker(worker, session, messages))
             }
@@ -78,21 +73,14 @@ impl Gate {
     /// Everything up to this commit is durable: what waited for it may be told.
     pub fn receipt(&mut self, number: CommitNo, told: &mut Vec<Told>) {
         self.receipted = self.receipted.max(number);
-        while let Some((_, held)) = self
-            .held
-            .pop_front_if(|(after, _)| *after <= self.receipted)
-        {
+        while let Some((_, held)) = self.held.pop_front_if(|(after, _)| *after <= self.receipted) {
             self.release(held, told);
         }
     }
 
     /// The session is over. What still waits for it is dropped when its turn comes.
     pub fn close(&mut self, worker: WorkerId, session: SessionNo) {
-        if self
-            .sessions
-            .get(&worker)
-            .is_some_and(|&(current, _)| current == session)
-        {
+        if self.sessions.get(&worker).is_some_and(|&(current, _)| current == session) {
             self.sessions.remove(&worker);
         }
     }
@@ -104,10 +92,7 @@ impl Gate {
     }
 
     fn meet(&mut self, worker: WorkerId, session: SessionNo) {
-        let known = self
-            .sessions
-            .entry(worker)
-            .or_insert((session, MessageNo(0)));
+        let known = self.sessions.entry(worker).or_insert((session, MessageNo(0)));
         if known.0 < session {
             *known = (session, MessageNo(0));
         }
@@ -121,12 +106,7 @@ impl Gate {
                     && *current == session
                 {
                     *last = last.next();
-                    told.push(Told::Worker {
-                        worker,
-                        session,
-                        number: *last,
-                        messages,
-                    });
+                    told.push(Told::Worker { worker, session, number: *last, messages });
                 }
             }
         }
@@ -159,10 +139,7 @@ mod tests {
     fn nothing_is_told_before_its_receipt_but_a_renewal() {
         let mut gate = Gate::default();
         let mut out = Vec::new();
-        assert_eq!(
-            gate.pass(send(Some(1), 1, ToWorker::DrainNow), &mut out),
-            None
-        );
+        assert_eq!(gate.pass(send(Some(1), 1, ToWorker::DrainNow), &mut out), None);
         gate.pass(send(None, 1, ToWorker::Renewed(MessageNo(1))), &mut out);
         assert_eq!(out, [told(1, 1, ToWorker::Renewed(MessageNo(1)))]);
         out.clear();
@@ -193,13 +170,7 @@ mod tests {
 
     #[test]
     fn a_commit_passes_the_gate_untouched() {
-        let commit = Effect::Commit {
-            number: CommitNo(1),
-            mutations: Vec::new(),
-        };
-        assert_eq!(
-            Gate::default().pass(commit.clone(), &mut Vec::new()),
-            Some(commit)
-        );
+        let commit = Effect::Commit { number: CommitNo(1), mutations: Vec::new() };
+        assert_eq!(Gate::default().pass(commit.clone(), &mut Vec::new()), Some(commit));
     }
 }

@@ -61,10 +61,7 @@ impl JobId {
             return None;
         }
         let code = (self.0 >> 64 & 0xfff) << 60 | self.0 & ((1 << 60) - 1);
-        let mut name = ReadableName {
-            letters: [0; LETTERS_MAX],
-            length: 0,
-        };
+        let mut name = ReadableName { letters: [0; LETTERS_MAX], length: 0 };
         for place in 0..LETTERS_MAX {
             let letter = (code >> (6 * (LETTERS_MAX - 1 - place)) & 0x3f) as usize;
             if letter == 0 {
@@ -225,10 +222,7 @@ mod tests {
         assert!(JobId(42).name().is_none());
         assert!(JobId(42).made_at().is_none());
         let named = JobId::named("a", Wall(0)).expect("a good name");
-        assert!(
-            JobId(named.0 | 1).name().is_none(),
-            "bits behind the end of the name"
-        );
+        assert!(JobId(named.0 | 1).name().is_none(), "bits behind the end of the name");
     }
 
     #[test]

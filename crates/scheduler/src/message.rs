@@ -185,13 +185,13 @@ pub struct Assignment {
     pub queue: Name,
     /// What kind of work it is.
     pub kind: Name,
-    /// Its place in the deque: lower runs sooner, ties by submission.
+    /// Its place among those that wait: lower runs sooner, ties by submission.
     pub rank: i64,
     /// Which attempt this will be, from 1.
     pub attempt: u16,
     /// Whether the start must be confirmed.
     pub start: Start,
-    /// Whether it may wait in a deque or only go into a free slot.
+    /// Whether it may wait among others.
     pub place: Place,
     /// How long the attempt may take.
     pub timeout: Option<Millis>,
@@ -206,11 +206,12 @@ pub enum Start {
     Confirmed,
 }
 
-/// Where a job may be moved to.
+/// Where a job may be put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// Into any deque.
     Anywhere,
-    /// Only into a free slot: its queue has a limit, or it has been stolen twice.
+    /// Only into a free slot: its queue has a limit, or it has been stolen twice. Should a deque hold
+    /// it all the same, it is the next to start.
     FreeSlot,
 }

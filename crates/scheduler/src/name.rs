@@ -48,10 +48,7 @@ impl Names {
     /// The number of `name`, with one more user.
     pub(crate) fn take(&mut self, name: &Name) -> u32 {
         if let Some(&number) = self.numbers.get(name) {
-            self.names[number as usize]
-                .as_mut()
-                .expect("a numbered name is in use")
-                .1 += 1;
+            self.names[number as usize].as_mut().expect("a numbered name is in use").1 += 1;
             return number;
         }
         let number = self.free.pop().unwrap_or_else(|| {
@@ -76,10 +73,7 @@ impl Names {
     }
 
     pub(crate) fn get(&self, number: u32) -> &Name {
-        &self.names[number as usize]
-            .as_ref()
-            .expect("the name of a number in use")
-            .0
+        &self.names[number as usize].as_ref().expect("the name of a number in use").0
     }
 
     /// Every number in use with its count of users, for the audit.

@@ -50,9 +50,6 @@ mod tests {
         for _ in 0..10_000 {
             seen[random.below(5)] += 1;
         }
-        assert!(
-            seen.iter().all(|&count| (1_700..2_300).contains(&count)),
-            "{seen:?}"
-        );
+        assert!(seen.iter().all(|&count| (1_700..2_300).contains(&count)), "{seen:?}");
     }
 }

@@ -138,12 +138,7 @@ impl QueueSettings {
     /// A queue that nobody has touched.
     #[must_use]
     pub const fn new(queue: Name) -> Self {
-        Self {
-            queue,
-            paused: false,
-            limit: None,
-            weight: 1,
-        }
+        Self { queue, paused: false, limit: None, weight: 1 }
     }
 }
 
@@ -167,9 +162,7 @@ pub enum Strategy {
 impl Default for Strategy {
     /// By priority, a minute of waiting worth one step.
     fn default() -> Self {
-        Self::Priority {
-            aging: DEFAULT_AGING,
-        }
+        Self::Priority { aging: DEFAULT_AGING }
     }
 }
 

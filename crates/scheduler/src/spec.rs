@@ -106,11 +106,7 @@ pub(crate) enum Verdict {
 
 impl Condition {
     pub(crate) const fn judge(self, tally: Tally) -> Verdict {
-        let Tally {
-            pending,
-            succeeded,
-            failed,
-        } = tally;
+        let Tally { pending, succeeded, failed } = tally;
         let (holds, never) = match self {
             Self::AllSucceeded => (pending == 0 && failed == 0, failed > 0),
             Self::AnySucceeded => (succeeded > 0, pending == 0),
@@ -145,11 +141,7 @@ impl Default for Retry {
             factor_percent: 200,
             cap: Millis::seconds(300),
         };
-        Self {
-            max: 3,
-            backoff,
-            jitter_percent: 0,
-        }
+        Self { max: 3, backoff, jitter_percent: 0 }
     }
 }
 
@@ -179,11 +171,7 @@ impl Retry {
         let plain = match self.backoff {
             Backoff::None => 0,
             Backoff::Fixed(wait) => u64::from(wait.0),
-            Backoff::Exponential {
-                base,
-                factor_percent,
-                cap,
-            } => {
+            Backoff::Exponential { base, factor_percent, cap } => {
                 let cap = u64::from(cap.0);
                 let mut wait = u64::from(base.0).min(cap);
                 for _ in 1..attempt {
@@ -207,11 +195,7 @@ mod tests {
     use super::*;
 
     fn tally(pending: u32, succeeded: u32, failed: u32) -> Tally {
-        Tally {
-            pending,
-            succeeded,
-            failed,
-        }
+        Tally { pending, succeeded, failed }
     }
 
     #[test]
@@ -230,27 +214,16 @@ mod tests {
         for (tally, verdicts) in rows {
             let conditions = [AllSucceeded, AnySucceeded, AllDone, AnyFailed];
             for (condition, verdict) in conditions.into_iter().zip(verdicts) {
-                assert_eq!(
-                    condition.judge(tally),
-                    verdict,
-                    "{condition:?} of {tally:?}"
-                );
+                assert_eq!(condition.judge(tally), verdict, "{condition:?} of {tally:?}");
             }
         }
     }
 
     #[test]
     fn an_exponential_wait_doubles_up_to_its_cap() {
-        let backoff = Backoff::Exponential {
-            base: Millis(100),
-            factor_percent: 200,
-            cap: Millis(1_000),
-        };
-        let retry = Retry {
-            max: 9,
-            backoff,
-            jitter_percent: 0,
-        };
+        let backoff =
+            Backoff::Exponential { base: Millis(100), factor_percent: 200, cap: Millis(1_000) };
+        let retry = Retry { max: 9, backoff, jitter_percent: 0 };
         let waits: Vec<u32> = (1..=6).map(|attempt| retry.delay(attempt, 1).0).collect();
         assert_eq!(waits, [100, 200, 400, 800, 1_000, 1_000]);
         assert_eq!(retry.delay(u16::MAX, 1), Millis(1_000));
@@ -259,11 +232,7 @@ mod tests {
     #[test]
     fn jitter_stays_in_its_range_and_comes_from_the_chance_alone() {
         let backoff = Backoff::Fixed(Millis(1_000));
-        let retry = Retry {
-            max: 9,
-            backoff,
-            jitter_percent: 25,
-        };
+        let retry = Retry { max: 9, backoff, jitter_percent: 25 };
         let waits: Vec<u32> = (0..1_000).map(|chance| retry.delay(1, chance).0).collect();
         assert!(waits.iter().all(|wait| (750..=1_250).contains(wait)));
         assert!(waits.iter().any(|&wait| wait < 800) && waits.iter().any(|&wait| wait > 1_200));

@@ -169,10 +169,7 @@ impl Verb {
     /// same word, repeated, is recognised.
     #[must_use]
     pub const fn changes_hands(self) -> bool {
-        matches!(
-            self,
-            Self::Claim | Self::Steal | Self::Requeue | Self::Cancel | Self::Retry
-        )
+        matches!(self, Self::Claim | Self::Steal | Self::Requeue | Self::Cancel | Self::Retry)
     }
 }
 
@@ -192,10 +189,7 @@ pub(crate) struct Illegal {
 
 impl Phase {
     /// How a submitted job begins.
-    pub(crate) const BLOCKED: Self = Self {
-        state: State::Blocked,
-        holder: None,
-    };
+    pub(crate) const BLOCKED: Self = Self { state: State::Blocked, holder: None };
 
     /// What the store says of a job. `None` if a holder and this state do not go together.
     pub(crate) const fn loaded(state: State, holder: Option<WorkerId>) -> Option<Self> {
@@ -204,11 +198,7 @@ impl Phase {
             State::Cancelled => true,
             _ => holder.is_none(),
         };
-        if fits {
-            Some(Self { state, holder })
-        } else {
-            None
-        }
+        if fits { Some(Self { state, holder }) } else { None }
     }
 
     pub(crate) const fn state(self) -> State {
@@ -222,11 +212,7 @@ impl Phase {
 
     /// The owner of a leased or running job.
     pub(crate) const fn owner(self) -> Option<WorkerId> {
-        if self.state.is_owned() {
-            self.holder
-        } else {
-            None
-        }
+        if self.state.is_owned() { self.holder } else { None }
     }
 
     /// Moves the job along the table; `owner` is who gets it, for the verbs that give it to somebody.
@@ -237,10 +223,7 @@ impl Phase {
         owner: Option<WorkerId>,
     ) -> Result<(), Illegal> {
         let Some(state) = self.state.after(verb) else {
-            return Err(Illegal {
-                state: self.state,
-                verb,
-            });
+            return Err(Illegal { state: self.state, verb });
         };
         self.holder = match verb {
             Verb::Claim | Verb::Steal => {
@@ -257,10 +240,7 @@ impl Phase {
 
     /// The worker of a cancelled job has let go of it.
     pub(crate) const fn let_go(&mut self) {
-        assert!(
-            matches!(self.state, State::Cancelled),
-            "only a cancelled job is let go of"
-        );
+        assert!(matches!(self.state, State::Cancelled), "only a cancelled job is let go of");
         self.holder = None;
     }
 }
@@ -286,10 +266,7 @@ mod tests {
     #[test]
     fn every_cell_of_the_table_is_as_drawn() {
         let mut lines = TABLE.lines().map(str::trim).filter(|line| !line.is_empty());
-        assert_eq!(
-            lines.next().expect("a header").split_whitespace().count(),
-            Verb::ALL.len()
-        );
+        assert_eq!(lines.next().expect("a header").split_whitespace().count(), Verb::ALL.len());
         let mut cells = 0;
         for (line, state) in lines.zip(State::ALL) {
             let mut words = line.split_whitespace();
@@ -326,11 +303,7 @@ mod tests {
     fn somebody_holds_a_job_exactly_while_it_is_owned_or_being_cancelled() {
         let worker = WorkerId::apart(1);
         let mut phase = Phase::BLOCKED;
-        for (verb, held) in [
-            (Verb::Release, false),
-            (Verb::Claim, true),
-            (Verb::Start, true),
-        ] {
+        for (verb, held) in [(Verb::Release, false), (Verb::Claim, true), (Verb::Start, true)] {
             phase.apply(verb, Some(worker)).expect("legal");
             assert_eq!(phase.holder().is_some(), held, "{verb:?}");
         }

@@ -66,9 +66,5 @@ impl Millis {
 #[must_use]
 pub(crate) const fn micros(span: Duration) -> u64 {
     let micros = span.as_micros();
-    if micros > u64::MAX as u128 {
-        u64::MAX
-    } else {
-        micros as u64
-    }
+    if micros > u64::MAX as u128 { u64::MAX } else { micros as u64 }
 }

@@ -10,16 +10,7 @@ use anyhow::{Context, Result};
 pub(crate) fn run(name: &str, flags: &[String]) -> Result<ExitCode> {
     // In the caller's folder: flags may name files relative to it.
     let status = crate::cargo()
-        .args([
-            "run",
-            "--release",
-            "--locked",
-            "--package",
-            "filch-benches",
-            "--bin",
-            name,
-            "--",
-        ])
+        .args(["run", "--release", "--locked", "--package", "filch-benches", "--bin", name, "--"])
         .args(flags)
         .status()
         .context("cannot start cargo")?;

@@ -72,15 +72,11 @@ impl Report {
             bail!("version {version} of the figures is not known here, only version 1");
         }
         let machine = &document["machine"];
-        let figures = document["figures"]
-            .as_array()
-            .context("`figures` is not a list")?;
+        let figures = document["figures"].as_array().context("`figures` is not a list")?;
         Ok(Self {
             bench: text(&document, "bench")?,
             command: text(&document, "command")?,
-            cores: machine["cores"]
-                .as_u64()
-                .context("`machine.cores` is not a number")?,
+            cores: machine["cores"].as_u64().context("`machine.cores` is not a number")?,
             processor: text(machine, "cpu")?,
             figures: figures
                 .iter()
@@ -102,17 +98,9 @@ impl Report {
                 Some(Aim { text, met: false }) => format!("{text} (not met)"),
             };
             let cells = [figure.what.as_str(), value.trim_end(), aim.as_str()];
-            table += &format!(
-                "| {} |\n",
-                cells.map(|cell| cell.replace('|', "\\|")).join(" | ")
-            );
+            table += &format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
         }
-        let Self {
-            command,
-            cores,
-            processor,
-            ..
-        } = self;
+        let Self { command, cores, processor, .. } = self;
         table + &format!("\nMeasured with `{command}` on {cores} cores ({processor}).\n")
     }
 }
@@ -123,16 +111,12 @@ impl Figure {
             Value::Null => None,
             _ => Some(Aim {
                 text: text(figure, "aim")?,
-                met: figure["met"]
-                    .as_bool()
-                    .context("`met` is not true or false")?,
+                met: figure["met"].as_bool().context("`met` is not true or false")?,
             }),
         };
         Ok(Self {
             what: text(figure, "what")?,
-            value: figure["value"]
-                .as_f64()
-                .context("`value` is not a number")?,
+            value: figure["value"].as_f64().context("`value` is not a number")?,
             unit: text(figure, "unit")?,
             aim,
         })
@@ -140,10 +124,7 @@ impl Figure {
 }
 
 fn text(object: &Value, key: &str) -> Result<String> {
-    Ok(object[key]
-        .as_str()
-        .with_context(|| format!("`{key}` is not a text"))?
-        .to_owned())
+    Ok(object[key].as_str().with_context(|| format!("`{key}` is not a text"))?.to_owned())
 }
 
 /// Three digits say what a measurement can say; whole numbers and anything above a thousand are
@@ -186,10 +167,7 @@ fn replace_table(readme: &str, report: &Report) -> Result<String> {
         bail!("README.md has no place for the table: it needs `{begin}` and then `{end}`");
     };
     // The empty lines keep the marks apart from the table for every Markdown reader.
-    Ok(format!(
-        "{before}{begin}\n\n{}\n{end}{after}",
-        report.table()
-    ))
+    Ok(format!("{before}{begin}\n\n{}\n{end}{after}", report.table()))
 }
 
 #[cfg(test)]
@@ -229,11 +207,7 @@ The rest.
         let report = Report::read(JSON).unwrap();
         let once = replace_table(README, &report).unwrap();
         assert_eq!(once, REWRITTEN);
-        assert_eq!(
-            replace_table(&once, &report).unwrap(),
-            once,
-            "a second time changes nothing"
-        );
+        assert_eq!(replace_table(&once, &report).unwrap(), once, "a second time changes nothing");
     }
 
     #[test]
@@ -243,10 +217,7 @@ The rest.
         let other = "<!-- figures:begin pool --> <!-- figures:end pool -->";
         for readme in ["", swapped, other] {
             let error = replace_table(readme, &report).unwrap_err().to_string();
-            assert!(
-                error.contains("`<!-- figures:begin scheduler -->`"),
-                "{error}"
-            );
+            assert!(error.contains("`<!-- figures:begin scheduler -->`"), "{error}");
         }
     }
 
@@ -255,17 +226,9 @@ The rest.
         for (from, to, complaint) in [
             ("\"v\":1", "\"v\":2", "version 2"),
             ("\"bench\":", "\"bank\":", "`bench` is not a text"),
-            (
-                "\"cores\":2",
-                "\"cores\":-2",
-                "`machine.cores` is not a number",
-            ),
+            ("\"cores\":2", "\"cores\":-2", "`machine.cores` is not a number"),
             ("0.5", "null", "`figures[1]`: `value` is not a number"),
-            (
-                "\"met\":false",
-                "\"met\":0",
-                "`figures[1]`: `met` is not true or false",
-            ),
+            ("\"met\":false", "\"met\":0", "`figures[1]`: `met` is not true or false"),
             ("}]}", "", "EOF while parsing"),
         ] {
             let error = Report::read(&JSON.replace(from, to)).err();
@@ -305,20 +268,11 @@ The rest.
         fs::write(&readme, README).unwrap();
         fs::write(&json, JSON).unwrap();
         let files = [json];
-        assert_eq!(
-            run(&readme, &files, Action::Check).unwrap(),
-            ExitCode::FAILURE
-        );
+        assert_eq!(run(&readme, &files, Action::Check).unwrap(), ExitCode::FAILURE);
         assert_eq!(fs::read_to_string(&readme).unwrap(), README);
-        assert_eq!(
-            run(&readme, &files, Action::Rewrite).unwrap(),
-            ExitCode::SUCCESS
-        );
+        assert_eq!(run(&readme, &files, Action::Rewrite).unwrap(), ExitCode::SUCCESS);
         assert_eq!(fs::read_to_string(&readme).unwrap(), REWRITTEN);
-        assert_eq!(
-            run(&readme, &files, Action::Check).unwrap(),
-            ExitCode::SUCCESS
-        );
+        assert_eq!(run(&readme, &files, Action::Check).unwrap(), ExitCode::SUCCESS);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -34,14 +34,8 @@ enum Request {
     Help,
     Test,
     Tidy,
-    Bench {
-        name: String,
-        flags: Vec<String>,
-    },
-    Table {
-        files: Vec<PathBuf>,
-        action: figures::Action,
-    },
+    Bench { name: String, flags: Vec<String> },
+    Table { files: Vec<PathBuf>, action: figures::Action },
 }
 
 fn main() -> ExitCode {
@@ -101,10 +95,9 @@ fn nothing_more(command: &str, rest: &[String]) -> Result<(), String> {
 
 fn parse_bench(rest: &[String]) -> Result<Request, String> {
     match rest.split_first() {
-        Some((name, flags)) if !name.starts_with('-') => Ok(Request::Bench {
-            name: name.clone(),
-            flags: flags.to_vec(),
-        }),
+        Some((name, flags)) if !name.starts_with('-') => {
+            Ok(Request::Bench { name: name.clone(), flags: flags.to_vec() })
+        }
         _ => Err("`bench` needs the name of a bench first".to_owned()),
     }
 }
@@ -136,9 +129,7 @@ fn workspace_root() -> Result<PathBuf> {
     let manifest_folder = env::var_os("CARGO_MANIFEST_DIR")
         .context("CARGO_MANIFEST_DIR is not set: start this program as `cargo xtask`")?;
     let root = Path::new(&manifest_folder).ancestors().nth(2);
-    Ok(root
-        .context("crates/xtask is two folders below the workspace")?
-        .to_owned())
+    Ok(root.context("crates/xtask is two folders below the workspace")?.to_owned())
 }
 
 #[cfg(test)]
@@ -155,17 +146,11 @@ mod tests {
         assert_eq!(parsed("tidy"), Ok(Request::Tidy));
         assert_eq!(parsed("--help"), Ok(Request::Help));
         let flags = vec!["--json".to_owned(), "--quick".to_owned()];
-        let bench = Request::Bench {
-            name: "scheduler".to_owned(),
-            flags,
-        };
+        let bench = Request::Bench { name: "scheduler".to_owned(), flags };
         assert_eq!(parsed("bench scheduler --json --quick"), Ok(bench));
         let files = vec![PathBuf::from("a.json"), PathBuf::from("b.json")];
         let action = figures::Action::Check;
-        assert_eq!(
-            parsed("table a.json --check b.json"),
-            Ok(Request::Table { files, action })
-        );
+        assert_eq!(parsed("table a.json --check b.json"), Ok(Request::Table { files, action }));
     }
 
     #[test]
@@ -177,10 +162,7 @@ mod tests {
             ("tidy now", "`tidy` takes no arguments, but got `now`"),
             ("bench", "`bench` needs the name of a bench first"),
             ("bench --json", "`bench` needs the name of a bench first"),
-            (
-                "table --check",
-                "`table` needs at least one file of figures",
-            ),
+            ("table --check", "`table` needs at least one file of figures"),
             ("table --chekc a.json", "`table` has no flag `--chekc`"),
         ] {
             assert_eq!(parsed(line), Err(mistake.to_owned()), "cargo xtask {line}");

@@ -62,32 +62,17 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     }
     finished("tidy", step_started.elapsed());
 
-    eprintln!(
-        "all {count} steps passed in {:.1} s",
-        started.elapsed().as_secs_f64()
-    );
+    eprintln!("all {count} steps passed in {:.1} s", started.elapsed().as_secs_f64());
     Ok(ExitCode::SUCCESS)
 }
 
 fn steps(runner: Runner) -> Vec<Step> {
-    let step = |name, arguments| Step {
-        name,
-        variable: None,
-        arguments,
-    };
+    let step = |name, arguments| Step { name, variable: None, arguments };
     vec![
         step("format", &["fmt", "--all", "--check"]),
         step(
             "lints",
-            &[
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--locked",
-                "--",
-                "-D",
-                "warnings",
-            ],
+            &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"],
         ),
         match runner {
             Runner::Nextest => step("tests", &["nextest", "run", "--workspace", "--locked"]),
@@ -107,10 +92,7 @@ fn steps(runner: Runner) -> Vec<Step> {
 fn perform(step: &Step, root: &Path) -> Result<()> {
     let status = step.command(root).status().context("cannot start cargo")?;
     if !status.success() {
-        bail!(
-            "step `{}` failed ({status})\n  help: repeat it with `{step}`",
-            step.name
-        );
+        bail!("step `{}` failed ({status})\n  help: repeat it with `{step}`", step.name);
     }
     Ok(())
 }
@@ -159,10 +141,7 @@ fn find_runner() -> Runner {
 
 fn exists(subcommand: &str) -> bool {
     let mut command = cargo();
-    command
-        .args([subcommand, "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.args([subcommand, "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
@@ -179,10 +158,7 @@ mod tests {
     use super::*;
 
     fn typed(runner: Runner) -> String {
-        steps(runner)
-            .iter()
-            .map(|step| format!("{}: {step}\n", step.name))
-            .collect()
+        steps(runner).iter().map(|step| format!("{}: {step}\n", step.name)).collect()
     }
 
     #[test]
@@ -204,51 +180,27 @@ docs: RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
     fn no_step_may_rewrite_what_it_checks() {
         for step in steps(Runner::Nextest) {
             let command = step.command(Path::new("."));
-            let value_of = |name: &str| {
-                command
-                    .get_envs()
-                    .find(|(key, _)| *key == name)
-                    .map(|pair| pair.1)
-            };
+            let value_of =
+                |name: &str| command.get_envs().find(|(key, _)| *key == name).map(|pair| pair.1);
             for variable in LENIENT_VARIABLES {
-                assert_eq!(
-                    value_of(variable),
-                    Some(None),
-                    "{variable} is removed for {step}"
-                );
+                assert_eq!(value_of(variable), Some(None), "{variable} is removed for {step}");
             }
             assert_eq!(value_of("INSTA_UPDATE"), Some(Some("no".as_ref())));
-            assert_eq!(
-                value_of("CARGO_TARGET_DIR"),
-                None,
-                "the target folder is inherited"
-            );
+            assert_eq!(value_of("CARGO_TARGET_DIR"), None, "the target folder is inherited");
         }
     }
 
     #[test]
     fn a_failing_step_is_named_with_its_command() {
-        let step = Step {
-            name: "lints",
-            variable: None,
-            arguments: &["no-such-subcommand"],
-        };
+        let step = Step { name: "lints", variable: None, arguments: &["no-such-subcommand"] };
         let error = perform(&step, Path::new(".")).unwrap_err().to_string();
         assert!(error.starts_with("step `lints` failed ("), "{error}");
-        assert!(
-            error.ends_with("help: repeat it with `cargo no-such-subcommand`"),
-            "{error}"
-        );
+        assert!(error.ends_with("help: repeat it with `cargo no-such-subcommand`"), "{error}");
     }
 
     #[test]
     fn a_missing_component_comes_with_a_remedy() {
-        let error = require("no-such-subcommand", "nothing")
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("help: rustup component add nothing"),
-            "{error}"
-        );
+        let error = require("no-such-subcommand", "nothing").unwrap_err().to_string();
+        assert!(error.contains("help: rustup component add nothing"), "{error}");
     }
 }

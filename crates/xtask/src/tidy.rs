@@ -32,11 +32,7 @@ struct Finding {
 
 impl Finding {
     fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            message: message.into(),
-        }
+        Self { path: path.to_owned(), line, message: message.into() }
     }
 }
 
@@ -86,10 +82,7 @@ mod tests {
     #[test]
     fn this_repository_is_tidy() {
         let findings = find(&crate::workspace_root().unwrap()).unwrap();
-        let lines: String = findings
-            .iter()
-            .map(|finding| format!("{finding}\n"))
-            .collect();
+        let lines: String = findings.iter().map(|finding| format!("{finding}\n")).collect();
         assert!(findings.is_empty(), "\n{lines}");
     }
 

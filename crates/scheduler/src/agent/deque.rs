@@ -1,7 +1,7 @@
 //! The worker's deque of jobs that have not started.
 //!
-//! The owner end is what runs next: by rank, then in the order of submission. The steal end is what
-//! would run last. Starting and giving meet here: whoever takes a job out has it.
+//! The owner end is what runs next: what needed a free slot, then by rank, then in the order of
+//! submission. The steal end is what would run last. Starting and giving meet here: whoever takes a job out has it.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -12,9 +12,17 @@ use crate::message::{Assignment, Place, Serves};
 /// Jobs that wait for a slot.
 #[derive(Default)]
 pub(crate) struct Deque {
-    jobs: BTreeMap<(i64, Seq), Assignment>,
+    jobs: BTreeMap<Key, Assignment>,
     /// Where to find a job.
-    ranks: BTreeMap<Seq, i64>,
+    keys: BTreeMap<Seq, Key>,
+}
+
+/// A place in the deque; lower runs sooner.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    may_wait: bool,
+    rank: i64,
+    job: Seq,
 }
 
 impl Deque {
@@ -22,13 +30,14 @@ impl Deque {
     pub(crate) fn insert(&mut self, assignment: Assignment) {
         let seq = assignment.hold.job;
         self.take_out(seq);
-        self.ranks.insert(seq, assignment.rank);
-        self.jobs.insert((assignment.rank, seq), assignment);
+        let may_wait = assignment.place == Place::Anywhere;
+        let key = Key { may_wait, rank: assignment.rank, job: seq };
+        self.keys.insert(seq, key);
+        self.jobs.insert(key, assignment);
     }
 
     pub(crate) fn contains(&self, hold: Hold) -> bool {
-        let rank = self.ranks.get(&hold.job);
-        let found = rank.and_then(|&rank| self.jobs.get(&(rank, hold.job)));
+        let found = self.keys.get(&hold.job).and_then(|key| self.jobs.get(key));
         found.is_some_and(|assignment| assignment.hold == hold)
     }
 
@@ -42,12 +51,9 @@ impl Deque {
         &mut self,
         may_start: impl Fn(&Assignment) -> bool,
     ) -> Option<Assignment> {
-        let (&place, _) = self
-            .jobs
-            .iter()
-            .find(|(_, assignment)| may_start(assignment))?;
-        self.ranks.remove(&place.1);
-        self.jobs.remove(&place)
+        let (&key, _) = self.jobs.iter().find(|(_, assignment)| may_start(assignment))?;
+        self.keys.remove(&key.job);
+        self.jobs.remove(&key)
     }
 
     /// Takes out half, rounded up, of what the asker may run, at the steal end.
@@ -67,10 +73,8 @@ impl Deque {
             }
         };
         let given = self.jobs.values().rev().filter(may_run).filter(fits);
-        let given: Vec<Hold> = given
-            .take(half.min(most as usize))
-            .map(|assignment| assignment.hold)
-            .collect();
+        let given: Vec<Hold> =
+            given.take(half.min(most as usize)).map(|assignment| assignment.hold).collect();
         for hold in &given {
             self.take_out(hold.job);
         }
@@ -79,10 +83,8 @@ impl Deque {
 
     /// Takes out everything, owner end first.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Hold> {
-        self.ranks.clear();
-        core::mem::take(&mut self.jobs)
-            .into_values()
-            .map(|assignment| assignment.hold)
+        self.keys.clear();
+        core::mem::take(&mut self.jobs).into_values().map(|assignment| assignment.hold)
     }
 
     /// Everything, owner end first.
@@ -95,9 +97,8 @@ impl Deque {
     }
 
     fn take_out(&mut self, seq: Seq) -> bool {
-        let rank = self.ranks.remove(&seq);
-        rank.and_then(|rank| self.jobs.remove(&(rank, seq)))
-            .is_some()
+        let key = self.keys.remove(&seq);
+        key.and_then(|key| self.jobs.remove(&key)).is_some()
     }
 }
 
@@ -109,10 +110,7 @@ mod tests {
 
     fn job(number: u64, rank: i64, queue: &str, place: Place) -> Assignment {
         Assignment {
-            hold: Hold {
-                job: Seq(number),
-                fence: Fence(1),
-            },
+            hold: Hold { job: Seq(number), fence: Fence(1) },
             id: JobId(u128::from(number)),
             queue: queue.into(),
             kind: "default".into(),
@@ -135,11 +133,7 @@ mod tests {
             deque.insert(job(number, rank, "q", Place::Anywhere));
         }
         assert_eq!(numbers(deque.iter()), [3, 1, 2, 4, 5]);
-        assert_eq!(
-            numbers(deque.give(9, 9, &Serves::All)),
-            [5, 4, 2],
-            "half of five, rounded up"
-        );
+        assert_eq!(numbers(deque.give(9, 9, &Serves::All)), [5, 4, 2], "half of five, rounded up");
         let first = deque.pop_owner_end(|_| true).expect("two are left");
         assert_eq!(first.hold.job, Seq(3));
         assert_eq!(numbers(deque.drain()), [1]);
@@ -168,10 +162,7 @@ mod tests {
     fn a_job_is_known_by_its_fence_too() {
         let mut deque = Deque::default();
         deque.insert(job(1, 0, "a", Place::Anywhere));
-        let older = Hold {
-            job: Seq(1),
-            fence: Fence(0),
-        };
+        let older = Hold { job: Seq(1), fence: Fence(0) };
         assert!(!deque.contains(older) && !deque.remove(older));
         assert_eq!(deque.count(), 1);
     }

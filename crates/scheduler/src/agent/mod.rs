@@ -189,9 +189,7 @@ impl Agent {
             effects: Vec::new(),
             config,
         };
-        agent.effects.push(Effect::Connect {
-            wait: Duration::ZERO,
-        });
+        agent.effects.push(Effect::Connect { wait: Duration::ZERO });
         effects.append(&mut agent.effects);
         agent
     }
@@ -199,10 +197,7 @@ impl Agent {
     /// One event, at one moment; what it causes is appended to `effects`, to be performed in order.
     pub fn handle(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         // A clock that runs backwards is a bug of the shell's; standing still is the safe answer.
-        self.now = Now {
-            monotonic: self.now.monotonic.max(now.monotonic),
-            wall: now.wall,
-        };
+        self.now = Now { monotonic: self.now.monotonic.max(now.monotonic), wall: now.wall };
         if self.has_left {
             return;
         }
@@ -210,11 +205,7 @@ impl Agent {
         match event {
             Event::Connected => self.connected(),
             Event::Disconnected => self.disconnected(),
-            Event::Received {
-                session,
-                number,
-                messages,
-            } => {
+            Event::Received { session, number, messages } => {
                 self.received(session, number, messages);
             }
             Event::Ended { hold, outcome } => self.ended(hold, outcome),
@@ -285,43 +276,20 @@ impl Agent {
         let count = places.len();
         places.sort_unstable();
         places.dedup();
-        let running = self
-            .slots
-            .values()
-            .filter(|slot| slot.runs_since().is_some())
-            .count();
+        let running = self.slots.values().filter(|slot| slot.runs_since().is_some()).count();
         let past = self.fence_at().is_none_or(|at| at <= self.now.monotonic);
-        let sent = self
-            .reports
-            .values()
-            .filter(|pending| pending.is_sent)
-            .count();
+        let sent = self.reports.values().filter(|pending| pending.is_sent).count();
         let rules = [
             (places.len() == count, "a job is in one place"),
             (
                 self.slots.len() <= self.config.slots as usize,
                 "no more jobs run than there are slots",
             ),
-            (
-                !past || running == 0,
-                "nothing runs past the worker's own deadline",
-            ),
-            (
-                !self.is_fenced || self.deque.count() == 0,
-                "a fenced worker's deque is empty",
-            ),
-            (
-                self.drain.is_none() || self.deque.count() == 0,
-                "a draining worker's deque is empty",
-            ),
-            (
-                sent == self.session.in_flight,
-                "reports under way are counted",
-            ),
-            (
-                self.effects.is_empty(),
-                "what was decided has been handed over",
-            ),
+            (!past || running == 0, "nothing runs past the worker's own deadline"),
+            (!self.is_fenced || self.deque.count() == 0, "a fenced worker's deque is empty"),
+            (self.drain.is_none() || self.deque.count() == 0, "a draining worker's deque is empty"),
+            (sent == self.session.in_flight, "reports under way are counted"),
+            (self.effects.is_empty(), "what was decided has been handed over"),
         ];
         match rules.into_iter().find(|(holds, _)| !holds) {
             Some((_, rule)) => Err(crate::dispatch::AuditError(String::from(rule))),

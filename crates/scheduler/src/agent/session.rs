@@ -75,11 +75,7 @@ impl Agent {
             serves: self.config.serves.clone(),
             reports,
             started: started.map(|(&hold, _)| hold).collect(),
-            holds: self
-                .deque
-                .iter()
-                .chain(self.slots.keys().copied())
-                .collect(),
+            holds: self.deque.iter().chain(self.slots.keys().copied()).collect(),
         };
         self.say_now(FromWorker::Hello(hello));
         if self.drain.is_some() {
@@ -97,9 +93,7 @@ impl Agent {
     fn connect(&mut self) {
         let most = crate::time::micros(self.config.reconnect_max);
         let wait = (u128::from(self.random.next()) * u128::from(most)) >> 64;
-        self.effects.push(Effect::Connect {
-            wait: Duration::from_micros(wait as u64),
-        });
+        self.effects.push(Effect::Connect { wait: Duration::from_micros(wait as u64) });
     }
 
     /// What was under way in the session may not have arrived: it is told again in the next.
@@ -113,9 +107,7 @@ impl Agent {
     }
 
     fn hang_up(&mut self) {
-        self.effects.push(Effect::Disconnect {
-            session: self.session.number,
-        });
+        self.effects.push(Effect::Disconnect { session: self.session.number });
         self.disconnected();
     }
 
@@ -139,14 +131,11 @@ impl Agent {
     fn fence(&mut self) {
         self.is_fenced = true;
         if self.session.is_open {
-            self.effects.push(Effect::Disconnect {
-                session: self.session.number,
-            });
+            self.effects.push(Effect::Disconnect { session: self.session.number });
         }
         self.close();
         self.deque.drain().for_each(drop);
-        self.slots
-            .retain(|_, slot| slot.phase != SlotPhase::Confirming);
+        self.slots.retain(|_, slot| slot.phase != SlotPhase::Confirming);
         self.stop_all(StopReason::Fenced);
     }
 
@@ -154,10 +143,7 @@ impl Agent {
     fn gone(&mut self) {
         self.fence();
         for (hold, _) in core::mem::take(&mut self.reports) {
-            self.effects.push(Effect::Answered {
-                hold,
-                verdict: Verdict::Refused,
-            });
+            self.effects.push(Effect::Answered { hold, verdict: Verdict::Refused });
         }
         self.is_met = false;
     }
@@ -173,8 +159,7 @@ impl Agent {
             }
             // The older incarnation's jobs are free at once if the server still knew it.
             self.instead = if self.is_met { Some(self.id) } else { None };
-            self.reports
-                .retain(|_, pending| pending.report.ending.is_outcome());
+            self.reports.retain(|_, pending| pending.report.ending.is_outcome());
             self.id = new_id(&mut self.random, self.config.home);
             self.session = Session::new(SessionNo(0), self.now.monotonic);
             (self.is_met, self.is_fenced, self.lease_from) = (false, false, None);
@@ -209,13 +194,7 @@ impl Agent {
 
     /// Takes down a report, to be sent until it is answered.
     pub(super) fn report(&mut self, report: Report) {
-        self.reports.insert(
-            report.hold,
-            super::Pending {
-                report,
-                is_sent: false,
-            },
-        );
+        self.reports.insert(report.hold, super::Pending { report, is_sent: false });
     }
 
     /// These have left with an answer of their own; only the reply to them is awaited.
@@ -224,13 +203,7 @@ impl Agent {
             self.session.in_flight_since = self.now.monotonic;
         }
         self.session.in_flight += 1;
-        self.reports.insert(
-            report.hold,
-            super::Pending {
-                report,
-                is_sent: true,
-            },
-        );
+        self.reports.insert(report.hold, super::Pending { report, is_sent: true });
     }
 
     /// Sends what there is to say, if it is time to.
@@ -325,12 +298,7 @@ impl Agent {
                     self.assigned(assignment);
                 }
             }
-            ToWorker::AskToGive {
-                question,
-                most,
-                most_bound,
-                serves,
-            } => {
+            ToWorker::AskToGive { question, most, most_bound, serves } => {
                 self.give(question, most, most_bound, &serves);
             }
             ToWorker::StartGranted(hold) => self.start_granted(hold),
@@ -368,16 +336,9 @@ impl Agent {
     /// What is truly this worker's of all it holds.
     fn learn(&mut self, lease: Duration, mut keep: Vec<Hold>) {
         self.lease = lease;
-        self.session.beat_at = self
-            .session
-            .beat_at
-            .min(self.now.monotonic.plus(self.beat()));
+        self.session.beat_at = self.session.beat_at.min(self.now.monotonic.plus(self.beat()));
         keep.sort_unstable();
-        let held: Vec<Hold> = self
-            .deque
-            .iter()
-            .chain(self.slots.keys().copied())
-            .collect();
+        let held: Vec<Hold> = self.deque.iter().chain(self.slots.keys().copied()).collect();
         for hold in held {
             if keep.binary_search(&hold).is_err() {
                 self.disown(hold);

@@ -30,10 +30,7 @@ impl Slot {
 impl Ending {
     /// Whether this says what an attempt came to, and not only that a job was let go of.
     pub(super) const fn is_outcome(&self) -> bool {
-        matches!(
-            self,
-            Self::Finished | Self::Failed { .. } | Self::Snoozed(_)
-        )
+        matches!(self, Self::Finished | Self::Failed { .. } | Self::Snoozed(_))
     }
 }
 
@@ -46,9 +43,7 @@ impl Agent {
             // A job of which an older attempt is still being stopped here waits for that.
             let slots = &self.slots;
             let is_free = |job| !slots.keys().any(|hold: &Hold| hold.job == job);
-            let next = self
-                .deque
-                .pop_owner_end(|assignment| is_free(assignment.hold.job));
+            let next = self.deque.pop_owner_end(|assignment| is_free(assignment.hold.job));
             let Some(assignment) = next else {
                 return;
             };
@@ -56,10 +51,7 @@ impl Agent {
             let phase = match assignment.start {
                 Start::Freely => {
                     self.effects.push(Effect::Start(assignment.clone()));
-                    SlotPhase::Running {
-                        since: now,
-                        is_told: false,
-                    }
+                    SlotPhase::Running { since: now, is_told: false }
                 }
                 Start::Confirmed => {
                     self.say_now(FromWorker::Start(hold));
@@ -78,10 +70,7 @@ impl Agent {
             && slot.phase == SlotPhase::Confirming
             && may_start
         {
-            slot.phase = SlotPhase::Running {
-                since: now,
-                is_told: true,
-            };
+            slot.phase = SlotPhase::Running { since: now, is_told: true };
             let assignment = slot.assignment.clone();
             self.effects.push(Effect::Start(assignment));
         }
@@ -89,10 +78,7 @@ impl Agent {
 
     /// In a new session: the answer may have been lost with the old one.
     pub(super) fn ask_to_start_again(&mut self) {
-        let confirming = self
-            .slots
-            .iter()
-            .filter(|(_, slot)| slot.phase == SlotPhase::Confirming);
+        let confirming = self.slots.iter().filter(|(_, slot)| slot.phase == SlotPhase::Confirming);
         for hold in confirming.map(|(&hold, _)| hold).collect::<Vec<_>>() {
             self.say_now(FromWorker::Start(hold));
         }
@@ -100,9 +86,7 @@ impl Agent {
 
     /// When the server is told that this job runs.
     pub(super) fn started_at(&self, slot: &Slot) -> Option<Monotonic> {
-        slot.runs_since()
-            .filter(|_| !slot.is_told())
-            .map(|at| at.plus(self.config.started_after))
+        slot.runs_since().filter(|_| !slot.is_told()).map(|at| at.plus(self.config.started_after))
     }
 
     /// Jobs that have run for a while are reported as started, with the next batch.
@@ -110,10 +94,8 @@ impl Agent {
         let now = self.now.monotonic;
         let is_due = |(&hold, slot)| self.started_at(slot).filter(|&at| at <= now).map(|_| hold);
         for hold in self.slots.iter().filter_map(is_due).collect::<Vec<_>>() {
-            if let Some(Slot {
-                phase: SlotPhase::Running { is_told, .. },
-                ..
-            }) = self.slots.get_mut(&hold)
+            if let Some(Slot { phase: SlotPhase::Running { is_told, .. }, .. }) =
+                self.slots.get_mut(&hold)
             {
                 *is_told = true;
             }
@@ -132,10 +114,7 @@ impl Agent {
     }
 
     pub(super) fn stop_all(&mut self, why: StopReason) {
-        let running = self
-            .slots
-            .iter()
-            .filter(|(_, slot)| slot.runs_since().is_some());
+        let running = self.slots.iter().filter(|(_, slot)| slot.runs_since().is_some());
         for hold in running.map(|(&hold, _)| hold).collect::<Vec<_>>() {
             self.stop(hold, why);
         }
@@ -153,6 +132,8 @@ impl Agent {
         let Some(slot) = self.slots.remove(&hold) else {
             return;
         };
+        // How it ended says more than that it started.
+        self.session.unsent.retain(|message| *message != FromWorker::Started(hold));
         if let Some(since) = slot.runs_since() {
             self.pace.run(self.now.monotonic.since(since));
         }
@@ -170,10 +151,7 @@ impl Agent {
             (SlotPhase::Stopping(StopReason::TimedOut), None) => {
                 let limit = slot.assignment.timeout.unwrap_or_default().duration();
                 let error = format!("timed out after {limit:?}").into();
-                Ending::Failed {
-                    again: Again::ByPolicy,
-                    error,
-                }
+                Ending::Failed { again: Again::ByPolicy, error }
             }
             // A fenced worker's jobs are taken back with the worker.
             (SlotPhase::Stopping(StopReason::Fenced), None) => return,
@@ -183,11 +161,7 @@ impl Agent {
     }
 
     pub(super) fn progressed(&mut self, hold: Hold, percent: u8) {
-        if self
-            .slots
-            .get(&hold)
-            .is_some_and(|slot| slot.runs_since().is_some())
-        {
+        if self.slots.get(&hold).is_some_and(|slot| slot.runs_since().is_some()) {
             self.say(FromWorker::Progress { hold, percent });
         }
     }
@@ -203,10 +177,7 @@ impl Agent {
         let jobs = self.deque.give(most, most_bound, serves);
         for &hold in &jobs {
             // Told again as dropped, should the answer be lost with its session.
-            self.reported(Report {
-                hold,
-                ending: Ending::Dropped,
-            });
+            self.reported(Report { hold, ending: Ending::Dropped });
         }
         self.say_now(FromWorker::Given { question, jobs });
     }
@@ -218,10 +189,7 @@ impl Agent {
             self.disown(hold);
         } else if !self.reports.contains_key(&hold) {
             // It never arrived, or is long gone; the server waits to hear that it does not run.
-            self.report(Report {
-                hold,
-                ending: Ending::Dropped,
-            });
+            self.report(Report { hold, ending: Ending::Dropped });
         }
         self.session.is_urgent = true;
     }
@@ -237,27 +205,18 @@ impl Agent {
             Some(SlotPhase::Stopping(_)) => self.say_now(FromWorker::Stopping(hold)),
             Some(SlotPhase::Confirming) => {
                 self.slots.remove(&hold);
-                self.report(Report {
-                    hold,
-                    ending: Ending::Dropped,
-                });
+                self.report(Report { hold, ending: Ending::Dropped });
             }
             None => {
                 if self.deque.remove(hold) {
-                    self.report(Report {
-                        hold,
-                        ending: Ending::Dropped,
-                    });
+                    self.report(Report { hold, ending: Ending::Dropped });
                 }
             }
         }
     }
 
     pub(super) fn drop_unstarted(&mut self, hold: Hold) {
-        self.report(Report {
-            hold,
-            ending: Ending::Dropped,
-        });
+        self.report(Report { hold, ending: Ending::Dropped });
     }
 
     /// Starts nothing more, hands back what has not started, and stops the rest after the grace.
@@ -268,10 +227,7 @@ impl Agent {
         for hold in unstarted {
             self.drop_unstarted(hold);
         }
-        let confirming = self
-            .slots
-            .iter()
-            .filter(|(_, slot)| slot.phase == SlotPhase::Confirming);
+        let confirming = self.slots.iter().filter(|(_, slot)| slot.phase == SlotPhase::Confirming);
         for hold in confirming.map(|(&hold, _)| hold).collect::<Vec<_>>() {
             self.disown(hold);
         }

@@ -12,7 +12,6 @@ use core::fmt;
 use super::Dispatch;
 use super::graph::counted;
 use super::job::Job;
-use super::queue::{Fit, Solo};
 use crate::id::{CommitNo, Fence, LeaseNo, Seq, WorkerId};
 use crate::spec::{Condition, Otherwise, Tally, Verdict};
 use crate::state::State;
@@ -32,11 +31,7 @@ impl core::error::Error for AuditError {}
 type Audit = Result<(), AuditError>;
 
 fn must(holds: bool, what: impl FnOnce() -> String) -> Audit {
-    if holds {
-        Ok(())
-    } else {
-        Err(AuditError(what()))
-    }
+    if holds { Ok(()) } else { Err(AuditError(what())) }
 }
 
 /// What the jobs say, to be compared with the indexes.
@@ -83,68 +78,40 @@ impl Dispatch {
 
     fn audit_job(&self, seq: Seq, job: &Job, census: &Census) -> Audit {
         let state = job.state();
-        must(seq <= self.last_seq, || {
-            "I2: its number was given out".into()
-        })?;
-        must(self.jobs.by_id(job.id) == Some(seq), || {
-            "I2: its id leads to it".into()
-        })?;
+        must(seq <= self.last_seq, || "I2: its number was given out".into())?;
+        must(self.jobs.by_id(job.id) == Some(seq), || "I2: its id leads to it".into())?;
         let by_key = job.key().map(|key| self.jobs.by_key(key));
-        must(by_key.is_none_or(|found| found == Some(seq)), || {
-            "I2: its key leads to it".into()
-        })?;
+        must(by_key.is_none_or(|found| found == Some(seq)), || "I2: its key leads to it".into())?;
 
         // I1 and I2: exactly the index of its state has it.
         let is_scheduled = self.scheduled.contains(&(job.due, seq));
-        must(is_scheduled == (state == State::Scheduled), || {
-            format!("I2: {state}, scheduled")
-        })?;
+        must(is_scheduled == (state == State::Scheduled), || format!("I2: {state}, scheduled"))?;
         let (rank, is_solo) = (self.rank(job), job.is_solo());
         let is_ready = self.queues.contains(job.queue, rank, seq, is_solo);
-        must(is_ready == (state == State::Queued), || {
-            format!("I2: {state}, in its queue")
-        })?;
+        must(is_ready == (state == State::Queued), || format!("I2: {state}, in its queue"))?;
         let holder = job.phase.holder();
-        must(holder.is_some() || !state.is_owned(), || {
-            format!("I1: {state} without an owner")
-        })?;
+        must(holder.is_some() || !state.is_owned(), || format!("I1: {state} without an owner"))?;
         let held = holder.map(|holder| self.workers.find(holder));
         let is_held = held.map(|worker| worker.is_some_and(|it| it.held.contains_key(&seq)));
-        must(is_held != Some(false), || {
-            "I1: its holder knows of it".into()
-        })?;
+        must(is_held != Some(false), || "I1: its holder knows of it".into())?;
         let was_owned = job.fence > Fence(0);
-        must(was_owned || !state.is_owned(), || {
-            "I1: an owner has a fence".into()
-        })?;
+        must(was_owned || !state.is_owned(), || "I1: an owner has a fence".into())?;
 
         // What keeps an ended job in memory, and what a lease row may say of one.
         let unreceipted = census.unreceipted.get(&seq).copied().unwrap_or_default();
-        must(unreceipted == job.unreceipted, || {
-            "I7: it knows its receipts".into()
-        })?;
+        must(unreceipted == job.unreceipted, || "I7: it knows its receipts".into())?;
         let is_needed = !state.is_ended()
             || unreceipted > 0
             || holder.is_some()
             || job.children_live() > 0
             || self.waiting.reserves(job.id);
-        must(is_needed, || {
-            "an ended job that nobody needs has left memory".into()
-        })?;
+        must(is_needed, || "an ended job that nobody needs has left memory".into())?;
         let has_row = job.row != LeaseNo(0);
-        must(!state.is_ended() || !has_row, || {
-            "I5: no lease row speaks for an ended job".into()
-        })?;
-        must(state != State::Running || !has_row, || {
-            "a started job is written".into()
-        })?;
-        must(state != State::Leased || has_row, || {
-            "I2: a leased job is in the ledger".into()
-        })?;
+        must(!state.is_ended() || !has_row, || "I5: no lease row speaks for an ended job".into())?;
+        must(state != State::Running || !has_row, || "a started job is written".into())?;
+        must(state != State::Leased || has_row, || "I2: a leased job is in the ledger".into())?;
         let has_progress = self.progress.contains_key(&seq);
-        must(!has_progress || state == State::Running, || {
-            "only running jobs progress".into()
-        })
+        must(!has_progress || state == State::Running, || "only running jobs progress".into())
     }
 
     /// I6: what the parents have come to, and what follows from it.
@@ -153,20 +120,14 @@ impl Dispatch {
             return Ok(());
         };
         let live = extra.children.iter().filter(|&&child| {
-            self.jobs
-                .find(child)
-                .is_some_and(|child| child.parents().contains(&seq))
+            self.jobs.find(child).is_some_and(|child| child.parents().contains(&seq))
         });
         let live = u32::try_from(live.count()).unwrap_or(u32::MAX);
-        must(live == extra.children_live, || {
-            "I6: it knows how many children wait".into()
-        })?;
+        must(live == extra.children_live, || "I6: it knows how many children wait".into())?;
         if extra.parents.is_empty() {
             return Ok(());
         }
-        must(!job.state().is_ended(), || {
-            "I6: an ended job has left its parents".into()
-        })?;
+        must(!job.state().is_ended(), || "I6: an ended job has left its parents".into())?;
         let mut tally = Tally::default();
         for &parent in &extra.parents {
             let Some(parent) = self.jobs.find(parent) else {
@@ -177,54 +138,36 @@ impl Dispatch {
             tally.succeeded += one.succeeded;
             tally.failed += one.failed;
         }
-        must(tally == extra.tally, || {
-            format!("I6: {tally:?} is not {:?}", extra.tally)
-        })?;
+        must(tally == extra.tally, || format!("I6: {tally:?} is not {:?}", extra.tally))?;
         let verdict = extra.condition.judge(tally);
         let (waits, runs) = match verdict {
             Verdict::Open => (true, false),
             Verdict::Holds => (false, true),
-            Verdict::Never => (
-                extra.otherwise == Otherwise::Hold,
-                extra.otherwise == Otherwise::Run,
-            ),
+            Verdict::Never => {
+                (extra.otherwise == Otherwise::Hold, extra.otherwise == Otherwise::Run)
+            }
         };
         // An operator's retry takes a failure back; whoever was released by it stays released.
         let by_failure = matches!(extra.condition, Condition::AllDone | Condition::AnyFailed)
             || extra.otherwise == Otherwise::Run;
-        let fits = if job.state() == State::Blocked {
-            waits
-        } else {
-            runs || by_failure
-        };
-        must(fits, || {
-            format!("I6: {} with a condition that is {verdict:?}", job.state())
-        })
+        let fits = if job.state() == State::Blocked { waits } else { runs || by_failure };
+        must(fits, || format!("I6: {} with a condition that is {verdict:?}", job.state()))
     }
 
     fn audit_counts(&self, census: &Census) -> Audit {
         must(census.scheduled == self.scheduled.len(), || {
             "I2: all scheduled jobs are jobs".into()
         })?;
-        must(census.jobs == self.jobs.count(), || {
-            "I2: the jobs are counted".into()
-        })?;
+        must(census.jobs == self.jobs.count(), || "I2: the jobs are counted".into())?;
         let indexed = (census.jobs, census.keys);
-        must(indexed == self.jobs.indexed(), || {
-            "I2: all ids and keys are of jobs".into()
-        })?;
+        must(indexed == self.jobs.indexed(), || "I2: all ids and keys are of jobs".into())?;
         for (number, queue) in self.queues.iter() {
             let name = &queue.settings.queue;
             let counted = (queue.jobs, queue.ready_count(), queue.owned);
             let found = census.queues.get(&number).copied().unwrap_or_default();
-            must(counted == found, || {
-                format!("I4: queue {name} has {found:?}, not {counted:?}")
-            })?;
-            let waits = |id: WorkerId| {
-                self.workers
-                    .find(id)
-                    .is_some_and(|it| it.served.includes(number))
-            };
+            must(counted == found, || format!("I4: queue {name} has {found:?}, not {counted:?}"))?;
+            let waits =
+                |id: WorkerId| self.workers.find(id).is_some_and(|it| it.served.includes(number));
             must(queue.waiters.iter().all(|it| waits(it.worker)), || {
                 format!("who waits at {name}")
             })?;
@@ -232,53 +175,28 @@ impl Dispatch {
         let kinds: BTreeMap<u32, u32> = self.kinds.users().collect();
         must(kinds == census.kinds, || "all kinds are of jobs".into())?;
         let rows = self.ledger.open();
-        must(*rows == census.rows, || {
-            format!("I2: open rows {rows:?}, not {:?}", census.rows)
-        })?;
+        must(*rows == census.rows, || format!("I2: open rows {rows:?}, not {:?}", census.rows))?;
         let cancels: BTreeSet<_> = self.cancels.keys().copied().collect();
-        let held = |seq: &Seq| {
-            self.jobs
-                .find(*seq)
-                .is_some_and(|job| job.phase.holder().is_some())
-        };
-        must(cancels.iter().all(held), || {
-            "who waits for a cancel waits for a worker".into()
-        })
+        let held = |seq: &Seq| self.jobs.find(*seq).is_some_and(|job| job.phase.holder().is_some());
+        must(cancels.iter().all(held), || "who waits for a cancel waits for a worker".into())
     }
 
     fn audit_workers(&self, census: &Census) -> Audit {
         for (id, worker) in self.workers.iter() {
             let counted = (worker.held.len(), worker.leased, worker.solo);
             let found = census.workers.get(&id).copied().unwrap_or_default();
-            must(counted == found, || {
-                format!("I1: {id:?} holds {found:?}, not {counted:?}")
-            })?;
-            must(worker.solo <= 1, || {
-                format!("{id:?} holds one suspect of that kind")
-            })?;
-            must(worker.lease_end > self.now.monotonic, || {
-                format!("{id:?} is lost by now")
-            })?;
+            must(counted == found, || format!("I1: {id:?} holds {found:?}, not {counted:?}"))?;
+            must(worker.solo <= 1, || format!("{id:?} holds one suspect of that kind"))?;
+            must(worker.lease_end > self.now.monotonic, || format!("{id:?} is lost by now"))?;
             // Between events nobody waits beside work it could have.
             if worker.room() > 0 {
-                let free_slot = worker.free_slots() > 0;
-                let solo = if worker.solo == 0 {
-                    Solo::Allowed
-                } else {
-                    Solo::Refused
-                };
-                let next = self.queues.next(&worker.served, Fit { free_slot, solo });
-                must(next.is_none(), || {
-                    format!("{id:?} waits, and {next:?} is ready")
-                })?;
+                let next = self.next_for(id);
+                must(next.is_none(), || format!("{id:?} waits, and {next:?} is ready"))?;
             }
         }
         let mut asked = BTreeSet::new();
         for (number, thief, victim, waits) in self.questions.iter() {
-            let is_asked = self
-                .workers
-                .find(victim)
-                .is_some_and(|it| it.asked == Some(number));
+            let is_asked = self.workers.find(victim).is_some_and(|it| it.asked == Some(number));
             must(is_asked, || format!("{victim:?} knows of {number:?}"))?;
             let asking = self.workers.find(thief).and_then(|it| it.asking);
             must(!waits || asking.is_none_or(|it| it == number), || {
@@ -288,10 +206,7 @@ impl Dispatch {
         }
         for (id, worker) in self.workers.iter() {
             let questions = [worker.asked, worker.asking];
-            let open = questions
-                .into_iter()
-                .flatten()
-                .all(|it| asked.contains(&it));
+            let open = questions.into_iter().flatten().all(|it| asked.contains(&it));
             must(open, || format!("{id:?} has open questions only"))?;
         }
         Ok(())
@@ -299,9 +214,7 @@ impl Dispatch {
 
     /// I7: everything decided has been numbered and handed over.
     fn audit_commits(&self) -> Audit {
-        must(self.receipted <= self.issued, || {
-            "I7: receipts are for what was issued".into()
-        })?;
+        must(self.receipted <= self.issued, || "I7: receipts are for what was issued".into())?;
         let outcome = &self.outcome;
         let is_empty = outcome.mutations.is_empty()
             && outcome.sends.is_empty()
@@ -309,22 +222,12 @@ impl Dispatch {
             && outcome.replies.is_empty()
             && outcome.renewals.is_empty()
             && outcome.others.is_empty();
-        must(is_empty, || {
-            "I7: what was decided has been handed over".into()
-        })?;
+        must(is_empty, || "I7: what was decided has been handed over".into())?;
         let open: BTreeSet<CommitNo> = self.unreceipted.iter().map(|&(number, _)| number).collect();
-        let fits = open
-            .iter()
-            .all(|&number| number > self.receipted && number <= self.issued);
+        let fits = open.iter().all(|&number| number > self.receipted && number <= self.issued);
         must(fits, || "I7: commits wait for their receipts".into())?;
-        let mutations: usize = self
-            .unreceipted
-            .iter()
-            .map(|&(_, mutations)| mutations)
-            .sum();
-        must(mutations == self.unreceipted_mutations, || {
-            "mutations are counted".into()
-        })
+        let mutations: usize = self.unreceipted.iter().map(|&(_, mutations)| mutations).sum();
+        must(mutations == self.unreceipted_mutations, || "mutations are counted".into())
     }
 }
 

@@ -45,15 +45,7 @@ impl Dispatch {
     fn claim(&mut self, id: WorkerId, most: u32) -> u32 {
         let mut taken = 0;
         while taken < most {
-            let worker = self.workers.get(id);
-            let free_slot = worker.free_slots() > 0;
-            let solo = if worker.solo == 0 {
-                Solo::Allowed
-            } else {
-                Solo::Refused
-            };
-            let Some((queue, seq)) = self.queues.next(&worker.served, Fit { free_slot, solo })
-            else {
+            let Some((queue, seq)) = self.next_for(id) else {
                 break;
             };
             self.hand_over(seq, Verb::Claim, Some(id), Cause::Claim);
@@ -64,6 +56,24 @@ impl Dispatch {
         self.counters.claimed += u64::from(taken);
         self.seat(id);
         taken
+    }
+
+    /// The job that the worker would get next, and its queue.
+    pub(super) fn next_for(&self, id: WorkerId) -> Option<(u32, Seq)> {
+        let worker = self.workers.get(id);
+        let solo = if worker.solo == 0 { Solo::Allowed } else { Solo::Refused };
+        let limited = !self.queues.has_limits() || self.has_place_for_limited(id);
+        self.queues.next(&worker.served, Fit { limited, solo })
+    }
+
+    /// A job that counts against a limit must not wait behind others. It goes into a free slot, or to
+    /// the very front of a deque if there are fewer such jobs here than slots: then it is among the
+    /// next to start. Without that a worker whose reserve is always full would never get one.
+    fn has_place_for_limited(&self, id: WorkerId) -> bool {
+        let worker = self.workers.get(id);
+        let is_limited = |seq: &&Seq| self.queues.get(self.jobs.get(**seq).queue).is_limited();
+        worker.free_slots() > 0
+            || worker.held.keys().filter(is_limited).count() < worker.slots as usize
     }
 
     /// Offers a queue's jobs to those that wait: free slots first, then reserves.
@@ -77,7 +87,6 @@ impl Dispatch {
             let worker = self.workers.get(waiter.worker);
             let most = match waiter.tier {
                 Tier::FreeSlot => worker.free_slots(),
-                Tier::Reserve if self.queues.get(queue).is_limited() => return,
                 Tier::Reserve => worker.room(),
             };
             if self.claim(waiter.worker, most) > 0 {
@@ -115,16 +124,8 @@ impl Dispatch {
             kind: self.kinds.get(job.kind).clone(),
             rank: self.rank(job),
             attempt: job.attempts.saturating_add(1),
-            start: if job.is_suspect() {
-                Start::Confirmed
-            } else {
-                Start::Freely
-            },
-            place: if is_bound {
-                Place::FreeSlot
-            } else {
-                Place::Anywhere
-            },
+            start: if job.is_suspect() { Start::Confirmed } else { Start::Freely },
+            place: if is_bound { Place::FreeSlot } else { Place::Anywhere },
             timeout: (job.timeout.0 > 0).then_some(job.timeout),
         }
     }

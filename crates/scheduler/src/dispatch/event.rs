@@ -271,13 +271,7 @@ impl fmt::Display for JobId {
             return formatter.write_str(name.as_str());
         }
         let hex = alloc::format!("{:032x}", self.0);
-        let groups = [
-            &hex[..8],
-            &hex[8..12],
-            &hex[12..16],
-            &hex[16..20],
-            &hex[20..],
-        ];
+        let groups = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
         formatter.write_str(&groups.join("-"))
     }
 }
@@ -293,10 +287,7 @@ impl fmt::Display for Refused {
                 write!(formatter, "job {job} is already there with another body")
             }
             Self::KeyConflict { key, holder } => {
-                write!(
-                    formatter,
-                    "key {key:?} belongs to job {holder}, which has another body"
-                )
+                write!(formatter, "key {key:?} belongs to job {holder}, which has another body")
             }
             Self::Cycle(path) => {
                 let mut text = String::new();
@@ -313,18 +304,11 @@ impl fmt::Display for Refused {
                 write!(formatter, "job {child} names its parent {parent} twice")
             }
             Self::UnknownParent { child, parent } => {
-                write!(
-                    formatter,
-                    "job {child} names a parent that is not there: {parent}"
-                )
+                write!(formatter, "job {child} names a parent that is not there: {parent}")
             }
             Self::WrongState { job, state } => write!(formatter, "job {job} is {state}"),
             Self::OutOfBounds { what, asked, bound } => {
-                write!(
-                    formatter,
-                    "{}: {asked} asked for, the bound is {bound}",
-                    what.text()
-                )
+                write!(formatter, "{}: {asked} asked for, the bound is {bound}", what.text())
             }
             Self::Busy => {
                 formatter.write_str("too many requests wait for the store; repeat this one shortly")

@@ -8,11 +8,12 @@
 //! Requests that wait are carried out in the order in which they came.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
+use super::report::is_last_word;
 use super::{Answer, Dispatch, Effect, Refused, Request};
-use crate::id::{FetchNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
+use crate::id::{CommitNo, FetchNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
 use crate::message::Report;
 use crate::name::Name;
 use crate::record::{JobRow, Mutation};
@@ -28,6 +29,16 @@ pub(crate) struct Waiting {
     /// How many waiting submits bring each id and each key: whoever names one of them waits behind.
     arriving: BTreeMap<JobId, u32>,
     arriving_keys: BTreeMap<Name, u32>,
+    purging: VecDeque<Purge>,
+}
+
+/// Jobs that are being forgotten. Until that is durable, and for every look-up that may have been made
+/// before, the store can still find them; but they are not there any more.
+struct Purge {
+    commit: CommitNo,
+    jobs: BTreeSet<Seq>,
+    /// The last look-up that may have been made before, once that is known.
+    last: Option<FetchNo>,
 }
 
 struct Waiter {
@@ -39,11 +50,7 @@ struct Waiter {
 /// What waits.
 enum Work {
     Request(RequestNo, Request),
-    Report {
-        worker: WorkerId,
-        session: SessionNo,
-        report: Box<Report>,
-    },
+    Report { worker: WorkerId, session: SessionNo, report: Box<Report> },
 }
 
 /// Ended jobs that the store found.
@@ -55,14 +62,13 @@ pub(super) struct Found {
 }
 
 impl Found {
-    fn new(rows: Vec<JobRow>) -> Self {
+    fn new(rows: Vec<JobRow>, is_purged: impl Fn(Seq) -> bool) -> Self {
         let mut found = Self::default();
         for row in rows {
             // Whatever is unfinished is in memory; anything else the store says of it is old.
-            if row.now.state.is_ended() && row.now.holder.is_none() {
-                found
-                    .keys
-                    .extend(row.spec.key.clone().map(|key| (key, row.spec.id)));
+            let has_ended = row.now.state.is_ended() && row.now.holder.is_none();
+            if has_ended && !is_purged(row.seq) {
+                found.keys.extend(row.spec.key.clone().map(|key| (key, row.spec.id)));
                 found.seqs.insert(row.seq, row.spec.id);
                 found.ids.insert(row.spec.id, row);
             }
@@ -106,6 +112,26 @@ impl Waiting {
 
     pub(crate) fn count(&self) -> usize {
         self.line.len()
+    }
+
+    fn is_purged(&self, seq: Seq) -> bool {
+        self.purging.iter().any(|purge| purge.jobs.contains(&seq))
+    }
+
+    /// Everything up to this commit is durable.
+    pub(crate) fn receipt(&mut self, receipted: CommitNo) {
+        for purge in self.purging.iter_mut().filter(|purge| purge.commit <= receipted) {
+            purge.last.get_or_insert(self.last);
+        }
+        self.end_purges();
+    }
+
+    /// Forgets what was purged once no look-up from before is under way.
+    fn end_purges(&mut self) {
+        let first = self.line.front().map(|waiter| waiter.fetch);
+        let is_over =
+            |purge: &Purge| purge.last.is_some_and(|last| first.is_none_or(|first| first > last));
+        while self.purging.pop_front_if(|purge| is_over(purge)).is_some() {}
     }
 
     fn mark(&mut self, work: &Work, step: i32) {
@@ -165,12 +191,7 @@ impl Dispatch {
         } else if self.waiting.count() >= self.config.limits.waiting {
             self.reply(from, Answer::Refused(Refused::Busy));
         } else {
-            self.wait(
-                Work::Request(from, request),
-                lack.ids,
-                lack.keys,
-                Vec::new(),
-            );
+            self.wait(Work::Request(from, request), lack.ids, lack.keys, Vec::new());
         }
     }
 
@@ -178,16 +199,7 @@ impl Dispatch {
     pub(super) fn report_on_gone(&mut self, worker: WorkerId, session: SessionNo, report: Report) {
         let seq = report.hold.job;
         let report = Box::new(report);
-        self.wait(
-            Work::Report {
-                worker,
-                session,
-                report,
-            },
-            Vec::new(),
-            Vec::new(),
-            [seq].into(),
-        );
+        self.wait(Work::Report { worker, session, report }, Vec::new(), Vec::new(), [seq].into());
     }
 
     fn wait(&mut self, work: Work, ids: Vec<JobId>, keys: Vec<Name>, seqs: Vec<Seq>) {
@@ -198,32 +210,18 @@ impl Dispatch {
         let found = is_known.then(Found::default);
         self.waiting.line.push_back(Waiter { fetch, work, found });
         if !is_known {
-            self.outcome.others.push(Effect::Fetch {
-                fetch,
-                ids,
-                keys,
-                seqs,
-            });
+            self.outcome.others.push(Effect::Fetch { fetch, ids, keys, seqs });
         }
     }
 
     pub(super) fn fetched(&mut self, fetch: FetchNo, rows: Vec<JobRow>) {
-        let waiter = self
-            .waiting
-            .line
-            .iter_mut()
-            .find(|waiter| waiter.fetch == fetch);
+        let found = Found::new(rows, |seq| self.waiting.is_purged(seq));
+        let waiter = self.waiting.line.iter_mut().find(|waiter| waiter.fetch == fetch);
         // Not among those that wait: answered before. Once is enough.
-        if let Some(waiter) = waiter
-            && waiter.found.is_none()
-        {
-            waiter.found = Some(Found::new(rows));
+        if let Some(waiter) = waiter {
+            waiter.found.get_or_insert(found);
         }
-        while let Some(waiter) = self
-            .waiting
-            .line
-            .pop_front_if(|waiter| waiter.found.is_some())
-        {
+        while let Some(waiter) = self.waiting.line.pop_front_if(|waiter| waiter.found.is_some()) {
             let found = waiter.found.unwrap_or_default();
             let named: Vec<JobId> = match &waiter.work {
                 Work::Request(_, request) => named(request).collect(),
@@ -232,13 +230,11 @@ impl Dispatch {
             self.waiting.mark(&waiter.work, -1);
             match waiter.work {
                 Work::Request(from, request) => self.carry_out(from, request, &found),
-                Work::Report {
-                    worker,
-                    session,
-                    report,
-                } => {
+                Work::Report { worker, session, report } => {
                     let row = found.by_seq(report.hold.job);
-                    let repeated = row.is_some_and(|row| row.now.fence == report.hold.fence);
+                    let repeated = row.is_some_and(|row| {
+                        is_last_word(row.now.state, row.now.fence, report.hold.fence)
+                    });
                     let current = row.map(|row| row.now.fence);
                     self.answer_report(worker, session, report.hold, repeated, current);
                 }
@@ -249,6 +245,7 @@ impl Dispatch {
                 }
             }
         }
+        self.waiting.end_purges();
     }
 
     /// Forgets ended jobs for good, except those that somebody here still needs.
@@ -256,18 +253,22 @@ impl Dispatch {
         let unneeded = proposed.iter().filter(|&&(seq, id)| {
             seq <= self.last_seq && self.jobs.find(seq).is_none() && !self.waiting.reserves(id)
         });
-        let purged: Vec<Seq> = unneeded.map(|&(seq, _)| seq).collect();
-        if !purged.is_empty() {
-            self.mutate(Mutation::Purge(purged));
+        let unneeded = unneeded.map(|&(seq, _)| seq).filter(|&seq| !self.waiting.is_purged(seq));
+        let jobs: BTreeSet<Seq> = unneeded.collect();
+        if !jobs.is_empty() {
+            self.mutate(Mutation::Purge(jobs.iter().copied().collect()));
+            self.waiting.purging.push_back(Purge { commit: self.upcoming(), jobs, last: None });
         }
     }
 
     fn lack(&self, request: &Request) -> Lack {
         let mut lack = Lack::default();
         for id in named(request) {
+            // Whoever is before us may turn out to bring nothing new: then the store's word counts.
             if !self.waiting.arriving.is_empty() && self.waiting.arriving.contains_key(&id) {
                 lack.behind = true;
-            } else if self.jobs.by_id(id).is_none() && !self.is_fresh(id) {
+            }
+            if self.jobs.by_id(id).is_none() && !self.is_fresh(id) {
                 lack.ids.push(id);
             }
         }
@@ -275,7 +276,8 @@ impl Dispatch {
             for key in jobs.iter().filter_map(|job| job.key.as_ref()) {
                 if self.waiting.arriving_keys.contains_key(key) {
                     lack.behind = true;
-                } else if self.jobs.by_key(key).is_none() {
+                }
+                if self.jobs.by_key(key).is_none() {
                     lack.keys.push(key.clone());
                 }
             }
@@ -285,7 +287,6 @@ impl Dispatch {
 
     /// Whether no job that is kept but not in memory can have this id: it is newer than all of them.
     fn is_fresh(&self, id: JobId) -> bool {
-        id.made_at()
-            .is_some_and(|made_at| Some(made_at) > self.newest_gone)
+        id.made_at().is_some_and(|made_at| Some(made_at) > self.newest_gone)
     }
 }

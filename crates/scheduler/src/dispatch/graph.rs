@@ -15,21 +15,9 @@ use crate::state::{State, Verb};
 /// How a job in this state counts in its children's tallies.
 pub(super) const fn counted(state: State) -> Tally {
     match state {
-        State::Succeeded => Tally {
-            pending: 0,
-            succeeded: 1,
-            failed: 0,
-        },
-        State::Dead | State::Cancelled => Tally {
-            pending: 0,
-            succeeded: 0,
-            failed: 1,
-        },
-        _ => Tally {
-            pending: 1,
-            succeeded: 0,
-            failed: 0,
-        },
+        State::Succeeded => Tally { pending: 0, succeeded: 1, failed: 0 },
+        State::Dead | State::Cancelled => Tally { pending: 0, succeeded: 0, failed: 1 },
+        _ => Tally { pending: 1, succeeded: 0, failed: 0 },
     }
 }
 
@@ -115,10 +103,7 @@ impl Dispatch {
             };
             extra.tally.failed -= 1;
             extra.tally.pending += 1;
-            if matches!(
-                self.jobs.get(child).state(),
-                State::Scheduled | State::Queued
-            ) {
+            if matches!(self.jobs.get(child).state(), State::Scheduled | State::Queued) {
                 self.write(child, None);
             }
         }

@@ -113,10 +113,7 @@ impl Job {
     }
 
     pub(crate) const fn hold(&self, seq: Seq) -> Hold {
-        Hold {
-            job: seq,
-            fence: self.fence,
-        }
+        Hold { job: seq, fence: self.fence }
     }
 }
 
@@ -126,10 +123,6 @@ mod tests {
 
     #[test]
     fn a_job_fits_into_two_cache_lines() {
-        assert!(
-            size_of::<Option<Job>>() <= 128,
-            "{}",
-            size_of::<Option<Job>>()
-        );
+        assert!(size_of::<Option<Job>>() <= 128, "{}", size_of::<Option<Job>>());
     }
 }

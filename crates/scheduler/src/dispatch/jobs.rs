@@ -55,14 +55,12 @@ impl Jobs {
 
     /// A job that some index of ours names.
     pub(crate) fn get(&self, seq: Seq) -> &Job {
-        self.find(seq)
-            .expect("a job that an index names is in the table")
+        self.find(seq).expect("a job that an index names is in the table")
     }
 
     /// A job that some index of ours names.
     pub(crate) fn get_mut(&mut self, seq: Seq) -> &mut Job {
-        self.find_mut(seq)
-            .expect("a job that an index names is in the table")
+        self.find_mut(seq).expect("a job that an index names is in the table")
     }
 
     pub(crate) fn by_id(&self, id: JobId) -> Option<Seq> {
@@ -72,34 +70,26 @@ impl Jobs {
 
     pub(crate) fn by_key(&self, key: &Name) -> Option<Seq> {
         let hash = hash_key(self.seed, key);
-        self.keys
-            .find(hash, |&seq| self.get(seq).key() == Some(key))
-            .copied()
+        self.keys.find(hash, |&seq| self.get(seq).key() == Some(key)).copied()
     }
 
     /// Takes in a job under a number, id and key that are not in memory.
     pub(crate) fn insert(&mut self, seq: Seq, job: Job) {
         let (seed, id, key) = (self.seed, job.id, job.key().cloned());
-        let page = self.pages.entry(seq.0 / PAGE).or_insert_with(|| {
-            Box::new(Page {
-                jobs: [const { None }; PAGE as usize],
-                used: 0,
-            })
-        });
+        let page = self
+            .pages
+            .entry(seq.0 / PAGE)
+            .or_insert_with(|| Box::new(Page { jobs: [const { None }; PAGE as usize], used: 0 }));
         let place = &mut page.jobs[(seq.0 % PAGE) as usize];
         assert!(place.is_none(), "a job's number is used once");
         *place = Some(job);
         page.used += 1;
         self.count += 1;
         let pages = &self.pages;
-        self.ids.insert_unique(hash_id(seed, id), seq, |&seq| {
-            hash_id(seed, named(pages, seq).id)
-        });
+        self.ids.insert_unique(hash_id(seed, id), seq, |&seq| hash_id(seed, named(pages, seq).id));
         if let Some(key) = key {
             self.keys.insert_unique(hash_key(seed, &key), seq, |&seq| {
-                let key = named(pages, seq)
-                    .key()
-                    .expect("a job in the index of keys has one");
+                let key = named(pages, seq).key().expect("a job in the index of keys has one");
                 hash_key(seed, key)
             });
         }
@@ -107,25 +97,16 @@ impl Jobs {
 
     pub(crate) fn remove(&mut self, seq: Seq) -> Job {
         let (id, key) = (self.get(seq).id, self.get(seq).key().cloned());
-        let in_ids = self
-            .ids
-            .find_entry(hash_id(self.seed, id), |&other| other == seq);
+        let in_ids = self.ids.find_entry(hash_id(self.seed, id), |&other| other == seq);
         in_ids.expect("every job is in the index of ids").remove();
         if let Some(key) = key {
             let hash = hash_key(self.seed, &key);
             let in_keys = self.keys.find_entry(hash, |&other| other == seq);
-            in_keys
-                .expect("a job with a key is in the index of keys")
-                .remove();
+            in_keys.expect("a job with a key is in the index of keys").remove();
         }
         let number = seq.0 / PAGE;
-        let page = self
-            .pages
-            .get_mut(&number)
-            .expect("the job was there just now");
-        let job = page.jobs[(seq.0 % PAGE) as usize]
-            .take()
-            .expect("the job was there just now");
+        let page = self.pages.get_mut(&number).expect("the job was there just now");
+        let job = page.jobs[(seq.0 % PAGE) as usize].take().expect("the job was there just now");
         page.used -= 1;
         if page.used == 0 {
             self.pages.remove(&number);
@@ -144,9 +125,7 @@ impl Jobs {
         let pages = self.pages.range(first.0 / PAGE..);
         let jobs = pages.flat_map(|(&number, page)| {
             let numbers = (number * PAGE..).map(Seq);
-            numbers
-                .zip(&page.jobs)
-                .filter_map(|(seq, job)| Some((seq, job.as_ref()?)))
+            numbers.zip(&page.jobs).filter_map(|(seq, job)| Some((seq, job.as_ref()?)))
         });
         jobs.skip_while(move |&(seq, _)| seq < first)
     }

@@ -45,13 +45,7 @@ impl Ledger {
             row
         } else {
             self.last = self.last.next();
-            self.making.push(LeaseRow {
-                number: self.last,
-                worker,
-                cause,
-                jobs: Vec::new(),
-                at,
-            });
+            self.making.push(LeaseRow { number: self.last, worker, cause, jobs: Vec::new(), at });
             self.making.last_mut().expect("pushed just now")
         };
         row.jobs.push(hold);
@@ -74,12 +68,17 @@ impl Ledger {
         *jobs -= 1;
         if *jobs == 0 {
             self.open.remove(&number);
-            self.closing.push(number);
+            // A row that is still being made may come to speak for another job yet.
+            if self.making.first().is_none_or(|first| number < first.number) {
+                self.closing.push(number);
+            }
         }
     }
 
     /// What the event adds to the store.
     pub(crate) fn flush(&mut self, mutations: &mut Vec<Mutation>) {
+        let made = self.making.iter().map(|row| row.number);
+        self.closing.extend(made.filter(|number| !self.open.contains_key(number)));
         mutations.extend(self.making.drain(..).map(Mutation::Lease));
         mutations.extend(self.closing.drain(..).map(Mutation::Close));
     }

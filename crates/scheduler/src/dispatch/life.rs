@@ -17,10 +17,7 @@ impl Dispatch {
         self.leave_indexes(seq);
         let job = self.jobs.get_mut(seq);
         if let Err(illegal) = job.phase.apply(verb, owner) {
-            panic!(
-                "{:?} cannot happen to a job that is {}",
-                illegal.verb, illegal.state
-            );
+            panic!("{:?} cannot happen to a job that is {}", illegal.verb, illegal.state);
         }
         if verb.changes_hands() {
             job.fence = job.fence.next();

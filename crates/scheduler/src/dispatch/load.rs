@@ -50,24 +50,13 @@ impl fmt::Display for LoadError {
         match self {
             Self::JobTwice(seq) => write!(formatter, "the store has job number {} twice", seq.0),
             Self::BeyondLast(number) => {
-                write!(
-                    formatter,
-                    "the store has a row {number} that was never numbered"
-                )
+                write!(formatter, "the store has a row {number} that was never numbered")
             }
             Self::ImpossibleState { job, state } => {
-                write!(
-                    formatter,
-                    "the store says that job number {} is {state}",
-                    job.0
-                )
+                write!(formatter, "the store says that job number {} is {state}", job.0)
             }
             Self::ParentMissing { child, parent } => {
-                write!(
-                    formatter,
-                    "the store lacks {parent}, a parent of job number {}",
-                    child.0
-                )
+                write!(formatter, "the store lacks {parent}, a parent of job number {}", child.0)
             }
         }
     }
@@ -79,10 +68,7 @@ impl Loader {
     /// Nothing is loaded yet.
     #[must_use]
     pub fn new(config: Config, now: Now) -> Self {
-        Self {
-            dispatch: Dispatch::empty(config, now),
-            children: Vec::new(),
-        }
+        Self { dispatch: Dispatch::empty(config, now), children: Vec::new() }
     }
 
     /// One piece, in the order that [`Loaded`] asks for.
@@ -92,12 +78,7 @@ impl Loader {
     pub fn add(&mut self, loaded: Loaded) -> Result<(), LoadError> {
         let dispatch = &mut self.dispatch;
         match loaded {
-            Loaded::Numbers {
-                commit,
-                seq,
-                lease,
-                newest_id,
-            } => {
+            Loaded::Numbers { commit, seq, lease, newest_id } => {
                 (dispatch.issued, dispatch.receipted) = (commit, commit);
                 dispatch.last_seq = seq;
                 dispatch.ledger.set_last(lease);
@@ -113,22 +94,14 @@ impl Loader {
 
     fn add_job(&mut self, row: JobRow) -> Result<(), LoadError> {
         let dispatch = &mut self.dispatch;
-        let JobRow {
-            seq,
-            spec,
-            submitted_at,
-            now,
-        } = row;
+        let JobRow { seq, spec, submitted_at, now } = row;
         if seq > dispatch.last_seq {
             return Err(LoadError::BeyondLast(seq.0));
         }
         if dispatch.jobs.find(seq).is_some() || dispatch.jobs.by_id(spec.id).is_some() {
             return Err(LoadError::JobTwice(seq));
         }
-        let impossible = LoadError::ImpossibleState {
-            job: seq,
-            state: now.state,
-        };
+        let impossible = LoadError::ImpossibleState { job: seq, state: now.state };
         let phase = Phase::loaded(now.state, now.holder).ok_or(impossible)?;
         if now.state == State::Leased {
             return Err(impossible);
@@ -185,9 +158,7 @@ impl Loader {
         let dispatch = &mut self.dispatch;
         if dispatch.workers.find(worker).is_none() {
             let lease_end = dispatch.now.monotonic.plus(dispatch.config.lease);
-            dispatch
-                .workers
-                .insert(worker, Worker::new(SessionNo(0), lease_end));
+            dispatch.workers.insert(worker, Worker::new(SessionNo(0), lease_end));
         }
     }
 
@@ -196,16 +167,10 @@ impl Loader {
     /// # Errors
     /// If a blocked job's parents were not loaded.
     pub fn finish(self, effects: &mut Vec<Effect>) -> Result<Dispatch, LoadError> {
-        let Self {
-            mut dispatch,
-            children,
-        } = self;
+        let Self { mut dispatch, children } = self;
         for (child, parents) in &children {
             for &parent in parents {
-                let missing = LoadError::ParentMissing {
-                    child: *child,
-                    parent,
-                };
+                let missing = LoadError::ParentMissing { child: *child, parent };
                 let parent = dispatch.jobs.by_id(parent).ok_or(missing)?;
                 dispatch.link(parent, *child);
             }
@@ -220,12 +185,8 @@ impl Loader {
                 dispatch.tell_children(child);
             }
         }
-        let embedded: Vec<WorkerId> = dispatch
-            .workers
-            .iter()
-            .map(|(id, _)| id)
-            .filter(|id| id.is_embedded())
-            .collect();
+        let embedded: Vec<WorkerId> =
+            dispatch.workers.iter().map(|(id, _)| id).filter(|id| id.is_embedded()).collect();
         for worker in embedded {
             dispatch.end_worker(worker, End::Lost);
         }
@@ -251,9 +212,7 @@ impl Dispatch {
         };
         loader.add(nothing).expect("nothing fits to nothing");
         let mut effects = Vec::new();
-        let dispatch = loader
-            .finish(&mut effects)
-            .expect("nothing fits to nothing");
+        let dispatch = loader.finish(&mut effects).expect("nothing fits to nothing");
         assert!(effects.is_empty(), "an empty shard has nothing to do");
         dispatch
     }

@@ -218,19 +218,11 @@ impl Dispatch {
     /// One event, at one moment; what it causes is appended to `effects`, to be performed in order.
     pub fn handle(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         // A clock that runs backwards is a bug of the shell's; standing still is the safe answer.
-        self.now = Now {
-            monotonic: self.now.monotonic.max(now.monotonic),
-            wall: now.wall,
-        };
+        self.now = Now { monotonic: self.now.monotonic.max(now.monotonic), wall: now.wall };
         self.expire();
         match event {
             Event::Request { from, request } => self.request(from, request),
-            Event::Worker {
-                worker,
-                session,
-                number,
-                messages,
-            } => {
+            Event::Worker { worker, session, number, messages } => {
                 self.hear(worker, session, number, messages);
             }
             Event::Closed { worker, session } => self.closed(worker, session),
@@ -251,11 +243,7 @@ impl Dispatch {
             let wait = due.0.saturating_sub(self.now.wall.0);
             self.now.monotonic.plus(Duration::from_millis(wait))
         });
-        let deadlines = [
-            due,
-            self.workers.next_check(),
-            self.questions.next_deadline(),
-        ];
+        let deadlines = [due, self.workers.next_check(), self.questions.next_deadline()];
         deadlines.into_iter().flatten().min()
     }
 
@@ -312,6 +300,7 @@ impl Dispatch {
             self.unreceipted.pop_front();
             self.unreceipted_mutations -= mutations;
         }
+        self.waiting.receipt(self.receipted);
         while let Some(&(commit, seq)) = self.ended.front() {
             if commit > self.receipted {
                 break;
@@ -350,39 +339,21 @@ impl Dispatch {
             let mutations = core::mem::take(&mut self.outcome.mutations);
             self.unreceipted.push_back((self.issued, mutations.len()));
             self.unreceipted_mutations += mutations.len();
-            effects.push(Effect::Commit {
-                number: self.issued,
-                mutations,
-            });
+            effects.push(Effect::Commit { number: self.issued, mutations });
         }
         let after = self.newest_commit();
         effects.append(&mut self.outcome.others);
         for (worker, session, message) in self.outcome.renewals.drain(..) {
             let messages = Vec::from([message]);
-            effects.push(Effect::Send {
-                after: None,
-                worker,
-                session,
-                messages,
-            });
+            effects.push(Effect::Send { after: None, worker, session, messages });
         }
         for (worker, session) in self.outcome.gone.drain(..) {
             let messages = Vec::from([ToWorker::Gone]);
-            effects.push(Effect::Send {
-                after,
-                worker,
-                session,
-                messages,
-            });
+            effects.push(Effect::Send { after, worker, session, messages });
         }
         while let Some((worker, told)) = self.outcome.sends.pop_first() {
             let session = told.session;
-            effects.push(Effect::Send {
-                after,
-                worker,
-                session,
-                messages: told.into_messages(),
-            });
+            effects.push(Effect::Send { after, worker, session, messages: told.into_messages() });
         }
         for (to, answer) in self.outcome.replies.drain(..) {
             effects.push(Effect::Reply { after, to, answer });
@@ -393,10 +364,7 @@ impl Dispatch {
 impl Outcome {
     /// What a worker is told in this session. Whatever it was to be told in an older one is dropped.
     fn to(&mut self, worker: WorkerId, session: SessionNo) -> &mut Told {
-        let told = self
-            .sends
-            .entry(worker)
-            .or_insert_with(|| Told::new(session));
+        let told = self.sends.entry(worker).or_insert_with(|| Told::new(session));
         if told.session != session {
             *told = Told::new(session);
         }
@@ -406,12 +374,7 @@ impl Outcome {
 
 impl Told {
     const fn new(session: SessionNo) -> Self {
-        Self {
-            session,
-            messages: Vec::new(),
-            accepted: Vec::new(),
-            assigned: Vec::new(),
-        }
+        Self { session, messages: Vec::new(), accepted: Vec::new(), assigned: Vec::new() }
     }
 
     fn into_messages(self) -> Vec<ToWorker> {

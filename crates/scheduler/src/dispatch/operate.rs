@@ -39,10 +39,7 @@ impl Dispatch {
         if let Some(seq) = self.jobs.by_id(id) {
             return Ok(Named::Here(seq));
         }
-        found
-            .by_id(id)
-            .map(Named::There)
-            .ok_or(Refused::UnknownJob(id))
+        found.by_id(id).map(Named::There).ok_or(Refused::UnknownJob(id))
     }
 
     /// The job is cancelled at once. If a worker holds it, the answer waits until that worker has
@@ -124,10 +121,7 @@ impl Dispatch {
                 return Err(Refused::WrongState { job: id, state });
             }
             Named::There(row) => {
-                return Err(Refused::WrongState {
-                    job: id,
-                    state: row.now.state,
-                });
+                return Err(Refused::WrongState { job: id, state: row.now.state });
             }
         };
         // A leased job keeps its place in its worker's deque; the new priority counts from its
@@ -149,10 +143,7 @@ impl Dispatch {
     /// row says; that must stay so, or the row's word would be lost.
     fn write_priority(&mut self, seq: Seq) {
         let job = self.jobs.get(seq);
-        self.mutate(Mutation::Priority {
-            job: seq,
-            priority: job.priority,
-        });
+        self.mutate(Mutation::Priority { job: seq, priority: job.priority });
     }
 
     fn set_queue(&mut self, name: &Name, change: QueueChange) -> Result<Option<Answer>, Refused> {
@@ -160,27 +151,15 @@ impl Dispatch {
         let (asked, bound) = (name.as_str().len(), limits.name_bytes);
         if asked > bound {
             let (asked, bound) = (asked as u64, bound as u64);
-            return Err(Refused::OutOfBounds {
-                what: Bound::NameBytes,
-                asked,
-                bound,
-            });
+            return Err(Refused::OutOfBounds { what: Bound::NameBytes, asked, bound });
         }
         if change == QueueChange::Weight(0) {
-            return Err(Refused::OutOfBounds {
-                what: Bound::Weight,
-                asked: 0,
-                bound: 1,
-            });
+            return Err(Refused::OutOfBounds { what: Bound::Weight, asked: 0, bound: 1 });
         }
         let known = self.queues.number(name);
         if known.is_none() && self.queues.count() >= limits.queues {
             let (asked, bound) = (self.queues.count() as u64 + 1, limits.queues as u64);
-            return Err(Refused::OutOfBounds {
-                what: Bound::Queues,
-                asked,
-                bound,
-            });
+            return Err(Refused::OutOfBounds { what: Bound::Queues, asked, bound });
         }
         let mut settings = match known {
             Some(queue) => self.queues.get(queue).settings.clone(),

@@ -98,8 +98,8 @@ pub(crate) enum Solo {
 /// Which jobs a worker may get now.
 #[derive(Clone, Copy)]
 pub(crate) struct Fit {
-    /// It has a free slot, so jobs of limited queues are not out of reach.
-    pub(crate) free_slot: bool,
+    /// It may get jobs of queues with a limit.
+    pub(crate) limited: bool,
     pub(crate) solo: Solo,
 }
 
@@ -111,6 +111,8 @@ pub(crate) struct Queues {
     strategy: Strategy,
     /// Queues with work that may be taken, by standing.
     open: BTreeSet<(Standing, u32)>,
+    /// How many queues have a limit.
+    limited: u32,
     services: u64,
     level: u64,
     /// Queues in which a job became ready since the last look.
@@ -125,6 +127,7 @@ impl Queues {
             free: Vec::new(),
             strategy,
             open: BTreeSet::new(),
+            limited: 0,
             services: 0,
             level: 0,
             fresh: Vec::new(),
@@ -139,17 +142,18 @@ impl Queues {
         self.numbers.len()
     }
 
+    /// Whether any queue has a limit.
+    pub(crate) const fn has_limits(&self) -> bool {
+        self.limited > 0
+    }
+
     pub(crate) fn get(&self, number: u32) -> &Queue {
-        self.queues[number as usize]
-            .as_ref()
-            .expect("a queue number in use")
+        self.queues[number as usize].as_ref().expect("a queue number in use")
     }
 
     /// For what has no part in the standing: counts of jobs, and who waits.
     pub(crate) fn get_mut(&mut self, number: u32) -> &mut Queue {
-        self.queues[number as usize]
-            .as_mut()
-            .expect("a queue number in use")
+        self.queues[number as usize].as_mut().expect("a queue number in use")
     }
 
     pub(crate) fn number(&self, name: &Name) -> Option<u32> {
@@ -184,11 +188,7 @@ impl Queues {
 
     pub(crate) fn insert(&mut self, number: u32, rank: i64, seq: Seq, is_solo: bool) {
         let queue = self.get_mut(number);
-        let line = if is_solo {
-            &mut queue.ready_solo
-        } else {
-            &mut queue.ready
-        };
+        let line = if is_solo { &mut queue.ready_solo } else { &mut queue.ready };
         assert!(line.insert((rank, seq)), "a job is ready in its queue once");
         if !core::mem::replace(&mut queue.fresh, true) {
             self.fresh.push(number);
@@ -198,11 +198,7 @@ impl Queues {
 
     pub(crate) fn remove(&mut self, number: u32, rank: i64, seq: Seq, is_solo: bool) {
         let queue = self.get_mut(number);
-        let line = if is_solo {
-            &mut queue.ready_solo
-        } else {
-            &mut queue.ready
-        };
+        let line = if is_solo { &mut queue.ready_solo } else { &mut queue.ready };
         assert!(line.remove(&(rank, seq)), "a queued job is in its queue");
         self.stand(number);
     }
@@ -217,7 +213,6 @@ impl Queues {
     pub(crate) fn disown(&mut self, number: u32) {
         let queue = self.get_mut(number);
         queue.owned -= 1;
-        queue.lower_ceiling();
         if queue.is_limited() && !core::mem::replace(&mut queue.fresh, true) {
             self.fresh.push(number);
         }
@@ -226,6 +221,8 @@ impl Queues {
 
     pub(crate) fn set(&mut self, settings: QueueSettings) {
         let number = self.number_or_new(&settings.queue);
+        self.limited -= u32::from(self.get(number).is_limited());
+        self.limited += u32::from(settings.limit.is_some());
         let queue = self.get_mut(number);
         queue.settings = settings;
         queue.ceiling = u32::MAX;
@@ -241,9 +238,7 @@ impl Queues {
     pub(crate) fn set_strategy(&mut self, strategy: Strategy, rank: impl Fn(Seq) -> i64) {
         self.strategy = strategy;
         for number in self.numbers.values() {
-            let queue = self.queues[*number as usize]
-                .as_mut()
-                .expect("a queue number in use");
+            let queue = self.queues[*number as usize].as_mut().expect("a queue number in use");
             for line in [&mut queue.ready, &mut queue.ready_solo] {
                 *line = line.iter().map(|&(_, seq)| (rank(seq), seq)).collect();
             }
@@ -257,9 +252,7 @@ impl Queues {
     pub(crate) fn next(&self, served: &Served, fit: Fit) -> Option<(u32, Seq)> {
         let fits = |number: u32| {
             let queue = self.get(number);
-            let job = queue
-                .first(fit.solo)
-                .filter(|_| fit.free_slot || !queue.is_limited())?;
+            let job = queue.first(fit.solo).filter(|_| fit.limited || !queue.is_limited())?;
             Some((number, job.1))
         };
         match served {
@@ -288,15 +281,16 @@ impl Queues {
     }
 
     pub(crate) fn is_open(&self, number: u32) -> bool {
-        self.queues[number as usize]
-            .as_ref()
-            .is_some_and(|queue| queue.standing.is_some())
+        self.queues[number as usize].as_ref().is_some_and(|queue| queue.standing.is_some())
     }
 
     /// A queue in which something became ready since the last look.
     pub(crate) fn pop_fresh(&mut self) -> Option<u32> {
         let number = self.fresh.pop()?;
-        self.get_mut(number).fresh = false;
+        let queue = self.get_mut(number);
+        queue.fresh = false;
+        // Only now: a theft disowns a job for a moment, and owns it again.
+        queue.lower_ceiling();
         Some(number)
     }
 
@@ -304,19 +298,12 @@ impl Queues {
     pub(crate) fn ahead(&self, number: u32, rank: i64, seq: Seq, most: usize) -> usize {
         let queue = self.get(number);
         let before = ..(rank, seq);
-        queue
-            .ready
-            .range(before)
-            .chain(queue.ready_solo.range(before))
-            .take(most)
-            .count()
+        queue.ready.range(before).chain(queue.ready_solo.range(before)).take(most).count()
     }
 
     /// Every queue with its number, by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Queue)> {
-        self.numbers
-            .values()
-            .map(|&number| (number, self.get(number)))
+        self.numbers.values().map(|&number| (number, self.get(number)))
     }
 
     /// What was owned when the server ended stays owned, whatever the limits are by now.
@@ -330,19 +317,12 @@ impl Queues {
     /// Puts the queue where it now belongs among the open ones.
     fn stand(&mut self, number: u32) {
         let strategy = self.strategy;
-        let queue = self.queues[number as usize]
-            .as_mut()
-            .expect("a queue number in use");
-        let first = queue
-            .first(Solo::Allowed)
-            .filter(|_| !queue.settings.paused);
+        let queue = self.queues[number as usize].as_mut().expect("a queue number in use");
+        let first = queue.first(Solo::Allowed).filter(|_| !queue.settings.paused);
         let now = first.filter(|_| queue.has_room()).map(|first| {
             // A queue that had no work for long joins at the level of the others.
-            queue.turns.charged = queue.turns.charged.max(if queue.standing.is_none() {
-                self.level
-            } else {
-                0
-            });
+            queue.turns.charged =
+                queue.turns.charged.max(if queue.standing.is_none() { self.level } else { 0 });
             standing(strategy, first, queue.turns)
         });
         let before = core::mem::replace(&mut queue.standing, now);
@@ -373,6 +353,10 @@ impl Queues {
                 return Err("no more jobs are owned than the queue's limit allows");
             }
         }
+        let limited = self.iter().filter(|(_, queue)| queue.is_limited()).count();
+        if limited != self.limited as usize {
+            return Err("queues with a limit are counted");
+        }
         if open != self.open {
             return Err("the open queues are those with work that may be taken");
         }
@@ -382,11 +366,7 @@ impl Queues {
     /// Whether the queue's line holds this job.
     pub(crate) fn contains(&self, number: u32, rank: i64, seq: Seq, is_solo: bool) -> bool {
         let queue = self.get(number);
-        let line = if is_solo {
-            &queue.ready_solo
-        } else {
-            &queue.ready
-        };
+        let line = if is_solo { &queue.ready_solo } else { &queue.ready };
         line.contains(&(rank, seq))
     }
 }

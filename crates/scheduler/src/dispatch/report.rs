@@ -28,6 +28,15 @@ pub(super) enum Standing {
     Unknown,
 }
 
+/// Whether a report under this fence repeats the word that brought a job where it is: nobody has had
+/// it since.
+pub(super) const fn is_last_word(state: State, current: Fence, shown: Fence) -> bool {
+    // In the other states the fence is one that was never given to anybody.
+    matches!(state, State::Scheduled | State::Succeeded | State::Dead)
+        && current.0 == shown.0
+        && shown.0 > 0
+}
+
 impl Dispatch {
     pub(super) fn standing(&self, worker: WorkerId, hold: Hold) -> Standing {
         if hold.job > self.last_seq {
@@ -40,9 +49,7 @@ impl Dispatch {
         match job.state() {
             State::Leased | State::Running if is_holder => Standing::Owned,
             State::Cancelled if is_holder => Standing::Cancelled,
-            State::Leased | State::Running => Standing::Stale(job.fence),
-            // Nobody owns it now, and nobody has since this fence.
-            _ if job.fence == hold.fence && hold.fence > Fence(0) => Standing::Repeated,
+            _ if is_last_word(job.state(), job.fence, hold.fence) => Standing::Repeated,
             _ => Standing::Stale(job.fence),
         }
     }
@@ -63,6 +70,13 @@ impl Dispatch {
             }
             Standing::Gone if matches!(ending, Ending::Finished | Ending::Failed { .. }) => {
                 self.report_on_gone(speaker, session, Report { hold, ending });
+            }
+            // However the attempt ended, it has ended; but only a job let go of is let go of.
+            Standing::Cancelled => {
+                self.let_go(hold.job);
+                let current = Some(self.jobs.get(hold.job).fence);
+                let is_accepted = matches!(ending, Ending::Dropped | Ending::Stopped);
+                self.answer_report(speaker, session, hold, is_accepted, current);
             }
             standing => self.answer_absent(speaker, session, hold, standing),
         }
@@ -108,21 +122,14 @@ impl Dispatch {
     }
 
     fn note(&mut self, worker: WorkerId, hold: Hold, outcome: AttemptOutcome) {
-        self.mutate(Mutation::Note(Note::Attempt {
-            hold,
-            worker,
-            outcome,
-        }));
+        self.mutate(Mutation::Note(Note::Attempt { hold, worker, outcome }));
     }
 
     /// An attempt that its worker survived clears the job of suspicion. The job must be in no index
     /// that looks at that.
     fn clear_suspicion(&mut self, seq: crate::id::Seq) {
         let job = self.jobs.get_mut(seq);
-        assert!(
-            job.state() == State::Scheduled,
-            "a scheduled job stands in no line of a queue"
-        );
+        assert!(job.state() == State::Scheduled, "a scheduled job stands in no line of a queue");
         job.suspicions = 0;
     }
 
@@ -135,20 +142,12 @@ impl Dispatch {
         standing: Standing,
     ) {
         let current = match standing {
-            Standing::Owned => unreachable!("the owner's word is applied"),
-            Standing::Repeated => {
-                self.answer_report(worker, session, hold, true, None);
-                return;
-            }
-            // However the attempt ended, it has ended.
-            Standing::Cancelled => {
-                self.let_go(hold.job);
-                Some(self.jobs.get(hold.job).fence)
-            }
+            Standing::Owned | Standing::Cancelled => unreachable!("the holder's word is applied"),
             Standing::Stale(current) => Some(current),
-            Standing::Gone | Standing::Unknown => None,
+            Standing::Repeated | Standing::Gone | Standing::Unknown => None,
         };
-        self.answer_report(worker, session, hold, false, current);
+        let is_accepted = standing == Standing::Repeated;
+        self.answer_report(worker, session, hold, is_accepted, current);
     }
 
     pub(super) fn answer_report(
@@ -160,11 +159,7 @@ impl Dispatch {
         current: Option<Fence>,
     ) {
         self.counters.stale += u64::from(!is_accepted);
-        let Some(worker) = self
-            .workers
-            .find(worker)
-            .map(|found| (worker, found.session))
-        else {
+        let Some(worker) = self.workers.find(worker).map(|found| (worker, found.session)) else {
             return;
         };
         if worker.1 == session

@@ -35,10 +35,7 @@ impl Dispatch {
             Some(FromWorker::Hello(hello)) => Some(hello.entrance),
             _ => None,
         };
-        let known = self
-            .workers
-            .find(id)
-            .map(|worker| (worker.session, worker.expected));
+        let known = self.workers.find(id).map(|worker| (worker.session, worker.expected));
         let Some((current, expected)) = known else {
             match hello {
                 Some(Entrance::New | Entrance::Instead(_)) if !self.workers.has_ended(id) => {
@@ -66,11 +63,7 @@ impl Dispatch {
     }
 
     pub(super) fn closed(&mut self, id: WorkerId, session: SessionNo) {
-        if self
-            .workers
-            .find(id)
-            .is_some_and(|worker| worker.session == session)
-        {
+        if self.workers.find(id).is_some_and(|worker| worker.session == session) {
             self.disconnect(id);
         }
     }
@@ -82,9 +75,7 @@ impl Dispatch {
 
     fn hang_up(&mut self, worker: WorkerId, session: SessionNo) {
         self.counters.hung_up += 1;
-        self.outcome
-            .others
-            .push(super::Effect::HangUp { worker, session });
+        self.outcome.others.push(super::Effect::HangUp { worker, session });
     }
 
     fn answer_gone(&mut self, worker: WorkerId, session: SessionNo) {
@@ -124,9 +115,7 @@ impl Dispatch {
         let worker = self.workers.get_mut(id);
         worker.expected = number.next();
         worker.lease_end = lease_end;
-        self.outcome
-            .renewals
-            .push((id, session, ToWorker::Renewed(number)));
+        self.outcome.renewals.push((id, session, ToWorker::Renewed(number)));
         for message in messages {
             match message {
                 FromWorker::Hello(hello) if number == MessageNo(1) => {
@@ -188,6 +177,10 @@ impl Dispatch {
             self.end_worker(older, End::Left);
         }
         self.tell_truth(id, hello.holds);
+        // It may have been told in a session that broke, or while it had none.
+        if self.workers.get(id).draining {
+            self.tell(id, ToWorker::DrainNow);
+        }
     }
 
     /// Sets which queues a worker serves. It must not be seated.
@@ -195,10 +188,8 @@ impl Dispatch {
         let served = match serves {
             Serves::All => Served::All,
             Serves::Named(names) => {
-                let mut queues: Vec<u32> = names
-                    .iter()
-                    .map(|name| self.queues.number_or_new(name))
-                    .collect();
+                let mut queues: Vec<u32> =
+                    names.iter().map(|name| self.queues.number_or_new(name)).collect();
                 queues.sort_unstable();
                 queues.dedup();
                 Served::Named(queues)
@@ -233,10 +224,7 @@ impl Dispatch {
         let mut missing = Vec::new();
         for seq in held {
             let job = self.jobs.get(seq);
-            let hold = Hold {
-                job: seq,
-                fence: job.held_under(),
-            };
+            let hold = Hold { job: seq, fence: job.held_under() };
             let is_there = holds.binary_search(&hold).is_ok();
             match (job.state(), is_there) {
                 (State::Cancelled, true) => cancelled.push(hold),
@@ -245,13 +233,7 @@ impl Dispatch {
                 (_, false) => missing.push(seq),
             }
         }
-        self.tell(
-            id,
-            ToWorker::Truth {
-                lease: self.config.lease,
-                keep,
-            },
-        );
+        self.tell(id, ToWorker::Truth { lease: self.config.lease, keep });
         for hold in cancelled {
             self.tell(id, ToWorker::Cancel(hold));
         }
@@ -313,10 +295,7 @@ impl Dispatch {
     fn culprit(&self, suspects: &[Seq]) -> Option<Seq> {
         match suspects {
             [alone] => Some(*alone),
-            _ => suspects
-                .iter()
-                .copied()
-                .find(|&seq| self.jobs.get(seq).is_solo()),
+            _ => suspects.iter().copied().find(|&seq| self.jobs.get(seq).is_solo()),
         }
     }
 
@@ -333,11 +312,7 @@ impl Dispatch {
             true => AttemptOutcome::LostAlone,
             false => AttemptOutcome::LostAmongOthers,
         };
-        self.mutate(Mutation::Note(Note::Attempt {
-            hold,
-            worker,
-            outcome,
-        }));
+        self.mutate(Mutation::Note(Note::Attempt { hold, worker, outcome }));
         if is_charged && is_used_up {
             self.end(seq, Verb::Bury, Some(Reason::WorkerLost));
         } else {

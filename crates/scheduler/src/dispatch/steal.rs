@@ -102,9 +102,7 @@ impl Dispatch {
         let lines = queues.iter().map(|&queue| &self.queues.get(queue).waiters);
         let lines = core::iter::once(&self.workers.waiters).chain(lines);
         let thieves = lines.filter_map(|line| {
-            let idle = line
-                .iter()
-                .take_while(|waiter| waiter.tier == Tier::FreeSlot);
+            let idle = line.iter().take_while(|waiter| waiter.tier == Tier::FreeSlot);
             let mut thieves = idle.filter(|waiter| self.workers.get(waiter.worker).is_thief());
             thieves.find(|waiter| self.has_for(victim, waiter.worker))
         });
@@ -118,10 +116,7 @@ impl Dispatch {
             let job = self.jobs.get(seq);
             job.state() == State::Leased && served.includes(job.queue)
         };
-        let is_known = from
-            .nothing_for
-            .as_ref()
-            .is_some_and(|none| none.includes_all_of(served));
+        let is_known = from.nothing_for.as_ref().is_some_and(|none| none.includes_all_of(served));
         victim != thief
             && !is_known
             && (served.includes_all_of(&from.served) || from.held.keys().any(serves_job))
@@ -131,14 +126,7 @@ impl Dispatch {
         self.questions.last = self.questions.last.next();
         let number = self.questions.last;
         let deadline = self.now.monotonic.plus(self.config.question);
-        self.questions.open.insert(
-            number,
-            Question {
-                thief,
-                victim,
-                deadline,
-            },
-        );
+        self.questions.open.insert(number, Question { thief, victim, deadline });
         self.questions.deadlines.insert((deadline, number));
         let asker = self.workers.get_mut(thief);
         asker.asking = Some(number);
@@ -146,12 +134,7 @@ impl Dispatch {
         let serves = self.serves(thief);
         self.workers.get_mut(victim).asked = Some(number);
         self.seat(victim);
-        let question = ToWorker::AskToGive {
-            question: number,
-            most,
-            most_bound,
-            serves,
-        };
+        let question = ToWorker::AskToGive { question: number, most, most_bound, serves };
         self.tell(victim, question);
     }
 
@@ -204,11 +187,7 @@ impl Dispatch {
         holds: &[Hold],
     ) {
         let is_open = self.workers.get(victim).asked == Some(number);
-        let question = if is_open {
-            self.questions.close(number)
-        } else {
-            None
-        };
+        let question = if is_open { self.questions.close(number) } else { None };
         if let Some(question) = question {
             self.workers.get_mut(victim).asked = None;
             self.free_thief(question.thief, number);
@@ -231,6 +210,10 @@ impl Dispatch {
                         }
                         None => self.requeue(hold.job, Cause::Returned(victim)),
                     }
+                    self.answer_report(victim, session, hold, true, None);
+                }
+                Standing::Cancelled => {
+                    self.let_go(hold.job);
                     self.answer_report(victim, session, hold, true, None);
                 }
                 standing => self.answer_absent(victim, session, hold, standing),

@@ -51,16 +51,9 @@ pub(crate) const fn standing(strategy: Strategy, first: (i64, Seq), turns: Turns
 /// `level` is what the least charged queue with work has been charged: one that was empty for long
 /// has saved up nothing.
 pub(crate) const fn charge(turns: Turns, weight: u32, service: u64, level: u64) -> Turns {
-    let from = if turns.charged > level {
-        turns.charged
-    } else {
-        level
-    };
+    let from = if turns.charged > level { turns.charged } else { level };
     let weight = if weight == 0 { 1 } else { weight as u64 };
-    Turns {
-        last: service,
-        charged: from.saturating_add(STRIDE / weight),
-    }
+    Turns { last: service, charged: from.saturating_add(STRIDE / weight) }
 }
 
 #[cfg(test)]
@@ -69,22 +62,15 @@ mod tests {
 
     #[test]
     fn waiting_is_worth_priority_under_the_aging_strategy_only() {
-        let aging = Strategy::Priority {
-            aging: Duration::from_secs(1),
-        };
+        let aging = Strategy::Priority { aging: Duration::from_secs(1) };
         assert!(rank(aging, Wall(5_000), 3) < rank(aging, Wall(3_000), 0));
         assert!(rank(aging, Wall(5_000), 3) > rank(aging, Wall(1_000), 0));
-        assert_eq!(
-            rank(Strategy::Fifo, Wall(5_000), 3),
-            rank(Strategy::Fifo, Wall(1), 0)
-        );
+        assert_eq!(rank(Strategy::Fifo, Wall(5_000), 3), rank(Strategy::Fifo, Wall(1), 0));
     }
 
     #[test]
     fn extreme_times_and_priorities_do_not_overflow() {
-        let aging = Strategy::Priority {
-            aging: Duration::MAX,
-        };
+        let aging = Strategy::Priority { aging: Duration::MAX };
         assert!(rank(aging, Wall(u64::MAX), i16::MAX) < rank(aging, Wall(0), i16::MIN));
     }
 
@@ -93,12 +79,6 @@ mod tests {
         let (light, heavy) = (Turns::default(), Turns::default());
         assert!(charge(heavy, 4, 1, 0).charged * 4 == charge(light, 1, 1, 0).charged);
         let back = charge(light, 1, 9, 1_000 * STRIDE);
-        assert_eq!(
-            back,
-            Turns {
-                last: 9,
-                charged: 1_001 * STRIDE
-            }
-        );
+        assert_eq!(back, Turns { last: 9, charged: 1_001 * STRIDE });
     }
 }

@@ -60,21 +60,10 @@ impl Dispatch {
                 Place::New { .. } => {
                     let id = spec.id;
                     let seq = self.take_in(spec);
-                    Submitted {
-                        id,
-                        seq,
-                        novelty: Novelty::New,
-                    }
+                    Submitted { id, seq, novelty: Novelty::New }
                 }
-                Place::Known { id, seq } => Submitted {
-                    id,
-                    seq,
-                    novelty: Novelty::Known,
-                },
-                Place::Same(earlier) => Submitted {
-                    novelty: Novelty::Known,
-                    ..submitted[earlier]
-                },
+                Place::Known { id, seq } => Submitted { id, seq, novelty: Novelty::Known },
+                Place::Same(earlier) => Submitted { novelty: Novelty::Known, ..submitted[earlier] },
             });
         }
         let mut parents = plan.parents.iter();
@@ -114,10 +103,7 @@ impl Dispatch {
                 check_parents(spec)?;
                 for &parent in &spec.parents {
                     let known = self.parent(parent, &batch, found);
-                    let unknown = Refused::UnknownParent {
-                        child: spec.id,
-                        parent,
-                    };
+                    let unknown = Refused::UnknownParent { child: spec.id, parent };
                     plan.parents.push(known.ok_or(unknown)?);
                 }
             }
@@ -127,9 +113,7 @@ impl Dispatch {
         bound(Bound::LiveJobs, self.jobs.count() + plan.new, live_jobs)?;
         plan.settle_batch_parents();
         match plan.cycle() {
-            Some(path) => Err(Refused::Cycle(
-                path.into_iter().map(|at| specs[at].id).collect(),
-            )),
+            Some(path) => Err(Refused::Cycle(path.into_iter().map(|at| specs[at].id).collect())),
             None => Ok(plan),
         }
     }
@@ -137,36 +121,20 @@ impl Dispatch {
     fn check_bounds(&self, specs: &[JobSpec]) -> Result<(), Refused> {
         let limits = &self.config.limits;
         bound(Bound::Jobs, specs.len(), limits.jobs)?;
-        bound(
-            Bound::Edges,
-            specs.iter().map(|spec| spec.parents.len()).sum(),
-            limits.edges,
-        )?;
+        bound(Bound::Edges, specs.iter().map(|spec| spec.parents.len()).sum(), limits.edges)?;
         let mut new_queues = BTreeSet::new();
         for spec in specs {
             for name in [Some(&spec.queue), Some(&spec.kind), spec.key.as_ref()] {
-                bound(
-                    Bound::NameBytes,
-                    name.map_or(0, |n| n.as_str().len()),
-                    limits.name_bytes,
-                )?;
+                bound(Bound::NameBytes, name.map_or(0, |n| n.as_str().len()), limits.name_bytes)?;
             }
             if spec.retry.max == 0 {
-                return Err(Refused::OutOfBounds {
-                    what: Bound::Attempts,
-                    asked: 0,
-                    bound: 1,
-                });
+                return Err(Refused::OutOfBounds { what: Bound::Attempts, asked: 0, bound: 1 });
             }
             if self.queues.number(&spec.queue).is_none() {
                 new_queues.insert(&spec.queue);
             }
         }
-        bound(
-            Bound::Queues,
-            self.queues.count() + new_queues.len(),
-            limits.queues,
-        )
+        bound(Bound::Queues, self.queues.count() + new_queues.len(), limits.queues)
     }
 
     /// What becomes of one submitted job: the same id or key with the same body is the same job.
@@ -186,37 +154,24 @@ impl Dispatch {
         }
         if let Some(earlier) = batch.find(spec.id).filter(|&earlier| earlier < at) {
             let same = specs[earlier].body == spec.body;
-            return same
-                .then_some(Place::Same(earlier))
-                .ok_or(Refused::IdConflict(spec.id));
+            return same.then_some(Place::Same(earlier)).ok_or(Refused::IdConflict(spec.id));
         }
         if let Some(key) = &spec.key {
-            let conflict = |holder| Refused::KeyConflict {
-                key: key.clone(),
-                holder,
-            };
+            let conflict = |holder| Refused::KeyConflict { key: key.clone(), holder };
             let here = self.jobs.by_key(key).map(|seq| self.jobs.get(seq).id);
             if let Some(holder) = here.or_else(|| Some(found.by_key(key)?.spec.id)) {
                 let (known, seq) = self.body_of(holder, found).expect("found just now");
                 let place = Place::Known { id: holder, seq };
-                return (known == spec.body)
-                    .then_some(place)
-                    .ok_or(conflict(holder));
+                return (known == spec.body).then_some(place).ok_or(conflict(holder));
             }
-            let same_key = keys
-                .range((key.as_str(), 0)..=(key.as_str(), usize::MAX))
-                .next();
+            let same_key = keys.range((key.as_str(), 0)..=(key.as_str(), usize::MAX)).next();
             if let Some(&(_, earlier)) = same_key {
                 let same = specs[earlier].body == spec.body;
-                return same
-                    .then_some(Place::Same(earlier))
-                    .ok_or(conflict(specs[earlier].id));
+                return same.then_some(Place::Same(earlier)).ok_or(conflict(specs[earlier].id));
             }
             keys.insert((key.as_str(), at));
         }
-        Ok(Place::New {
-            parents: spec.parents.len(),
-        })
+        Ok(Place::New { parents: spec.parents.len() })
     }
 
     fn body_of(&self, id: JobId, found: &Found) -> Option<(crate::id::Digest, Seq)> {
@@ -245,17 +200,9 @@ impl Dispatch {
             () => State::Queued,
         };
         let job = self.job(&spec, self.now.wall, due, Phase::BLOCKED);
-        let now = JobWrite {
-            state,
-            ..job.to_write(seq, None, self.now.wall)
-        };
+        let now = JobWrite { state, ..job.to_write(seq, None, self.now.wall) };
         self.jobs.insert(seq, job);
-        self.mutate(Mutation::Put(JobRow {
-            seq,
-            spec,
-            submitted_at: self.now.wall,
-            now,
-        }));
+        self.mutate(Mutation::Put(JobRow { seq, spec, submitted_at: self.now.wall, now }));
         seq
     }
 
@@ -327,11 +274,7 @@ impl Dispatch {
 
 fn bound(what: Bound, asked: usize, bound: usize) -> Result<(), Refused> {
     let (asked, bound) = (asked as u64, bound as u64);
-    if asked <= bound {
-        Ok(())
-    } else {
-        Err(Refused::OutOfBounds { what, asked, bound })
-    }
+    if asked <= bound { Ok(()) } else { Err(Refused::OutOfBounds { what, asked, bound }) }
 }
 
 /// A job names each parent once, and not itself.
@@ -342,10 +285,7 @@ fn check_parents(spec: &JobSpec) -> Result<(), Refused> {
     let mut sorted = spec.parents.clone();
     sorted.sort_unstable();
     match sorted.array_windows().find(|[one, other]| one == other) {
-        Some(&[parent, _]) => Err(Refused::ParentTwice {
-            child: spec.id,
-            parent,
-        }),
+        Some(&[parent, _]) => Err(Refused::ParentTwice { child: spec.id, parent }),
         None => Ok(()),
     }
 }
@@ -359,11 +299,7 @@ struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     fn new(specs: &'a [JobSpec], seed: u64) -> Self {
-        let mut batch = Self {
-            specs,
-            seed,
-            places: HashTable::new(),
-        };
+        let mut batch = Self { specs, seed, places: HashTable::new() };
         // Alone in its batch, a job can name nobody in it but itself, which is looked at first.
         if specs.len() > 1 {
             let hash = |&at: &usize| hash_id(seed, specs[at].id);
@@ -379,9 +315,7 @@ impl<'a> Batch<'a> {
 
     fn find(&self, id: JobId) -> Option<usize> {
         let hash = hash_id(self.seed, id);
-        self.places
-            .find(hash, |&at| self.specs[at].id == id)
-            .copied()
+        self.places.find(hash, |&at| self.specs[at].id == id).copied()
     }
 }
 
@@ -404,19 +338,14 @@ impl Plan {
     fn cycle(&self) -> Option<Vec<usize>> {
         let ranges = self.parent_ranges();
         let batch_parents = |at: usize| {
-            self.parents[ranges[at].clone()]
-                .iter()
-                .filter_map(|parent| match *parent {
-                    Parent::Batch(at) => Some(at),
-                    Parent::There(_) => None,
-                })
+            self.parents[ranges[at].clone()].iter().filter_map(|parent| match *parent {
+                Parent::Batch(at) => Some(at),
+                Parent::There(_) => None,
+            })
         };
         // Most batches name earlier jobs only, and then there is nothing to find.
         let places = 0..self.places.len();
-        if places
-            .clone()
-            .all(|at| batch_parents(at).all(|parent| parent < at))
-        {
+        if places.clone().all(|at| batch_parents(at).all(|parent| parent < at)) {
             return None;
         }
         // Takes away whatever waits for nobody, until nothing more can be taken away.

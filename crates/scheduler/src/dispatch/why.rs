@@ -100,10 +100,8 @@ impl Dispatch {
                 let extra = job.extra.as_ref()?;
                 let parents = extra.parents.iter().map(|&parent| self.jobs.get(parent));
                 let unfinished = parents.filter(|parent| !parent.state().is_ended());
-                let parent = |parent: &super::job::Job| Parent {
-                    id: parent.id,
-                    state: parent.state(),
-                };
+                let parent =
+                    |parent: &super::job::Job| Parent { id: parent.id, state: parent.state() };
                 Why::Blocked {
                     condition: extra.condition,
                     waiting_for: unfinished.take(PARENTS_MAX).map(parent).collect(),
@@ -111,15 +109,10 @@ impl Dispatch {
                     held: extra.condition.judge(extra.tally) == Verdict::Never,
                 }
             }
-            State::Scheduled => Why::NotBefore {
-                due: job.due,
-                attempts: job.attempts,
-            },
+            State::Scheduled => Why::NotBefore { due: job.due, attempts: job.attempts },
             State::Queued => {
                 let queue = self.queues.get(job.queue);
-                let ahead = self
-                    .queues
-                    .ahead(job.queue, self.rank(job), seq, AHEAD_MAX + 1);
+                let ahead = self.queues.ahead(job.queue, self.rank(job), seq, AHEAD_MAX + 1);
                 Why::Queued {
                     queue: queue.settings.queue.clone(),
                     paused: queue.settings.paused,
@@ -140,10 +133,7 @@ impl Dispatch {
                     connected: self.workers.get(worker).connected,
                 }
             }
-            state => Why::Ended {
-                state,
-                held_by: job.phase.holder(),
-            },
+            state => Why::Ended { state, held_by: job.phase.holder() },
         })
     }
 

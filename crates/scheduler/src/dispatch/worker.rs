@@ -140,24 +140,17 @@ impl Worker {
 
     /// How many more jobs it would take.
     pub(crate) fn room(&self) -> u32 {
-        if self.takes_work() {
-            self.want.saturating_sub(self.held_count())
-        } else {
-            0
-        }
+        if self.takes_work() { self.want.saturating_sub(self.held_count()) } else { 0 }
     }
 
     /// How many more jobs it would start at once.
     pub(crate) fn free_slots(&self) -> u32 {
-        self.slots
-            .saturating_sub(self.held_count())
-            .min(self.room())
+        self.slots.saturating_sub(self.held_count()).min(self.room())
     }
 
     /// How many of its jobs cannot have been started, because its slots are too few.
     pub(crate) fn spare(&self) -> u32 {
-        self.leased
-            .min(self.held_count().saturating_sub(self.slots))
+        self.leased.min(self.held_count().saturating_sub(self.slots))
     }
 
     fn tier(&self) -> Option<Tier> {
@@ -210,14 +203,12 @@ impl Workers {
 
     /// A worker that a job or an index of ours names.
     pub(crate) fn get(&self, id: WorkerId) -> &Worker {
-        self.find(id)
-            .expect("a worker that an index names is registered")
+        self.find(id).expect("a worker that an index names is registered")
     }
 
     /// A worker that a job or an index of ours names.
     pub(crate) fn get_mut(&mut self, id: WorkerId) -> &mut Worker {
-        self.find_mut(id)
-            .expect("a worker that an index names is registered")
+        self.find_mut(id).expect("a worker that an index names is registered")
     }
 
     pub(crate) fn insert(&mut self, id: WorkerId, worker: Worker) {
@@ -228,14 +219,8 @@ impl Workers {
 
     /// Takes a worker off the register for ever.
     pub(crate) fn end(&mut self, id: WorkerId) -> Worker {
-        let worker = self
-            .workers
-            .remove(&id)
-            .expect("a worker that ends was registered");
-        assert!(
-            worker.waiter.is_none() && worker.victim_at.is_none(),
-            "unseated before its end"
-        );
+        let worker = self.workers.remove(&id).expect("a worker that ends was registered");
+        assert!(worker.waiter.is_none() && worker.victim_at.is_none(), "unseated before its end");
         self.checks.remove(&(worker.check_at, id));
         if self.ended.insert(id) {
             self.ended_order.push_back(id);
@@ -323,11 +308,7 @@ impl Workers {
     pub(crate) fn seat(&mut self, id: WorkerId) -> (Option<Waiter>, Option<Waiter>) {
         let worker = self.get_mut(id);
         let tier = worker.tier();
-        let now = tier.map(|tier| Waiter {
-            tier,
-            turn: worker.turn,
-            worker: id,
-        });
+        let now = tier.map(|tier| Waiter { tier, turn: worker.turn, worker: id });
         let is_victim = worker.is_victim();
         self.place(id, now, is_victim)
     }
@@ -378,11 +359,7 @@ impl Workers {
         let mut waiters = BTreeSet::new();
         for (id, worker) in self.iter() {
             let tier = worker.tier();
-            let waiter = tier.map(|tier| Waiter {
-                tier,
-                turn: worker.turn,
-                worker: id,
-            });
+            let waiter = tier.map(|tier| Waiter { tier, turn: worker.turn, worker: id });
             if worker.waiter != waiter {
                 return Err("a worker waits for work exactly if it has room");
             }

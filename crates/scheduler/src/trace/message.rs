@@ -99,10 +99,7 @@ impl Words for Report {
         self.ending.write(writer);
     }
     fn read(reader: &mut Reader<'_>) -> Read<Self> {
-        Ok(Self {
-            hold: Hold::read(reader)?,
-            ending: Ending::read(reader)?,
-        })
+        Ok(Self { hold: Hold::read(reader)?, ending: Ending::read(reader)? })
     }
 }
 
@@ -145,16 +142,11 @@ impl Words for Hello {
 /// `a.1`, and whatever is not as usual. A job that the trace has not met yet is `a=#1.1`.
 impl Words for Assignment {
     fn write(&self, writer: &mut Writer<'_>) {
-        if writer.context.id_of(self.hold.job) == Some(self.id) {
+        if writer.known.id_of(self.hold.job) == Some(self.id) {
             self.hold.write(writer);
         } else {
             let Hold { job, fence } = self.hold;
-            writer.word(&alloc::format!(
-                "{}=#{}.{}",
-                id_word(self.id),
-                job.0,
-                fence.0
-            ));
+            writer.word(&alloc::format!("{}=#{}.{}", id_word(self.id), job.0, fence.0));
         }
         writer.field("queue", &self.queue, &"default".into());
         writer.field("kind", &self.kind, &"default".into());
@@ -173,14 +165,8 @@ impl Words for Assignment {
                 let (name, fence) = word.rsplit_once('.').ok_or_else(|| error.clone())?;
                 let id = read_id(name).ok_or_else(|| error.clone())?;
                 let fence = fence.parse().map_err(|_| error.clone())?;
-                let job = reader.context.seq_of(id).ok_or(error)?;
-                (
-                    Hold {
-                        job,
-                        fence: Fence(fence),
-                    },
-                    id,
-                )
+                let job = reader.known.seq_of(id).ok_or(error)?;
+                (Hold { job, fence: Fence(fence) }, id)
             }
         };
         let mut assignment = Self {
@@ -207,9 +193,6 @@ impl Words for Assignment {
 
 fn read_new(id: &str, hold: &str) -> Option<(Hold, crate::id::JobId)> {
     let (job, fence) = hold.strip_prefix('#')?.split_once('.')?;
-    let hold = Hold {
-        job: Seq(job.parse().ok()?),
-        fence: Fence(fence.parse().ok()?),
-    };
+    let hold = Hold { job: Seq(job.parse().ok()?), fence: Fence(fence.parse().ok()?) };
     Some((hold, read_id(id)?))
 }

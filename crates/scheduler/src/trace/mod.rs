@@ -44,6 +44,8 @@ pub struct Context {
     seqs: BTreeMap<JobId, Seq>,
     /// The last session and batch number of each worker.
     workers: BTreeMap<WorkerId, (SessionNo, MessageNo)>,
+    /// The agent's present incarnation.
+    speaker: Option<WorkerId>,
     /// The last batch number from the server in the present session of an agent.
     server: (SessionNo, MessageNo),
     /// How far the wall clock is ahead, in milliseconds.
@@ -66,11 +68,7 @@ impl Context {
     /// The numbers that the next batch of this worker has if nothing went wrong.
     fn expected(&self, worker: WorkerId, is_hello: bool) -> (SessionNo, MessageNo) {
         let (session, number) = self.workers.get(&worker).copied().unwrap_or_default();
-        if is_hello {
-            (session.next(), MessageNo(1))
-        } else {
-            (session, number.next())
-        }
+        if is_hello { (session.next(), MessageNo(1)) } else { (session, number.next()) }
     }
 
     const fn expected_of_server(&self) -> (SessionNo, MessageNo) {
@@ -101,14 +99,19 @@ impl Context {
     }
 }
 
-/// Something a trace is made of. Cannot be implemented elsewhere.
-pub trait Traced: sealed::Sealed {
+/// Something that has a form in a trace. Cannot be implemented elsewhere.
+pub trait Readable: Sized + sealed::Sealed {}
+
+impl<T: Words> Readable for T {}
+
+/// What a trace is made of, line by line.
+pub trait Traced: Readable {
     /// Remembers what later lines may leave out.
     fn learn(&self, context: &mut Context);
 }
 
 mod sealed {
-    /// What can be written and read.
+    /// Only types that have words are readable.
     pub trait Sealed: Sized {
         fn print(&self, context: &super::Context) -> alloc::string::String;
         fn parse(line: &str, context: &super::Context) -> Result<Self, super::ReadError>;
@@ -131,7 +134,7 @@ impl<T: Words> sealed::Sealed for T {
 }
 
 /// `value` in the words of a trace.
-pub fn print<T: sealed::Sealed>(value: &T, context: &Context) -> String {
+pub fn print<T: Readable>(value: &T, context: &Context) -> String {
     value.print(context)
 }
 
@@ -139,19 +142,14 @@ pub fn print<T: sealed::Sealed>(value: &T, context: &Context) -> String {
 ///
 /// # Errors
 /// Says what was expected and what was found.
-pub fn parse<T: sealed::Sealed>(line: &str, context: &Context) -> Result<T, ReadError> {
+pub fn parse<T: Readable>(line: &str, context: &Context) -> Result<T, ReadError> {
     T::parse(line, context)
 }
 
 impl Traced for dispatch::Event {
     fn learn(&self, context: &mut Context) {
         match self {
-            Self::Worker {
-                worker,
-                session,
-                number,
-                ..
-            } => {
+            Self::Worker { worker, session, number, .. } => {
                 context.hear(*worker, *session, *number);
             }
             Self::Fetched { found, .. } => {
@@ -186,12 +184,7 @@ impl Traced for Loaded {
 
 impl Traced for agent::Event {
     fn learn(&self, context: &mut Context) {
-        if let Self::Received {
-            session,
-            number,
-            messages,
-        } = self
-        {
+        if let Self::Received { session, number, messages } = self {
             context.server = context.server.max((*session, *number));
             context.meet_assigned(messages);
         }
@@ -200,14 +193,9 @@ impl Traced for agent::Event {
 
 impl Traced for agent::Effect {
     fn learn(&self, context: &mut Context) {
-        if let Self::Send {
-            worker,
-            session,
-            number,
-            messages,
-        } = self
-        {
+        if let Self::Send { worker, session, number, messages } = self {
             context.hear(*worker, *session, *number);
+            context.speaker = Some(*worker);
             if matches!(messages.first(), Some(FromWorker::Hello(_))) {
                 context.server = (*session, MessageNo(0));
             }

@@ -119,20 +119,12 @@ impl Words for JobSpec {
         writer.field("not-before", &self.not_before, &usual.not_before);
         writer.field("attempts", &self.retry.max, &usual.retry.max);
         writer.field("backoff", &self.retry.backoff, &usual.retry.backoff);
-        writer.field(
-            "jitter",
-            &self.retry.jitter_percent,
-            &usual.retry.jitter_percent,
-        );
+        writer.field("jitter", &self.retry.jitter_percent, &usual.retry.jitter_percent);
         writer.field("timeout", &self.timeout, &usual.timeout);
     }
     fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let mut spec = Self::new(JobId::read(reader)?);
-        let Retry {
-            max,
-            backoff,
-            jitter_percent,
-        } = &mut spec.retry;
+        let Retry { max, backoff, jitter_percent } = &mut spec.retry;
         reader.field("body", &mut spec.body)?;
         reader.field("key", &mut spec.key)?;
         reader.field("queue", &mut spec.queue)?;
@@ -160,6 +152,7 @@ impl Words for JobRow {
         self.spec.write(writer);
         writer.mark(':');
         write_changes(&self.now, &self.unchanged(), writer);
+        writer.known.meet(self.seq, self.spec.id);
     }
     fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let seq = Seq::read(reader)?;
@@ -168,13 +161,9 @@ impl Words for JobRow {
         reader.expect_mark(':')?;
         let spec = JobSpec::read(reader)?;
         reader.expect_mark(':')?;
-        let mut row = Self {
-            seq,
-            now: blank(seq),
-            spec,
-            submitted_at,
-        };
+        let mut row = Self { seq, now: blank(seq), spec, submitted_at };
         row.now = read_changes(row.unchanged(), reader)?;
+        reader.known.meet(seq, row.spec.id);
         Ok(row)
     }
 }
@@ -220,10 +209,7 @@ fn write_changes(now: &JobWrite, before: &JobWrite, writer: &mut Writer<'_>) {
 }
 
 fn read_changes(before: JobWrite, reader: &mut Reader<'_>) -> Read<JobWrite> {
-    let mut now = JobWrite {
-        state: State::read(reader)?,
-        ..before
-    };
+    let mut now = JobWrite { state: State::read(reader)?, ..before };
     reader.field("fence", &mut now.fence)?;
     reader.field("charged", &mut now.attempts)?;
     reader.field("suspicions", &mut now.suspicions)?;
@@ -268,13 +254,7 @@ impl Words for LeaseRow {
         };
         let (cause, jobs) = (Cause::read(reader)?, Vec::read(reader)?);
         reader.expect_word("at")?;
-        Ok(Self {
-            number,
-            worker,
-            cause,
-            jobs,
-            at: Wall::read(reader)?,
-        })
+        Ok(Self { number, worker, cause, jobs, at: Wall::read(reader)? })
     }
 }
 

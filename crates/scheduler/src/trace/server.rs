@@ -117,10 +117,7 @@ impl Words for Parent {
         self.state.write(writer);
     }
     fn read(reader: &mut Reader<'_>) -> Read<Self> {
-        Ok(Self {
-            id: Words::read(reader)?,
-            state: Words::read(reader)?,
-        })
+        Ok(Self { id: Words::read(reader)?, state: Words::read(reader)? })
     }
 }
 
@@ -153,7 +150,7 @@ impl Words for (Seq, JobId) {
 
 /// `w1`, `w1/2` or `w1/2#7`: a worker, its session if it is not the expected one, and the number of a
 /// batch likewise.
-pub(super) fn speaker_word(
+fn speaker_word(
     worker: WorkerId,
     session: SessionNo,
     number: MessageNo,
@@ -168,26 +165,23 @@ pub(super) fn speaker_word(
 }
 
 /// A worker, with session and number if the word has them.
-pub(super) fn read_speaker(word: &str) -> Option<(WorkerId, Option<(SessionNo, MessageNo)>)> {
+fn read_speaker(word: &str) -> Option<(WorkerId, Option<(SessionNo, MessageNo)>)> {
     let Some((worker, rest)) = word.split_once('/') else {
         return Some((read_worker(word)?, None));
     };
-    let (session, number) = rest.split_once('#')?;
-    let numbers = (
-        SessionNo(session.parse().ok()?),
-        MessageNo(number.parse().ok()?),
-    );
-    Some((read_worker(worker)?, Some(numbers)))
+    Some((read_worker(worker)?, Some(read_numbers(rest)?)))
+}
+
+/// `2#7`: session 2, batch 7.
+pub(super) fn read_numbers(word: &str) -> Option<(SessionNo, MessageNo)> {
+    let (session, number) = word.split_once('#')?;
+    Some((SessionNo(session.parse().ok()?), MessageNo(number.parse().ok()?)))
 }
 
 /// `w1`, or `w1/2` if that is not the worker's present session.
 fn listener_word(worker: WorkerId, session: SessionNo, context: &Context) -> String {
     let word = worker_word(worker);
-    if context.session_of(worker) == Some(session) {
-        word
-    } else {
-        format!("{word}/{}", session.0)
-    }
+    if context.session_of(worker) == Some(session) { word } else { format!("{word}/{}", session.0) }
 }
 
 fn read_listener(reader: &mut Reader<'_>) -> Read<(WorkerId, SessionNo)> {
@@ -195,9 +189,8 @@ fn read_listener(reader: &mut Reader<'_>) -> Read<(WorkerId, SessionNo)> {
     let word = reader.word("a worker")?;
     let listener = match word.split_once('/') {
         Some((worker, session)) => read_worker(worker).zip(session.parse().ok().map(SessionNo)),
-        None => {
-            read_worker(&word).and_then(|worker| Some((worker, reader.context.session_of(worker)?)))
-        }
+        None => read_worker(&word)
+            .and_then(|worker| Some((worker, reader.known.before.session_of(worker)?))),
     };
     listener.ok_or(wanted)
 }
@@ -211,21 +204,16 @@ impl Words for Event {
                 }
                 request.write(writer);
             }
-            Self::Worker {
-                worker,
-                session,
-                number,
-                messages,
-            } => {
+            Self::Worker { worker, session, number, messages } => {
                 let is_hello = matches!(messages.first(), Some(FromWorker::Hello(_)));
-                let expected = writer.context.expected(*worker, is_hello);
+                let expected = writer.known.before.expected(*worker, is_hello);
                 writer.word(&speaker_word(*worker, *session, *number, expected));
                 writer.mark(':');
                 writer.list(messages, ',');
             }
             Self::Closed { worker, session } => {
                 writer.word("closed");
-                let word = listener_word(*worker, *session, writer.context);
+                let word = listener_word(*worker, *session, writer.known.before);
                 writer.word(&word);
             }
             Self::Fetched { fetch, found } => {
@@ -256,10 +244,7 @@ impl Words for Event {
             return Ok(Self::Expired(Words::read(reader)?));
         }
         if reader.take_word("fetched") {
-            return Ok(Self::Fetched {
-                fetch: Words::read(reader)?,
-                found: Words::read(reader)?,
-            });
+            return Ok(Self::Fetched { fetch: Words::read(reader)?, found: Words::read(reader)? });
         }
         if reader.take_word("closed") {
             let (worker, session) = read_listener(reader)?;
@@ -269,33 +254,20 @@ impl Words for Event {
         if let Some((worker, numbers)) = speaker {
             reader.word("a worker")?;
             reader.expect_mark(':')?;
-            let messages: Vec<FromWorker> = if reader.is_at_end() {
-                Vec::new()
-            } else {
-                reader.list(',')?
-            };
+            let messages: Vec<FromWorker> =
+                if reader.is_at_end() { Vec::new() } else { reader.list(',')? };
             let is_hello = matches!(messages.first(), Some(FromWorker::Hello(_)));
             let (session, number) =
-                numbers.unwrap_or_else(|| reader.context.expected(worker, is_hello));
-            return Ok(Self::Worker {
-                worker,
-                session,
-                number,
-                messages,
-            });
+                numbers.unwrap_or_else(|| reader.known.before.expected(worker, is_hello));
+            return Ok(Self::Worker { worker, session, number, messages });
         }
-        let is_request = |word: &str| {
-            word.strip_prefix('r')
-                .is_some_and(|n| n.parse::<u64>().is_ok())
-        };
+        let is_request =
+            |word: &str| word.strip_prefix('r').is_some_and(|n| n.parse::<u64>().is_ok());
         let from = match reader.peek_word().is_some_and(is_request) {
             true => RequestNo::read(reader)?,
             false => RequestNo(0),
         };
-        Ok(Self::Request {
-            from,
-            request: Request::read(reader)?,
-        })
+        Ok(Self::Request { from, request: Request::read(reader)? })
     }
 }
 
@@ -315,27 +287,17 @@ impl Words for Effect {
                 writer.mark(':');
                 writer.list(mutations, ',');
             }
-            Self::Fetch {
-                fetch,
-                ids,
-                keys,
-                seqs,
-            } => {
+            Self::Fetch { fetch, ids, keys, seqs } => {
                 writer.word("fetch");
                 fetch.write(writer);
                 writer.field("ids", ids, &Vec::new());
                 writer.field("keys", keys, &Vec::new());
                 writer.field("seqs", seqs, &Vec::new());
             }
-            Self::Send {
-                after,
-                worker,
-                session,
-                messages,
-            } => {
+            Self::Send { after, worker, session, messages } => {
                 write_after(*after, writer);
                 writer.word("tell");
-                let word = listener_word(*worker, *session, writer.context);
+                let word = listener_word(*worker, *session, writer.known.before);
                 writer.word(&word);
                 writer.mark(':');
                 writer.list(messages, ',');
@@ -350,7 +312,7 @@ impl Words for Effect {
             }
             Self::HangUp { worker, session } => {
                 writer.word("hang-up");
-                let word = listener_word(*worker, *session, writer.context);
+                let word = listener_word(*worker, *session, writer.known.before);
                 writer.word(&word);
             }
         }
@@ -360,11 +322,8 @@ impl Words for Effect {
         if reader.take_word("commit") {
             let number = Words::read(reader)?;
             reader.expect_mark(':')?;
-            let mutations: Vec<Mutation> = if reader.is_at_end() {
-                Vec::new()
-            } else {
-                reader.list(',')?
-            };
+            let mutations: Vec<Mutation> =
+                if reader.is_at_end() { Vec::new() } else { reader.list(',')? };
             return Ok(Self::Commit { number, mutations });
         }
         if reader.take_word("fetch") {
@@ -373,12 +332,7 @@ impl Words for Effect {
             reader.field("ids", &mut ids)?;
             reader.field("keys", &mut keys)?;
             reader.field("seqs", &mut seqs)?;
-            return Ok(Self::Fetch {
-                fetch,
-                ids,
-                keys,
-                seqs,
-            });
+            return Ok(Self::Fetch { fetch, ids, keys, seqs });
         }
         if reader.take_word("hang-up") {
             let (worker, session) = read_listener(reader)?;
@@ -391,32 +345,15 @@ impl Words for Effect {
         if reader.take_word("tell") {
             let (worker, session) = read_listener(reader)?;
             reader.expect_mark(':')?;
-            let messages: Vec<ToWorker> = if reader.is_at_end() {
-                Vec::new()
-            } else {
-                reader.list(',')?
-            };
-            return Ok(Self::Send {
-                after,
-                worker,
-                session,
-                messages,
-            });
+            let messages: Vec<ToWorker> =
+                if reader.is_at_end() { Vec::new() } else { reader.list(',')? };
+            return Ok(Self::Send { after, worker, session, messages });
         }
         reader.expect_word("reply")?;
         let is_request = reader.peek_word().is_some_and(|word| {
-            word.strip_prefix('r')
-                .is_some_and(|digits| digits.parse::<u64>().is_ok())
+            word.strip_prefix('r').is_some_and(|digits| digits.parse::<u64>().is_ok())
         });
-        let to = if is_request {
-            RequestNo::read(reader)?
-        } else {
-            RequestNo(0)
-        };
-        Ok(Self::Reply {
-            after,
-            to,
-            answer: Words::read(reader)?,
-        })
+        let to = if is_request { RequestNo::read(reader)? } else { RequestNo(0) };
+        Ok(Self::Reply { after, to, answer: Words::read(reader)? })
     }
 }

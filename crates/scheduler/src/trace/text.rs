@@ -41,18 +41,42 @@ pub(super) trait Words: Sized {
     fn read(reader: &mut Reader<'_>) -> Read<Self>;
 }
 
+/// What can be left out of the words to come: what the lines before have told, and this one so far.
+pub(super) struct Known<'a> {
+    pub(super) before: &'a Context,
+    here: Context,
+}
+
+impl<'a> Known<'a> {
+    fn new(before: &'a Context) -> Self {
+        Self { before, here: Context::default() }
+    }
+
+    pub(super) fn id_of(&self, seq: Seq) -> Option<JobId> {
+        self.before.id_of(seq).or_else(|| self.here.id_of(seq))
+    }
+
+    pub(super) fn seq_of(&self, id: JobId) -> Option<Seq> {
+        self.before.seq_of(id).or_else(|| self.here.seq_of(id))
+    }
+
+    /// A job that the lines before have not met.
+    pub(super) fn meet(&mut self, seq: Seq, id: JobId) {
+        if self.before.id_of(seq).is_none() && self.before.seq_of(id).is_none() {
+            self.here.meet(seq, id);
+        }
+    }
+}
+
 /// Makes a line.
 pub(super) struct Writer<'a> {
-    pub(super) context: &'a Context,
+    pub(super) known: Known<'a>,
     line: String,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) const fn new(context: &'a Context) -> Self {
-        Self {
-            context,
-            line: String::new(),
-        }
+    pub(super) fn new(context: &'a Context) -> Self {
+        Self { known: Known::new(context), line: String::new() }
     }
 
     pub(super) fn finish(self) -> String {
@@ -106,18 +130,14 @@ const MARKS: &[char] = &['[', ']', ';', ',', ':'];
 
 /// Takes a line apart.
 pub(super) struct Reader<'a> {
-    pub(super) context: &'a Context,
+    pub(super) known: Known<'a>,
     tokens: Vec<Token>,
     at: usize,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(line: &str, context: &'a Context) -> Read<Self> {
-        Ok(Self {
-            context,
-            tokens: tokens(line)?,
-            at: 0,
-        })
+        Ok(Self { known: Known::new(context), tokens: tokens(line)?, at: 0 })
     }
 
     fn peek(&self) -> Option<&Token> {
@@ -150,35 +170,20 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn expect_word(&mut self, word: &str) -> Read<()> {
-        if self.take_word(word) {
-            Ok(())
-        } else {
-            Err(self.wanted(&format!("`{word}`")))
-        }
+        if self.take_word(word) { Ok(()) } else { Err(self.wanted(&format!("`{word}`"))) }
     }
 
     pub(super) fn expect_mark(&mut self, mark: char) -> Read<()> {
-        if self.take_mark(mark) {
-            Ok(())
-        } else {
-            Err(self.wanted(&format!("`{mark}`")))
-        }
+        if self.take_mark(mark) { Ok(()) } else { Err(self.wanted(&format!("`{mark}`"))) }
     }
 
     pub(super) fn expect_end(&self) -> Read<()> {
-        if self.is_at_end() {
-            Ok(())
-        } else {
-            Err(self.wanted("the end of the line"))
-        }
+        if self.is_at_end() { Ok(()) } else { Err(self.wanted("the end of the line")) }
     }
 
     /// Any word.
     pub(super) fn word(&mut self, what: &str) -> Read<String> {
-        let word = self
-            .peek_word()
-            .map(ToOwned::to_owned)
-            .ok_or_else(|| self.wanted(what))?;
+        let word = self.peek_word().map(ToOwned::to_owned).ok_or_else(|| self.wanted(what))?;
         self.at += 1;
         Ok(word)
     }
@@ -195,10 +200,7 @@ impl<'a> Reader<'a> {
 
     /// A word read by `parse`.
     fn parse<T>(&mut self, what: &str, parse: impl Fn(&str) -> Option<T>) -> Read<T> {
-        let parsed = self
-            .peek_word()
-            .and_then(parse)
-            .ok_or_else(|| self.wanted(what))?;
+        let parsed = self.peek_word().and_then(parse).ok_or_else(|| self.wanted(what))?;
         self.at += 1;
         Ok(parsed)
     }
@@ -255,14 +257,9 @@ fn quoted(line: &str) -> Read<(String, &str)> {
                 Some('r') => text.push('\r'),
                 Some('t') => text.push('\t'),
                 Some('x') => {
-                    let digits: String = chars
-                        .by_ref()
-                        .map(|(_, c)| c)
-                        .take_while(|&c| c != ';')
-                        .collect();
-                    let code = u32::from_str_radix(&digits, 16)
-                        .ok()
-                        .and_then(char::from_u32);
+                    let digits: String =
+                        chars.by_ref().map(|(_, c)| c).take_while(|&c| c != ';').collect();
+                    let code = u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32);
                     text.push(code.ok_or_else(|| ReadError(format!("no character {digits}")))?);
                 }
                 Some(c @ ('"' | '\\')) => text.push(c),
@@ -322,9 +319,7 @@ macro_rules! wrapped_numbers {
         }
     )*};
 }
-wrapped_numbers!(
-    CommitNo, Fence, FetchNo, LeaseNo, MessageNo, QuestionNo, SessionNo
-);
+wrapped_numbers!(CommitNo, Fence, FetchNo, LeaseNo, MessageNo, QuestionNo, SessionNo);
 
 /// A type that is one word, from two functions.
 macro_rules! one_word {
@@ -332,12 +327,15 @@ macro_rules! one_word {
         impl Words for $type {
             const ONE_WORD: bool = true;
             fn write(&self, writer: &mut Writer<'_>) {
-                let word = $write(self, writer.context);
+                let word = $write(self, &writer.known);
                 writer.word(&word);
             }
             fn read(reader: &mut Reader<'_>) -> Read<Self> {
-                let context = reader.context;
-                reader.parse($what, |word| $read(word, context))
+                let read = |word: &str| $read(word, &reader.known);
+                let value = reader.peek_word().and_then(read);
+                let value = value.ok_or_else(|| reader.wanted($what))?;
+                reader.at += 1;
+                Ok(value)
             }
         }
     };
@@ -346,62 +344,62 @@ macro_rules! one_word {
 one_word!(
     RequestNo,
     "a request such as `r1`",
-    |it: &RequestNo, _: &Context| format!("r{}", it.0),
-    |word: &str, _: &Context| Some(RequestNo(word.strip_prefix('r')?.parse().ok()?))
+    |it: &RequestNo, _: &Known<'_>| format!("r{}", it.0),
+    |word: &str, _: &Known<'_>| Some(RequestNo(word.strip_prefix('r')?.parse().ok()?))
 );
 one_word!(
     WorkerId,
     "a worker such as `w1`",
-    |it: &WorkerId, _: &Context| worker_word(*it),
-    |word: &str, _: &Context| read_worker(word)
+    |it: &WorkerId, _: &Known<'_>| worker_word(*it),
+    |word: &str, _: &Known<'_>| read_worker(word)
 );
 one_word!(
     JobId,
     "a job such as `a`",
-    |it: &JobId, _: &Context| id_word(*it),
-    |word: &str, _: &Context| read_id(word)
+    |it: &JobId, _: &Known<'_>| id_word(*it),
+    |word: &str, _: &Known<'_>| read_id(word)
 );
 one_word!(
     Seq,
     "a job such as `a` or `#1`",
-    |it: &Seq, context: &Context| seq_word(*it, context),
-    |word: &str, context: &Context| read_seq(word, context)
+    |it: &Seq, known: &Known<'_>| seq_word(*it, known),
+    |word: &str, known: &Known<'_>| read_seq(word, known)
 );
 one_word!(
     Hold,
     "a job and its fence such as `a.1`",
-    |it: &Hold, context: &Context| format!("{}.{}", seq_word(it.job, context), it.fence.0),
-    |word: &str, context: &Context| read_hold(word, context)
+    |it: &Hold, known: &Known<'_>| format!("{}.{}", seq_word(it.job, known), it.fence.0),
+    |word: &str, known: &Known<'_>| read_hold(word, known)
 );
 one_word!(
     Digest,
     "a digest in hexadecimal",
-    |it: &Digest, _: &Context| format!("{:x}", it.0),
-    |word: &str, _: &Context| u128::from_str_radix(word, 16).ok().map(Digest)
+    |it: &Digest, _: &Known<'_>| format!("{:x}", it.0),
+    |word: &str, _: &Known<'_>| u128::from_str_radix(word, 16).ok().map(Digest)
 );
 one_word!(
     Duration,
     "a time such as `10s`, `20ms` or `5us`",
-    |it: &Duration, _: &Context| time_word(crate::time::micros(*it)),
-    |word: &str, _: &Context| read_time(word).map(Duration::from_micros)
+    |it: &Duration, _: &Known<'_>| time_word(crate::time::micros(*it)),
+    |word: &str, _: &Known<'_>| read_time(word).map(Duration::from_micros)
 );
 one_word!(
     Monotonic,
     "a time such as `10s`, `20ms` or `5us`",
-    |it: &Monotonic, _: &Context| time_word(it.0),
-    |word: &str, _: &Context| read_time(word).map(Monotonic)
+    |it: &Monotonic, _: &Known<'_>| time_word(it.0),
+    |word: &str, _: &Known<'_>| read_time(word).map(Monotonic)
 );
 one_word!(
     Wall,
     "a time such as `10s` or `20ms`",
-    |it: &Wall, _: &Context| millis_word(it.0),
-    |word: &str, _: &Context| read_millis(word).map(Wall)
+    |it: &Wall, _: &Known<'_>| millis_word(it.0),
+    |word: &str, _: &Known<'_>| read_millis(word).map(Wall)
 );
 one_word!(
     Millis,
     "a time such as `10s` or `20ms`",
-    |it: &Millis, _: &Context| millis_word(u64::from(it.0)),
-    |word: &str, _: &Context| Some(Millis(u32::try_from(read_millis(word)?).ok()?))
+    |it: &Millis, _: &Known<'_>| millis_word(u64::from(it.0)),
+    |word: &str, _: &Known<'_>| Some(Millis(u32::try_from(read_millis(word)?).ok()?))
 );
 
 pub(super) fn worker_word(worker: WorkerId) -> String {
@@ -435,26 +433,23 @@ pub(super) fn read_id(word: &str) -> Option<JobId> {
     JobId::named(name, Wall(at.parse().ok()?))
 }
 
-fn seq_word(seq: Seq, context: &Context) -> String {
-    match context.id_of(seq) {
+fn seq_word(seq: Seq, known: &Known<'_>) -> String {
+    match known.id_of(seq) {
         Some(id) => id_word(id),
         None => format!("#{}", seq.0),
     }
 }
 
-fn read_seq(word: &str, context: &Context) -> Option<Seq> {
+fn read_seq(word: &str, known: &Known<'_>) -> Option<Seq> {
     match word.strip_prefix('#') {
         Some(digits) => digits.parse().ok().map(Seq),
-        None => context.seq_of(read_id(word)?),
+        None => known.seq_of(read_id(word)?),
     }
 }
 
-fn read_hold(word: &str, context: &Context) -> Option<Hold> {
+fn read_hold(word: &str, known: &Known<'_>) -> Option<Hold> {
     let (job, fence) = word.rsplit_once('.')?;
-    Some(Hold {
-        job: read_seq(job, context)?,
-        fence: Fence(fence.parse().ok()?),
-    })
+    Some(Hold { job: read_seq(job, known)?, fence: Fence(fence.parse().ok()?) })
 }
 
 /// In the largest unit that leaves no fraction.
@@ -543,11 +538,7 @@ impl<T: Words> Words for Option<T> {
         }
     }
     fn read(reader: &mut Reader<'_>) -> Read<Self> {
-        if reader.take_word("-") {
-            Ok(None)
-        } else {
-            T::read(reader).map(Some)
-        }
+        if reader.take_word("-") { Ok(None) } else { T::read(reader).map(Some) }
     }
 }
 

@@ -1,8 +1,9 @@
 //! The words of `agent`: its events and effects.
 
+use alloc::format;
 use alloc::vec::Vec;
 
-use super::server::{read_speaker, speaker_word};
+use super::server::read_numbers;
 use super::text::{Read, Reader, Words, Writer, words};
 use crate::agent::{Effect, Event, Outcome, StopReason, Verdict};
 use crate::id::{MessageNo, SessionNo, WorkerId};
@@ -37,7 +38,7 @@ fn server_word(
 ) -> alloc::string::String {
     match (session, number) == expected {
         true => SERVER.into(),
-        false => alloc::format!("{SERVER}/{}#{}", session.0, number.0),
+        false => format!("{SERVER}/{}#{}", session.0, number.0),
     }
 }
 
@@ -46,11 +47,7 @@ fn read_server(word: &str) -> Option<Option<(SessionNo, MessageNo)>> {
     if rest.is_empty() {
         return Some(None);
     }
-    let (session, number) = rest.strip_prefix('/')?.split_once('#')?;
-    Some(Some((
-        SessionNo(session.parse().ok()?),
-        MessageNo(number.parse().ok()?),
-    )))
+    Some(Some(read_numbers(rest.strip_prefix('/')?)?))
 }
 
 impl Words for Event {
@@ -58,12 +55,8 @@ impl Words for Event {
         match self {
             Self::Connected => writer.word("connected"),
             Self::Disconnected => writer.word("disconnected"),
-            Self::Received {
-                session,
-                number,
-                messages,
-            } => {
-                let word = server_word(*session, *number, writer.context.expected_of_server());
+            Self::Received { session, number, messages } => {
+                let word = server_word(*session, *number, writer.known.before.expected_of_server());
                 writer.word(&word);
                 writer.mark(':');
                 writer.list(messages, ',');
@@ -90,33 +83,23 @@ impl Words for Event {
         if let Some(numbers) = reader.peek_word().and_then(read_server) {
             reader.word("the server")?;
             reader.expect_mark(':')?;
-            let messages: Vec<ToWorker> = if reader.is_at_end() {
-                Vec::new()
-            } else {
-                reader.list(',')?
-            };
-            let (session, number) = numbers.unwrap_or_else(|| reader.context.expected_of_server());
-            return Ok(Self::Received {
-                session,
-                number,
-                messages,
-            });
+            let messages: Vec<ToWorker> =
+                if reader.is_at_end() { Vec::new() } else { reader.list(',')? };
+            let (session, number) =
+                numbers.unwrap_or_else(|| reader.known.before.expected_of_server());
+            return Ok(Self::Received { session, number, messages });
         }
         let wanted = reader.wanted("an event");
         match reader.word("an event")?.as_str() {
             "connected" => Ok(Self::Connected),
             "disconnected" => Ok(Self::Disconnected),
-            "ended" => Ok(Self::Ended {
-                hold: Words::read(reader)?,
-                outcome: Words::read(reader)?,
-            }),
-            "progressed" => Ok(Self::Progressed {
-                hold: Words::read(reader)?,
-                percent: Words::read(reader)?,
-            }),
-            "drain" => Ok(Self::Drain {
-                grace: Words::read(reader)?,
-            }),
+            "ended" => {
+                Ok(Self::Ended { hold: Words::read(reader)?, outcome: Words::read(reader)? })
+            }
+            "progressed" => {
+                Ok(Self::Progressed { hold: Words::read(reader)?, percent: Words::read(reader)? })
+            }
+            "drain" => Ok(Self::Drain { grace: Words::read(reader)? }),
             "tick" => Ok(Self::Tick),
             _ => Err(wanted),
         }
@@ -134,15 +117,17 @@ impl Words for Effect {
                 writer.word("disconnect");
                 session.write(writer);
             }
-            Self::Send {
-                worker,
-                session,
-                number,
-                messages,
-            } => {
+            Self::Send { worker, session, number, messages } => {
                 let is_hello = matches!(messages.first(), Some(FromWorker::Hello(_)));
-                let expected = writer.context.expected(*worker, is_hello);
-                writer.word(&speaker_word(*worker, *session, *number, expected));
+                let expected = writer.known.before.expected(*worker, is_hello);
+                writer.word("say");
+                if writer.known.before.speaker != Some(*worker) {
+                    writer.word("as");
+                    worker.write(writer);
+                }
+                if (*session, *number) != expected {
+                    writer.word(&format!("{}#{}", session.0, number.0));
+                }
                 writer.mark(':');
                 writer.list(messages, ',');
             }
@@ -165,44 +150,44 @@ impl Words for Effect {
     }
 
     fn read(reader: &mut Reader<'_>) -> Read<Self> {
-        let speaker: Option<(WorkerId, _)> = reader.peek_word().and_then(read_speaker);
-        if let Some((worker, numbers)) = speaker {
-            reader.word("a worker")?;
-            reader.expect_mark(':')?;
-            let messages: Vec<FromWorker> = if reader.is_at_end() {
-                Vec::new()
-            } else {
-                reader.list(',')?
-            };
-            let is_hello = matches!(messages.first(), Some(FromWorker::Hello(_)));
-            let (session, number) =
-                numbers.unwrap_or_else(|| reader.context.expected(worker, is_hello));
-            return Ok(Self::Send {
-                worker,
-                session,
-                number,
-                messages,
-            });
+        if reader.take_word("say") {
+            return read_say(reader);
         }
         let wanted = reader.wanted("an effect");
         match reader.word("an effect")?.as_str() {
-            "connect-in" => Ok(Self::Connect {
-                wait: Words::read(reader)?,
-            }),
-            "disconnect" => Ok(Self::Disconnect {
-                session: Words::read(reader)?,
-            }),
+            "connect-in" => Ok(Self::Connect { wait: Words::read(reader)? }),
+            "disconnect" => Ok(Self::Disconnect { session: Words::read(reader)? }),
             "run" => Ok(Self::Start(Words::read(reader)?)),
-            "stop" => Ok(Self::Stop {
-                hold: Words::read(reader)?,
-                why: Words::read(reader)?,
-            }),
-            "answered" => Ok(Self::Answered {
-                hold: Words::read(reader)?,
-                verdict: Words::read(reader)?,
-            }),
+            "stop" => Ok(Self::Stop { hold: Words::read(reader)?, why: Words::read(reader)? }),
+            "answered" => {
+                Ok(Self::Answered { hold: Words::read(reader)?, verdict: Words::read(reader)? })
+            }
             "leave" => Ok(Self::Leave),
             _ => Err(wanted),
         }
     }
+}
+
+/// `say as w1 2#7: beat`, of which all but the first and the last may be left out.
+fn read_say(reader: &mut Reader<'_>) -> Read<Effect> {
+    let wanted = reader.wanted("the worker that speaks");
+    let worker = match reader.take_word("as") {
+        true => WorkerId::read(reader)?,
+        false => reader.known.before.speaker.ok_or(wanted)?,
+    };
+    let wanted = reader.wanted("a session and a number such as `2#7`");
+    let numbers = match reader.take_mark(':') {
+        true => None,
+        false => {
+            let word = reader.word("a session")?;
+            reader.expect_mark(':')?;
+            Some(read_numbers(&word).ok_or(wanted)?)
+        }
+    };
+    let messages: Vec<FromWorker> =
+        if reader.is_at_end() { Vec::new() } else { reader.list(',')? };
+    let is_hello = matches!(messages.first(), Some(FromWorker::Hello(_)));
+    let (session, number) =
+        numbers.unwrap_or_else(|| reader.known.before.expected(worker, is_hello));
+    Ok(Effect::Send { worker, session, number, messages })
 }

@@ -9,9 +9,7 @@ use super::tree::Tree;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let manifests = tree.texts_ending("Cargo.toml");
-    manifests
-        .flat_map(|(path, text)| check_manifest(path, text))
-        .collect()
+    manifests.flat_map(|(path, text)| check_manifest(path, text)).collect()
 }
 
 fn check_manifest(path: &str, text: &str) -> Vec<Finding> {
@@ -22,9 +20,7 @@ fn check_manifest(path: &str, text: &str) -> Vec<Finding> {
             continue;
         };
         let inherited = if entry.is_header() {
-            entries
-                .iter()
-                .any(|inner| inner.table == entry.table && inner.is_inherited())
+            entries.iter().any(|inner| inner.table == entry.table && inner.is_inherited())
         } else {
             entry.is_inherited()
         };
@@ -43,10 +39,7 @@ fn check_manifest(path: &str, text: &str) -> Vec<Finding> {
 fn dependency<'a>(entry: &Entry<'a>) -> Option<&'a str> {
     let is_list = |table: &str| {
         let last = table.rsplit('.').next();
-        matches!(
-            last,
-            Some("dependencies" | "dev-dependencies" | "build-dependencies")
-        )
+        matches!(last, Some("dependencies" | "dev-dependencies" | "build-dependencies"))
     };
     if entry.is_header() {
         let (list, name) = entry.table.rsplit_once('.')?;
@@ -61,10 +54,7 @@ mod tests {
 
     fn lines(text: &str) -> Vec<(usize, String)> {
         let findings = check(&Tree::of(&[("crates/one/Cargo.toml", text)]));
-        findings
-            .into_iter()
-            .map(|finding| (finding.line, finding.message))
-            .collect()
+        findings.into_iter().map(|finding| (finding.line, finding.message)).collect()
     }
 
     #[test]
@@ -76,16 +66,10 @@ mod tests {
             "workspace.dependencies",
             "target.'cfg(unix)'.dependencies",
         ] {
-            let found = lines(&format!(
-                "[{table}]\none = \"1\" # saves work\ntwo = \"2\"\n"
-            ));
+            let found = lines(&format!("[{table}]\none = \"1\" # saves work\ntwo = \"2\"\n"));
             assert_eq!(found.len(), 1, "{table}");
             assert_eq!(found[0].0, 3, "{table}");
-            assert!(
-                found[0].1.starts_with("dependency `two` "),
-                "{}",
-                found[0].1
-            );
+            assert!(found[0].1.starts_with("dependency `two` "), "{}", found[0].1);
         }
     }
 

@@ -27,26 +27,12 @@ enum Outside {
 }
 
 const fn room(folder: &'static str, may_use: &'static [&'static str]) -> Room {
-    Room {
-        folder,
-        may_use,
-        outside: Outside::Any,
-    }
+    Room { folder, may_use, outside: Outside::Any }
 }
 
 /// All that the programs at the top may build upon.
-const BELOW_PROGRAMS: &[&str] = &[
-    "api",
-    "filch",
-    "node",
-    "pool",
-    "recruit",
-    "scheduler",
-    "server",
-    "sim",
-    "store",
-    "worker",
-];
+const BELOW_PROGRAMS: &[&str] =
+    &["api", "filch", "node", "pool", "recruit", "scheduler", "server", "sim", "store", "worker"];
 
 /// From the leaves up. It also names rooms that are not built yet: their edges were decided first.
 const ROOMS: &[Room] = &[
@@ -67,10 +53,7 @@ const ROOMS: &[Room] = &[
     room("server", &["scheduler", "store", "api", "recruit"]),
     room("worker", &["scheduler", "api", "pool", "recruit"]),
     room("sim", &["scheduler", "store"]),
-    room(
-        "filch",
-        &["api", "server", "worker", "store", "pool", "recruit"],
-    ),
+    room("filch", &["api", "server", "worker", "store", "pool", "recruit"]),
     // Programs; nobody uses them.
     room("cli", BELOW_PROGRAMS),
     room("benches", BELOW_PROGRAMS),
@@ -96,18 +79,11 @@ struct Dependency {
 }
 
 fn check_packages(packages: &[Package], tree: &Tree) -> Vec<Finding> {
-    packages
-        .iter()
-        .flat_map(|package| check_package(package, tree))
-        .collect()
+    packages.iter().flat_map(|package| check_package(package, tree)).collect()
 }
 
 fn check_package(package: &Package, tree: &Tree) -> Vec<Finding> {
-    let Package {
-        name,
-        folder,
-        dependencies,
-    } = package;
+    let Package { name, folder, dependencies } = package;
     let path = format!("crates/{folder}/Cargo.toml");
     let Some(room) = ROOMS.iter().find(|room| room.folder == folder) else {
         let table = "crates/xtask/src/tidy/edges.rs";
@@ -125,37 +101,21 @@ fn check_package(package: &Package, tree: &Tree) -> Vec<Finding> {
     }
     for dependency in dependencies {
         if let Some(message) = objection(room, dependency) {
-            findings.push(Finding::new(
-                &path,
-                line_of(manifest, &dependency.name),
-                message,
-            ));
+            findings.push(Finding::new(&path, line_of(manifest, &dependency.name), message));
         }
     }
     findings
 }
 
 fn objection(room: &Room, dependency: &Dependency) -> Option<String> {
-    let Room {
-        folder,
-        may_use,
-        outside,
-    } = room;
+    let Room { folder, may_use, outside } = room;
     let (name, allowed) = match (&dependency.folder, outside) {
         (Some(ours), _) => (ours, may_use),
         (None, Outside::Only(names)) if !dependency.only_for_tests => (&dependency.name, names),
         (None, Outside::Only(_) | Outside::Any) => return None,
     };
-    let whose = if dependency.folder.is_some() {
-        "our crates"
-    } else {
-        "others' crates"
-    };
-    let list = if allowed.is_empty() {
-        "none".to_owned()
-    } else {
-        allowed.join(", ")
-    };
+    let whose = if dependency.folder.is_some() { "our crates" } else { "others' crates" };
+    let list = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
     (!allowed.contains(&name.as_str()))
         .then(|| format!("`{folder}` may not use `{name}`: of {whose} it may use {list}"))
 }
@@ -173,29 +133,17 @@ fn line_of(manifest: &str, name: &str) -> usize {
         entry.key.split('.').next() == Some(name)
             || (entry.is_header() && entry.table.ends_with(&format!(".{name}")))
     };
-    manifest::entries(manifest)
-        .iter()
-        .find(|entry| about(entry))
-        .map_or(1, |entry| entry.line)
+    manifest::entries(manifest).iter().find(|entry| about(entry)).map_or(1, |entry| entry.line)
 }
 
 fn metadata(root: &Path) -> Result<String> {
     let output = crate::cargo()
-        .args([
-            "metadata",
-            "--format-version",
-            "1",
-            "--no-deps",
-            "--offline",
-        ])
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
         .current_dir(root)
         .output()
         .context("cannot start cargo")?;
     if !output.status.success() {
-        bail!(
-            "`cargo metadata` failed:\n{}",
-            String::from_utf8_lossy(&output.stderr).trim_end()
-        );
+        bail!("`cargo metadata` failed:\n{}", String::from_utf8_lossy(&output.stderr).trim_end());
     }
     String::from_utf8(output.stdout).context("`cargo metadata` printed something else than text")
 }
@@ -206,9 +154,7 @@ fn packages(metadata: &str) -> Result<Vec<Package>> {
     let mut packages = Vec::new();
     for package in list(&document, "packages")? {
         let manifest = Path::new(string(package, "manifest_path")?);
-        let folder = manifest
-            .parent()
-            .and_then(|folder| folder_in(&crates, folder));
+        let folder = manifest.parent().and_then(|folder| folder_in(&crates, folder));
         let mut dependencies = Vec::new();
         for dependency in list(package, "dependencies")? {
             let path = dependency["path"].as_str().map(Path::new);
@@ -232,9 +178,7 @@ fn folder_in(crates: &Path, place: &Path) -> Option<String> {
 }
 
 fn string<'a>(object: &'a Value, key: &str) -> Result<&'a str> {
-    object[key]
-        .as_str()
-        .with_context(|| format!("`cargo metadata` has no text `{key}`"))
+    object[key].as_str().with_context(|| format!("`cargo metadata` has no text `{key}`"))
 }
 
 fn list<'a>(object: &'a Value, key: &str) -> Result<&'a [Value]> {
@@ -261,19 +205,14 @@ mod tests {
         let manifest = "[package]\nname = \"x\"\n\n[dependencies]\nfilch-store = {}\n";
         let tree = Tree::of(&[(&format!("crates/{folder}/Cargo.toml"), manifest)]);
         let packages = packages(&document.to_string()).unwrap();
-        check_packages(&packages, &tree)
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+        check_packages(&packages, &tree).iter().map(ToString::to_string).collect()
     }
 
     fn dependency(line: &str) -> Value {
         let words: Vec<&str> = line.split(' ').collect();
         let kind = (words[0] != "normal").then_some(words[0]);
         let folder = words[1].strip_prefix("filch-").unwrap_or(words[1]);
-        let path = words
-            .get(2)
-            .map(|_| format!("/somewhere/main/crates/{folder}"));
+        let path = words.get(2).map(|_| format!("/somewhere/main/crates/{folder}"));
         serde_json::json!({ "name": words[1], "kind": kind, "path": path })
     }
 
@@ -281,18 +220,8 @@ mod tests {
 
     #[test]
     fn edges_of_the_table_are_allowed() {
-        assert_eq!(
-            found("store", "filch-store", &["normal filch-scheduler ours"]),
-            NONE
-        );
-        assert_eq!(
-            found(
-                "worker",
-                "filch-worker",
-                &["dev filch-pool ours", "normal tokio"]
-            ),
-            NONE
-        );
+        assert_eq!(found("store", "filch-store", &["normal filch-scheduler ours"]), NONE);
+        assert_eq!(found("worker", "filch-worker", &["dev filch-pool ours", "normal tokio"]), NONE);
         assert_eq!(found("filch", "filch", &["normal filch-server ours"]), NONE);
         assert_eq!(found("cli", "filch-cli", &["normal filch ours"]), NONE);
     }
@@ -307,10 +236,7 @@ mod tests {
         }
         let expected = "crates/sim/Cargo.toml:1: \
                         `sim` may not use `pool`: of our crates it may use scheduler, store";
-        assert_eq!(
-            found("sim", "filch-sim", &["normal filch-pool ours"]),
-            [expected]
-        );
+        assert_eq!(found("sim", "filch-sim", &["normal filch-pool ours"]), [expected]);
     }
 
     #[test]
@@ -343,11 +269,7 @@ mod tests {
                 let place = ROOMS.iter().position(|other| other.folder == *used);
                 let place = place.expect("a room in the table uses rooms of the table");
                 assert!(place < index, "{} uses {used}", room.folder);
-                assert!(
-                    !["cli", "benches", "e2e", "xtask"].contains(used),
-                    "{}",
-                    room.folder
-                );
+                assert!(!["cli", "benches", "e2e", "xtask"].contains(used), "{}", room.folder);
             }
         }
     }

@@ -7,11 +7,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.texts_ending(".rs")
         .filter(|(path, text)| is_source(path) && !text.starts_with("//!"))
         .map(|(path, _)| {
-            Finding::new(
-                path,
-                1,
-                "no header: begin with `//!` and what this file is about",
-            )
+            Finding::new(path, 1, "no header: begin with `//!` and what this file is about")
         })
         .collect()
 }
@@ -30,18 +26,12 @@ mod tests {
     fn a_file_without_a_header_is_found() {
         let found = check(&Tree::of(&[
             ("crates/one/src/lib.rs", "//! One.\n#![no_std]\n"),
-            (
-                "crates/one/src/deep/down.rs",
-                "use core::fmt;\n//! Too late.\n",
-            ),
+            ("crates/one/src/deep/down.rs", "use core::fmt;\n//! Too late.\n"),
             ("crates/one/src/empty.rs", ""),
             ("crates/one/tests/all.rs", "use one;\n"),
             ("examples/src/main.rs", "fn main() {}\n"),
         ]));
         let paths: Vec<&str> = found.iter().map(|finding| finding.path.as_str()).collect();
-        assert_eq!(
-            paths,
-            ["crates/one/src/deep/down.rs", "crates/one/src/empty.rs"]
-        );
+        assert_eq!(paths, ["crates/one/src/deep/down.rs", "crates/one/src/empty.rs"]);
     }
 }

@@ -32,9 +32,7 @@ fn links(text: &str) -> Vec<(usize, &str)> {
     let mut fence = None;
     for (index, line) in text.lines().enumerate() {
         let start = line.trim_start();
-        let mark = ["```", "~~~"]
-            .into_iter()
-            .find(|mark| start.starts_with(mark));
+        let mark = ["```", "~~~"].into_iter().find(|mark| start.starts_with(mark));
         if let Some(mark) = mark {
             match fence {
                 None => fence = Some(mark),
@@ -42,9 +40,7 @@ fn links(text: &str) -> Vec<(usize, &str)> {
                 Some(_) => {}
             }
         } else if fence.is_none() {
-            let targets = links_in_line(line)
-                .into_iter()
-                .filter(|target| is_file(target));
+            let targets = links_in_line(line).into_iter().filter(|target| is_file(target));
             found.extend(targets.map(|target| (index + 1, target)));
         }
     }
@@ -72,10 +68,7 @@ fn links_in_line(line: &str) -> Vec<&str> {
 
 fn without_title(target: &str) -> &str {
     let target = target.trim();
-    match target
-        .strip_prefix('<')
-        .and_then(|inner| inner.split_once('>'))
-    {
+    match target.strip_prefix('<').and_then(|inner| inner.split_once('>')) {
         Some((inner, _)) => inner,
         None => target.split_whitespace().next().unwrap_or(""),
     }
@@ -125,10 +118,7 @@ mod tests {
     fn links_that_lead_nowhere_are_found() {
         for (page, target) in [
             ("a [link](missing.md)", "missing.md"),
-            (
-                "[one](0001-rooms.md), [two](../STILE.md#names)",
-                "../STILE.md#names",
-            ),
+            ("[one](0001-rooms.md), [two](../STILE.md#names)", "../STILE.md#names"),
             ("[`code`](gone.rs)", "gone.rs"),
             ("![picture](<no such.png> \"title\")", "no such.png"),
             ("[label]: nowhere.md", "nowhere.md"),

@@ -18,10 +18,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         };
         let entries = entries(text);
         if folder == OWN_TABLE {
-            if !entries
-                .iter()
-                .any(|entry| entry.table.starts_with("lints."))
-            {
+            if !entries.iter().any(|entry| entry.table.starts_with("lints.")) {
                 let message = "no lints: this crate needs `[lints.rust]` and `[lints.clippy]`";
                 findings.push(Finding::new(&path, 1, message));
             }
@@ -53,11 +50,7 @@ mod tests {
         assert_eq!(count("store", "[package]\nname = \"store\"\n"), 1);
         assert_eq!(count("store", "[lints]\nworkspace = false\n"), 1);
         assert_eq!(count("store", "[lints.rust]\nunsafe_code = \"allow\"\n"), 1);
-        assert_eq!(
-            count("store", "[package]\nlints.workspace = true\n"),
-            1,
-            "another table"
-        );
+        assert_eq!(count("store", "[package]\nlints.workspace = true\n"), 1, "another table");
     }
 
     #[test]

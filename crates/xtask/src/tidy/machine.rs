@@ -11,19 +11,13 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let folders = ["work", "root", "home", "Users"].map(|name| format!("/{name}/"));
     let hosts = [["crates", "io"].join(".")];
     let mut findings = Vec::new();
-    for (path, text) in tree
-        .texts()
-        .filter(|(path, _)| !path.ends_with("Cargo.lock"))
-    {
+    for (path, text) in tree.texts().filter(|(path, _)| !path.ends_with("Cargo.lock")) {
         for (index, line) in text.lines().enumerate() {
             for folder in folders.iter().filter(|folder| has_absolute(line, folder)) {
                 let message = format!("`{folder}...` is a place on one machine");
                 findings.push(Finding::new(path, index + 1, message));
             }
-            for host in hosts
-                .iter()
-                .filter(|host| line.to_lowercase().contains(*host))
-            {
+            for host in hosts.iter().filter(|host| line.to_lowercase().contains(*host)) {
                 let message = format!("`{host}` is a host that machines reach in different ways");
                 findings.push(Finding::new(path, index + 1, message));
             }
@@ -36,8 +30,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 /// does not count.
 fn has_absolute(line: &str, folder: &str) -> bool {
     let goes_on = |before: char| before.is_alphanumeric() || "._-~*{}<>".contains(before);
-    line.match_indices(folder)
-        .any(|(start, _)| !line[..start].ends_with(goes_on))
+    line.match_indices(folder).any(|(start, _)| !line[..start].ends_with(goes_on))
 }
 
 #[cfg(test)]

@@ -49,22 +49,10 @@ pub(super) fn entries(text: &str) -> Vec<Entry<'_>> {
         let line = index + 1;
         if code.starts_with('[') {
             table = code.trim_matches(['[', ']']).trim();
-            entries.push(Entry {
-                table,
-                key: "",
-                value: "",
-                line,
-                commented,
-            });
+            entries.push(Entry { table, key: "", value: "", line, commented });
         } else if let Some((key, value)) = code.split_once('=') {
             let (key, value) = (key.trim(), value.trim());
-            entries.push(Entry {
-                table,
-                key,
-                value,
-                line,
-                commented,
-            });
+            entries.push(Entry { table, key, value, line, commented });
         }
     }
     entries
@@ -82,10 +70,7 @@ fn split_comment(line: &str) -> (&str, Option<&str>) {
             (None, '"' | '\'') => quote = Some(character),
             (None, '#') => {
                 let comment = line[index..].trim_start_matches('#').trim();
-                return (
-                    line[..index].trim(),
-                    (!comment.is_empty()).then_some(comment),
-                );
+                return (line[..index].trim(), (!comment.is_empty()).then_some(comment));
             }
             _ => {}
         }

@@ -7,16 +7,9 @@ const MAP: &str = "ARCHITECTURE.md";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let Some(map) = tree.text(MAP) else {
-        return vec![Finding::new(
-            MAP,
-            1,
-            "there is no such file: it names every crate",
-        )];
+        return vec![Finding::new(MAP, 1, "there is no such file: it names every crate")];
     };
-    let unnamed = tree
-        .crate_folders()
-        .into_iter()
-        .filter(|folder| !names(map, folder));
+    let unnamed = tree.crate_folders().into_iter().filter(|folder| !names(map, folder));
     unnamed
         .map(|folder| {
             Finding::new(
@@ -36,8 +29,7 @@ fn names(map: &str, folder: &str) -> bool {
         |rest: &str| rest.starts_with(|next: char| next.is_alphanumeric() || next == '-');
     marked.iter().any(|form| map.contains(form))
         || spelled.iter().any(|form| {
-            map.match_indices(form)
-                .any(|(start, _)| !is_longer(&map[start + form.len()..]))
+            map.match_indices(form).any(|(start, _)| !is_longer(&map[start + form.len()..]))
         })
 }
 
@@ -51,21 +43,10 @@ mod tests {
 
     #[test]
     fn a_crate_that_is_not_named_is_found() {
-        for map in [
-            "",
-            "We store jobs.",
-            "crates/storehouse",
-            "filch-store-tools",
-            "`stores`",
-        ] {
+        for map in ["", "We store jobs.", "crates/storehouse", "filch-store-tools", "`stores`"] {
             assert_eq!(unnamed(map), 1, "{map}");
         }
-        for map in [
-            "`store`",
-            "**store**: keeps",
-            "in crates/store.",
-            "package filch-store",
-        ] {
+        for map in ["`store`", "**store**: keeps", "in crates/store.", "package filch-store"] {
             assert_eq!(unnamed(map), 0, "{map}");
         }
     }
@@ -74,9 +55,6 @@ mod tests {
     fn a_missing_map_is_one_finding() {
         let found = check(&Tree::of(&[("crates/store/Cargo.toml", "")]));
         let lines: Vec<String> = found.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            lines,
-            ["ARCHITECTURE.md:1: there is no such file: it names every crate"]
-        );
+        assert_eq!(lines, ["ARCHITECTURE.md:1: there is no such file: it names every crate"]);
     }
 }

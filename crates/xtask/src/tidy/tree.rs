@@ -36,16 +36,12 @@ impl Tree {
     #[cfg(test)]
     pub(super) fn of(files: &[(&str, &str)]) -> Self {
         let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), Some((*text).to_owned()));
-        Self {
-            files: files.iter().map(owned).collect(),
-        }
+        Self { files: files.iter().map(owned).collect() }
     }
 
     /// Every text file, in order of its path.
     pub(super) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.files
-            .iter()
-            .filter_map(|(path, text)| Some((path.as_str(), text.as_deref()?)))
+        self.files.iter().filter_map(|(path, text)| Some((path.as_str(), text.as_deref()?)))
     }
 
     /// The text files whose name ends so.
@@ -67,13 +63,8 @@ impl Tree {
 
     /// The folders right under `crates/`.
     pub(super) fn crate_folders(&self) -> BTreeSet<&str> {
-        let inside = self
-            .files
-            .keys()
-            .filter_map(|path| path.strip_prefix("crates/"));
-        inside
-            .filter_map(|path| Some(path.split_once('/')?.0))
-            .collect()
+        let inside = self.files.keys().filter_map(|path| path.strip_prefix("crates/"));
+        inside.filter_map(|path| Some(path.split_once('/')?.0)).collect()
     }
 }
 
@@ -90,10 +81,7 @@ fn listed_by_git(root: &Path) -> Option<Vec<String>> {
     let paths: Vec<String> = names.split_terminator('\0').map(str::to_owned).collect();
     // An archive unpacked inside somebody else's repository may be ignored there, and git would
     // answer with next to nothing.
-    paths
-        .iter()
-        .any(|path| path == "Cargo.toml")
-        .then_some(paths)
+    paths.iter().any(|path| path == "Cargo.toml").then_some(paths)
 }
 
 fn walked(root: &Path) -> Result<Vec<String>> {
@@ -139,11 +127,7 @@ mod tests {
 
         assert_eq!(walk, ["Cargo.toml", "crates/one/src/lib.rs", "picture"]);
         let texts: Vec<&str> = tree.texts().map(|(path, _)| path).collect();
-        assert_eq!(
-            texts,
-            ["Cargo.toml", "crates/one/src/lib.rs"],
-            "a picture is not text"
-        );
+        assert_eq!(texts, ["Cargo.toml", "crates/one/src/lib.rs"], "a picture is not text");
         assert!(tree.has("picture"));
     }
 
@@ -152,9 +136,6 @@ mod tests {
         let tree = Tree::of(&[("crates/pool/src/lib.rs", ""), ("crates/notes.md", "")]);
         assert!(tree.has("crates/pool/src/lib.rs") && tree.has("crates/pool") && tree.has(""));
         assert!(!tree.has("crates/po"));
-        assert_eq!(
-            tree.crate_folders().into_iter().collect::<Vec<_>>(),
-            ["pool"]
-        );
+        assert_eq!(tree.crate_folders().into_iter().collect::<Vec<_>>(), ["pool"]);
     }
 }

@@ -1,0 +1,76 @@
+//! Many workers that have nothing new to say: what it costs to know that they are still there.
+
+use std::time::{Duration, Instant};
+
+use filch_scheduler::dispatch::Event;
+use filch_scheduler::message::FromWorker;
+use filch_scheduler::record::Strategy;
+
+use crate::shard::{Priorities, Shard};
+use crate::worker::Worker;
+
+/// Each worker says something once a second.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// As many seconds as a lease lasts by default, so that each worker's lease is looked at about once.
+const ROUNDS: usize = 10;
+
+/// What each worker can run, and what it owns.
+const SLOTS: u32 = 2;
+const WANT: u32 = 4;
+
+pub(crate) struct Beats {
+    shard: Shard,
+    workers: Vec<Worker>,
+}
+
+impl Beats {
+    pub(crate) fn new(workers: usize) -> Self {
+        let mut shard = Shard::new(Strategy::default(), Priorities::Same);
+        shard.fill(workers * WANT as usize);
+        let mut workers: Vec<Worker> = (0..workers as u64).map(Worker::new).collect();
+        for worker in &mut workers {
+            shard.handle(worker.say_hello(SLOTS, WANT));
+            worker.hear_all(shard.told());
+        }
+        shard.handle(shard.receipt());
+        Self { shard, workers }
+    }
+
+    /// Nanoseconds a beat, its answer included.
+    pub(crate) fn sample(&mut self) -> f64 {
+        let mut taken = Duration::ZERO;
+        for _ in 0..ROUNDS {
+            let beat = |worker: &mut Worker| worker.say(vec![FromWorker::Beat]);
+            let beats: Vec<Event> = self.workers.iter_mut().map(beat).collect();
+            let apart = BEAT / u32::try_from(beats.len()).expect("there are not so many workers");
+            let start = Instant::now();
+            for beat in beats {
+                self.shard.advance(apart);
+                self.shard.handle(beat);
+            }
+            taken += start.elapsed();
+            drop(self.shard.told());
+        }
+        taken.as_nanos() as f64 / (ROUNDS * self.workers.len()) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_lost_and_every_job_stays_where_it_is() {
+        let mut beats = Beats::new(20);
+        assert!(beats.workers.iter().all(|it| it.held() == WANT as usize));
+        assert!(beats.sample() > 0.0);
+        assert!(beats.sample() > 0.0);
+        let dispatch = beats.shard.dispatch();
+        let counters = dispatch.counters();
+        assert_eq!((counters.lost, counters.gone, counters.repeated), (0, 0, 0));
+        assert_eq!(counters.claimed, 20 * u64::from(WANT));
+        assert_eq!(dispatch.worker_views().count(), 20);
+        assert_eq!(dispatch.audit(), Ok(()));
+    }
+}

@@ -1,0 +1,251 @@
+//! The bench of `scheduler`: what `dispatch` costs, alone on one thread, with no I/O.
+//!
+//! This file reads the arguments and lists the figures. `churn`, `memory`, `graph`, `beats`, `theft` and
+//! `load` each measure one thing; `shard` and `worker` are what they drive; `sizes` says how much.
+
+mod beats;
+mod churn;
+mod graph;
+mod load;
+mod memory;
+mod shard;
+mod sizes;
+mod theft;
+mod worker;
+
+use std::alloc::System;
+use std::env;
+use std::process::ExitCode;
+
+use cap::Cap;
+use filch_benches::figure::{Aim, Figure};
+use filch_benches::report::Report;
+use filch_benches::samples::Samples;
+use filch_scheduler::record::Strategy;
+
+use self::beats::Beats;
+use self::churn::{Churn, Setting};
+use self::graph::{Graph, Shape};
+use self::shard::Priorities;
+use self::sizes::Sizes;
+use self::theft::Theft;
+
+/// Counts the bytes in use, for `memory`. It is there for all other figures as well, because an
+/// allocator is chosen when a program is built, and `cargo run --bin` builds no second one. That is
+/// one atomic addition an allocation and one a release.
+#[global_allocator]
+static ALLOCATED: Cap<System> = Cap::new(System, usize::MAX);
+
+const HELP: &str = "\
+usage: cargo xtask bench scheduler [--json] [--quick]
+
+  --json   one JSON document, to be saved for `cargo xtask table`
+  --quick  small sizes and few repeats, to see that it runs";
+
+const USAGE_EXIT_CODE: u8 = 2;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Format {
+    Table,
+    Json,
+}
+
+fn main() -> ExitCode {
+    let mut format = Format::Table;
+    let mut sizes = Sizes::FULL;
+    let mut command = String::from("cargo xtask bench scheduler");
+    for argument in env::args().skip(1) {
+        match argument.as_str() {
+            "--json" => format = Format::Json,
+            "--quick" => sizes = Sizes::QUICK,
+            "--help" => {
+                println!("{HELP}");
+                return ExitCode::SUCCESS;
+            }
+            _ => {
+                eprintln!("error: unknown argument `{argument}`\n\n{HELP}");
+                return ExitCode::from(USAGE_EXIT_CODE);
+            }
+        }
+        command = command + " " + &argument;
+    }
+    let figures = measure(&sizes);
+    let report = Report { bench: "scheduler", command, figures };
+    match format {
+        Format::Table => print!("{}", report.table()),
+        Format::Json => println!("{:#}", report.json()),
+    }
+    ExitCode::SUCCESS
+}
+
+fn measure(sizes: &Sizes) -> Vec<Figure> {
+    let mut figures = lives(sizes);
+    figures.push(memory(sizes));
+    figures.extend(released("graph", sizes.tangled, sizes.repeats_long));
+    figures.extend(released("wide graph", sizes.wide, sizes.repeats_long));
+    figures.push(beats(sizes));
+    figures.push(theft(sizes));
+    figures.push(load(sizes));
+    figures
+}
+
+/// What a job costs from submit to finish.
+fn lives(sizes: &Sizes) -> Vec<Figure> {
+    const BATCHES: [usize; 3] = [1, 16, 256];
+    let Sizes { queued_few, queued_many, .. } = *sizes;
+    let (few, many) = (short(queued_few), short(queued_many));
+    let mut figures = Vec::new();
+    for batch in BATCHES {
+        let setting = |queued| Setting {
+            batch,
+            queued,
+            strategy: Strategy::default(),
+            priorities: Priorities::Same,
+        };
+        let among_few = life(sizes, setting(queued_few));
+        let among_many = life(sizes, setting(queued_many));
+        let ratio = Samples::new(vec![among_many.median() / among_few.median()]);
+        let rate = among_many.map(|nanoseconds| 1e9 / nanoseconds);
+        for (samples, queued) in [(among_few, &few), (among_many, &many)] {
+            let what = format!("submit, claim, finish: by {batch}, {queued} queued");
+            let figure = Figure::new(what, samples, "ns/job");
+            figures.push(match batch {
+                256 => figure.aiming(Aim::AtMost(1_500.0)),
+                _ => figure,
+            });
+        }
+        let what = format!("the same by {batch}: {many} against {few} queued");
+        figures.push(Figure::new(what, ratio, "times").aiming(Aim::AtMost(1.5)));
+        if batch == 256 {
+            let what = format!("the same by {batch}, {many} queued, as a rate");
+            figures.push(Figure::new(what, rate, "jobs/s"));
+        }
+    }
+    let by_default = Setting {
+        batch: 256,
+        queued: queued_many,
+        strategy: Strategy::default(),
+        priorities: Priorities::Same,
+    };
+    let fifo = Setting { strategy: Strategy::Fifo, ..by_default };
+    let mixed = Setting { priorities: Priorities::Mixed, ..by_default };
+    for (how, setting) in [("fifo", fifo), ("all priorities", mixed)] {
+        let what = format!("the same by 256, {many} queued, {how}");
+        figures.push(Figure::new(what, life(sizes, setting), "ns/job"));
+    }
+    figures
+}
+
+fn life(sizes: &Sizes, setting: Setting) -> Samples {
+    let rounds = sizes.jobs / setting.batch;
+    let mut churn = Churn::new(setting);
+    // The first one warms up.
+    churn.sample(rounds);
+    Samples::take(sizes.repeats, || churn.sample(rounds))
+}
+
+fn memory(sizes: &Sizes) -> Figure {
+    let count = sizes.queued_many;
+    // Once is enough: the same jobs take the same bytes.
+    let bytes = memory::bytes_a_job(count, || ALLOCATED.allocated());
+    let what = format!("memory of a queued job without payload, {} queued", short(count));
+    Figure::new(what, Samples::new(vec![bytes]), "bytes").aiming(Aim::AtMost(200.0))
+}
+
+/// What dependencies cost.
+fn released(name: &str, shape: Shape, repeats: usize) -> [Figure; 2] {
+    let mut submits = Vec::new();
+    let mut rates = Vec::new();
+    let mut edges = 0;
+    for seed in 0..repeats as u64 {
+        let taken = Graph::new(shape, seed).run();
+        edges = taken.edges;
+        submits.push(taken.submit.as_nanos() as f64 / edges as f64);
+        rates.push(edges as f64 / taken.finish.as_secs_f64());
+    }
+    let edges = short(edges);
+    let rate = Figure::new(
+        format!("{name} of {edges} edges: released as its jobs finish"),
+        Samples::new(rates),
+        "edges/s",
+    );
+    let submit =
+        Figure::new(format!("{name} of {edges} edges: submit"), Samples::new(submits), "ns/edge");
+    [rate.aiming(Aim::AtLeast(2_000_000.0)), submit]
+}
+
+fn beats(sizes: &Sizes) -> Figure {
+    let mut beats = Beats::new(sizes.workers);
+    beats.sample();
+    let samples = Samples::take(sizes.repeats, || beats.sample());
+    Figure::new(format!("beat of one of {} workers", short(sizes.workers)), samples, "ns/beat")
+}
+
+fn theft(sizes: &Sizes) -> Figure {
+    let mut theft = Theft::new();
+    theft.sample(sizes.thefts);
+    let samples = Samples::take(sizes.repeats, || theft.sample(sizes.thefts));
+    Figure::new("theft of half of 256 unstarted jobs", samples, "ns/job")
+}
+
+fn load(sizes: &Sizes) -> Figure {
+    let samples = Samples::take(sizes.repeats_long, || load::load(sizes.queued_many).0);
+    Figure::new(format!("load of {} queued jobs", short(sizes.queued_many)), samples, "ns/job")
+}
+
+/// A size as people say it, to the nearest thousand.
+fn short(count: usize) -> String {
+    match count.saturating_add(500) / 1_000 {
+        0 => count.to_string(),
+        thousands if thousands >= 1_000 && thousands.is_multiple_of(1_000) => {
+            format!("{}M", thousands / 1_000)
+        }
+        thousands => format!("{thousands}k"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether each part counts right is tested beside it; this is the way from there to the paper.
+    #[test]
+    fn every_figure_is_measured_and_can_be_read() {
+        let tiny = Sizes {
+            queued_few: 300,
+            queued_many: 600,
+            jobs: 256,
+            tangled: Shape::Tangled { jobs: 50, parents: 3 },
+            wide: Shape::Wide { parents: 5, children: 4 },
+            workers: 3,
+            thefts: 1,
+            repeats: 1,
+            repeats_long: 1,
+        };
+        let figures = measure(&tiny);
+        let report = Report { bench: "scheduler", command: "cargo".to_owned(), figures };
+        let document = report.json();
+        let figures = document["figures"].as_array().expect("a list");
+        assert_eq!(figures.len(), 20);
+        for figure in figures {
+            assert!(figure["what"].is_string() && figure["unit"].is_string(), "{figure}");
+            assert!(figure["value"].is_f64(), "{figure}");
+            assert_eq!(figure.get("aim").is_some(), figure.get("met").is_some(), "{figure}");
+        }
+        assert_eq!(report.table().lines().count(), 1 + figures.len() + 2);
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        for (count, text) in [
+            (0, "0"),
+            (45, "45"),
+            (10_000, "10k"),
+            (999_945, "1M"),
+            (1_000_000, "1M"),
+            (1_500_000, "1500k"),
+        ] {
+            assert_eq!(short(count), text);
+        }
+    }
+}

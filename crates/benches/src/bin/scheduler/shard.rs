@@ -1,0 +1,214 @@
+//! A shard with a shell around it that performs nothing: no store, no network, no clock.
+//!
+//! Time is invented, and a commit is durable when the bench says so. Whatever is to be stored is dropped
+//! at once, as if another thread had taken it; what workers are told is kept for the bench to read.
+
+use std::time::{Duration, Instant};
+
+use filch_benches::random::Random;
+use filch_scheduler::dispatch::{Answer, Config, Dispatch, Effect, Event, Request};
+use filch_scheduler::id::{CommitNo, JobId, RequestNo, WorkerId};
+use filch_scheduler::message::ToWorker;
+use filch_scheduler::name::Name;
+use filch_scheduler::record::Strategy;
+use filch_scheduler::spec::JobSpec;
+use filch_scheduler::time::{Millis, Monotonic, Now, Wall};
+
+/// Some day in 2023. Only that it is far from 0 matters.
+const START: Wall = Wall(1_700_000_000_000);
+
+/// Jobs that fill the background are submitted this many at a time.
+const FILL_BATCH: usize = 1_000;
+
+/// Between two submits: the time in the ids moves on, so no id can be one that ended long ago, and
+/// nothing has to be fetched.
+pub(crate) const STEP: Millis = Millis(1);
+
+/// Which priorities new jobs get.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Priorities {
+    /// All the same: jobs are taken in the order of submission.
+    Same,
+    /// Any: a new job goes to any place in its queue, and jobs come from all over memory.
+    Mixed,
+}
+
+pub(crate) struct Shard {
+    dispatch: Dispatch,
+    now: Now,
+    jobs: JobMaker,
+    effects: Vec<Effect>,
+    told: Vec<(WorkerId, ToWorker)>,
+    newest_commit: CommitNo,
+    last_request: RequestNo,
+}
+
+impl Shard {
+    pub(crate) fn new(strategy: Strategy, priorities: Priorities) -> Self {
+        let now = Now { monotonic: Monotonic(0), wall: START };
+        let config = Config { strategy, ..Config::default() };
+        Self {
+            dispatch: Dispatch::new(config, now),
+            now,
+            jobs: JobMaker::new(priorities),
+            effects: Vec::new(),
+            told: Vec::new(),
+            newest_commit: CommitNo(0),
+            last_request: RequestNo(0),
+        }
+    }
+
+    pub(crate) const fn dispatch(&self) -> &Dispatch {
+        &self.dispatch
+    }
+
+    pub(crate) const fn advance(&mut self, span: Duration) {
+        self.now.monotonic = self.now.monotonic.plus(span);
+        let micros = self.now.monotonic.0;
+        self.now.wall = Wall(START.0 + micros / 1_000);
+    }
+
+    pub(crate) const fn step(&mut self) {
+        self.advance(STEP.duration());
+    }
+
+    /// New jobs with ids of the present moment.
+    pub(crate) fn make_jobs(&mut self, count: usize) -> Vec<JobSpec> {
+        self.jobs.make(count, self.now.wall)
+    }
+
+    /// The jobs of so many submits, each to be handled one step after the one before.
+    pub(crate) fn make_submits(&mut self, submits: usize, batch: usize) -> Vec<Vec<JobSpec>> {
+        let mut at = self.now.wall;
+        let mut make = || {
+            at = at.plus(STEP);
+            self.jobs.make(batch, at)
+        };
+        (0..submits).map(|_| make()).collect()
+    }
+
+    pub(crate) const fn submit(&mut self, jobs: Vec<JobSpec>) -> Event {
+        self.last_request = self.last_request.next();
+        Event::Request { from: self.last_request, request: Request::Submit(jobs) }
+    }
+
+    /// The receipt of everything so far: as many commits as a group commit would take together.
+    pub(crate) const fn receipt(&self) -> Event {
+        Event::Committed(self.newest_commit)
+    }
+
+    /// Queues so many jobs, or gives them to whoever waits.
+    pub(crate) fn fill(&mut self, count: usize) {
+        let mut left = count;
+        while left > 0 {
+            let batch = left.min(FILL_BATCH);
+            self.step();
+            let jobs = self.make_jobs(batch);
+            let submit = self.submit(jobs);
+            self.handle(submit);
+            self.handle(self.receipt());
+            left -= batch;
+        }
+    }
+
+    pub(crate) fn handle(&mut self, event: Event) {
+        self.dispatch.handle(self.now, event, &mut self.effects);
+        self.perform();
+    }
+
+    /// The time that the decision alone takes. Reading the clock costs some 40 ns: nothing beside a
+    /// large event, too much beside a small one.
+    pub(crate) fn handle_timed(&mut self, event: Event) -> Duration {
+        let start = Instant::now();
+        self.dispatch.handle(self.now, event, &mut self.effects);
+        let taken = start.elapsed();
+        self.perform();
+        taken
+    }
+
+    /// What workers were told since this was last asked.
+    pub(crate) fn told(&mut self) -> impl Iterator<Item = (WorkerId, ToWorker)> {
+        self.told.drain(..)
+    }
+
+    fn perform(&mut self) {
+        for effect in self.effects.drain(..) {
+            match effect {
+                Effect::Commit { number, mutations } => {
+                    self.newest_commit = number;
+                    drop(mutations);
+                }
+                Effect::Send { worker, messages, .. } => {
+                    let messages = messages.into_iter();
+                    self.told.extend(messages.map(|message| (worker, message)));
+                }
+                Effect::Reply { answer: Answer::Submitted(_), .. } => {}
+                Effect::Reply { .. } | Effect::Fetch { .. } | Effect::HangUp { .. } => {
+                    panic!("a bench gives no reason for {effect:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Makes jobs as clients do: ids with their moment and random bits, everything else by default.
+pub(crate) struct JobMaker {
+    random: Random,
+    name: Name,
+    priorities: Priorities,
+}
+
+impl JobMaker {
+    pub(crate) fn new(priorities: Priorities) -> Self {
+        Self { random: Random::new(1), name: Name::from("default"), priorities }
+    }
+
+    pub(crate) fn make(&mut self, count: usize, at: Wall) -> Vec<JobSpec> {
+        (0..count).map(|_| self.make_one(at)).collect()
+    }
+
+    fn make_one(&mut self, at: Wall) -> JobSpec {
+        let priority = match self.priorities {
+            Priorities::Same => 0,
+            Priorities::Mixed => self.random.draw() as i16,
+        };
+        JobSpec {
+            // Names are shared, as by an edge that knows the few names in use.
+            queue: self.name.clone(),
+            kind: self.name.clone(),
+            priority,
+            ..JobSpec::new(self.id(at))
+        }
+    }
+
+    /// A UUIDv7: 48 bits of time, the version, and 74 random bits around the variant.
+    fn id(&mut self, at: Wall) -> JobId {
+        let (high, low) = (self.random.draw() & 0xfff, self.random.draw() >> 2);
+        let time = u128::from(at.0) << 80;
+        JobId(time | 7 << 76 | u128::from(high) << 64 | 0b10 << 62 | u128::from(low))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_say_when_they_were_made_and_differ() {
+        let jobs = JobMaker::new(Priorities::Same).make(100, START);
+        assert!(jobs.iter().all(|job| job.id.made_at() == Some(START)));
+        let mut ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 100);
+    }
+
+    #[test]
+    fn a_filled_shard_has_its_jobs_and_their_receipts() {
+        let mut shard = Shard::new(Strategy::default(), Priorities::Mixed);
+        shard.fill(FILL_BATCH + 5);
+        assert_eq!(shard.dispatch().job_count(), FILL_BATCH + 5);
+        assert_eq!(shard.dispatch().newest_commit(), None);
+        assert_eq!(shard.dispatch().audit(), Ok(()));
+    }
+}

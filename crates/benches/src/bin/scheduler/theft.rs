@@ -1,0 +1,98 @@
+//! Theft: an idle worker asks, and a busy one gives half of what it has not started.
+//!
+//! The thief then finishes what it got and rests while the victim is given as much again, so that
+//! every theft finds the same picture.
+
+use std::time::Duration;
+
+use filch_scheduler::message::FromWorker;
+use filch_scheduler::record::Strategy;
+
+use crate::shard::{Priorities, Shard};
+use crate::worker::Worker;
+
+/// Jobs that the victim has not started.
+const UNSTARTED: u32 = 256;
+
+/// Half of them.
+const STOLEN: u32 = UNSTARTED / 2;
+
+/// Jobs that the victim runs.
+const SLOTS: u32 = 8;
+
+pub(crate) struct Theft {
+    shard: Shard,
+    victim: Worker,
+    thief: Worker,
+}
+
+impl Theft {
+    pub(crate) fn new() -> Self {
+        let mut theft = Self {
+            shard: Shard::new(Strategy::default(), Priorities::Same),
+            victim: Worker::new(0),
+            thief: Worker::new(1),
+        };
+        let hello = theft.victim.say_hello(SLOTS, SLOTS + UNSTARTED);
+        theft.shard.handle(hello);
+        let hello = theft.thief.say_hello(STOLEN, 0);
+        theft.shard.handle(hello);
+        // The round fills up the other half.
+        theft.shard.fill((SLOTS + UNSTARTED - STOLEN) as usize);
+        theft.listen();
+        theft
+    }
+
+    /// Nanoseconds a stolen job.
+    pub(crate) fn sample(&mut self, rounds: usize) -> f64 {
+        let taken: Duration = (0..rounds).map(|_| self.round()).sum();
+        taken.as_nanos() as f64 / (rounds * STOLEN as usize) as f64
+    }
+
+    /// The time to find the victim, and to move what it gives.
+    fn round(&mut self) -> Duration {
+        self.shard.fill(STOLEN as usize);
+        self.listen();
+        let want = self.thief.say(vec![FromWorker::Want(STOLEN)]);
+        let asking = self.shard.handle_timed(want);
+        self.listen();
+        let given = self.victim.give(STOLEN as usize);
+        let giving = self.shard.handle_timed(self.victim.say(vec![given]));
+        self.listen();
+        let mut done = self.thief.finish(STOLEN as usize);
+        done.push(FromWorker::Want(0));
+        self.shard.handle(self.thief.say(done));
+        self.listen();
+        self.shard.handle(self.shard.receipt());
+        asking + giving
+    }
+
+    fn listen(&mut self) {
+        for (to, message) in self.shard.told() {
+            if to == self.thief.id() {
+                self.thief.hear(message);
+            } else {
+                self.victim.hear(message);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_round_moves_half_and_finishes_it() {
+        let mut theft = Theft::new();
+        assert!(theft.sample(3) > 0.0);
+        let counters = theft.shard.dispatch().counters();
+        assert_eq!(
+            (counters.steals, counters.stolen, counters.steals_empty),
+            (3, 3 * u64::from(STOLEN), 0)
+        );
+        assert_eq!(theft.thief.accepted(), 3 * STOLEN as usize);
+        assert_eq!(theft.victim.held(), (SLOTS + UNSTARTED - STOLEN) as usize);
+        assert_eq!(theft.shard.dispatch().audit(), Ok(()));
+    }
+}

@@ -1,0 +1,104 @@
+//! A worker at the far end of an ideal network: it believes what it is told and does its jobs in no
+//! time.
+
+use std::collections::VecDeque;
+
+use filch_scheduler::dispatch::Event;
+use filch_scheduler::id::{Hold, MessageNo, QuestionNo, SessionNo, WorkerId};
+use filch_scheduler::message::{Ending, Entrance, FromWorker, Hello, Report, Serves, ToWorker};
+
+pub(crate) struct Worker {
+    id: WorkerId,
+    last_message: MessageNo,
+    holds: VecDeque<Hold>,
+    accepted: usize,
+    question: Option<QuestionNo>,
+}
+
+impl Worker {
+    /// Each number is another worker.
+    pub(crate) const fn new(number: u64) -> Self {
+        Self {
+            // Odd, so no two numbers become one; ids of workers are random and come in no order.
+            id: WorkerId::apart(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            last_message: MessageNo(0),
+            holds: VecDeque::new(),
+            accepted: 0,
+            question: None,
+        }
+    }
+
+    pub(crate) const fn id(&self) -> WorkerId {
+        self.id
+    }
+
+    /// How many jobs it holds.
+    pub(crate) fn held(&self) -> usize {
+        self.holds.len()
+    }
+
+    /// How many of its reports were accepted, gifts included.
+    pub(crate) const fn accepted(&self) -> usize {
+        self.accepted
+    }
+
+    pub(crate) const fn say(&mut self, messages: Vec<FromWorker>) -> Event {
+        self.last_message = self.last_message.next();
+        Event::Worker {
+            worker: self.id,
+            session: SessionNo(1),
+            number: self.last_message,
+            messages,
+        }
+    }
+
+    pub(crate) fn say_hello(&mut self, slots: u32, want: u32) -> Event {
+        self.say(vec![FromWorker::Hello(Hello {
+            entrance: Entrance::New,
+            slots,
+            want,
+            serves: Serves::All,
+            reports: Vec::new(),
+            started: Vec::new(),
+            holds: Vec::new(),
+        })])
+    }
+
+    /// So many of its jobs have finished, the oldest first.
+    pub(crate) fn finish(&mut self, count: usize) -> Vec<FromWorker> {
+        let finished = self.holds.drain(..count);
+        let report = |hold| FromWorker::Report(Report { hold, ending: Ending::Finished });
+        finished.map(report).collect()
+    }
+
+    /// Gives so many of its jobs to whoever asked for them, the newest.
+    pub(crate) fn give(&mut self, count: usize) -> FromWorker {
+        let kept = self.holds.len() - count;
+        FromWorker::Given {
+            question: self.question.take().expect("somebody asked"),
+            jobs: self.holds.split_off(kept).into(),
+        }
+    }
+
+    pub(crate) fn hear(&mut self, message: ToWorker) {
+        match message {
+            ToWorker::Assign(jobs) => self.holds.extend(jobs.iter().map(|job| job.hold)),
+            ToWorker::Accepted(holds) => self.accepted += holds.len(),
+            ToWorker::AskToGive { question, .. } => self.question = Some(question),
+            ToWorker::Renewed(_) | ToWorker::Truth { .. } => {}
+            ToWorker::StartGranted(_)
+            | ToWorker::Cancel(_)
+            | ToWorker::DrainNow
+            | ToWorker::Refused { .. }
+            | ToWorker::Gone => panic!("a bench gives no reason for {message:?}"),
+        }
+    }
+
+    /// Hears everything, being the only worker.
+    pub(crate) fn hear_all(&mut self, told: impl Iterator<Item = (WorkerId, ToWorker)>) {
+        for (to, message) in told {
+            assert!(to == self.id, "there is no other worker");
+            self.hear(message);
+        }
+    }
+}

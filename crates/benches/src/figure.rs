@@ -1,0 +1,138 @@
+//! One figure: what was measured, what came of it, and what we aim at.
+
+use serde_json::{Value, json};
+
+use crate::samples::Samples;
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    what: String,
+    samples: Samples,
+    unit: &'static str,
+    aim: Option<Aim>,
+}
+
+/// What a figure should come to. Missing it is news, not an error.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Aim {
+    /// Less is better.
+    AtMost(f64),
+    /// More is better.
+    AtLeast(f64),
+}
+
+impl Figure {
+    /// A figure that is only to be known.
+    #[must_use]
+    pub fn new(what: impl Into<String>, samples: Samples, unit: &'static str) -> Self {
+        Self { what: what.into(), samples, unit, aim: None }
+    }
+
+    /// The same figure, compared with an aim.
+    #[must_use]
+    pub fn aiming(self, aim: Aim) -> Self {
+        Self { aim: Some(aim), ..self }
+    }
+
+    /// What, value, spread and aim, for people.
+    pub(crate) fn cells(&self) -> [String; 4] {
+        let value = format!("{} {}", rounded(self.samples.median()), self.unit);
+        let (low, high) = self.samples.range();
+        let spread = if low == high {
+            String::new()
+        } else {
+            format!("{} .. {}", rounded(low), rounded(high))
+        };
+        let aim = match self.aim {
+            None => String::new(),
+            Some(aim) if self.meets(aim) => aim.text(),
+            Some(aim) => format!("{} (not met)", aim.text()),
+        };
+        [self.what.clone(), value.trim_end().into(), spread, aim]
+    }
+
+    /// As `cargo xtask table` reads it; the spread is there for whoever looks closer.
+    pub(crate) fn json(&self) -> Value {
+        let (low, high) = self.samples.range();
+        let mut figure = json!({
+            "what": self.what,
+            "value": self.samples.median(),
+            "unit": self.unit,
+            "low": low,
+            "high": high,
+        });
+        if let Some(aim) = self.aim {
+            figure["aim"] = aim.text().into();
+            figure["met"] = self.meets(aim).into();
+        }
+        figure
+    }
+
+    fn meets(&self, aim: Aim) -> bool {
+        match aim {
+            Aim::AtMost(most) => self.samples.median() <= most,
+            Aim::AtLeast(least) => self.samples.median() >= least,
+        }
+    }
+}
+
+impl Aim {
+    fn text(self) -> String {
+        match self {
+            Self::AtMost(most) => format!("<= {}", grouped(most)),
+            Self::AtLeast(least) => format!(">= {}", grouped(least)),
+        }
+    }
+}
+
+/// About three digits: a measurement cannot say more.
+fn rounded(value: f64) -> String {
+    match value.abs() {
+        100.0.. => grouped(value.round()),
+        10.0.. => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// A number with a comma between thousands.
+fn grouped(value: f64) -> String {
+    let text = value.to_string();
+    let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let mut groups = String::new();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            groups.push(',');
+        }
+        groups.push(digit);
+    }
+    groups + fraction
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(values: &[f64]) -> Figure {
+        Figure::new("a job", Samples::new(values.to_vec()), "ns")
+    }
+
+    #[test]
+    fn people_see_the_spread_and_whether_the_aim_is_met() {
+        let met = figure(&[1_234.5, 900.0, 2_000.0]).aiming(Aim::AtMost(1_500.0));
+        assert_eq!(met.cells(), ["a job", "1,235 ns", "900 .. 2,000", "<= 1,500"]);
+        let missed = figure(&[1.25]).aiming(Aim::AtLeast(1.5));
+        assert_eq!(missed.cells(), ["a job", "1.25 ns", "", ">= 1.5 (not met)"]);
+        assert_eq!(figure(&[12.34]).cells(), ["a job", "12.3 ns", "", ""]);
+    }
+
+    #[test]
+    fn the_document_says_whether_an_aim_is_met_only_if_there_is_one() {
+        let with = figure(&[2_500_000.0]).aiming(Aim::AtLeast(2_000_000.0));
+        let with = with.json();
+        assert_eq!(with["aim"], ">= 2,000,000");
+        assert_eq!(with["met"], true);
+        let without = figure(&[1.0]).json();
+        assert_eq!((without.get("aim"), without.get("met")), (None, None));
+    }
+}
