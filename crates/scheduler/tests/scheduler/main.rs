@@ -1,10 +1,10 @@
 //! Tests of the scheduler from outside: traces to be read, and random worlds to be survived.
 
 mod cluster;
-//mod graphs;
-//mod isolation;
+mod graphs;
+mod isolation;
 mod keeping;
 mod play;
-//mod roundtrip;
+mod roundtrip;
 mod traces;
 mod world;

@@ -67,6 +67,7 @@ pub(crate) struct World {
     pub(crate) crashes: u32,
     pub(crate) starts: u32,
     wall_jumped_back: bool,
+    before_crashes: Vec<dispatch::Counters>,
     /// What the server was told and said, to be pasted into a trace.
     trace: String,
     context: Context,
@@ -109,6 +110,7 @@ impl World {
             crashes: 0,
             starts: 0,
             wall_jumped_back: false,
+            before_crashes: Vec::new(),
             trace: String::new(),
             context: Context::default(),
         };
@@ -147,36 +149,38 @@ impl World {
     pub(crate) fn step(&mut self, (what, number): Step) {
         let at = usize::from(number);
         let member = at % MEMBERS;
-        match what % 30 {
-            0..=2 => self.submit(number),
-            3 | 4 => self.advance(Duration::from_millis(u64::from(number) % 120)),
-            5 => self.advance(Duration::from_millis(u64::from(number) % 4_000)),
-            6 => self.deliver_to_server(member),
-            7 => self.deliver_to_agent(member),
-            8..=11 => self.pump(),
-            12 => {
+        match what {
+            0..=29 => self.submit(number),
+            30..=59 => self.advance(Duration::from_millis(u64::from(number) % 120)),
+            60..=67 => self.advance(Duration::from_millis(u64::from(number) % 4_000)),
+            // Longer than a lease.
+            68 | 69 => self.advance(Duration::from_millis(11_000)),
+            70..=89 => self.deliver_to_server(member),
+            90..=109 => self.deliver_to_agent(member),
+            110..=131 => self.pump(),
+            132..=137 => {
                 if let Some(batch) = self.members[member].to_server.front().cloned() {
                     self.members[member].to_server.push_front(batch);
                 }
             }
-            13 => drop(self.members[member].to_server.pop_front()),
-            14 => drop(self.members[member].to_agent.pop_front()),
-            15 => self.disconnect(member),
-            16 => self.connect(member),
-            17..=19 => self.finish_one(member, at / MEMBERS, Outcome::Finished),
-            20 => {
+            138..=141 => drop(self.members[member].to_server.pop_front()),
+            142..=145 => drop(self.members[member].to_agent.pop_front()),
+            146..=150 => self.disconnect(member),
+            151..=180 => self.connect(member),
+            181..=207 => self.finish_one(member, at / MEMBERS, Outcome::Finished),
+            208..=212 => {
                 let error = "by chance".into();
                 self.finish_one(member, at, Outcome::Failed { again: Again::ByPolicy, error });
             }
-            21 => self.finish_one(member, at, Outcome::Snoozed(Millis(700))),
-            22 => self.commit(usize::MAX),
-            23 => self.commit(1),
-            24 => self.answer_fetch(),
-            25 => self.operate(number),
-            26 => self.kill(member),
-            27 => self.crash(),
-            28 => self.purge(),
-            _ => self.drain_or_jump(member, number),
+            213..=216 => self.finish_one(member, at, Outcome::Snoozed(Millis(700))),
+            217..=224 => self.commit(usize::MAX),
+            225..=229 => self.commit(1),
+            230..=235 => self.answer_fetch(),
+            236..=247 => self.operate(number),
+            248 => self.kill(member),
+            249 => self.crash(),
+            250 | 251 => self.purge(),
+            252..=255 => self.drain_or_jump(member, number),
         }
         self.audit();
     }
@@ -189,6 +193,13 @@ impl World {
         for id in self.submitted.difference(&self.purged) {
             assert!(self.keeping.by_id(*id).is_some(), "an acknowledged job is kept: {id}");
         }
+    }
+
+    /// What each server has seen, up to the present one.
+    pub(crate) fn counters(&self) -> Vec<dispatch::Counters> {
+        let mut counters = self.before_crashes.clone();
+        counters.push(self.dispatch.counters());
+        counters
     }
 
     // The server.
@@ -317,6 +328,7 @@ impl World {
     /// The server ends and starts again with what is durable.
     fn crash(&mut self) {
         self.crashes += 1;
+        self.before_crashes.push(self.dispatch.counters());
         for member in 0..MEMBERS {
             self.disconnect(member);
         }
@@ -375,7 +387,7 @@ impl World {
             }
         }
         let mut batch = Vec::new();
-        for place in 0..1 + bits % 3 {
+        for place in 0..1 + bits % 6 {
             let made_at = Wall(self.now.wall.0.saturating_sub((bits as u64 % 3) * 500));
             let name = format!("j{}", self.ids.len());
             let id = JobId::named(&name, made_at).expect("a short name");
