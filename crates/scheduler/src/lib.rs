@@ -1,4 +1,39 @@
-//! Decides what happens next to every job.
+//! Decides what happens next to every job: no I/O, no clock, no threads.
+//!
+//! Two machines of one shape live here. [`dispatch::Dispatch`] is the server's brain for one shard of
+//! jobs, [`agent::Agent`] is a worker's. Each is given one event at one moment and says what it causes:
+//! `handle(now, event, &mut effects)`. A shell around it has the sockets, the store and the clock, and
+//! performs the effects in order; [`gate::Gate`] keeps it from telling anything before its receipt.
+//!
+//! ```
+//! use filch_scheduler::dispatch::{Config, Dispatch, Event, Request};
+//! use filch_scheduler::id::{JobId, RequestNo};
+//! use filch_scheduler::spec::JobSpec;
+//! use filch_scheduler::time::{Now, Wall};
+//! use filch_scheduler::trace::{Context, Traced, print};
+//!
+//! let now = Now::default();
+//! let mut dispatch = Dispatch::new(Config::default(), now);
+//! let job = JobSpec::new(JobId::named("a", Wall(0)).expect("a short name"));
+//! let request = Request::Submit(vec![job]);
+//! let mut effects = Vec::new();
+//! dispatch.handle(now, Event::Request { from: RequestNo(1), request }, &mut effects);
+//!
+//! // What it causes, in the words of a trace: store this, then answer.
+//! let mut context = Context::default();
+//! let mut lines = effects.iter().map(|effect| {
+//!     let line = print(effect, &context);
+//!     effect.learn(&mut context);
+//!     line
+//! });
+//! assert_eq!(lines.next().as_deref(), Some("commit 1: put #1 at 0s: a: queued"));
+//! assert_eq!(lines.next().as_deref(), Some("after 1 reply r1 submitted a #1 new"));
+//! assert_eq!(lines.next(), None);
+//! ```
+//!
+//! The nouns are in [`id`], [`name`], [`time`], [`spec`] (what is submitted), [`state`] (the one table
+//! of what may follow what), [`message`] (what workers and server say) and [`record`] (what a store
+//! keeps). [`trace`] is the one text form of all of it.
 #![no_std]
 #![forbid(unsafe_code)]
 

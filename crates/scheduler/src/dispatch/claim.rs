@@ -30,8 +30,7 @@ impl Dispatch {
             self.offer(queue, &mut touched);
         }
         // Reserves only after every free slot has had its chance.
-        for at in 0..touched.len() {
-            let worker = touched[at];
+        for &worker in &touched {
             let room = self.workers.get(worker).room();
             self.claim(worker, room);
         }

@@ -185,7 +185,7 @@ fn dispatch_machine(words: &mut Vec<&str>, context: &Context) -> Result<Machine,
     if let Some(lease) = setting::<Duration>(words, "lease", 1, context)? {
         config.lease = lease;
     }
-    let aging = words.iter().any(|word| *word == "priority");
+    let aging = words.contains(&"priority");
     if let Some(strategy) = setting(words, "strategy", if aging { 2 } else { 1 }, context)? {
         config.strategy = strategy;
     }

@@ -272,7 +272,7 @@ impl Maker {
         self.one([Serves::All, Serves::Named(names)])
     }
 
-    fn from_worker(&mut self) -> FromWorker {
+    fn worker_says(&mut self) -> FromWorker {
         match self.below(11) {
             0 => {
                 let older = self.worker();
@@ -316,7 +316,7 @@ impl Maker {
         }
     }
 
-    fn to_worker(&mut self) -> ToWorker {
+    fn server_says(&mut self) -> ToWorker {
         match self.below(10) {
             0 => ToWorker::Truth { lease: self.duration(), keep: self.list(Self::hold) },
             1 => ToWorker::Assign(self.list(Self::assignment)),
@@ -437,7 +437,7 @@ impl Maker {
                 worker: self.worker(),
                 session: self.session(),
                 number: self.message_no(),
-                messages: self.list(Self::from_worker),
+                messages: self.list(Self::worker_says),
             },
             4 => dispatch::Event::Closed { worker: self.worker(), session: self.session() },
             5 => dispatch::Event::Fetched {
@@ -468,7 +468,7 @@ impl Maker {
                 after: self.some(|it| CommitNo(it.number())),
                 worker: self.worker(),
                 session: self.session(),
-                messages: self.list(Self::to_worker),
+                messages: self.list(Self::server_says),
             },
             4 => dispatch::Effect::Reply {
                 after: self.some(|it| CommitNo(it.number())),
@@ -487,7 +487,7 @@ impl Maker {
             2 => agent::Event::Received {
                 session: self.session(),
                 number: self.message_no(),
-                messages: self.list(Self::to_worker),
+                messages: self.list(Self::server_says),
             },
             3 => agent::Event::Ended {
                 hold: self.hold(),
@@ -513,7 +513,7 @@ impl Maker {
                 worker: self.worker(),
                 session: self.session(),
                 number: self.message_no(),
-                messages: self.list(Self::from_worker),
+                messages: self.list(Self::worker_says),
             },
             3 => agent::Effect::Start(self.assignment()),
             4 => agent::Effect::Stop {

@@ -1,4 +1,4 @@
-//! Every trace in `tests/traces` plays as it is written.
+//! Every trace in `tests/traces`, and every one quoted in a document, plays as it is written.
 //!
 //! With `FILCH_BLESS=1` the files are rewritten with what really happens; then the change is to be
 //! read, not only committed.
@@ -8,32 +8,72 @@ use std::path::{Path, PathBuf};
 
 use crate::play::play;
 
-fn traces() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
-    let entries = fs::read_dir(&folder).expect("the folder of traces can be read");
+fn folder(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// The files in a folder that end like this, by name.
+fn files(path: &str, ending: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder(path)).expect("the folder can be read");
+    let paths = entries.map(|entry| entry.expect("an entry can be read").path());
     let mut paths: Vec<PathBuf> =
-        entries.map(|entry| entry.expect("an entry can be read").path()).collect();
+        paths.filter(|path| path.extension().is_some_and(|it| it == ending)).collect();
     paths.sort();
     paths
 }
 
+/// Compares a file with what playing it gives, or rewrites it.
+fn check(path: &Path, play: impl Fn(&str) -> Result<String, String>, wrong: &mut Vec<String>) {
+    let written = fs::read_to_string(path).expect("a file can be read");
+    let bless = std::env::var_os("FILCH_BLESS").is_some();
+    match play(&written) {
+        Ok(played) if played == written => {}
+        Ok(played) if bless => fs::write(path, played).expect("a file can be written"),
+        Ok(played) => wrong.push(format!("{}: {}", path.display(), difference(&written, &played))),
+        Err(error) => wrong.push(format!("{}: {error}", path.display())),
+    }
+}
+
 #[test]
 fn every_trace_plays_as_it_is_written() {
-    let bless = std::env::var_os("FILCH_BLESS").is_some();
+    let traces = files("tests/traces", "trace");
+    assert!(traces.len() >= 20, "the traces are there");
     let mut wrong = Vec::new();
-    let traces = traces();
-    assert!(traces.len() >= 10, "the traces are there");
     for path in traces {
-        let name = path.file_name().expect("a file has a name").to_string_lossy().into_owned();
-        let written = fs::read_to_string(&path).expect("a trace can be read");
-        match play(&written) {
-            Ok(played) if played == written => {}
-            Ok(played) if bless => fs::write(&path, played).expect("a trace can be written"),
-            Ok(played) => wrong.push(format!("{name}: {}", difference(&written, &played))),
-            Err(error) => wrong.push(format!("{name}: {error}")),
-        }
+        check(&path, play, &mut wrong);
     }
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn every_trace_in_a_document_plays_as_it_is_written() {
+    let mut wrong = Vec::new();
+    let documents = [files("../..", "md"), files("../../docs", "md")].concat();
+    let quoting = documents
+        .iter()
+        .filter(|path| fs::read_to_string(path).expect("a file can be read").contains(BLOCK));
+    assert!(quoting.count() >= 2, "the README and the architecture quote traces");
+    for path in documents {
+        check(&path, play_blocks, &mut wrong);
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+const BLOCK: &str = "```trace\n";
+
+/// A document with each of its traces played.
+fn play_blocks(document: &str) -> Result<String, String> {
+    let mut played = String::new();
+    let mut rest = document;
+    while let Some(start) = rest.find(BLOCK) {
+        let (before, from) = rest.split_at(start + BLOCK.len());
+        let end = from.find("```").ok_or("a trace without an end")?;
+        played.push_str(before);
+        played.push_str(&play(&from[..end])?);
+        rest = &from[end..];
+    }
+    played.push_str(rest);
+    Ok(played)
 }
 
 #[test]

@@ -27,6 +27,7 @@ use crate::keeping::Keeping;
 pub(crate) type Step = (u8, u16);
 
 type FromWorkerBatch = (WorkerId, SessionNo, MessageNo, Vec<FromWorker>);
+type Fetch = (FetchNo, Vec<JobId>, Vec<Name>, Vec<Seq>);
 type ToWorkerBatch = (SessionNo, MessageNo, Vec<ToWorker>);
 
 /// A worker and its connection.
@@ -50,7 +51,7 @@ pub(crate) struct World {
     pub(crate) keeping: Keeping,
     /// Commits that are not durable yet.
     commits: VecDeque<(CommitNo, Vec<Mutation>)>,
-    fetches: VecDeque<(FetchNo, Vec<JobId>, Vec<Name>, Vec<Seq>)>,
+    fetches: VecDeque<Fetch>,
     members: Vec<Member>,
     generations: u64,
     requests: BTreeMap<RequestNo, Request>,
