@@ -1,8 +1,8 @@
 //! The states of a job and every way from one to another, in one table.
 //!
-//! This is the only file in which a job's state changes: a [`Phase`] can be made and looked at
-//! elsewhere, but moved only by [`Phase::apply`]. What else must move with it (queues, leases,
-//! counters) is the business of `dispatch`.
+//! This is the only file in which a job's state changes: elsewhere a phase can be made and looked at,
+//! but moved only by `Phase::apply`. What else must move with it (queues, leases, counters) is the
+//! business of `dispatch`.
 
 use core::fmt;
 

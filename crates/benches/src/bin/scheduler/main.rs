@@ -1,11 +1,12 @@
 //! The bench of `scheduler`: what `dispatch` costs, alone on one thread, with no I/O.
 //!
-//! This file reads the arguments and lists the figures. `churn`, `memory`, `graph`, `beats`, `theft` and
-//! `load` each measure one thing; `shard` and `worker` are what they drive; `sizes` says how much.
+//! This file reads the arguments and lists the figures. `churn`, `growth`, `memory`, `graph`, `beats`,
+//! `theft` and `load` each measure one thing; `shard` and `worker` are what they drive; `sizes` says how much.
 
 mod beats;
 mod churn;
 mod graph;
+mod growth;
 mod load;
 mod memory;
 mod shard;
@@ -26,13 +27,14 @@ use filch_scheduler::record::Strategy;
 use self::beats::Beats;
 use self::churn::{Churn, Setting};
 use self::graph::{Graph, Shape};
-use self::shard::Priorities;
+use self::shard::{FILL_BATCH, Priorities};
 use self::sizes::Sizes;
 use self::theft::Theft;
 
 /// Counts the bytes in use, for `memory`. It is there for all other figures as well, because an
-/// allocator is chosen when a program is built, and `cargo run --bin` builds no second one. That is
-/// one atomic addition an allocation and one a release.
+/// allocator is chosen when a program is built, and `cargo run --bin` builds no second program that
+/// could be started. One atomic addition an allocation and one a release are less than the difference
+/// between two runs: without it every figure came out the same.
 #[global_allocator]
 static ALLOCATED: Cap<System> = Cap::new(System, usize::MAX);
 
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
 
 fn measure(sizes: &Sizes) -> Vec<Figure> {
     let mut figures = lives(sizes);
+    figures.push(growth(sizes));
     figures.push(memory(sizes));
     figures.extend(released("graph", sizes.tangled, sizes.repeats_long));
     figures.extend(released("wide graph", sizes.wide, sizes.repeats_long));
@@ -142,6 +145,14 @@ fn life(sizes: &Sizes, setting: Setting) -> Samples {
     // The first one warms up.
     churn.sample(rounds);
     Samples::take(sizes.repeats, || churn.sample(rounds))
+}
+
+fn growth(sizes: &Sizes) -> Figure {
+    let count = sizes.queued_many;
+    let samples = Samples::take(sizes.repeats_long, || growth::longest_submit(count));
+    let batch = short(FILL_BATCH);
+    let what = format!("longest submit of {batch} jobs on the way to {} queued", short(count));
+    Figure::new(what, samples, "ms")
 }
 
 fn memory(sizes: &Sizes) -> Figure {
@@ -226,7 +237,7 @@ mod tests {
         let report = Report { bench: "scheduler", command: "cargo".to_owned(), figures };
         let document = report.json();
         let figures = document["figures"].as_array().expect("a list");
-        assert_eq!(figures.len(), 20);
+        assert_eq!(figures.len(), 21);
         for figure in figures {
             assert!(figure["what"].is_string() && figure["unit"].is_string(), "{figure}");
             assert!(figure["value"].is_f64(), "{figure}");

@@ -18,7 +18,7 @@ use filch_scheduler::time::{Millis, Monotonic, Now, Wall};
 const START: Wall = Wall(1_700_000_000_000);
 
 /// Jobs that fill the background are submitted this many at a time.
-const FILL_BATCH: usize = 1_000;
+pub(crate) const FILL_BATCH: usize = 1_000;
 
 /// Between two submits: the time in the ids moves on, so no id can be one that ended long ago, and
 /// nothing has to be fetched.
@@ -97,18 +97,20 @@ impl Shard {
         Event::Committed(self.newest_commit)
     }
 
-    /// Queues so many jobs, or gives them to whoever waits.
-    pub(crate) fn fill(&mut self, count: usize) {
+    /// Queues so many jobs, or gives them to whoever waits. Returns what the longest submit took.
+    pub(crate) fn fill(&mut self, count: usize) -> Duration {
+        let mut longest = Duration::ZERO;
         let mut left = count;
         while left > 0 {
             let batch = left.min(FILL_BATCH);
             self.step();
             let jobs = self.make_jobs(batch);
             let submit = self.submit(jobs);
-            self.handle(submit);
+            longest = longest.max(self.handle_timed(submit));
             self.handle(self.receipt());
             left -= batch;
         }
+        longest
     }
 
     pub(crate) fn handle(&mut self, event: Event) {
@@ -206,7 +208,7 @@ mod tests {
     #[test]
     fn a_filled_shard_has_its_jobs_and_their_receipts() {
         let mut shard = Shard::new(Strategy::default(), Priorities::Mixed);
-        shard.fill(FILL_BATCH + 5);
+        assert!(shard.fill(FILL_BATCH + 5) > Duration::ZERO);
         assert_eq!(shard.dispatch().job_count(), FILL_BATCH + 5);
         assert_eq!(shard.dispatch().newest_commit(), None);
         assert_eq!(shard.dispatch().audit(), Ok(()));
