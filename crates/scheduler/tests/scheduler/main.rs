@@ -4,6 +4,7 @@ mod cluster;
 mod graphs;
 mod isolation;
 mod keeping;
+mod matrix;
 mod play;
 mod roundtrip;
 mod traces;
