@@ -72,7 +72,7 @@ pub enum Effect {
         /// By chance, so that many workers do not come back at once.
         wait: Duration,
     },
-    /// Close this session's connection.
+    /// Close this session's connection. Nobody need say [`Event::Disconnected`] of it.
     Disconnect {
         /// Which one.
         session: SessionNo,

@@ -68,11 +68,15 @@ impl Context {
     /// The numbers that the next batch of this worker has if nothing went wrong.
     fn expected(&self, worker: WorkerId, is_hello: bool) -> (SessionNo, MessageNo) {
         let (session, number) = self.workers.get(&worker).copied().unwrap_or_default();
-        if is_hello { (session.next(), MessageNo(1)) } else { (session, number.next()) }
+        if is_hello {
+            (SessionNo(session.0.saturating_add(1)), MessageNo(1))
+        } else {
+            (session, after(number))
+        }
     }
 
     const fn expected_of_server(&self) -> (SessionNo, MessageNo) {
-        (self.server.0, self.server.1.next())
+        (self.server.0, after(self.server.1))
     }
 
     fn meet(&mut self, seq: Seq, id: JobId) {
@@ -97,6 +101,11 @@ impl Context {
             }
         }
     }
+}
+
+/// Numbers in a text can be anything, so they must not panic at the end of 64 bits.
+const fn after(number: MessageNo) -> MessageNo {
+    MessageNo(number.0.saturating_add(1))
 }
 
 /// Something that has a form in a trace. Cannot be implemented elsewhere.

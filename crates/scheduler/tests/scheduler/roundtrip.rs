@@ -90,11 +90,11 @@ impl Maker {
     }
 
     fn session(&mut self) -> SessionNo {
-        SessionNo(self.number() % (1 << 60))
+        SessionNo(self.number())
     }
 
     fn message_no(&mut self) -> MessageNo {
-        MessageNo(self.number() % (1 << 60))
+        MessageNo(self.number())
     }
 
     fn wall(&mut self) -> Wall {

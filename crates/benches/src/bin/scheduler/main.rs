@@ -1,7 +1,8 @@
 //! The bench of `scheduler`: what `dispatch` costs, alone on one thread, with no I/O.
 //!
 //! This file reads the arguments and lists the figures. `churn`, `growth`, `memory`, `graph`, `beats`,
-//! `theft` and `load` each measure one thing; `shard` and `worker` are what they drive; `sizes` says how much.
+//! `theft` and `load` each measure one thing; `shard` and `worker` are what they drive; `sizes` says
+//! how much.
 
 mod beats;
 mod churn;
@@ -33,8 +34,8 @@ use self::theft::Theft;
 
 /// Counts the bytes in use, for `memory`. It is there for all other figures as well, because an
 /// allocator is chosen when a program is built, and `cargo run --bin` builds no second program that
-/// could be started. One atomic addition an allocation and one a release are less than the difference
-/// between two runs: without it every figure came out the same.
+/// could be started. It costs one atomic addition an allocation and one a release: tried without, no
+/// figure moved by more than it does from run to run.
 #[global_allocator]
 static ALLOCATED: Cap<System> = Cap::new(System, usize::MAX);
 
@@ -56,8 +57,9 @@ fn main() -> ExitCode {
     let mut format = Format::Table;
     let mut sizes = Sizes::FULL;
     let mut command = String::from("cargo xtask bench scheduler");
-    for argument in env::args().skip(1) {
-        match argument.as_str() {
+    for argument in env::args_os().skip(1) {
+        let argument = argument.to_string_lossy();
+        match &*argument {
             "--json" => format = Format::Json,
             "--quick" => sizes = Sizes::QUICK,
             "--help" => {
