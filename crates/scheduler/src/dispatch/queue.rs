@@ -81,8 +81,8 @@ impl Queue {
     }
 
     fn is_unused(&self) -> bool {
-        let untouched = QueueSettings::new(self.settings.queue.clone());
-        self.jobs == 0 && self.named_by == 0 && self.settings == untouched
+        let is_untouched = || self.settings == QueueSettings::new(self.settings.queue.clone());
+        self.jobs == 0 && self.named_by == 0 && is_untouched()
     }
 }
 

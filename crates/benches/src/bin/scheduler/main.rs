@@ -47,6 +47,9 @@ usage: cargo xtask bench scheduler [--json] [--quick]
 
 const USAGE_EXIT_CODE: u8 = 2;
 
+/// Jobs that are finished before lives are measured.
+const WARM_UP: usize = 4_096;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Format {
     Table,
@@ -107,9 +110,8 @@ fn lives(sizes: &Sizes) -> Vec<Figure> {
             strategy: Strategy::default(),
             priorities: Priorities::Same,
         };
-        let among_few = life(sizes, setting(queued_few));
-        let among_many = life(sizes, setting(queued_many));
-        let ratio = Samples::new(vec![among_many.median() / among_few.median()]);
+        let [among_few, among_many, ratio] =
+            lives_in_turn(sizes, setting(queued_few), setting(queued_many));
         let rate = among_many.map(|nanoseconds| 1e9 / nanoseconds);
         for (samples, queued) in [(among_few, &few), (among_many, &many)] {
             let what = format!("submit, claim, finish: by {batch}, {queued} queued");
@@ -141,12 +143,28 @@ fn lives(sizes: &Sizes) -> Vec<Figure> {
     figures
 }
 
+/// Both settings, and how many times the first the second takes. They are measured in turn, so that
+/// whatever else the machine does meanwhile slows down both.
+fn lives_in_turn(sizes: &Sizes, first: Setting, second: Setting) -> [Samples; 3] {
+    let rounds = sizes.jobs / first.batch;
+    let mut churns = [first, second].map(warm);
+    let pairs = (0..sizes.repeats).map(|_| churns.each_mut().map(|churn| churn.sample(rounds)));
+    let pairs: Vec<[f64; 2]> = pairs.collect();
+    let each = |value: fn(&[f64; 2]) -> f64| Samples::new(pairs.iter().map(value).collect());
+    [each(|pair| pair[0]), each(|pair| pair[1]), each(|pair| pair[1] / pair[0])]
+}
+
 fn life(sizes: &Sizes, setting: Setting) -> Samples {
     let rounds = sizes.jobs / setting.batch;
-    let mut churn = Churn::new(setting);
-    // The first one warms up.
-    churn.sample(rounds);
+    let mut churn = warm(setting);
     Samples::take(sizes.repeats, || churn.sample(rounds))
+}
+
+/// After some rounds that do not count.
+fn warm(setting: Setting) -> Churn {
+    let mut churn = Churn::new(setting);
+    churn.sample(WARM_UP / setting.batch);
+    churn
 }
 
 fn growth(sizes: &Sizes) -> Figure {
