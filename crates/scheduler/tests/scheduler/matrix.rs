@@ -1,7 +1,7 @@
 //! Every word that can come from outside, said of a job in every state: where the job is then, and what
 //! the answer is. The table is drawn, and every cell is tried.
 
-use filch_scheduler::dispatch::{Answer, Config, Dispatch, Effect, Event, Request};
+use filch_scheduler::dispatch::{Answer, Config, Dispatch, Effect, Event};
 use filch_scheduler::id::{Fence, Hold, JobId, MessageNo, RequestNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::message::ToWorker;
 use filch_scheduler::record::Strategy;
