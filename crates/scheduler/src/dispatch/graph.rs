@@ -41,8 +41,12 @@ impl Dispatch {
         let mut parents = Vec::from([ended]);
         while let Some(parent) = parents.pop() {
             let one = counted(self.jobs.get(parent).state());
-            for at in 0..self.jobs.get(parent).children().len() {
-                let child = self.jobs.get(parent).children()[at];
+            // Nobody else looks at the list meanwhile: the parent has ended, and stays for its receipt.
+            let Some(extra) = &mut self.jobs.get_mut(parent).extra else {
+                continue;
+            };
+            let children = core::mem::take(&mut extra.children);
+            for &child in &children {
                 let Some(extra) = self.listening(child) else {
                     continue;
                 };
@@ -53,6 +57,8 @@ impl Dispatch {
                     parents.push(child);
                 }
             }
+            let extra = self.jobs.get_mut(parent).extra.as_mut();
+            extra.expect("it was there just now").children = children;
         }
     }
 
@@ -88,9 +94,12 @@ impl Dispatch {
             return;
         };
         for parent in core::mem::take(&mut extra.parents) {
-            let extra = self.jobs.get_mut(parent).extra.as_mut();
-            extra.expect("a parent knows its children").children_live -= 1;
-            self.evict_if_unneeded(parent);
+            let job = self.jobs.get_mut(parent);
+            let extra = job.extra.as_mut().expect("a parent knows its children");
+            extra.children_live -= 1;
+            if extra.children_live == 0 && job.state().is_ended() {
+                self.evict_if_unneeded(parent);
+            }
         }
     }
 

@@ -1,44 +1,48 @@
 //! The table of jobs in memory: by number, by the client's id, and by idempotency key.
 //!
-//! Numbers find their job by a page table; ids and keys by hash tables that hold only numbers. The
-//! hash tables are never walked, so their order cannot matter; what walks the jobs walks the pages.
-
-use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+//! Ids and keys lead to numbers by hash tables that are never walked, so their order cannot matter; what
+//! walks the jobs walks them by number.
 
 use hashbrown::HashTable;
 
 use super::job::Job;
+use super::pages::Pages;
 use crate::id::{JobId, Seq};
 use crate::name::Name;
 use crate::random::mix;
 
-/// Jobs on one page. Small, so that a few old jobs among millions of finished ones hold little.
-const PAGE: u64 = 32;
-
-struct Page {
-    jobs: [Option<Job>; PAGE as usize],
-    used: u32,
-}
-
 /// Every job that is in memory.
 pub(crate) struct Jobs {
-    pages: BTreeMap<u64, Box<Page>>,
-    ids: HashTable<Seq>,
+    pages: Pages,
+    ids: HashTable<Entry>,
     keys: HashTable<Seq>,
     seed: u64,
     count: usize,
 }
 
+/// A job in the index of ids, with a piece of the id's hash. So the index can grow without looking at
+/// a single job: with millions of them, that would take longer than a beat. In halves of a number
+/// because that saves four bytes a job.
+struct Entry {
+    hash: u32,
+    seq_low: u32,
+    seq_high: u32,
+}
+
+impl Entry {
+    const fn new(hash: u32, seq: Seq) -> Self {
+        Self { hash, seq_low: seq.0 as u32, seq_high: (seq.0 >> 32) as u32 }
+    }
+
+    const fn seq(&self) -> Seq {
+        Seq((self.seq_high as u64) << 32 | self.seq_low as u64)
+    }
+}
+
 impl Jobs {
-    pub(crate) const fn new(seed: u64) -> Self {
-        Self {
-            pages: BTreeMap::new(),
-            ids: HashTable::new(),
-            keys: HashTable::new(),
-            seed,
-            count: 0,
-        }
+    pub(crate) fn new(seed: u64) -> Self {
+        let pages = Pages::default();
+        Self { pages, ids: HashTable::new(), keys: HashTable::new(), seed, count: 0 }
     }
 
     pub(crate) const fn count(&self) -> usize {
@@ -46,11 +50,11 @@ impl Jobs {
     }
 
     pub(crate) fn find(&self, seq: Seq) -> Option<&Job> {
-        find(&self.pages, seq)
+        self.pages.find(seq)
     }
 
     pub(crate) fn find_mut(&mut self, seq: Seq) -> Option<&mut Job> {
-        self.pages.get_mut(&(seq.0 / PAGE))?.jobs[(seq.0 % PAGE) as usize].as_mut()
+        self.pages.find_mut(seq)
     }
 
     /// A job that some index of ours names.
@@ -64,8 +68,15 @@ impl Jobs {
     }
 
     pub(crate) fn by_id(&self, id: JobId) -> Option<Seq> {
-        let hash = hash_id(self.seed, id);
-        self.ids.find(hash, |&seq| self.get(seq).id == id).copied()
+        let hash = short_hash(self.seed, id);
+        let is_it = |entry: &Entry| entry.hash == hash && self.get(entry.seq()).id == id;
+        self.ids.find(spread(hash), is_it).map(Entry::seq)
+    }
+
+    /// Whether the index of ids has this job, which it must.
+    pub(crate) fn is_indexed(&self, seq: Seq) -> bool {
+        let hash = short_hash(self.seed, self.get(seq).id);
+        self.ids.find(spread(hash), |entry| entry.seq() == seq).is_some()
     }
 
     pub(crate) fn by_key(&self, key: &Name) -> Option<Seq> {
@@ -75,43 +86,31 @@ impl Jobs {
 
     /// Takes in a job under a number, id and key that are not in memory.
     pub(crate) fn insert(&mut self, seq: Seq, job: Job) {
-        let (seed, id, key) = (self.seed, job.id, job.key().cloned());
-        let page = self
-            .pages
-            .entry(seq.0 / PAGE)
-            .or_insert_with(|| Box::new(Page { jobs: [const { None }; PAGE as usize], used: 0 }));
-        let place = &mut page.jobs[(seq.0 % PAGE) as usize];
-        assert!(place.is_none(), "a job's number is used once");
-        *place = Some(job);
-        page.used += 1;
+        let (seed, key) = (self.seed, job.key().cloned());
+        let hash = short_hash(seed, job.id);
+        self.pages.insert(seq, job);
         self.count += 1;
-        let pages = &self.pages;
-        self.ids.insert_unique(hash_id(seed, id), seq, |&seq| hash_id(seed, named(pages, seq).id));
+        let entry = Entry::new(hash, seq);
+        self.ids.insert_unique(spread(hash), entry, |entry| spread(entry.hash));
         if let Some(key) = key {
+            let pages = &self.pages;
             self.keys.insert_unique(hash_key(seed, &key), seq, |&seq| {
-                let key = named(pages, seq).key().expect("a job in the index of keys has one");
-                hash_key(seed, key)
+                let key = pages.find(seq).and_then(Job::key);
+                hash_key(seed, key.expect("a job in the index of keys has one"))
             });
         }
     }
 
     pub(crate) fn remove(&mut self, seq: Seq) -> Job {
-        let (id, key) = (self.get(seq).id, self.get(seq).key().cloned());
-        let in_ids = self.ids.find_entry(hash_id(self.seed, id), |&other| other == seq);
-        in_ids.expect("every job is in the index of ids").remove();
-        if let Some(key) = key {
-            let hash = hash_key(self.seed, &key);
-            let in_keys = self.keys.find_entry(hash, |&other| other == seq);
+        let job = self.pages.remove(seq).expect("a job that is removed is in the table");
+        self.count -= 1;
+        let hash = short_hash(self.seed, job.id);
+        let in_ids = self.ids.find_entry(spread(hash), |entry| entry.seq() == seq);
+        in_ids.ok().expect("every job is in the index of ids").remove();
+        if let Some(key) = job.key() {
+            let in_keys = self.keys.find_entry(hash_key(self.seed, key), |&other| other == seq);
             in_keys.expect("a job with a key is in the index of keys").remove();
         }
-        let number = seq.0 / PAGE;
-        let page = self.pages.get_mut(&number).expect("the job was there just now");
-        let job = page.jobs[(seq.0 % PAGE) as usize].take().expect("the job was there just now");
-        page.used -= 1;
-        if page.used == 0 {
-            self.pages.remove(&number);
-        }
-        self.count -= 1;
         job
     }
 
@@ -122,12 +121,7 @@ impl Jobs {
 
     /// Every job in memory from this number on, in the order of submission.
     pub(crate) fn iter_from(&self, first: Seq) -> impl Iterator<Item = (Seq, &Job)> {
-        let pages = self.pages.range(first.0 / PAGE..);
-        let jobs = pages.flat_map(|(&number, page)| {
-            let numbers = (number * PAGE..).map(Seq);
-            numbers.zip(&page.jobs).filter_map(|(seq, job)| Some((seq, job.as_ref()?)))
-        });
-        jobs.skip_while(move |&(seq, _)| seq < first)
+        self.pages.iter_from(first)
     }
 
     /// How many entries the indexes hold: ids, keys.
@@ -136,17 +130,19 @@ impl Jobs {
     }
 }
 
-fn find(pages: &BTreeMap<u64, Box<Page>>, seq: Seq) -> Option<&Job> {
-    pages.get(&(seq.0 / PAGE))?.jobs[(seq.0 % PAGE) as usize].as_ref()
-}
-
-fn named(pages: &BTreeMap<u64, Box<Page>>, seq: Seq) -> &Job {
-    find(pages, seq).expect("a job that an index names is in the table")
-}
-
 /// Clients choose ids, so the seed keeps them from choosing collisions.
 pub(crate) const fn hash_id(seed: u64, id: JobId) -> u64 {
     mix(mix(id.0 as u64 ^ seed).wrapping_add((id.0 >> 64) as u64))
+}
+
+/// The piece of an id's hash that is kept.
+const fn short_hash(seed: u64, id: JobId) -> u32 {
+    hash_id(seed, id) as u32
+}
+
+/// All of the bits that a hash table looks at, from the piece that is kept.
+const fn spread(hash: u32) -> u64 {
+    (hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ hash as u64
 }
 
 fn hash_key(seed: u64, key: &Name) -> u64 {

@@ -20,6 +20,7 @@ mod ledger;
 mod life;
 mod load;
 mod operate;
+mod pages;
 mod queue;
 mod report;
 mod session;
@@ -111,6 +112,9 @@ impl Default for Limits {
         }
     }
 }
+
+/// How many ended jobs are looked up in one go.
+const EVICTED_TOGETHER: usize = 32;
 
 /// What has happened since the start, for metrics and tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -301,13 +305,24 @@ impl Dispatch {
             self.unreceipted_mutations -= mutations;
         }
         self.waiting.receipt(self.receipted);
-        while let Some(&(commit, seq)) = self.ended.front() {
-            if commit > self.receipted {
-                break;
+        self.evict_ended();
+    }
+
+    /// Lets go of the jobs whose end is durable.
+    fn evict_ended(&mut self) {
+        let mut left = self.ended.partition_point(|&(commit, _)| commit <= self.receipted);
+        while left > 0 {
+            let some = left.min(EVICTED_TOGETHER);
+            // Each of these looks goes to memory that no cache has, at a million jobs. In a loop of
+            // their own they wait for it together, and find it in the cache afterwards.
+            let found = self.ended.iter().take(some).filter(|&&(_, seq)| self.jobs.is_indexed(seq));
+            assert!(found.count() == some, "every job is in the index of ids");
+            for _ in 0..some {
+                let (_, seq) = self.ended.pop_front().expect("counted just now");
+                self.jobs.get_mut(seq).unreceipted -= 1;
+                self.evict_if_unneeded(seq);
             }
-            self.ended.pop_front();
-            self.jobs.get_mut(seq).unreceipted -= 1;
-            self.evict_if_unneeded(seq);
+            left -= some;
         }
     }
 

@@ -54,6 +54,7 @@ impl Dispatch {
             Ok(plan) => plan,
             Err(refused) => return Answer::Refused(refused),
         };
+        self.outcome.mutations.reserve(plan.new);
         let mut submitted: Vec<Submitted> = Vec::with_capacity(specs.len());
         for (spec, place) in specs.into_iter().zip(&plan.places) {
             submitted.push(match *place {
