@@ -258,10 +258,8 @@ impl Queues {
         match served {
             Served::All => self.open.iter().find_map(|&(_, number)| fits(number)),
             Served::Named(numbers) => {
-                let standing = |&number: &u32| Some((self.get(number).standing?, number));
-                let mut open: Vec<_> = numbers.iter().filter_map(standing).collect();
-                open.sort_unstable();
-                open.into_iter().find_map(|(_, number)| fits(number))
+                let open = |&number: &u32| Some((self.get(number).standing?, fits(number)?));
+                numbers.iter().filter_map(open).min().map(|(_, next)| next)
             }
         }
     }

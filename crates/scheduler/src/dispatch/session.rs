@@ -118,10 +118,12 @@ impl Dispatch {
         self.outcome.renewals.push((id, session, ToWorker::Renewed(number)));
         for message in messages {
             match message {
-                FromWorker::Hello(hello) if number == MessageNo(1) => {
+                FromWorker::Hello(hello)
+                    if number == MessageNo(1) && self.can_serve(&hello.serves) =>
+                {
                     self.hello(id, session, hello);
                 }
-                // A second greeting in one session makes no sense.
+                // A second greeting in one session makes no sense, nor do names beyond all bounds.
                 FromWorker::Hello(_) => {
                     self.hang_up(id, session);
                     self.disconnect(id);
@@ -180,6 +182,18 @@ impl Dispatch {
         // It may have been told in a session that broke, or while it had none.
         if self.workers.get(id).draining {
             self.tell(id, ToWorker::DrainNow);
+        }
+    }
+
+    fn can_serve(&self, serves: &Serves) -> bool {
+        let limits = &self.config.limits;
+        match serves {
+            Serves::All => true,
+            Serves::Named(names) => {
+                let new = names.iter().filter(|name| self.queues.number(name).is_none()).count();
+                self.queues.count() + new <= limits.queues
+                    && names.iter().all(|name| name.as_str().len() <= limits.name_bytes)
+            }
         }
     }
 
