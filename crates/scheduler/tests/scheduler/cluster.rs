@@ -60,7 +60,7 @@ fn the_world_is_not_too_kind() {
     let mut sum = Counters::default();
     let (mut crashes, mut starts) = (0, 0);
     let mut bits = 1_u64;
-    for seed in 0..200 {
+    for seed in 0..400 {
         let mut world = World::new(seed);
         for _ in 0..150 {
             bits = bits

@@ -40,6 +40,9 @@ struct Member {
     to_agent: VecDeque<ToWorkerBatch>,
     running: BTreeSet<Hold>,
     has_left: bool,
+    /// Stopped by a signal or a sleeping machine: it does not notice anything, nor does what it runs.
+    is_paused: bool,
+    missed_disconnect: bool,
 }
 
 /// Everything.
@@ -143,6 +146,8 @@ impl World {
             to_agent: VecDeque::new(),
             running: BTreeSet::new(),
             has_left: false,
+            is_paused: false,
+            missed_disconnect: false,
         }
     }
 
@@ -166,7 +171,8 @@ impl World {
             }
             138..=141 => drop(self.members[member].to_server.pop_front()),
             142..=145 => drop(self.members[member].to_agent.pop_front()),
-            146..=150 => self.disconnect(member),
+            146..=148 => self.disconnect(member),
+            149 | 150 => self.resume(member),
             151..=180 => self.connect(member),
             181..=207 => self.finish_one(member, at / MEMBERS, Outcome::Finished),
             208..=212 => {
@@ -180,8 +186,9 @@ impl World {
             236..=247 => self.operate(number),
             248 => self.kill(member),
             249 => self.crash(),
-            250 | 251 => self.purge(),
-            252..=255 => self.drain_or_jump(member, number),
+            250 => self.purge(),
+            251 | 252 => self.members[member].is_paused = true,
+            253..=255 => self.drain_or_jump(member, number),
         }
         self.audit();
     }
@@ -450,6 +457,7 @@ impl World {
     fn drain_or_jump(&mut self, member: usize, number: u16) {
         match number / 3 % 4 {
             0 => self.request(Request::DrainWorker(self.members[member].agent.id())),
+            1 if self.members[member].is_paused => {}
             1 => self.agent_event(member, agent::Event::Drain { grace: Duration::from_secs(2) }),
             2 => self.now.wall.0 += 3_000,
             _ => {
@@ -492,7 +500,7 @@ impl World {
     /// What a bystander sees when a job starts.
     fn start(&mut self, at: usize, hold: Hold) {
         self.starts += 1;
-        for member in &self.members {
+        for member in self.members.iter().filter(|member| !member.is_paused) {
             let same = member.running.iter().find(|other| other.job == hold.job);
             assert_eq!(same, None, "a job runs in one place only");
         }
@@ -524,6 +532,9 @@ impl World {
     }
 
     fn finish_one(&mut self, at: usize, which: usize, outcome: Outcome) {
+        if self.members[at].is_paused {
+            return;
+        }
         let running = &mut self.members[at].running;
         let Some(hold) = running.iter().nth(which % running.len().max(1)).copied() else {
             return;
@@ -536,17 +547,21 @@ impl World {
     }
 
     fn connect(&mut self, at: usize) {
-        if !self.members[at].is_connected {
+        if !self.members[at].is_connected && !self.members[at].is_paused {
             self.members[at].is_connected = true;
             self.agent_event(at, agent::Event::Connected);
         }
     }
 
-    /// The connection breaks, and both sides notice.
+    /// The connection breaks, and both sides notice; a paused worker when it goes on.
     fn disconnect(&mut self, at: usize) {
         if self.members[at].is_connected {
             self.disconnect_silently(at);
-            self.agent_event(at, agent::Event::Disconnected);
+            if self.members[at].is_paused {
+                self.members[at].missed_disconnect = true;
+            } else {
+                self.agent_event(at, agent::Event::Disconnected);
+            }
         }
     }
 
@@ -569,6 +584,9 @@ impl World {
     }
 
     fn deliver_to_agent(&mut self, at: usize) {
+        if self.members[at].is_paused {
+            return;
+        }
         if let Some((session, number, messages)) = self.members[at].to_agent.pop_front() {
             self.agent_event(at, agent::Event::Received { session, number, messages });
         }
@@ -577,7 +595,9 @@ impl World {
     /// Everything that is under way arrives, until nothing is.
     fn pump(&mut self) {
         for _ in 0..1_000 {
-            let quiet = |member: &Member| member.to_server.is_empty() && member.to_agent.is_empty();
+            let quiet = |member: &Member| {
+                member.to_server.is_empty() && (member.to_agent.is_empty() || member.is_paused)
+            };
             if self.members.iter().all(quiet) && self.commits.is_empty() && self.fetches.is_empty()
             {
                 return;
@@ -612,7 +632,8 @@ impl World {
     fn advance(&mut self, span: Duration) {
         let end = self.now.monotonic.plus(span);
         loop {
-            let members = self.members.iter().map(|member| member.agent.next_deadline());
+            let awake = self.members.iter().filter(|member| !member.is_paused);
+            let members = awake.map(|member| member.agent.next_deadline());
             let deadlines = members.chain([self.dispatch.next_deadline()]);
             let next = deadlines.flatten().min().unwrap_or(end).min(end);
             // At least a little, so that a deadline in the past cannot stop the world.
@@ -621,7 +642,9 @@ impl World {
             self.now.wall.0 = self.now.wall.0.saturating_add(passed.as_millis() as u64);
             self.now.monotonic = next;
             for at in 0..MEMBERS {
-                self.agent_event(at, agent::Event::Tick);
+                if !self.members[at].is_paused {
+                    self.agent_event(at, agent::Event::Tick);
+                }
             }
             self.event(Event::Tick);
             if next >= end {
@@ -639,6 +662,7 @@ impl World {
                 self.open_queues();
             }
             for at in 0..MEMBERS {
+                self.resume(at);
                 self.connect(at);
             }
             self.pump();
@@ -668,6 +692,16 @@ impl World {
         for queue in QUEUES {
             for change in [QueueChange::Resume, QueueChange::Limit(None)] {
                 self.request(Request::SetQueue { queue: queue.into(), change });
+            }
+        }
+    }
+
+    /// A paused worker goes on. The first thing that any event makes it do is look at the clock.
+    fn resume(&mut self, at: usize) {
+        if std::mem::take(&mut self.members[at].is_paused) {
+            self.agent_event(at, agent::Event::Tick);
+            if std::mem::take(&mut self.members[at].missed_disconnect) {
+                self.agent_event(at, agent::Event::Disconnected);
             }
         }
     }
