@@ -5,7 +5,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::id::{Fence, Hold, JobId, MessageNo, QuestionNo, WorkerId};
+use crate::id::{CommitNo, Fence, Hold, JobId, MessageNo, QuestionNo, WorkerId};
 use crate::name::Name;
 use crate::time::{Duration, Millis};
 
@@ -185,6 +185,9 @@ pub struct Assignment {
     pub queue: Name,
     /// What kind of work it is.
     pub kind: Name,
+    /// Since which commit the order is in force under which it was taken: ranks are compared only
+    /// within one era, and an older one goes first.
+    pub era: CommitNo,
     /// Its place among those that wait: lower runs sooner, ties by submission.
     pub rank: i64,
     /// Which attempt this will be, from 1.

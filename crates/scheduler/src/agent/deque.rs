@@ -6,7 +6,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::id::{Hold, Seq};
+use crate::id::{CommitNo, Hold, Seq};
 use crate::message::{Assignment, Place, Serves};
 
 /// Jobs that wait for a slot.
@@ -21,6 +21,7 @@ pub(crate) struct Deque {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     may_wait: bool,
+    era: CommitNo,
     rank: i64,
     job: Seq,
 }
@@ -31,7 +32,7 @@ impl Deque {
         let seq = assignment.hold.job;
         self.take_out(seq);
         let may_wait = assignment.place == Place::Anywhere;
-        let key = Key { may_wait, rank: assignment.rank, job: seq };
+        let key = Key { may_wait, era: assignment.era, rank: assignment.rank, job: seq };
         self.keys.insert(seq, key);
         self.jobs.insert(key, assignment);
     }
@@ -114,6 +115,7 @@ mod tests {
             id: JobId(u128::from(number)),
             queue: queue.into(),
             kind: "default".into(),
+            era: CommitNo(0),
             rank,
             attempt: 1,
             start: Start::Freely,

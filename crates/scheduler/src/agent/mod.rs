@@ -230,8 +230,7 @@ impl Agent {
             deadlines.push(Some(self.session.beat_at));
             deadlines.push(Some(self.silence_at()));
         }
-        let has_running = self.slots.values().any(|slot| slot.runs_since().is_some());
-        deadlines.push(self.drain.filter(|_| has_running));
+        deadlines.push(self.drain.filter(|&at| at > self.now.monotonic));
         for slot in self.slots.values() {
             deadlines.push(self.started_at(slot));
             deadlines.push(slot.times_out_at());

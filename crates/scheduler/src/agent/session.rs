@@ -164,14 +164,23 @@ impl Agent {
             self.session = Session::new(SessionNo(0), self.now.monotonic);
             (self.is_met, self.is_fenced, self.lease_from) = (false, false, None);
             self.connect();
-        } else if self.drain.is_some() && is_quiet && self.reports.is_empty() {
-            if self.session.is_open {
+        } else if let Some(deadline) = self.drain.filter(|_| is_quiet) {
+            let is_over = deadline <= self.now.monotonic;
+            if self.session.is_open && self.reports.is_empty() {
                 self.say_now(FromWorker::Goodbye);
                 self.flush();
+                self.leave();
+            } else if !self.session.is_open && (is_over || self.is_stranger()) {
+                // Nobody to say goodbye to. Whatever the server believes to be here goes back to
+                // the queue when the lease is over.
+                self.leave();
             }
-            // With nothing held and nothing to report, an unsaid goodbye costs nobody anything.
-            self.leave();
         }
+    }
+
+    /// Whether the server cannot believe that anything is here.
+    fn is_stranger(&self) -> bool {
+        !self.is_met && self.session.number == SessionNo(0) && self.reports.is_empty()
     }
 
     fn leave(&mut self) {

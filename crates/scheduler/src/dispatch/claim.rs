@@ -42,6 +42,13 @@ impl Dispatch {
 
     /// Gives up to `most` jobs to a worker, in the order of the strategy. Returns how many.
     fn claim(&mut self, id: WorkerId, most: u32) -> u32 {
+        let now = self.now.monotonic;
+        if most > 0 && self.workers.get(id).has_fallen_silent(now, self.config.lease) {
+            // Perhaps it is lost. What it got now would wait for the end of its lease, and might
+            // even be blamed for it. A word from it, and it is served again.
+            self.workers.get_mut(id).is_silent = true;
+        }
+        let most = most.min(self.workers.get(id).room());
         let mut taken = 0;
         while taken < most {
             let Some((queue, seq)) = self.next_for(id) else {
@@ -121,6 +128,7 @@ impl Dispatch {
             id: job.id,
             queue: queue.settings.queue.clone(),
             kind: self.kinds.get(job.kind).clone(),
+            era: self.era,
             rank: self.rank(job),
             attempt: job.attempts.saturating_add(1),
             start: if job.is_suspect() { Start::Confirmed } else { Start::Freely },

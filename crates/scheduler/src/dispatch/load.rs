@@ -79,7 +79,7 @@ impl Loader {
         let dispatch = &mut self.dispatch;
         match loaded {
             Loaded::Numbers { commit, seq, lease, newest_id } => {
-                (dispatch.issued, dispatch.receipted) = (commit, commit);
+                (dispatch.issued, dispatch.receipted, dispatch.era) = (commit, commit, commit);
                 dispatch.last_seq = seq;
                 dispatch.ledger.set_last(lease);
                 dispatch.newest_gone = newest_id;
@@ -112,9 +112,6 @@ impl Loader {
         job.suspicions = now.suspicions;
         job.priority = now.priority;
         dispatch.jobs.insert(seq, job);
-        if let Some(holder) = now.holder {
-            self.meet(holder);
-        }
         if now.state == State::Blocked {
             self.children.push((seq, spec.parents));
         }
@@ -143,23 +140,11 @@ impl Loader {
             let before = core::mem::replace(&mut job.row, row.number);
             dispatch.ledger.speak(row.number);
             dispatch.ledger.leave(before);
-            if let Some(worker) = owner {
-                self.meet(worker);
-            }
         }
         if row.number > self.dispatch.ledger.last() {
             return Err(LoadError::BeyondLast(row.number.0));
         }
         Ok(())
-    }
-
-    /// A worker that held jobs when the server ended. Its lease starts anew; it has no session.
-    fn meet(&mut self, worker: WorkerId) {
-        let dispatch = &mut self.dispatch;
-        if dispatch.workers.find(worker).is_none() {
-            let lease_end = dispatch.now.monotonic.plus(dispatch.config.lease);
-            dispatch.workers.insert(worker, Worker::new(SessionNo(0), lease_end));
-        }
     }
 
     /// Puts everything together and goes on from there.
@@ -177,6 +162,9 @@ impl Loader {
         }
         let all: Vec<Seq> = dispatch.jobs.iter().map(|(seq, _)| seq).collect();
         for &seq in &all {
+            if let Some(holder) = dispatch.jobs.get(seq).phase.holder() {
+                dispatch.meet(holder);
+            }
             dispatch.enter_indexes(seq);
         }
         dispatch.queues.accept_loaded();
@@ -200,6 +188,14 @@ impl Loader {
 }
 
 impl Dispatch {
+    /// A worker that held jobs when the server ended. Its lease starts anew; it has no session.
+    fn meet(&mut self, worker: WorkerId) {
+        if self.workers.find(worker).is_none() {
+            let lease_end = self.now.monotonic.plus(self.config.lease);
+            self.workers.insert(worker, Worker::new(SessionNo(0), lease_end));
+        }
+    }
+
     /// A shard that has never held a job.
     #[must_use]
     pub fn new(config: Config, now: Now) -> Self {

@@ -165,6 +165,8 @@ pub struct Dispatch {
     last_seq: Seq,
     issued: CommitNo,
     receipted: CommitNo,
+    /// The commit since which jobs are taken in the present order.
+    era: CommitNo,
     /// How many mutations each commit without a receipt has.
     unreceipted: VecDeque<(CommitNo, usize)>,
     unreceipted_mutations: usize,
@@ -189,6 +191,7 @@ struct Told {
     messages: Vec<ToWorker>,
     accepted: Vec<crate::id::Hold>,
     assigned: Vec<Assignment>,
+    question: Option<ToWorker>,
 }
 
 impl Dispatch {
@@ -212,6 +215,7 @@ impl Dispatch {
             last_seq: Seq(0),
             issued: CommitNo(0),
             receipted: CommitNo(0),
+            era: CommitNo(0),
             unreceipted: VecDeque::new(),
             unreceipted_mutations: 0,
             outcome: Outcome::default(),
@@ -389,7 +393,13 @@ impl Outcome {
 
 impl Told {
     const fn new(session: SessionNo) -> Self {
-        Self { session, messages: Vec::new(), accepted: Vec::new(), assigned: Vec::new() }
+        Self {
+            session,
+            messages: Vec::new(),
+            accepted: Vec::new(),
+            assigned: Vec::new(),
+            question: None,
+        }
     }
 
     fn into_messages(self) -> Vec<ToWorker> {
@@ -400,6 +410,8 @@ impl Told {
         if !self.assigned.is_empty() {
             messages.push(ToWorker::Assign(self.assigned));
         }
+        // Last: it is about what was assigned, too.
+        messages.extend(self.question);
         messages
     }
 }

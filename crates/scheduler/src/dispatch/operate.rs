@@ -178,6 +178,7 @@ impl Dispatch {
 
     fn set_strategy(&mut self, strategy: Strategy) -> Result<Option<Answer>, Refused> {
         self.mutate(Mutation::Strategy(strategy));
+        self.era = self.upcoming();
         let jobs = &self.jobs;
         self.queues.set_strategy(strategy, |seq| {
             let job = jobs.get(seq);

@@ -115,6 +115,9 @@ impl Dispatch {
         let worker = self.workers.get_mut(id);
         worker.expected = number.next();
         worker.lease_end = lease_end;
+        if core::mem::take(&mut worker.is_silent) {
+            self.workers.touch(id);
+        }
         self.outcome.renewals.push((id, session, ToWorker::Renewed(number)));
         for message in messages {
             match message {

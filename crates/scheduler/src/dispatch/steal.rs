@@ -32,6 +32,8 @@ struct Question {
     thief: WorkerId,
     victim: WorkerId,
     deadline: Monotonic,
+    /// When the victim had last got work.
+    turn: u64,
 }
 
 impl Questions {
@@ -116,8 +118,10 @@ impl Dispatch {
             let job = self.jobs.get(seq);
             job.state() == State::Leased && served.includes(job.queue)
         };
+        let is_silent = from.has_fallen_silent(self.now.monotonic, self.config.lease);
         let is_known = from.nothing_for.as_ref().is_some_and(|none| none.includes_all_of(served));
         victim != thief
+            && !is_silent
             && !is_known
             && (served.includes_all_of(&from.served) || from.held.keys().any(serves_job))
     }
@@ -126,7 +130,8 @@ impl Dispatch {
         self.questions.last = self.questions.last.next();
         let number = self.questions.last;
         let deadline = self.now.monotonic.plus(self.config.question);
-        self.questions.open.insert(number, Question { thief, victim, deadline });
+        let turn = self.workers.get(victim).turn;
+        self.questions.open.insert(number, Question { thief, victim, deadline, turn });
         self.questions.deadlines.insert((deadline, number));
         let asker = self.workers.get_mut(thief);
         asker.asking = Some(number);
@@ -135,7 +140,9 @@ impl Dispatch {
         self.workers.get_mut(victim).asked = Some(number);
         self.seat(victim);
         let question = ToWorker::AskToGive { question: number, most, most_bound, serves };
-        self.tell(victim, question);
+        if let Some(told) = self.told(victim) {
+            told.question = Some(question);
+        }
     }
 
     fn serves(&self, worker: WorkerId) -> Serves {
@@ -194,6 +201,9 @@ impl Dispatch {
         }
         if holds.is_empty() {
             self.counters.steals_empty += 1;
+            // An answer that crossed with new work says nothing about that.
+            let turn = self.workers.get(victim).turn;
+            let question = question.filter(|question| question.turn == turn);
             self.remember_nothing(victim, question.map(|question| question.thief));
         }
         self.workers.touch(victim);

@@ -40,12 +40,22 @@ enum Place {
 }
 
 /// A parent of a new job.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Parent {
     /// A job of the same batch, by its place there.
     Batch(usize),
     /// A job that is there, in memory or in the store.
     There(JobId),
+}
+
+impl Parent {
+    /// The id under which the parent is kept, given those of the batch.
+    fn id(self, batch: &[JobId]) -> JobId {
+        match self {
+            Self::Batch(at) => batch[at],
+            Self::There(id) => id,
+        }
+    }
 }
 
 impl Dispatch {
@@ -56,10 +66,17 @@ impl Dispatch {
         };
         self.outcome.mutations.reserve(plan.new);
         let mut submitted: Vec<Submitted> = Vec::with_capacity(specs.len());
-        for (spec, place) in specs.into_iter().zip(&plan.places) {
+        let ids: Vec<JobId> = specs.iter().map(|spec| spec.id).collect();
+        let mut parents = plan.parents.iter();
+        for (mut spec, place) in specs.into_iter().zip(&plan.places) {
             submitted.push(match *place {
                 Place::New { .. } => {
                     let id = spec.id;
+                    // A parent may have been named by an id that stands for another job; the store
+                    // knows that one only.
+                    for (named, parent) in spec.parents.iter_mut().zip(parents.by_ref()) {
+                        *named = parent.id(&ids);
+                    }
                     let seq = self.take_in(spec);
                     Submitted { id, seq, novelty: Novelty::New }
                 }
@@ -101,7 +118,6 @@ impl Dispatch {
             let place = self.place(specs, at, &batch, &mut keys, found)?;
             if let Place::New { .. } = place {
                 plan.new += 1;
-                check_parents(spec)?;
                 for &parent in &spec.parents {
                     let known = self.parent(parent, &batch, found);
                     let unknown = Refused::UnknownParent { child: spec.id, parent };
@@ -113,6 +129,7 @@ impl Dispatch {
         let live_jobs = self.config.limits.live_jobs;
         bound(Bound::LiveJobs, self.jobs.count() + plan.new, live_jobs)?;
         plan.settle_batch_parents();
+        plan.check_parents(specs)?;
         match plan.cycle() {
             Some(path) => Err(Refused::Cycle(path.into_iter().map(|at| specs[at].id).collect())),
             None => Ok(plan),
@@ -278,19 +295,6 @@ fn bound(what: Bound, asked: usize, bound: usize) -> Result<(), Refused> {
     if asked <= bound { Ok(()) } else { Err(Refused::OutOfBounds { what, asked, bound }) }
 }
 
-/// A job names each parent once, and not itself.
-fn check_parents(spec: &JobSpec) -> Result<(), Refused> {
-    if spec.parents.contains(&spec.id) {
-        return Err(Refused::OwnParent(spec.id));
-    }
-    let mut sorted = spec.parents.clone();
-    sorted.sort_unstable();
-    match sorted.array_windows().find(|[one, other]| one == other) {
-        Some(&[parent, _]) => Err(Refused::ParentTwice { child: spec.id, parent }),
-        None => Ok(()),
-    }
-}
-
 /// The places of a batch's jobs by id. The first of several with one id counts.
 struct Batch<'a> {
     specs: &'a [JobSpec],
@@ -301,8 +305,8 @@ struct Batch<'a> {
 impl<'a> Batch<'a> {
     fn new(specs: &'a [JobSpec], seed: u64) -> Self {
         let mut batch = Self { specs, seed, places: HashTable::new() };
-        // Alone in its batch, a job can name nobody in it but itself, which is looked at first.
-        if specs.len() > 1 {
+        // Alone in its batch and without parents, a job has nobody to name in it.
+        if specs.len() > 1 || specs.iter().any(|spec| !spec.parents.is_empty()) {
             let hash = |&at: &usize| hash_id(seed, specs[at].id);
             batch.places.reserve(specs.len(), hash);
             for (at, spec) in specs.iter().enumerate() {
@@ -332,6 +336,23 @@ impl Plan {
                 }
             }
         }
+    }
+
+    /// A job names each parent once, under whatever name, and not itself.
+    fn check_parents(&self, specs: &[JobSpec]) -> Result<(), Refused> {
+        let ids: Vec<JobId> = specs.iter().map(|spec| spec.id).collect();
+        for (at, range) in self.parent_ranges().into_iter().enumerate() {
+            let parents = self.parents[range].iter();
+            let mut parents: Vec<JobId> = parents.map(|parent| parent.id(&ids)).collect();
+            if parents.contains(&ids[at]) {
+                return Err(Refused::OwnParent(ids[at]));
+            }
+            parents.sort_unstable();
+            if let Some(&[parent, _]) = parents.array_windows().find(|[one, other]| one == other) {
+                return Err(Refused::ParentTwice { child: ids[at], parent });
+            }
+        }
+        Ok(())
     }
 
     /// The places of a cycle's jobs, each a parent of the next and the last the first, if there is

@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::id::{MessageNo, QuestionNo, Seq, SessionNo, WorkerId};
-use crate::time::Monotonic;
+use crate::time::{Duration, Monotonic};
 
 /// How many ended incarnations are remembered, so that a message that was long under way cannot make
 /// one of them live again. Their fences are old in any case; this is the second lock on that door.
@@ -81,6 +81,8 @@ pub(crate) struct Worker {
     pub(crate) want: u32,
     pub(crate) served: Served,
     pub(crate) draining: bool,
+    /// It was not heard of when there was work for it.
+    pub(crate) is_silent: bool,
     /// When its right to own jobs ends.
     pub(crate) lease_end: Monotonic,
     /// Its jobs, and since when: leased, running, or cancelled and not yet let go of.
@@ -115,6 +117,7 @@ impl Worker {
             want: 0,
             served: Served::All,
             draining: false,
+            is_silent: false,
             lease_end,
             held: BTreeMap::new(),
             leased: 0,
@@ -135,7 +138,12 @@ impl Worker {
     }
 
     const fn takes_work(&self) -> bool {
-        self.connected && !self.draining
+        self.connected && !self.draining && !self.is_silent
+    }
+
+    /// Whether nothing has been heard of it for three tenths of a lease, which is three beats.
+    pub(crate) fn has_fallen_silent(&self, now: Monotonic, lease: Duration) -> bool {
+        self.lease_end.since(now) <= lease * 7 / 10
     }
 
     /// How many more jobs it would take.

@@ -1,7 +1,7 @@
 //! The words of the protocol between workers and the server.
 
 use super::text::{Read, Reader, Words, Writer, id_word, read_id, words};
-use crate::id::{Fence, Hold, Seq};
+use crate::id::{CommitNo, Fence, Hold, Seq};
 use crate::message::{
     Again, Assignment, Ending, Entrance, FromWorker, Hello, Place, Report, Serves, Start, ToWorker,
 };
@@ -150,6 +150,7 @@ impl Words for Assignment {
         }
         writer.field("queue", &self.queue, &"default".into());
         writer.field("kind", &self.kind, &"default".into());
+        writer.field("era", &self.era, &CommitNo(0));
         writer.field("rank", &self.rank, &0);
         writer.field("attempt", &self.attempt, &1);
         writer.field("start", &self.start, &Start::Freely);
@@ -174,6 +175,7 @@ impl Words for Assignment {
             id,
             queue: "default".into(),
             kind: "default".into(),
+            era: CommitNo(0),
             rank: 0,
             attempt: 1,
             start: Start::Freely,
@@ -182,6 +184,7 @@ impl Words for Assignment {
         };
         reader.field("queue", &mut assignment.queue)?;
         reader.field("kind", &mut assignment.kind)?;
+        reader.field("era", &mut assignment.era)?;
         reader.field("rank", &mut assignment.rank)?;
         reader.field("attempt", &mut assignment.attempt)?;
         reader.field("start", &mut assignment.start)?;

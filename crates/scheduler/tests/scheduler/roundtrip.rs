@@ -308,6 +308,7 @@ impl Maker {
             id: self.id(),
             queue: self.name(),
             kind: self.name(),
+            era: CommitNo(self.number()),
             rank: self.number() as i64,
             attempt: self.number() as u16,
             start: self.one([Start::Freely, Start::Confirmed]),
