@@ -36,6 +36,8 @@ pub enum Mutation {
     Queue(QueueSettings),
     /// The order in which jobs are taken.
     Strategy(Strategy),
+    /// How long leases last; ten seconds in a store that says nothing else.
+    LeaseLength(Duration),
     /// These ended jobs and all that belongs to them are removed.
     Purge(Vec<Seq>),
     /// Something people may want to know later.
@@ -230,6 +232,8 @@ pub enum Loaded {
     },
     /// The order in which jobs are taken.
     Strategy(Strategy),
+    /// How long leases last.
+    LeaseLength(Duration),
     /// A queue that somebody has set.
     Queue(QueueSettings),
     /// An unfinished job; a cancelled one that somebody still holds; or the ended parent of a job

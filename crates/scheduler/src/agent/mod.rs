@@ -98,6 +98,7 @@ pub struct Agent {
     instead: Option<WorkerId>,
     /// Whether the server has answered this incarnation.
     is_met: bool,
+    link: Link,
     session: Session,
     /// The length of the lease, as the server said last.
     lease: Duration,
@@ -135,6 +136,20 @@ struct Session {
     in_flight: usize,
     in_flight_since: Monotonic,
     want_told: u32,
+    /// Whether the server has said in this session what is whose, and how long leases last.
+    has_truth: bool,
+    /// When the newest batch of this session that is acknowledged was sent.
+    acknowledged_at: Option<Monotonic>,
+    /// The batch that says goodbye.
+    goodbye: Option<MessageNo>,
+}
+
+/// What is known of the connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Link {
+    Down,
+    AskedFor,
+    Up,
 }
 
 /// A slot in use.
@@ -176,6 +191,7 @@ impl Agent {
             id,
             instead: None,
             is_met: false,
+            link: Link::AskedFor,
             session: Session::new(SessionNo(0), now.monotonic),
             lease: Duration::from_secs(10),
             lease_from: None,

@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Agent, Effect, Session, SlotPhase, StopReason, Verdict, new_id};
+use super::{Agent, Effect, Link, Session, SlotPhase, StopReason, Verdict, new_id};
 use crate::id::{Hold, MessageNo, SessionNo};
 use crate::message::{Entrance, FromWorker, Hello, Report, ToWorker};
 use crate::time::{Duration, Monotonic};
@@ -32,6 +32,9 @@ impl Session {
             in_flight: 0,
             in_flight_since: now,
             want_told: 0,
+            has_truth: false,
+            acknowledged_at: None,
+            goodbye: None,
         }
     }
 }
@@ -45,12 +48,16 @@ impl Agent {
         self.session.heard_at.plus(self.beat() * SILENT_BEATS)
     }
 
-    /// Greets the server in a new session.
     pub(super) fn connected(&mut self) {
-        // While something of the last incarnation still runs there is nothing to say.
-        if self.session.is_open || self.is_fenced {
-            return;
+        self.link = Link::Up;
+        // While something of the last incarnation still runs there is nothing to say yet.
+        if !self.session.is_open && !self.is_fenced {
+            self.greet();
         }
+    }
+
+    /// Greets the server in a new session.
+    fn greet(&mut self) {
         self.session = Session::new(self.session.number.next(), self.now.monotonic);
         self.session.is_open = true;
         let entrance = match (self.is_met, self.instead) {
@@ -84,6 +91,7 @@ impl Agent {
     }
 
     pub(super) fn disconnected(&mut self) {
+        self.link = Link::Down;
         self.close();
         if !self.is_fenced {
             self.connect();
@@ -91,6 +99,10 @@ impl Agent {
     }
 
     fn connect(&mut self) {
+        if self.link != Link::Down {
+            return;
+        }
+        self.link = Link::AskedFor;
         let most = crate::time::micros(self.config.reconnect_max);
         let wait = (u128::from(self.random.next()) * u128::from(most)) >> 64;
         self.effects.push(Effect::Connect { wait: Duration::from_micros(wait as u64) });
@@ -132,6 +144,7 @@ impl Agent {
         self.is_fenced = true;
         if self.session.is_open {
             self.effects.push(Effect::Disconnect { session: self.session.number });
+            self.link = Link::Down;
         }
         self.close();
         self.deque.drain().for_each(drop);
@@ -139,13 +152,10 @@ impl Agent {
         self.stop_all(StopReason::Fenced);
     }
 
-    /// The server does not know this incarnation, or not any more: what it has to report is too late.
+    /// The server does not know this incarnation, or not any more. What it has to report may be stored
+    /// all the same, with the answer lost; the next incarnation asks.
     fn gone(&mut self) {
         self.fence();
-        for (hold, _) in core::mem::take(&mut self.reports) {
-            self.effects.push(Effect::Answered { hold, verdict: Verdict::Refused });
-        }
-        self.is_met = false;
     }
 
     /// Once everything has stopped, a fenced worker comes back as a new incarnation, and a drained one
@@ -158,18 +168,22 @@ impl Agent {
                 return;
             }
             // The older incarnation's jobs are free at once if the server still knew it.
-            self.instead = if self.is_met { Some(self.id) } else { None };
+            self.instead = if self.is_met { Some(self.id) } else { self.instead };
             self.reports.retain(|_, pending| pending.report.ending.is_outcome());
             self.id = new_id(&mut self.random, self.config.home);
             self.session = Session::new(SessionNo(0), self.now.monotonic);
             (self.is_met, self.is_fenced, self.lease_from) = (false, false, None);
-            self.connect();
+            match self.link {
+                Link::Up => self.greet(),
+                Link::Down | Link::AskedFor => self.connect(),
+            }
         } else if let Some(deadline) = self.drain.filter(|_| is_quiet) {
             let is_over = deadline <= self.now.monotonic;
             if self.session.is_open && self.reports.is_empty() {
-                self.say_now(FromWorker::Goodbye);
-                self.flush();
-                self.leave();
+                if self.session.goodbye.is_none() {
+                    self.say_now(FromWorker::Goodbye);
+                    self.session.goodbye = Some(self.session.sent.next());
+                }
             } else if !self.session.is_open && (is_over || self.is_stranger()) {
                 // Nobody to say goodbye to. Whatever the server believes to be here goes back to
                 // the queue when the lease is over.
@@ -330,21 +344,32 @@ impl Agent {
 
     /// The lease is counted from the moment the acknowledged message was sent, not from now: the
     /// server may have counted from any moment in between.
+    ///
+    /// Before the truth has come, the length of the lease is not known in this session, and a renewal
+    /// may stem from a server that has not stored yet that it met us: it counts when the truth comes.
     fn renewed(&mut self, number: MessageNo) {
-        self.is_met = true;
-        self.instead = None;
         while let Some(&(sent, at)) = self.session.unacknowledged.front() {
             if sent > number {
                 break;
             }
             self.session.unacknowledged.pop_front();
-            self.lease_from = self.lease_from.max(Some(at));
+            self.session.acknowledged_at = self.session.acknowledged_at.max(Some(at));
+        }
+        if self.session.has_truth {
+            self.lease_from = self.lease_from.max(self.session.acknowledged_at);
+        }
+        if self.session.goodbye.is_some_and(|goodbye| goodbye <= number) {
+            self.leave();
         }
     }
 
     /// What is truly this worker's of all it holds.
     fn learn(&mut self, lease: Duration, mut keep: Vec<Hold>) {
+        self.is_met = true;
+        self.instead = None;
         self.lease = lease;
+        self.session.has_truth = true;
+        self.lease_from = self.lease_from.max(self.session.acknowledged_at);
         self.session.beat_at = self.session.beat_at.min(self.now.monotonic.plus(self.beat()));
         keep.sort_unstable();
         let held: Vec<Hold> = self.deque.iter().chain(self.slots.keys().copied()).collect();

@@ -162,6 +162,10 @@ impl Agent {
 
     pub(super) fn progressed(&mut self, hold: Hold, percent: u8) {
         if self.slots.get(&hold).is_some_and(|slot| slot.runs_since().is_some()) {
+            // Only the newest word on it counts.
+            self.session.unsent.retain(
+                |message| !matches!(message, FromWorker::Progress { hold: it, .. } if *it == hold),
+            );
             self.say(FromWorker::Progress { hold, percent });
         }
     }

@@ -38,10 +38,10 @@ fn must(holds: bool, what: impl FnOnce() -> String) -> Audit {
 #[derive(Default)]
 struct Census {
     scheduled: usize,
-    /// Jobs, ready jobs and owned jobs of each queue.
-    queues: BTreeMap<u32, (u32, usize, u32)>,
-    /// Held, leased and solo jobs of each worker.
-    workers: BTreeMap<WorkerId, (usize, u32, u32)>,
+    /// Jobs, ready jobs, owned jobs and leased jobs of each queue.
+    queues: BTreeMap<u32, (u32, usize, u32, u32)>,
+    /// Held, leased, solo and limited jobs of each worker.
+    workers: BTreeMap<WorkerId, (usize, u32, u32, u32)>,
     kinds: BTreeMap<u32, u32>,
     rows: BTreeMap<LeaseNo, u32>,
     keys: usize,
@@ -65,7 +65,7 @@ impl Dispatch {
             self.audit_job(seq, job, &census)
                 .and_then(|()| self.audit_graph(seq, job))
                 .map_err(|error| AuditError(format!("job {} ({seq:?}): {}", job.id, error.0)))?;
-            census.count(job);
+            census.count(job, self.queues.get(job.queue).is_limited());
         }
         self.audit_counts(&census)?;
         self.audit_workers(&census)?;
@@ -104,7 +104,7 @@ impl Dispatch {
             || unreceipted > 0
             || holder.is_some()
             || job.children_live() > 0
-            || self.waiting.reserves(job.id);
+            || self.waiting.reserves(job.id, job.key());
         must(is_needed, || "an ended job that nobody needs has left memory".into())?;
         let has_row = job.row != LeaseNo(0);
         must(!state.is_ended() || !has_row, || "I5: no lease row speaks for an ended job".into())?;
@@ -163,7 +163,7 @@ impl Dispatch {
         must(indexed == self.jobs.indexed(), || "I2: all ids and keys are of jobs".into())?;
         for (number, queue) in self.queues.iter() {
             let name = &queue.settings.queue;
-            let counted = (queue.jobs, queue.ready_count(), queue.owned);
+            let counted = (queue.jobs, queue.ready_count(), queue.owned, queue.leased);
             let found = census.queues.get(&number).copied().unwrap_or_default();
             must(counted == found, || format!("I4: queue {name} has {found:?}, not {counted:?}"))?;
             let waits =
@@ -183,7 +183,7 @@ impl Dispatch {
 
     fn audit_workers(&self, census: &Census) -> Audit {
         for (id, worker) in self.workers.iter() {
-            let counted = (worker.held.len(), worker.leased, worker.solo);
+            let counted = (worker.held.len(), worker.leased, worker.solo, worker.limited);
             let found = census.workers.get(&id).copied().unwrap_or_default();
             must(counted == found, || format!("I1: {id:?} holds {found:?}, not {counted:?}"))?;
             must(worker.solo <= 1, || format!("{id:?} holds one suspect of that kind"))?;
@@ -232,7 +232,7 @@ impl Dispatch {
 }
 
 impl Census {
-    fn count(&mut self, job: &Job) {
+    fn count(&mut self, job: &Job, is_limited: bool) {
         let state = job.state();
         self.jobs += 1;
         self.keys += usize::from(job.key().is_some());
@@ -246,10 +246,12 @@ impl Census {
         }
         if let Some(holder) = job.phase.holder() {
             queue.2 += 1;
+            queue.3 += u32::from(state == State::Leased);
             let worker = self.workers.entry(holder).or_default();
             worker.0 += 1;
             worker.1 += u32::from(state == State::Leased);
             worker.2 += u32::from(job.is_solo());
+            worker.3 += u32::from(is_limited);
         }
     }
 }

@@ -10,7 +10,7 @@ use core::ops::Bound;
 use super::Dispatch;
 use super::job::THEFTS_FREE;
 use super::queue::{Fit, Solo};
-use super::worker::{Served, Tier, Waiter};
+use super::worker::{Served, Tier, Waiter, Worker};
 use crate::id::{Seq, WorkerId};
 use crate::message::{Assignment, Place, Start};
 use crate::record::Cause;
@@ -77,9 +77,18 @@ impl Dispatch {
     /// next to start. Without that a worker whose reserve is always full would never get one.
     fn has_place_for_limited(&self, id: WorkerId) -> bool {
         let worker = self.workers.get(id);
+        worker.free_slots() > 0 || worker.limited < worker.slots
+    }
+
+    /// A queue got a limit, or lost it: counts its jobs again wherever they are held.
+    pub(super) fn recount_limited(&mut self) {
         let is_limited = |seq: &&Seq| self.queues.get(self.jobs.get(**seq).queue).is_limited();
-        worker.free_slots() > 0
-            || worker.held.keys().filter(is_limited).count() < worker.slots as usize
+        let count = |worker: &Worker| worker.held.keys().filter(is_limited).count();
+        let counts: Vec<_> = self.workers.iter().map(|(id, it)| (id, count(it))).collect();
+        for (id, count) in counts {
+            self.workers.get_mut(id).limited = u32::try_from(count).unwrap_or(u32::MAX);
+        }
+        self.workers.touch_all();
     }
 
     /// Offers a queue's jobs to those that wait: free slots first, then reserves.

@@ -7,14 +7,12 @@
 //!
 //! Requests that wait are carried out in the order in which they came.
 
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use super::report::is_last_word;
 use super::{Answer, Dispatch, Effect, Refused, Request};
-use crate::id::{CommitNo, FetchNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
-use crate::message::Report;
+use crate::id::{CommitNo, FetchNo, Hold, JobId, RequestNo, Seq, SessionNo, WorkerId};
 use crate::name::Name;
 use crate::record::{JobRow, Mutation};
 use crate::spec::JobSpec;
@@ -50,7 +48,12 @@ struct Waiter {
 /// What waits.
 enum Work {
     Request(RequestNo, Request),
-    Report { worker: WorkerId, session: SessionNo, report: Box<Report> },
+    /// Reports about jobs that are not in memory, of one batch.
+    Reports {
+        worker: WorkerId,
+        session: SessionNo,
+        holds: Vec<Hold>,
+    },
 }
 
 /// Ended jobs that the store found.
@@ -105,13 +108,17 @@ impl Lack {
 }
 
 impl Waiting {
-    /// Whether a waiting request names this job.
-    pub(crate) fn reserves(&self, id: JobId) -> bool {
-        !self.reserved.is_empty() && self.reserved.contains_key(&id)
+    /// Whether a waiting request names this job, by its id or by its key.
+    pub(crate) fn reserves(&self, id: JobId, key: Option<&Name>) -> bool {
+        !self.line.is_empty()
+            && (self.reserved.contains_key(&id)
+                || key.is_some_and(|key| self.arriving_keys.contains_key(key)))
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.line.len()
+    /// How many requests wait, and how many batches of reports.
+    fn counts(&self) -> (usize, usize) {
+        let requests = self.line.iter().filter(|it| matches!(it.work, Work::Request(..))).count();
+        (requests, self.line.len() - requests)
     }
 
     fn is_purged(&self, seq: Seq) -> bool {
@@ -185,21 +192,37 @@ fn add<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K, step: i32) {
 impl Dispatch {
     /// Carries a request out, now or when the store has answered.
     pub(super) fn request(&mut self, from: RequestNo, request: Request) {
+        if let Request::Submit(specs) = &request
+            && let Err(refused) = self.check_bounds(specs)
+        {
+            self.reply(from, Answer::Refused(refused));
+            return;
+        }
         let lack = self.lack(&request);
         if lack.is_nothing() {
             self.carry_out(from, request, &Found::default());
-        } else if self.waiting.count() >= self.config.limits.waiting {
+        } else if self.waiting.counts().0 >= self.config.limits.waiting {
             self.reply(from, Answer::Refused(Refused::Busy));
         } else {
             self.wait(Work::Request(from, request), lack.ids, lack.keys, Vec::new());
         }
     }
 
-    /// A report about a job that is not in memory: it may be a repeat of one that was accepted.
-    pub(super) fn report_on_gone(&mut self, worker: WorkerId, session: SessionNo, report: Report) {
-        let seq = report.hold.job;
-        let report = Box::new(report);
-        self.wait(Work::Report { worker, session, report }, Vec::new(), Vec::new(), [seq].into());
+    /// Reports about jobs that are not in memory: they may be repeats of what was accepted. Returns
+    /// whether there is room to look that up.
+    #[must_use]
+    pub(super) fn look_up_reports(&mut self, worker: WorkerId, session: SessionNo) -> bool {
+        let holds = core::mem::take(&mut self.outcome.reports_on_gone);
+        if holds.is_empty() {
+            return true;
+        }
+        let has_room = self.waiting.counts().1 < self.config.limits.waiting;
+        if has_room {
+            let seqs = holds.iter().map(|hold| hold.job).collect();
+            let work = Work::Reports { worker, session, holds };
+            self.wait(work, Vec::new(), Vec::new(), seqs);
+        }
+        has_room
     }
 
     fn wait(&mut self, work: Work, ids: Vec<JobId>, keys: Vec<Name>, seqs: Vec<Seq>) {
@@ -216,42 +239,66 @@ impl Dispatch {
 
     pub(super) fn fetched(&mut self, fetch: FetchNo, rows: Vec<JobRow>) {
         let found = Found::new(rows, |seq| self.waiting.is_purged(seq));
-        let waiter = self.waiting.line.iter_mut().find(|waiter| waiter.fetch == fetch);
+        let mut line = self.waiting.line.iter_mut();
         // Not among those that wait: answered before. Once is enough.
-        if let Some(waiter) = waiter {
-            waiter.found.get_or_insert(found);
+        if let Some(waiter) = line.find(|waiter| waiter.fetch == fetch && waiter.found.is_none()) {
+            // What was found by its key is named from now on, too.
+            for &id in found.ids.keys() {
+                add(&mut self.waiting.reserved, id, 1);
+            }
+            waiter.found = Some(found);
         }
         while let Some(waiter) = self.waiting.line.pop_front_if(|waiter| waiter.found.is_some()) {
-            let found = waiter.found.unwrap_or_default();
-            let named: Vec<JobId> = match &waiter.work {
-                Work::Request(_, request) => named(request).collect(),
-                Work::Report { .. } => Vec::new(),
-            };
-            self.waiting.mark(&waiter.work, -1);
-            match waiter.work {
-                Work::Request(from, request) => self.carry_out(from, request, &found),
-                Work::Report { worker, session, report } => {
-                    let row = found.by_seq(report.hold.job);
-                    let repeated = row.is_some_and(|row| {
-                        is_last_word(row.now.state, row.now.fence, report.hold.fence)
-                    });
+            self.go_on(waiter.work, &waiter.found.unwrap_or_default());
+        }
+        self.waiting.end_purges();
+    }
+
+    /// Everything that this work asks about is known.
+    fn go_on(&mut self, work: Work, found: &Found) {
+        let kept_for_it = self.named_here(&work, found);
+        self.waiting.mark(&work, -1);
+        for &id in found.ids.keys() {
+            add(&mut self.waiting.reserved, id, -1);
+        }
+        match work {
+            Work::Request(from, request) => self.carry_out(from, request, found),
+            Work::Reports { worker, session, holds } => {
+                for hold in holds {
+                    let row = found.by_seq(hold.job);
                     let current = row.map(|row| row.now.fence);
-                    self.answer_report(worker, session, report.hold, repeated, current);
-                }
-            }
-            for id in named {
-                if let Some(seq) = self.jobs.by_id(id) {
-                    self.evict_if_unneeded(seq);
+                    let is_repeated = row
+                        .is_some_and(|row| is_last_word(row.now.state, row.now.fence, hold.fence));
+                    self.answer_report(worker, session, hold, is_repeated, current);
                 }
             }
         }
-        self.waiting.end_purges();
+        for seq in kept_for_it {
+            self.evict_if_unneeded(seq);
+        }
+    }
+
+    /// The jobs in memory that this work may have kept there.
+    fn named_here(&self, work: &Work, found: &Found) -> Vec<Seq> {
+        let Work::Request(_, request) = work else {
+            return found.seqs.keys().copied().collect();
+        };
+        let ids = named(request).chain(found.ids.keys().copied());
+        let by_id = ids.filter_map(|id| self.jobs.by_id(id));
+        let specs = match request {
+            Request::Submit(specs) => specs.as_slice(),
+            _ => Default::default(),
+        };
+        let by_key = specs.iter().filter_map(|spec| self.jobs.by_key(spec.key.as_ref()?));
+        by_id.chain(by_key).collect()
     }
 
     /// Forgets ended jobs for good, except those that somebody here still needs.
     pub(super) fn purge(&mut self, proposed: &[(Seq, JobId)]) {
         let unneeded = proposed.iter().filter(|&&(seq, id)| {
-            seq <= self.last_seq && self.jobs.find(seq).is_none() && !self.waiting.reserves(id)
+            seq <= self.last_seq
+                && self.jobs.find(seq).is_none()
+                && !self.waiting.reserves(id, None)
         });
         let unneeded = unneeded.map(|&(seq, _)| seq).filter(|&seq| !self.waiting.is_purged(seq));
         let jobs: BTreeSet<Seq> = unneeded.collect();

@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use super::Dispatch;
-use super::job::Extra;
+use super::job::{Extra, Job};
 use crate::id::Seq;
 use crate::record::Reason;
 use crate::spec::{Otherwise, Tally, Verdict};
@@ -97,10 +97,23 @@ impl Dispatch {
             let job = self.jobs.get_mut(parent);
             let extra = job.extra.as_mut().expect("a parent knows its children");
             extra.children_live -= 1;
+            let is_mostly_ended = extra.children.len() > 2 * extra.children_live as usize + 32;
             if extra.children_live == 0 && job.state().is_ended() {
                 self.evict_if_unneeded(parent);
+            } else if is_mostly_ended {
+                self.forget_ended_children(parent);
             }
         }
+    }
+
+    /// A parent that lives long, or for ever, must not remember every child it ever had.
+    fn forget_ended_children(&mut self, parent: Seq) {
+        let extra = self.jobs.get_mut(parent).extra.as_mut().expect("it was there just now");
+        let mut children = core::mem::take(&mut extra.children);
+        let listens = |job: &Job| job.parents().contains(&parent);
+        children.retain(|&child| self.jobs.find(child).is_some_and(listens));
+        let extra = self.jobs.get_mut(parent).extra.as_mut().expect("it was there just now");
+        extra.children = children;
     }
 
     /// A dead job lives again: its children that have not ended wait for it once more. Those that its

@@ -98,7 +98,7 @@ impl Dispatch {
             || job.unreceipted > 0
             || job.phase.holder().is_some()
             || job.children_live() > 0
-            || self.waiting.reserves(job.id);
+            || self.waiting.reserves(job.id, job.key());
         if !is_needed {
             let job = self.jobs.remove(seq);
             self.newest_gone = self.newest_gone.max(job.id.made_at());
@@ -132,8 +132,9 @@ impl Dispatch {
                     worker.held.remove(&seq);
                     worker.leased -= u32::from(state == State::Leased);
                     worker.solo -= u32::from(is_solo);
+                    worker.limited -= u32::from(self.queues.get(queue).is_limited());
                     self.workers.touch(holder);
-                    self.queues.disown(queue);
+                    self.queues.disown(queue, state);
                     if state == State::Running {
                         self.progress.remove(&seq);
                     }
@@ -162,8 +163,9 @@ impl Dispatch {
                     worker.held.insert(seq, now);
                     worker.leased += u32::from(state == State::Leased);
                     worker.solo += u32::from(is_solo);
+                    worker.limited += u32::from(self.queues.get(queue).is_limited());
                     self.workers.touch(holder);
-                    self.queues.own(queue);
+                    self.queues.own(queue, state);
                 }
             }
         }

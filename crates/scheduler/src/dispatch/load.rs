@@ -85,6 +85,7 @@ impl Loader {
                 dispatch.newest_gone = newest_id;
             }
             Loaded::Strategy(strategy) => dispatch.queues.set_strategy(strategy, |_| 0),
+            Loaded::LeaseLength(lease) => dispatch.lease_kept = lease,
             Loaded::Queue(settings) => dispatch.queues.set(settings),
             Loaded::Job(row) => self.add_job(row)?,
             Loaded::Lease(row) => self.add_lease(&row)?,
@@ -153,6 +154,7 @@ impl Loader {
     /// If a blocked job's parents were not loaded.
     pub fn finish(self, effects: &mut Vec<Effect>) -> Result<Dispatch, LoadError> {
         let Self { mut dispatch, children } = self;
+        dispatch.lease_kept_until = dispatch.now.monotonic.plus(dispatch.lease_kept);
         for (child, parents) in &children {
             for &parent in parents {
                 let missing = LoadError::ParentMissing { child: *child, parent };
@@ -191,7 +193,8 @@ impl Dispatch {
     /// A worker that held jobs when the server ended. Its lease starts anew; it has no session.
     fn meet(&mut self, worker: WorkerId) {
         if self.workers.find(worker).is_none() {
-            let lease_end = self.now.monotonic.plus(self.config.lease);
+            // It goes by the lease that it was told, until it is told another.
+            let lease_end = self.now.monotonic.plus(self.config.lease.max(self.lease_kept));
             self.workers.insert(worker, Worker::new(SessionNo(0), lease_end));
         }
     }

@@ -72,7 +72,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             seed: 0,
-            lease: Duration::from_secs(10),
+            lease: DEFAULT_LEASE,
             question: Duration::from_millis(20),
             strategy: Strategy::default(),
             limits: Limits::default(),
@@ -93,8 +93,12 @@ pub struct Limits {
     pub queues: usize,
     /// Bytes in the name of a queue, a kind or a key.
     pub name_bytes: usize,
-    /// Requests that wait for the store.
+    /// Requests, and batches of reports, that wait for the store.
     pub waiting: usize,
+    /// Jobs that one worker may own; it can want more, and gets no more.
+    pub want: u32,
+    /// Queues that one worker may name.
+    pub served: usize,
     /// Mutations without a receipt, beyond which [`Dispatch::is_full`].
     pub unreceipted: usize,
 }
@@ -108,10 +112,15 @@ impl Default for Limits {
             queues: 100_000,
             name_bytes: 200,
             waiting: 4_096,
+            want: 16_384,
+            served: 1_000,
             unreceipted: 1 << 20,
         }
     }
 }
+
+/// How long a worker may be silent, in a store that says nothing else.
+const DEFAULT_LEASE: Duration = Duration::from_secs(10);
 
 /// How many ended jobs are looked up in one go.
 const EVICTED_TOGETHER: usize = 32;
@@ -167,6 +176,9 @@ pub struct Dispatch {
     receipted: CommitNo,
     /// The commit since which jobs are taken in the present order.
     era: CommitNo,
+    /// The length of the lease as the store knows it, and until when somebody may still go by it.
+    lease_kept: Duration,
+    lease_kept_until: Monotonic,
     /// How many mutations each commit without a receipt has.
     unreceipted: VecDeque<(CommitNo, usize)>,
     unreceipted_mutations: usize,
@@ -183,6 +195,8 @@ struct Outcome {
     sends: BTreeMap<WorkerId, Told>,
     replies: Vec<(RequestNo, Answer)>,
     others: Vec<Effect>,
+    /// Reports of the present batch about jobs that are not in memory.
+    reports_on_gone: Vec<crate::id::Hold>,
 }
 
 /// What one worker is told.
@@ -216,6 +230,8 @@ impl Dispatch {
             issued: CommitNo(0),
             receipted: CommitNo(0),
             era: CommitNo(0),
+            lease_kept: DEFAULT_LEASE,
+            lease_kept_until: now.monotonic,
             unreceipted: VecDeque::new(),
             unreceipted_mutations: 0,
             outcome: Outcome::default(),
@@ -350,9 +366,23 @@ impl Dispatch {
         Some(self.outcome.to(id, worker.session))
     }
 
+    /// Has the store know how long leases last before anybody is given one. A shorter one is kept only
+    /// when nobody can be left who goes by the longer one: after a restart that is all we know of them.
+    fn keep_lease(&mut self) {
+        let lease = self.config.lease;
+        let may_lower = self.now.monotonic >= self.lease_kept_until;
+        if !self.outcome.mutations.is_empty()
+            && (lease > self.lease_kept || (lease < self.lease_kept && may_lower))
+        {
+            self.lease_kept = lease;
+            self.mutate(Mutation::LeaseLength(lease));
+        }
+    }
+
     /// Numbers what was decided and hands it over: first what to store, then what to tell.
     fn flush(&mut self, effects: &mut Vec<Effect>) {
         self.ledger.flush(&mut self.outcome.mutations);
+        self.keep_lease();
         if !self.outcome.mutations.is_empty() {
             self.issued = self.issued.next();
             let mutations = core::mem::take(&mut self.outcome.mutations);

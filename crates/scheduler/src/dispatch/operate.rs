@@ -173,6 +173,7 @@ impl Dispatch {
         }
         self.mutate(Mutation::Queue(settings.clone()));
         self.queues.set(settings);
+        self.recount_limited();
         Ok(Some(Answer::Done))
     }
 

@@ -7,11 +7,12 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::strategy::{Standing, Turns, charge, standing};
+use super::strategy::{Standing, Turns, charge, join, standing};
 use super::worker::{Served, Waiter};
 use crate::id::Seq;
 use crate::name::Name;
 use crate::record::{QueueSettings, Strategy};
+use crate::state::State;
 
 /// A named line of ready jobs.
 pub(crate) struct Queue {
@@ -20,6 +21,8 @@ pub(crate) struct Queue {
     pub(crate) jobs: u32,
     /// Jobs that count against its limit: owned, or cancelled and not yet let go of.
     pub(crate) owned: u32,
+    /// How many of those are leased, and not known to have started.
+    pub(crate) leased: u32,
     /// How many there may be: the limit, or as many as there were when the limit was lowered.
     ceiling: u32,
     /// How many workers name it.
@@ -40,6 +43,7 @@ impl Queue {
             settings: QueueSettings::new(name),
             jobs: 0,
             owned: 0,
+            leased: 0,
             ceiling: u32::MAX,
             named_by: 0,
             waiters: BTreeSet::new(),
@@ -168,9 +172,7 @@ impl Queues {
             self.queues.push(None);
             u32::try_from(self.queues.len() - 1).expect("fewer queues than 32 bits")
         });
-        let mut queue = Queue::new(name.clone());
-        queue.turns.charged = self.level;
-        self.queues[number as usize] = Some(queue);
+        self.queues[number as usize] = Some(Queue::new(name.clone()));
         self.numbers.insert(name.clone(), number);
         number
     }
@@ -204,15 +206,18 @@ impl Queues {
     }
 
     /// One more job of the queue counts against its limit.
-    pub(crate) fn own(&mut self, number: u32) {
-        self.get_mut(number).owned += 1;
+    pub(crate) fn own(&mut self, number: u32, state: State) {
+        let queue = self.get_mut(number);
+        queue.owned += 1;
+        queue.leased += u32::from(state == State::Leased);
         self.stand(number);
     }
 
     /// One job of the queue fewer counts against its limit.
-    pub(crate) fn disown(&mut self, number: u32) {
+    pub(crate) fn disown(&mut self, number: u32, state: State) {
         let queue = self.get_mut(number);
         queue.owned -= 1;
+        queue.leased -= u32::from(state == State::Leased);
         if queue.is_limited() && !core::mem::replace(&mut queue.fresh, true) {
             self.fresh.push(number);
         }
@@ -318,9 +323,9 @@ impl Queues {
         let queue = self.queues[number as usize].as_mut().expect("a queue number in use");
         let first = queue.first(Solo::Allowed).filter(|_| !queue.settings.paused);
         let now = first.filter(|_| queue.has_room()).map(|first| {
-            // A queue that had no work for long joins at the level of the others.
-            queue.turns.charged =
-                queue.turns.charged.max(if queue.standing.is_none() { self.level } else { 0 });
+            if queue.standing.is_none() {
+                queue.turns = join(queue.turns, self.services, self.level);
+            }
             standing(strategy, first, queue.turns)
         });
         let before = core::mem::replace(&mut queue.standing, now);

@@ -69,7 +69,7 @@ impl Dispatch {
                 self.answer_report(speaker, session, hold, true, None);
             }
             Standing::Gone if matches!(ending, Ending::Finished | Ending::Failed { .. }) => {
-                self.report_on_gone(speaker, session, Report { hold, ending });
+                self.outcome.reports_on_gone.push(hold);
             }
             // However the attempt ended, it has ended; but only a job let go of is let go of.
             Standing::Cancelled => {
@@ -121,7 +121,7 @@ impl Dispatch {
         self.write(seq, None);
     }
 
-    fn note(&mut self, worker: WorkerId, hold: Hold, outcome: AttemptOutcome) {
+    pub(super) fn note(&mut self, worker: WorkerId, hold: Hold, outcome: AttemptOutcome) {
         self.mutate(Mutation::Note(Note::Attempt { hold, worker, outcome }));
     }
 

@@ -114,11 +114,27 @@ impl Dispatch {
         let lease_end = self.now.monotonic.plus(self.config.lease);
         let worker = self.workers.get_mut(id);
         worker.expected = number.next();
-        worker.lease_end = lease_end;
+        // Never earlier: it may not have heard yet that leases are shorter now.
+        worker.lease_end = worker.lease_end.max(lease_end);
         if core::mem::take(&mut worker.is_silent) {
             self.workers.touch(id);
         }
         self.outcome.renewals.push((id, session, ToWorker::Renewed(number)));
+        self.hear_each(id, session, number, messages);
+        if !self.look_up_reports(id, session) {
+            // Too many wait already. It tells all of it again when it is back.
+            self.hang_up(id, session);
+            self.disconnect(id);
+        }
+    }
+
+    fn hear_each(
+        &mut self,
+        id: WorkerId,
+        session: SessionNo,
+        number: MessageNo,
+        messages: Vec<FromWorker>,
+    ) {
         for message in messages {
             match message {
                 FromWorker::Hello(hello)
@@ -134,7 +150,7 @@ impl Dispatch {
                 }
                 FromWorker::Beat => {}
                 FromWorker::Want(want) => {
-                    self.workers.get_mut(id).want = want;
+                    self.workers.get_mut(id).want = want.min(self.config.limits.want);
                     self.workers.touch(id);
                 }
                 FromWorker::Start(hold) => self.start(id, session, hold),
@@ -160,8 +176,9 @@ impl Dispatch {
     fn hello(&mut self, id: WorkerId, session: SessionNo, hello: Hello) {
         self.unseat(id);
         self.serve(id, &hello.serves);
+        let want = hello.want.min(self.config.limits.want);
         let worker = self.workers.get_mut(id);
-        (worker.slots, worker.want) = (hello.slots, hello.want);
+        (worker.slots, worker.want) = (hello.slots, want);
         worker.nothing_for = None;
         self.workers.touch(id);
         // Reports come before anything else: a finished job is finished, whoever brings the news.
@@ -193,8 +210,7 @@ impl Dispatch {
         match serves {
             Serves::All => true,
             Serves::Named(names) => {
-                let new = names.iter().filter(|name| self.queues.number(name).is_none()).count();
-                self.queues.count() + new <= limits.queues
+                names.len() <= limits.served
                     && names.iter().all(|name| name.as_str().len() <= limits.name_bytes)
             }
         }
@@ -277,7 +293,8 @@ impl Dispatch {
             End::Lost => self.may_have_run(&held),
             End::Left => Vec::new(),
         };
-        let charged = self.culprit(&suspects);
+        let is_cancelled = |seq: &&Seq| self.jobs.get(**seq).state() == State::Cancelled;
+        let charged = self.culprit(&suspects, held.iter().filter(is_cancelled).count());
         for seq in held {
             if self.jobs.get(seq).state() == State::Cancelled {
                 self.let_go(seq);
@@ -285,7 +302,12 @@ impl Dispatch {
             }
             let hold = self.jobs.get(seq).hold(seq);
             match end {
-                End::Left => self.requeue(seq, Cause::Returned(id)),
+                End::Left => {
+                    if self.jobs.get(seq).state() == State::Running {
+                        self.note(id, hold, AttemptOutcome::Interrupted);
+                    }
+                    self.requeue(seq, Cause::Returned(id));
+                }
                 End::Lost => self.requeue(seq, Cause::Lost(id)),
             }
             if suspects.binary_search(&seq).is_ok() {
@@ -308,10 +330,11 @@ impl Dispatch {
     }
 
     /// The only job that can have taken the worker with it: the only one that may have been running,
-    /// or the only one that has been near two such losses before. Workers hold one of those at most.
-    fn culprit(&self, suspects: &[Seq]) -> Option<Seq> {
+    /// or the only one that has been near two such losses before. Workers hold one of those at most. A
+    /// cancelled job that the worker had not let go of may have been running as well.
+    fn culprit(&self, suspects: &[Seq], cancelled: usize) -> Option<Seq> {
         match suspects {
-            [alone] => Some(*alone),
+            [alone] if cancelled == 0 => Some(*alone),
             _ => suspects.iter().copied().find(|&seq| self.jobs.get(seq).is_solo()),
         }
     }

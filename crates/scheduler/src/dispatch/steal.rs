@@ -63,6 +63,7 @@ impl Dispatch {
         for &worker in workers {
             if !self.workers.victims().is_empty()
                 && self.workers.get(worker).is_thief()
+                && self.is_any_leased(worker)
                 && let Some(victim) = self.choose_victim(worker)
             {
                 self.ask(worker, victim);
@@ -75,6 +76,14 @@ impl Dispatch {
             {
                 self.ask(thief, worker);
             }
+        }
+    }
+
+    /// Whether anybody holds an unstarted job of a queue that this worker serves.
+    fn is_any_leased(&self, thief: WorkerId) -> bool {
+        match &self.workers.get(thief).served {
+            Served::All => true,
+            Served::Named(queues) => queues.iter().any(|&queue| self.queues.get(queue).leased > 0),
         }
     }
 
@@ -120,7 +129,11 @@ impl Dispatch {
         };
         let is_silent = from.has_fallen_silent(self.now.monotonic, self.config.lease);
         let is_known = from.nothing_for.as_ref().is_some_and(|none| none.includes_all_of(served));
+        // Each holds a job that must not meet another of its kind: the gift might find no place, go
+        // back, and be asked for again without end.
+        let may_bounce = self.workers.get(thief).solo > 0 && from.solo > 0;
         victim != thief
+            && !may_bounce
             && !is_silent
             && !is_known
             && (served.includes_all_of(&from.served) || from.held.keys().any(serves_job))

@@ -47,6 +47,12 @@ pub(crate) const fn standing(strategy: Strategy, first: (i64, Seq), turns: Turns
     }
 }
 
+/// A queue's turns when it has work again: it goes behind the others, and at their level. So nobody
+/// gains by having been away, nor by inventing new names.
+pub(crate) fn join(turns: Turns, service: u64, level: u64) -> Turns {
+    Turns { last: turns.last.max(service), charged: turns.charged.max(level) }
+}
+
 /// A queue's turns after one of its jobs was taken. `service` numbers the services of all queues;
 /// `level` is what the least charged queue with work has been charged: one that was empty for long
 /// has saved up nothing.
@@ -66,6 +72,13 @@ mod tests {
         assert!(rank(aging, Wall(5_000), 3) < rank(aging, Wall(3_000), 0));
         assert!(rank(aging, Wall(5_000), 3) > rank(aging, Wall(1_000), 0));
         assert_eq!(rank(Strategy::Fifo, Wall(5_000), 3), rank(Strategy::Fifo, Wall(1), 0));
+    }
+
+    #[test]
+    fn a_queue_that_was_away_joins_behind_the_others() {
+        assert_eq!(join(Turns::default(), 7, 9), Turns { last: 7, charged: 9 });
+        let ahead = Turns { last: 8, charged: 10 };
+        assert_eq!(join(ahead, 7, 9), ahead);
     }
 
     #[test]

@@ -105,7 +105,6 @@ impl Dispatch {
     }
 
     fn plan(&self, specs: &[JobSpec], found: &Found) -> Result<Plan, Refused> {
-        self.check_bounds(specs)?;
         let batch = Batch::new(specs, self.config.seed);
         let edges = specs.iter().map(|spec| spec.parents.len()).sum();
         let mut plan = Plan {
@@ -136,7 +135,7 @@ impl Dispatch {
         }
     }
 
-    fn check_bounds(&self, specs: &[JobSpec]) -> Result<(), Refused> {
+    pub(super) fn check_bounds(&self, specs: &[JobSpec]) -> Result<(), Refused> {
         let limits = &self.config.limits;
         bound(Bound::Jobs, specs.len(), limits.jobs)?;
         bound(Bound::Edges, specs.iter().map(|spec| spec.parents.len()).sum(), limits.edges)?;

@@ -84,7 +84,8 @@ impl Dispatch {
 
     /// Jobs in memory after this number, in the order of submission.
     pub fn job_views(&self, after: Seq) -> impl Iterator<Item = JobView> {
-        let jobs = self.jobs.iter_from(after.next());
+        // A cursor comes from outside and may be anything.
+        let jobs = self.jobs.iter_from(Seq(after.0.saturating_add(1)));
         jobs.map(|(seq, job)| self.view(seq, job))
     }
 

@@ -91,6 +91,8 @@ pub(crate) struct Worker {
     pub(crate) leased: u32,
     /// How many of them are of the kind a worker may hold only one of.
     pub(crate) solo: u32,
+    /// How many of them are of queues with a limit.
+    pub(crate) limited: u32,
     /// The question it has asked for others' jobs.
     pub(crate) asking: Option<QuestionNo>,
     /// The question it has been asked for its own.
@@ -122,6 +124,7 @@ impl Worker {
             held: BTreeMap::new(),
             leased: 0,
             solo: 0,
+            limited: 0,
             asking: None,
             asked: None,
             nothing_for: None,
@@ -269,6 +272,13 @@ impl Workers {
 
     pub(crate) fn next_check(&self) -> Option<Monotonic> {
         self.checks.first().map(|&(at, _)| at)
+    }
+
+    /// Something about all workers may have changed.
+    pub(crate) fn touch_all(&mut self) {
+        for id in self.workers.keys().copied().collect::<Vec<_>>() {
+            self.touch(id);
+        }
     }
 
     /// Something about this worker changed: it may take work, or give some, when the event is over.

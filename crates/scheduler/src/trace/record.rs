@@ -21,6 +21,7 @@ words!(Mutation {
     Close { 0: row } = ["close" row],
     Queue { 0: settings } = ["queue" settings],
     Strategy { 0: strategy } = ["strategy" strategy],
+    LeaseLength { 0: lease } = ["lease-length" lease],
     Purge { 0: jobs } = ["purge" jobs],
     Note { 0: note } = ["note" note],
 });
@@ -87,6 +88,7 @@ words!(Loaded {
     Numbers { commit: commit, seq: seq, lease: lease, newest_id: newest } =
         ["numbers" "commit" commit "job" seq "lease" lease "newest" newest],
     Strategy { 0: strategy } = ["strategy" strategy],
+    LeaseLength { 0: lease } = ["lease-length" lease],
     Queue { 0: settings } = ["queue" settings],
     Job { 0: row } = ["job" row],
     Lease { 0: row } = ["lease" row],

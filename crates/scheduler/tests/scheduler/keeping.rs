@@ -7,7 +7,7 @@ use filch_scheduler::id::{CommitNo, JobId, LeaseNo, Seq};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{JobRow, LeaseRow, Loaded, Mutation, Note, QueueSettings, Strategy};
 use filch_scheduler::state::State;
-use filch_scheduler::time::Now;
+use filch_scheduler::time::{Duration, Now};
 
 /// Everything that has been committed.
 #[derive(Clone, Default)]
@@ -20,6 +20,7 @@ pub(crate) struct Keeping {
     last_seq: Seq,
     queues: BTreeMap<Name, QueueSettings>,
     strategy: Option<Strategy>,
+    lease_length: Option<Duration>,
 }
 
 impl Keeping {
@@ -41,6 +42,9 @@ impl Keeping {
             Mutation::Put(row) => {
                 assert!(row.seq > self.last_seq, "numbers grow");
                 assert!(self.by_id(row.spec.id).is_none(), "an id is used once");
+                let has_key = |other: &JobRow| other.spec.key == row.spec.key;
+                let is_free = row.spec.key.is_none() || !self.jobs.values().any(has_key);
+                assert!(is_free, "a key is used once");
                 self.last_seq = row.seq;
                 self.jobs.insert(row.seq, row.clone());
             }
@@ -72,6 +76,7 @@ impl Keeping {
                 self.queues.insert(settings.queue.clone(), settings.clone());
             }
             Mutation::Strategy(strategy) => self.strategy = Some(*strategy),
+            Mutation::LeaseLength(lease) => self.lease_length = Some(*lease),
             Mutation::Purge(jobs) => {
                 for job in jobs {
                     let row = self.jobs.remove(job).expect("what is purged is there");
@@ -105,6 +110,7 @@ impl Keeping {
             newest_id: self.jobs.values().filter_map(|row| row.spec.id.made_at()).max(),
         }];
         loaded.extend(self.strategy.map(Loaded::Strategy));
+        loaded.extend(self.lease_length.map(Loaded::LeaseLength));
         loaded.extend(self.queues.values().cloned().map(Loaded::Queue));
         let is_live = |row: &JobRow| !row.now.state.is_ended() || row.now.holder.is_some();
         let blocked = self.jobs.values().filter(|row| row.now.state == State::Blocked);

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Unless receipts come by hand, every commit is durable at once. Two lines are not events: `why a`
-//! asks why a job is where it is, and `restart` ends the server and loads a new one from the store. An
-//! event followed by `...` is not what the trace is about: what it causes is not shown.
+//! asks why a job is where it is, and `restart` ends the server and loads a new one from the store,
+//! perhaps with another lease (`restart lease 2s`). An event followed by `...` is not what the trace is about: what it causes is not shown.
 
 use std::fmt::Write as _;
 
@@ -112,7 +112,10 @@ impl Player {
                     return Ok(told);
                 }
                 let mut effects = Vec::new();
-                if rest == "restart" {
+                if let Some(change) = rest.strip_prefix("restart") {
+                    if let Some(lease) = change.trim().strip_prefix("lease ") {
+                        config.lease = read(lease, &self.context)?;
+                    }
                     (*dispatch, effects) = keeping.start(config.clone(), now);
                 } else {
                     let event: dispatch::Event = read(rest, &self.context)?;

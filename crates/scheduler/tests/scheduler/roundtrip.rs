@@ -219,7 +219,7 @@ impl Maker {
     }
 
     fn mutation(&mut self) -> Mutation {
-        match self.below(9) {
+        match self.below(10) {
             0 => Mutation::Put(self.row()),
             1 => {
                 let job = self.seq();
@@ -231,12 +231,13 @@ impl Maker {
             5 => Mutation::Queue(self.settings()),
             6 => Mutation::Strategy(self.strategy()),
             7 => Mutation::Purge(self.list(Self::seq)),
+            8 => Mutation::LeaseLength(self.duration()),
             _ => Mutation::Note(self.note()),
         }
     }
 
     fn loaded(&mut self) -> Loaded {
-        match self.below(5) {
+        match self.below(6) {
             0 => Loaded::Numbers {
                 commit: CommitNo(self.number()),
                 seq: self.seq(),
@@ -246,6 +247,7 @@ impl Maker {
             1 => Loaded::Strategy(self.strategy()),
             2 => Loaded::Queue(self.settings()),
             3 => Loaded::Job(self.row()),
+            4 => Loaded::LeaseLength(self.duration()),
             _ => Loaded::Lease(self.lease()),
         }
     }
