@@ -49,6 +49,17 @@ enum Held {
     Request(RequestNo, Answer),
 }
 
+impl Held {
+    fn is_renewal(&self) -> bool {
+        match self {
+            Self::Worker(_, _, messages) => {
+                messages.iter().all(|message| matches!(message, ToWorker::Renewed(_)))
+            }
+            Self::Request(..) => false,
+        }
+    }
+}
+
 impl Gate {
     /// Takes an effect. What may be told at once is appended to `told`; effects that tell nothing are
     /// handed back.
@@ -63,8 +74,13 @@ impl Gate {
                 return Some(other);
             }
         };
-        match after {
-            Some(after) if after > self.receipted => self.held.push_back((after, held)),
+        // What need not wait for itself still does not overtake what waits: `dispatch` may have heard of
+        // a receipt before the gate has. Only a renewal goes ahead.
+        let last_held = self.held.back().map(|(after, _)| *after);
+        match after.max(last_held) {
+            Some(after) if after > self.receipted && !held.is_renewal() => {
+                self.held.push_back((after, held));
+            }
             _ => self.release(held, told),
         }
         None
@@ -78,7 +94,8 @@ impl Gate {
         }
     }
 
-    /// The session is over. What still waits for it is dropped when its turn comes.
+    /// The session is over, and `dispatch` has been told so. What still waits for it is dropped when
+    /// its turn comes.
     pub fn close(&mut self, worker: WorkerId, session: SessionNo) {
         if self.sessions.get(&worker).is_some_and(|&(current, _)| current == session) {
             self.sessions.remove(&worker);
@@ -146,6 +163,17 @@ mod tests {
         gate.receipt(CommitNo(1), &mut out);
         assert_eq!(out, [told(1, 2, ToWorker::DrainNow)]);
         assert_eq!(gate.held_count(), 0);
+    }
+
+    #[test]
+    fn what_need_not_wait_does_not_overtake_what_waits() {
+        let mut gate = Gate::default();
+        let mut out = Vec::new();
+        gate.pass(send(Some(1), 1, ToWorker::DrainNow), &mut out);
+        gate.pass(send(None, 1, ToWorker::Gone), &mut out);
+        assert_eq!(out, []);
+        gate.receipt(CommitNo(1), &mut out);
+        assert_eq!(out, [told(1, 1, ToWorker::DrainNow), told(1, 2, ToWorker::Gone)]);
     }
 
     #[test]
