@@ -10,7 +10,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use super::report::is_last_word;
+use super::report::{Verdict, is_last_word};
 use super::{Answer, Dispatch, Effect, Refused, Request};
 use crate::id::{CommitNo, FetchNo, Hold, JobId, RequestNo, Seq, SessionNo, WorkerId};
 use crate::name::Name;
@@ -269,7 +269,8 @@ impl Dispatch {
                     let current = row.map(|row| row.now.fence);
                     let is_repeated = row
                         .is_some_and(|row| is_last_word(row.now.state, row.now.fence, hold.fence));
-                    self.answer_report(worker, session, hold, is_repeated, current);
+                    let verdict = Verdict::accepted_if(is_repeated, current);
+                    self.answer_report(worker, session, hold, verdict);
                 }
             }
         }

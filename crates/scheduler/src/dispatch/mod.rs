@@ -402,7 +402,10 @@ impl Dispatch {
         }
         while let Some((worker, told)) = self.outcome.sends.pop_first() {
             let session = told.session;
-            effects.push(Effect::Send { after, worker, session, messages: told.into_messages() });
+            let messages = told.into_messages();
+            if !messages.is_empty() {
+                effects.push(Effect::Send { after, worker, session, messages });
+            }
         }
         for (to, answer) in self.outcome.replies.drain(..) {
             effects.push(Effect::Reply { after, to, answer });

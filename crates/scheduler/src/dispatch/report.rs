@@ -37,6 +37,22 @@ pub(super) const fn is_last_word(state: State, current: Fence, shown: Fence) -> 
         && shown.0 > 0
 }
 
+/// What a worker is told about its word on a job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is stored, or was before.
+    Accepted,
+    /// It is too late; the job has this fence now, if there is such a job.
+    Refused(Option<Fence>),
+}
+
+impl Verdict {
+    /// Accepted if so, else refused with what the job has come to.
+    pub(super) fn accepted_if(is_accepted: bool, current: Option<Fence>) -> Self {
+        if is_accepted { Self::Accepted } else { Self::Refused(current) }
+    }
+}
+
 impl Dispatch {
     pub(super) fn standing(&self, worker: WorkerId, hold: Hold) -> Standing {
         if hold.job > self.last_seq {
@@ -66,7 +82,7 @@ impl Dispatch {
         match self.standing(owner, hold) {
             Standing::Owned => {
                 self.apply(owner, hold, ending);
-                self.answer_report(speaker, session, hold, true, None);
+                self.answer_report(speaker, session, hold, Verdict::Accepted);
             }
             Standing::Gone if matches!(ending, Ending::Finished | Ending::Failed { .. }) => {
                 self.outcome.reports_on_gone.push(hold);
@@ -76,7 +92,8 @@ impl Dispatch {
                 self.let_go(hold.job);
                 let current = Some(self.jobs.get(hold.job).fence);
                 let is_accepted = matches!(ending, Ending::Dropped | Ending::Stopped);
-                self.answer_report(speaker, session, hold, is_accepted, current);
+                let verdict = Verdict::accepted_if(is_accepted, current);
+                self.answer_report(speaker, session, hold, verdict);
             }
             standing => self.answer_absent(speaker, session, hold, standing),
         }
@@ -141,13 +158,13 @@ impl Dispatch {
         hold: Hold,
         standing: Standing,
     ) {
-        let current = match standing {
+        let verdict = match standing {
             Standing::Owned | Standing::Cancelled => unreachable!("the holder's word is applied"),
-            Standing::Stale(current) => Some(current),
-            Standing::Repeated | Standing::Gone | Standing::Unknown => None,
+            Standing::Repeated => Verdict::Accepted,
+            Standing::Stale(current) => Verdict::Refused(Some(current)),
+            Standing::Gone | Standing::Unknown => Verdict::Refused(None),
         };
-        let is_accepted = standing == Standing::Repeated;
-        self.answer_report(worker, session, hold, is_accepted, current);
+        self.answer_report(worker, session, hold, verdict);
     }
 
     pub(super) fn answer_report(
@@ -155,20 +172,17 @@ impl Dispatch {
         worker: WorkerId,
         session: SessionNo,
         hold: Hold,
-        is_accepted: bool,
-        current: Option<Fence>,
+        verdict: Verdict,
     ) {
-        self.counters.stale += u64::from(!is_accepted);
-        let Some(worker) = self.workers.find(worker).map(|found| (worker, found.session)) else {
-            return;
-        };
-        if worker.1 == session
-            && let Some(told) = self.told(worker.0)
+        self.counters.stale += u64::from(verdict != Verdict::Accepted);
+        if let Some(told) = self.told(worker)
+            && told.session == session
         {
-            if is_accepted {
-                told.accepted.push(hold);
-            } else {
-                told.messages.push(ToWorker::Refused { hold, current });
+            match verdict {
+                Verdict::Accepted => told.accepted.push(hold),
+                Verdict::Refused(current) => {
+                    told.messages.push(ToWorker::Refused { hold, current });
+                }
             }
         }
     }
@@ -192,10 +206,10 @@ impl Dispatch {
             // Its owner was told to cancel it and will say that it has let go.
             Standing::Cancelled => {}
             Standing::Stale(current) => {
-                self.answer_report(worker, session, hold, false, Some(current));
+                self.answer_report(worker, session, hold, Verdict::Refused(Some(current)));
             }
             Standing::Repeated | Standing::Gone | Standing::Unknown => {
-                self.answer_report(worker, session, hold, false, None);
+                self.answer_report(worker, session, hold, Verdict::Refused(None));
             }
         }
     }

@@ -10,7 +10,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 
 use super::Dispatch;
 use super::job::THEFTS_FREE;
-use super::report::Standing;
+use super::report::{Standing, Verdict};
 use super::worker::{Served, Tier};
 use crate::id::{Hold, QuestionNo, Seq, SessionNo, WorkerId};
 use crate::message::{Serves, ToWorker};
@@ -233,11 +233,11 @@ impl Dispatch {
                         }
                         None => self.requeue(hold.job, Cause::Returned(victim)),
                     }
-                    self.answer_report(victim, session, hold, true, None);
+                    self.answer_report(victim, session, hold, Verdict::Accepted);
                 }
                 Standing::Cancelled => {
                     self.let_go(hold.job);
-                    self.answer_report(victim, session, hold, true, None);
+                    self.answer_report(victim, session, hold, Verdict::Accepted);
                 }
                 standing => self.answer_absent(victim, session, hold, standing),
             }
