@@ -246,7 +246,9 @@ impl Agent {
             deadlines.push(Some(self.session.beat_at));
             deadlines.push(Some(self.silence_at()));
         }
-        deadlines.push(self.drain.filter(|&at| at > self.now.monotonic));
+        let drain = self.drain.map(|at| [at, self.patience_end(at)]);
+        let drain = drain.into_iter().flatten().find(|&at| at > self.now.monotonic);
+        deadlines.push(drain);
         for slot in self.slots.values() {
             deadlines.push(self.started_at(slot));
             deadlines.push(slot.times_out_at());

@@ -152,12 +152,6 @@ impl Agent {
         self.stop_all(StopReason::Fenced);
     }
 
-    /// The server does not know this incarnation, or not any more. What it has to report may be stored
-    /// all the same, with the answer lost; the next incarnation asks.
-    fn gone(&mut self) {
-        self.fence();
-    }
-
     /// Once everything has stopped, a fenced worker comes back as a new incarnation, and a drained one
     /// leaves.
     pub(super) fn come_back_or_leave(&mut self) {
@@ -178,8 +172,12 @@ impl Agent {
                 Link::Down | Link::AskedFor => self.connect(),
             }
         } else if let Some(deadline) = self.drain.filter(|_| is_quiet) {
-            let is_over = deadline <= self.now.monotonic;
-            if self.session.is_open && self.reports.is_empty() {
+            let now = self.now.monotonic;
+            let is_over = deadline <= now;
+            if self.patience_end(deadline) <= now {
+                // The server is there and does not answer: its store is stuck, perhaps.
+                self.leave();
+            } else if self.session.is_open && self.reports.is_empty() {
                 if self.session.goodbye.is_none() {
                     self.say_now(FromWorker::Goodbye);
                     self.session.goodbye = Some(self.session.sent.next());
@@ -190,6 +188,11 @@ impl Agent {
                 self.leave();
             }
         }
+    }
+
+    /// How long a drained worker waits for answers to its last reports.
+    pub(super) fn patience_end(&self, deadline: Monotonic) -> Monotonic {
+        deadline.plus(self.lease)
     }
 
     /// Whether the server cannot believe that anything is here.
@@ -231,7 +234,7 @@ impl Agent {
 
     /// Sends what there is to say, if it is time to.
     pub(super) fn flush(&mut self) {
-        if !self.session.is_open {
+        if !self.session.is_open || self.has_left {
             return;
         }
         let now = self.now.monotonic;
@@ -338,7 +341,9 @@ impl Agent {
                 self.answered(hold, Verdict::Refused);
                 self.disown(hold);
             }
-            ToWorker::Gone => self.gone(),
+            // The server does not know this incarnation, or not any more. What it has to report may be
+            // stored all the same, with the answer lost; the next incarnation asks.
+            ToWorker::Gone => self.fence(),
         }
     }
 
