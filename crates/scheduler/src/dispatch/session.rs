@@ -111,12 +111,15 @@ impl Dispatch {
         number: MessageNo,
         messages: Vec<FromWorker>,
     ) {
-        let lease_end = self.now.monotonic.plus(self.config.lease);
+        let (now, lease) = (self.now.monotonic, self.config.lease);
+        let lease_end = now.plus(lease);
         let worker = self.workers.get_mut(id);
         worker.expected = number.next();
+        let was_silent = worker.has_fallen_silent(now, lease);
         // Never earlier: it may not have heard yet that leases are shorter now.
         worker.lease_end = worker.lease_end.max(lease_end);
-        if core::mem::take(&mut worker.is_silent) {
+        // Whoever passed over it meanwhile, with work or in search of some, looks again.
+        if core::mem::take(&mut worker.is_silent) || was_silent {
             self.workers.touch(id);
         }
         self.outcome.renewals.push((id, session, ToWorker::Renewed(number)));

@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use filch_scheduler::agent::{self, Agent, Outcome, Reserve, Verdict};
+use filch_scheduler::agent::{self, Agent, Home, Outcome, Reserve, Verdict};
 use filch_scheduler::dispatch::{
-    self, Answer, Dispatch, Effect, Event, JobView, QueueChange, Request,
+    self, Answer, Dispatch, Effect, Event, JobView, QueueChange, Request, Why, WorkerView,
 };
 use filch_scheduler::gate::{Gate, Told};
 use filch_scheduler::id::{
@@ -14,7 +14,7 @@ use filch_scheduler::id::{
 };
 use filch_scheduler::message::{Again, FromWorker, Serves, ToWorker};
 use filch_scheduler::name::Name;
-use filch_scheduler::record::{Mutation, Strategy};
+use filch_scheduler::record::{JobRow, Mutation, Strategy};
 use filch_scheduler::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
 use filch_scheduler::state::State;
 use filch_scheduler::time::{Duration, Millis, Monotonic, Now, Wall};
@@ -39,6 +39,12 @@ struct Member {
     to_server: VecDeque<FromWorkerBatch>,
     to_agent: VecDeque<ToWorkerBatch>,
     running: BTreeSet<Hold>,
+    /// What runs but was told to stop, and when it was told: it takes a while.
+    stopping: BTreeMap<Hold, Monotonic>,
+    /// The server has seen the connection break and the worker has not: what it sends is lost.
+    is_link_dead: bool,
+    slots: usize,
+    serves_all: bool,
     has_left: bool,
     /// Stopped by a signal or a sleeping machine: it does not notice anything, nor does what it runs.
     is_paused: bool,
@@ -55,6 +61,8 @@ pub(crate) struct World {
     /// Commits that are not durable yet.
     commits: VecDeque<(CommitNo, Vec<Mutation>)>,
     fetches: VecDeque<Fetch>,
+    /// What the store has found, of which the server has not heard yet.
+    reads: Vec<(FetchNo, Vec<JobRow>)>,
     members: Vec<Member>,
     generations: u64,
     requests: BTreeMap<RequestNo, Request>,
@@ -85,7 +93,15 @@ impl Drop for World {
     }
 }
 
-const MEMBERS: usize = 3;
+const MEMBERS: usize = 4;
+
+/// The member that lives in the server's process.
+const EMBEDDED: usize = 3;
+
+/// How long a job may take to stop. A worker stops everything at seven tenths of its lease, which leaves
+/// three seconds of the default one.
+const STOP_TAKES: Duration = Duration::from_millis(2_500);
+
 const QUEUES: [&str; 3] = ["default", "mail", "video"];
 
 impl World {
@@ -100,6 +116,7 @@ impl World {
             keeping: Keeping::default(),
             commits: VecDeque::new(),
             fetches: VecDeque::new(),
+            reads: Vec::new(),
             members: Vec::new(),
             generations: seed << 16,
             requests: BTreeMap::new(),
@@ -131,9 +148,12 @@ impl World {
             2 => Serves::Named(vec!["mail".into(), "video".into()]),
             _ => Serves::All,
         };
+        let slots = 1 + place % 2;
+        let serves_all = serves == Serves::All;
         let config = agent::Config {
             seed: self.generations,
-            slots: 1 + place as u32 % 2,
+            home: if place == EMBEDDED { Home::Embedded } else { Home::Apart },
+            slots: slots as u32,
             serves,
             reserve: Reserve::Fixed(place as u32 * 2),
             ..Default::default()
@@ -145,6 +165,10 @@ impl World {
             to_server: VecDeque::new(),
             to_agent: VecDeque::new(),
             running: BTreeSet::new(),
+            stopping: BTreeMap::new(),
+            is_link_dead: false,
+            slots,
+            serves_all,
             has_left: false,
             is_paused: false,
             missed_disconnect: false,
@@ -171,23 +195,32 @@ impl World {
             }
             138..=141 => drop(self.members[member].to_server.pop_front()),
             142..=145 => drop(self.members[member].to_agent.pop_front()),
-            146..=148 => self.disconnect(member),
-            149 | 150 => self.resume(member),
-            151..=180 => self.connect(member),
+            146 | 147 => self.disconnect(member),
+            148 => self.disconnect_unseen_by_the_server(member),
+            149 | 150 => self.disconnect_unseen_by_the_worker(member),
+            151 | 152 => self.resume(member),
+            153..=180 => self.connect(member),
             181..=207 => self.finish_one(member, at / MEMBERS, Outcome::Finished),
             208..=212 => {
                 let error = "by chance".into();
                 self.finish_one(member, at, Outcome::Failed { again: Again::ByPolicy, error });
             }
-            213..=216 => self.finish_one(member, at, Outcome::Snoozed(Millis(700))),
+            213 | 214 => {
+                if let Some(&hold) = self.members[member].stopping.keys().next() {
+                    self.stopped(member, hold);
+                }
+            }
+            215 | 216 => self.finish_one(member, at, Outcome::Snoozed(Millis(700))),
             217..=224 => self.commit(usize::MAX),
             225..=229 => self.commit(1),
-            230..=235 => self.answer_fetch(),
+            230..=232 => self.read_fetch(at),
+            233..=235 => self.answer_fetch(at),
             236..=247 => self.operate(number),
             248 => self.kill(member),
             249 => self.crash(),
             250 => self.purge(),
-            251 | 252 => self.members[member].is_paused = true,
+            // The embedded one pauses with the server, which nobody notices.
+            251 | 252 => self.members[member].is_paused = member != EMBEDDED,
             253..=255 => self.drain_or_jump(member, number),
         }
         self.audit();
@@ -302,10 +335,17 @@ impl World {
             }
         }
         if let Some(number) = last {
-            self.event(Event::Committed(number));
+            // Either may hear of it first.
+            let is_gate_first = number.0 % 2 == 0;
+            if !is_gate_first {
+                self.event(Event::Committed(number));
+            }
             let mut told = Vec::new();
             self.gate.receipt(number, &mut told);
             self.tell(told);
+            if is_gate_first {
+                self.event(Event::Committed(number));
+            }
         }
         if self.commits.is_empty() {
             self.compare_with_a_load();
@@ -315,7 +355,9 @@ impl World {
     /// A server that is loaded now knows what this one knows.
     fn compare_with_a_load(&mut self) {
         self.event(Event::Tick);
-        if !self.commits.is_empty() {
+        // A server that starts takes back what workers in the process of the last one held.
+        let is_held_here = |worker: WorkerView| worker.id.is_embedded() && worker.held > 0;
+        if !self.commits.is_empty() || self.dispatch.worker_views().any(is_held_here) {
             return;
         }
         let (loaded, effects) = self.keeping.start(self.config.clone(), self.now);
@@ -340,8 +382,11 @@ impl World {
         for member in 0..MEMBERS {
             self.disconnect(member);
         }
+        // It ends with the server's process, and so does what it ran.
+        self.members[EMBEDDED] = self.member(EMBEDDED);
         self.commits.clear();
         self.fetches.clear();
+        self.reads.clear();
         self.requests.clear();
         self.gate = Gate::default();
         let (dispatch, effects) = self.keeping.start(self.config.clone(), self.now);
@@ -352,25 +397,37 @@ impl World {
         self.audit();
     }
 
-    fn answer_fetch(&mut self) {
-        if let Some((fetch, ids, keys, seqs)) = self.fetches.pop_front() {
+    /// The store looks something up. What it finds may be old by the time the server hears of it.
+    fn read_fetch(&mut self, which: usize) {
+        let which = which % self.fetches.len().max(1);
+        if let Some((fetch, ids, keys, seqs)) = self.fetches.remove(which) {
             let found = self.keeping.find(&ids, &keys, &seqs);
+            self.reads.push((fetch, found));
+        }
+    }
+
+    /// The server hears what the store has found, in any order.
+    fn answer_fetch(&mut self, which: usize) {
+        if self.reads.is_empty() {
+            self.read_fetch(which);
+        }
+        if !self.reads.is_empty() {
+            let (fetch, found) = self.reads.remove(which % self.reads.len());
             self.event(Event::Fetched { fetch, found });
         }
     }
 
     fn purge(&mut self) {
-        let ended = |row: &&filch_scheduler::record::JobRow| row.now.state.is_ended();
+        let ended = |row: &&JobRow| row.now.state.is_ended();
         let rows = self.keeping.jobs.values().filter(ended);
         let proposed: Vec<(Seq, JobId)> = rows.map(|row| (row.seq, row.spec.id)).collect();
-        if self.commits.is_empty() {
-            self.event(Event::Expired(proposed));
-            for (_, mutations) in &self.commits {
-                for mutation in mutations {
-                    if let Mutation::Purge(seqs) = mutation {
-                        let ids = seqs.iter().map(|seq| self.keeping.jobs[seq].spec.id);
-                        self.purged.extend(ids);
-                    }
+        let before = self.commits.len();
+        self.event(Event::Expired(proposed));
+        for (_, mutations) in self.commits.iter().skip(before) {
+            for mutation in mutations {
+                if let Mutation::Purge(seqs) = mutation {
+                    let ids = seqs.iter().map(|seq| self.keeping.jobs[seq].spec.id);
+                    self.purged.extend(ids);
                 }
             }
         }
@@ -402,7 +459,8 @@ impl World {
             let mut spec = JobSpec::new(id);
             spec.queue = QUEUES[(bits / 3) % 3].into();
             spec.priority = (bits % 5) as i16;
-            spec.key = (bits % 4 == 1).then(|| name.as_str().into());
+            // Few keys, so that many jobs share one.
+            spec.key = (bits % 4 == 1).then(|| format!("k{}", bits / 4 % 9).as_str().into());
             spec.retry = Retry {
                 max: 1 + (bits % 3) as u16,
                 backoff: Backoff::Fixed(Millis(300)),
@@ -416,7 +474,8 @@ impl World {
                 spec.parents.dedup();
                 use Condition::{AllDone, AllSucceeded, AnyFailed, AnySucceeded};
                 spec.condition = [AllSucceeded, AnySucceeded, AllDone, AnyFailed][bits / 5 % 4];
-                spec.otherwise = [Otherwise::Cancel, Otherwise::Run][bits / 11 % 2];
+                spec.otherwise =
+                    [Otherwise::Cancel, Otherwise::Run, Otherwise::Hold][bits / 11 % 3];
             }
             if bits % 6 == 5 {
                 spec.not_before = Some(Wall(self.now.wall.0 + 200 * place as u64));
@@ -455,7 +514,7 @@ impl World {
     }
 
     fn drain_or_jump(&mut self, member: usize, number: u16) {
-        match number / 3 % 4 {
+        match number / 4 % 4 {
             0 => self.request(Request::DrainWorker(self.members[member].agent.id())),
             1 if self.members[member].is_paused => {}
             1 => self.agent_event(member, agent::Event::Drain { grace: Duration::from_secs(2) }),
@@ -475,18 +534,21 @@ impl World {
         for effect in effects {
             let member = &mut self.members[at];
             match effect {
-                // The world connects when it pleases.
+                // The world connects when it pleases. A connection that the worker has given up is gone.
+                agent::Effect::Connect { .. } if member.is_connected => {
+                    self.disconnect_silently(at);
+                }
                 agent::Effect::Connect { .. } => {}
                 agent::Effect::Disconnect { .. } => self.disconnect_silently(at),
+                agent::Effect::Send { .. } if member.is_link_dead => {}
                 agent::Effect::Send { worker, session, number, messages } => {
                     member.session = Some((worker, session));
                     member.to_server.push_back((worker, session, number, messages));
                 }
                 agent::Effect::Start(assignment) => self.start(at, assignment.hold),
                 agent::Effect::Stop { hold, .. } => {
-                    member.running.remove(&hold);
-                    let outcome = Outcome::Stopped;
-                    self.agent_event(at, agent::Event::Ended { hold, outcome });
+                    assert!(member.running.contains(&hold), "what is stopped runs");
+                    member.stopping.entry(hold).or_insert(self.now.monotonic);
                 }
                 agent::Effect::Answered { hold, verdict } => self.settled(hold, verdict),
                 agent::Effect::Leave => member.has_left = true,
@@ -522,6 +584,10 @@ impl World {
     }
 
     fn settled(&mut self, hold: Hold, verdict: Verdict) {
+        if verdict == Verdict::Refused && self.finished.contains(&hold) {
+            let row = self.keeping.jobs.get(&hold.job).map(|row| (row.now.state, row.now.fence));
+            assert_ne!(row, Some((State::Succeeded, hold.fence)), "a stored success is refused");
+        }
         if verdict == Verdict::Accepted && self.finished.contains(&hold) {
             let before = self.succeeded.insert(hold.job, hold);
             assert!(before.is_none_or(|before| before == hold), "one success is accepted");
@@ -540,15 +606,27 @@ impl World {
             return;
         };
         running.remove(&hold);
-        if outcome == Outcome::Finished {
+        // What was to be stopped may be reported as stopped although it came to an end of its own.
+        let was_stopping = self.members[at].stopping.remove(&hold).is_some();
+        if outcome == Outcome::Finished && !was_stopping {
             self.finished.insert(hold);
         }
         self.agent_event(at, agent::Event::Ended { hold, outcome });
     }
 
+    /// A job that was told to stop has done so.
+    fn stopped(&mut self, at: usize, hold: Hold) {
+        if !self.members[at].is_paused {
+            self.members[at].running.remove(&hold);
+            self.members[at].stopping.remove(&hold);
+            self.agent_event(at, agent::Event::Ended { hold, outcome: Outcome::Stopped });
+        }
+    }
+
     fn connect(&mut self, at: usize) {
         if !self.members[at].is_connected && !self.members[at].is_paused {
             self.members[at].is_connected = true;
+            self.members[at].is_link_dead = false;
             self.agent_event(at, agent::Event::Connected);
         }
     }
@@ -559,9 +637,31 @@ impl World {
             self.disconnect_silently(at);
             if self.members[at].is_paused {
                 self.members[at].missed_disconnect = true;
+                self.members[at].is_link_dead = true;
             } else {
                 self.agent_event(at, agent::Event::Disconnected);
             }
+        }
+    }
+
+    /// The connection breaks, and only the worker notices.
+    fn disconnect_unseen_by_the_server(&mut self, at: usize) {
+        let member = &mut self.members[at];
+        if member.is_connected && !member.is_paused {
+            member.is_connected = false;
+            member.session = None;
+            member.to_server.clear();
+            member.to_agent.clear();
+            self.agent_event(at, agent::Event::Disconnected);
+        }
+    }
+
+    /// The connection breaks, and only the server notices.
+    fn disconnect_unseen_by_the_worker(&mut self, at: usize) {
+        if self.members[at].is_connected {
+            self.disconnect_silently(at);
+            self.members[at].is_connected = true;
+            self.members[at].is_link_dead = true;
         }
     }
 
@@ -569,6 +669,7 @@ impl World {
     fn disconnect_silently(&mut self, at: usize) {
         let member = &mut self.members[at];
         member.is_connected = false;
+        member.is_link_dead = false;
         member.to_server.clear();
         member.to_agent.clear();
         if let Some((worker, session)) = member.session.take() {
@@ -598,8 +699,9 @@ impl World {
             let quiet = |member: &Member| {
                 member.to_server.is_empty() && (member.to_agent.is_empty() || member.is_paused)
             };
-            if self.members.iter().all(quiet) && self.commits.is_empty() && self.fetches.is_empty()
-            {
+            let is_store_quiet =
+                self.commits.is_empty() && self.fetches.is_empty() && self.reads.is_empty();
+            if self.members.iter().all(quiet) && is_store_quiet {
                 return;
             }
             for at in 0..MEMBERS {
@@ -607,7 +709,7 @@ impl World {
                 self.deliver_to_agent(at);
             }
             self.commit(usize::MAX);
-            self.answer_fetch();
+            self.answer_fetch(0);
         }
         panic!("the world does not come to rest");
     }
@@ -633,8 +735,10 @@ impl World {
         let end = self.now.monotonic.plus(span);
         loop {
             let awake = self.members.iter().filter(|member| !member.is_paused);
+            let stops = awake.clone().flat_map(|member| member.stopping.values());
+            let stops = stops.map(|since| Some(since.plus(STOP_TAKES)));
             let members = awake.map(|member| member.agent.next_deadline());
-            let deadlines = members.chain([self.dispatch.next_deadline()]);
+            let deadlines = members.chain(stops).chain([self.dispatch.next_deadline()]);
             let next = deadlines.flatten().min().unwrap_or(end).min(end);
             // At least a little, so that a deadline in the past cannot stop the world.
             let next = next.max(Monotonic(self.now.monotonic.0 + 1)).min(end);
@@ -644,6 +748,7 @@ impl World {
             for at in 0..MEMBERS {
                 if !self.members[at].is_paused {
                     self.agent_event(at, agent::Event::Tick);
+                    self.stop_the_late(at);
                 }
             }
             self.event(Event::Tick);
@@ -653,8 +758,20 @@ impl World {
         }
     }
 
+    /// What has been stopping for as long as it may has stopped.
+    fn stop_the_late(&mut self, at: usize) {
+        let is_late = |since: Monotonic| since.plus(STOP_TAKES) <= self.now.monotonic;
+        let stopping = self.members[at].stopping.iter();
+        let late: Vec<Hold> =
+            stopping.filter(|&(_, &since)| is_late(since)).map(|(&hold, _)| hold).collect();
+        for hold in late {
+            self.stopped(at, hold);
+        }
+    }
+
     /// Nothing goes wrong any more: every job ends.
     pub(crate) fn heal(&mut self) {
+        self.check_that_work_is_shared();
         let mut crashes = None;
         for _ in 0..400 {
             // Again after a crash, which may have swallowed it.
@@ -674,9 +791,8 @@ impl World {
             self.pump();
             self.advance(Duration::from_millis(250));
             self.audit();
-            let is_over = |row: &filch_scheduler::record::JobRow| {
-                row.now.state.is_ended() && row.now.holder.is_none()
-            };
+            self.cancel_held();
+            let is_over = |row: &JobRow| row.now.state.is_ended() && row.now.holder.is_none();
             if self.keeping.jobs.values().all(is_over) && self.requests.is_empty() {
                 let left = live(&self.dispatch);
                 assert_eq!(left, [], "what has ended has left memory");
@@ -686,6 +802,57 @@ impl World {
         }
         let left: Vec<_> = self.dispatch.job_views(Seq(0)).collect();
         panic!("these jobs never end: {left:#?} {:#?}", self.requests);
+    }
+
+    /// Only an operator moves a job whose condition cannot hold any more and that is to be held then.
+    fn cancel_held(&mut self) {
+        let is_held = |view: &JobView| {
+            matches!(self.dispatch.why(view.id), Some(Why::Blocked { held: true, .. }))
+        };
+        let views = self.dispatch.job_views(Seq(0));
+        let held: Vec<JobId> = views.filter(is_held).map(|view| view.id).collect();
+        for id in held {
+            self.request(Request::Cancel(id));
+        }
+    }
+
+    /// When nothing goes wrong for a while, no worker is idle beside one that has jobs to spare.
+    fn check_that_work_is_shared(&mut self) {
+        let crashes = self.crashes;
+        // First until everybody is known and has settled what was left over, then for a few questions.
+        for span in [400; 10].into_iter().chain([25; 10]) {
+            for at in 0..MEMBERS {
+                self.resume(at);
+                self.connect(at);
+            }
+            self.pump();
+            self.advance(Duration::from_millis(span));
+            self.pump();
+        }
+        // A suspect may be refused to whoever holds another one.
+        let has_suspects = self.dispatch.job_views(Seq(0)).any(|job| job.suspicions >= 2);
+        if has_suspects || self.crashes > crashes {
+            return;
+        }
+        let view = |member: &Member| {
+            self.dispatch.worker_views().find(|worker| worker.id == member.agent.id())
+        };
+        let is_idle = |member: &&Member| {
+            let (running, waiting) = (member.agent.running_count(), member.agent.waiting_count());
+            let takes_work = |worker: WorkerView| worker.connected && !worker.draining;
+            member.serves_all
+                && running < member.slots
+                && waiting == 0
+                && view(member).is_some_and(takes_work)
+        };
+        let Some(idle) = self.members.iter().find(is_idle) else {
+            return;
+        };
+        for other in &self.members {
+            let (idle, other_view) = (view(idle), view(other));
+            let has_few = other.agent.waiting_count() < 2;
+            assert!(has_few, "work is shared: {idle:?} is idle beside {other_view:?}");
+        }
     }
 
     fn open_queues(&mut self) {
@@ -702,6 +869,11 @@ impl World {
             self.agent_event(at, agent::Event::Tick);
             if std::mem::take(&mut self.members[at].missed_disconnect) {
                 self.agent_event(at, agent::Event::Disconnected);
+            }
+            // Its jobs may run elsewhere by now. While it is past its deadline they run in two places, as
+            // nothing but the fence can prevent, and a bystander who saw more of that would learn nothing.
+            for hold in self.members[at].stopping.keys().copied().collect::<Vec<_>>() {
+                self.stopped(at, hold);
             }
         }
     }
