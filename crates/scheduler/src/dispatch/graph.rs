@@ -110,7 +110,8 @@ impl Dispatch {
     fn forget_ended_children(&mut self, parent: Seq) {
         let extra = self.jobs.get_mut(parent).extra.as_mut().expect("it was there just now");
         let mut children = core::mem::take(&mut extra.children);
-        let listens = |job: &Job| job.parents().contains(&parent);
+        // One that ended has left all its parents at once, and never comes back to them.
+        let listens = |job: &Job| !job.parents().is_empty();
         children.retain(|&child| self.jobs.find(child).is_some_and(listens));
         let extra = self.jobs.get_mut(parent).extra.as_mut().expect("it was there just now");
         extra.children = children;
