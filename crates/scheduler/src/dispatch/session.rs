@@ -127,7 +127,7 @@ impl Dispatch {
         if !self.look_up_reports(id, session) {
             // Too many wait already. It tells all of it again when it is back.
             self.hang_up(id, session);
-            self.disconnect(id);
+            self.closed(id, session);
         }
     }
 

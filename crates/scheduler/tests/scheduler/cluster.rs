@@ -30,7 +30,7 @@ fn live_through(seed: u64, steps: &[Step], crash_at: Option<CommitNo>) -> World 
 }
 
 proptest! {
-    #![proptest_config(cases(400))]
+    #![proptest_config(cases(2_000))]
 
     /// Whatever happens, nothing is ever wrong; and when it stops, every job ends.
     #[test]
@@ -40,7 +40,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(12))]
+    #![proptest_config(cases(40))]
 
     /// The server ends right after each of its commits in turn, is built again from what was kept, and
     /// goes on.

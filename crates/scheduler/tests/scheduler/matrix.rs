@@ -1,7 +1,7 @@
 //! Every word that can come from outside, said of a job in every state: where the job is then, and what
 //! the answer is. The table is drawn, and every cell is tried.
 
-use filch_scheduler::dispatch::{Answer, Config, Dispatch, Effect, Event};
+use filch_scheduler::dispatch::{Answer, Config, Dispatch, Effect, Event, Limits};
 use filch_scheduler::id::{Fence, Hold, JobId, MessageNo, RequestNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::message::ToWorker;
 use filch_scheduler::record::Strategy;
@@ -207,6 +207,36 @@ fn every_word_of_a_job_in_every_state() {
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     assert_eq!(cells, 9 * words.len());
+}
+
+/// A herd of repeated reports after a restart must not fill the memory: beyond the bound, a session ends
+/// and its worker tells everything again later. Saying goodbye in the same breath changes nothing.
+#[test]
+fn look_ups_for_reports_are_bounded() {
+    let limits = Limits { waiting: 2, ..Limits::default() };
+    let config = Config { strategy: Strategy::Fifo, limits, ..Config::default() };
+    let now = Now::default();
+    let mut dispatch = Dispatch::new(config, now);
+    let mut say = |text: &str| {
+        let mut effects = Vec::new();
+        let event: Event = parse(text, &Context::default()).expect("an event's words");
+        dispatch.handle(now, event, &mut effects);
+        dispatch.audit().expect("the audit");
+        effects
+    };
+    say("submit [a; b]");
+    say("w1/1#1: hello new slots 2 want 2");
+    say("w1/1#2: report #1.1 finished, report #2.1 finished");
+    say("committed 3");
+    let fetches = |effects: &[Effect]| {
+        effects.iter().filter(|effect| matches!(effect, Effect::Fetch { .. })).count()
+    };
+    let again = "report #1.1 finished, report #2.1 finished";
+    assert_eq!(fetches(&say(&format!("w1/1#3: {again}"))), 1, "one look-up a batch");
+    assert_eq!(fetches(&say(&format!("w1/1#4: {again}"))), 1);
+    let effects = say(&format!("w1/1#5: {again}, goodbye"));
+    assert_eq!(fetches(&effects), 0);
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::HangUp { .. })));
 }
 
 /// What a worker reports of jobs that never were, or under a fence that never was, changes nothing.
