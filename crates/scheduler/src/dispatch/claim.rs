@@ -99,6 +99,11 @@ impl Dispatch {
                 return;
             };
             after = Some(waiter);
+            // One look instead of one at every open queue.
+            let is_limited = self.queues.get(queue).is_limited();
+            if is_limited && !self.has_place_for_limited(waiter.worker) {
+                continue;
+            }
             let worker = self.workers.get(waiter.worker);
             let most = match waiter.tier {
                 Tier::FreeSlot => worker.free_slots(),

@@ -271,8 +271,9 @@ impl Dispatch {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Whether so much waits for its receipt that the shell should take in nothing but beats and
-    /// receipts.
+    /// Whether so much waits for its receipt that the shell should take in nothing but receipts and
+    /// batches that are mere beats. Batches are numbered, so what a worker says after something else
+    /// waits behind that; leases are long enough for it.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.unreceipted_mutations >= self.config.limits.unreceipted
