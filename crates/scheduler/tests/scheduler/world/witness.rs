@@ -1,0 +1,155 @@
+//! What only a bystander sees: who really runs what, and whether what was promised is kept.
+
+use super::*;
+
+impl World {
+    pub(super) fn audit(&self) {
+        self.dispatch.audit().expect("the audit of the server");
+        for member in &self.members {
+            member.agent.audit().expect("the audit of a worker");
+        }
+        for id in self.submitted.difference(&self.purged) {
+            assert!(self.keeping.by_id(*id).is_some(), "an acknowledged job is kept: {id}");
+        }
+    }
+
+    pub(super) fn answered(&mut self, to: RequestNo, answer: &Answer) {
+        let request = self.requests.remove(&to).expect("an answer to a question, once");
+        match (request, answer) {
+            (Request::Submit(_), Answer::Submitted(jobs)) => {
+                self.submitted.extend(jobs.iter().map(|job| job.id));
+                for job in jobs {
+                    let is_kept = self.keeping.by_id(job.id).is_some();
+                    assert!(is_kept || self.purged.contains(&job.id), "told before its receipt");
+                }
+            }
+            (Request::Cancel(id), Answer::Done) => {
+                self.cancelled.extend(self.keeping.by_id(id).map(|row| row.seq));
+            }
+            _ => {}
+        }
+    }
+
+    /// A server that is loaded now knows what this one knows.
+    pub(super) fn compare_with_a_load(&mut self) {
+        self.event(Event::Tick);
+        // A server that starts takes back what workers in the process of the last one held.
+        let is_held_here = |worker: WorkerView| worker.id.is_embedded() && worker.held > 0;
+        if !self.commits.is_empty() || self.dispatch.worker_views().any(is_held_here) {
+            return;
+        }
+        let (loaded, effects) = self.keeping.start(self.config.clone(), self.now);
+        assert_eq!(effects, [], "nothing is left to decide");
+        loaded.audit().expect("the audit of a server that was just loaded");
+        let (mut loaded, mut here) = (live(&loaded), live(&self.dispatch));
+        if self.wall_jumped_back {
+            // A job that was due before the jump stays so here; a new server sees it not due yet.
+            for view in loaded.iter_mut().chain(&mut here) {
+                if view.state == State::Scheduled {
+                    (view.state, view.due) = (State::Queued, Wall(0));
+                }
+            }
+        }
+        assert_eq!(loaded, here, "memory and store agree");
+    }
+
+    /// What a bystander sees when a job starts.
+    pub(super) fn start(&mut self, at: usize, hold: Hold) {
+        self.starts += 1;
+        for member in self.members.iter().filter(|member| !member.is_paused) {
+            let same = member.running.iter().find(|other| other.job == hold.job);
+            assert_eq!(same, None, "a job runs in one place only");
+        }
+        let row = self.keeping.jobs.get(&hold.job).expect("what runs is kept");
+        assert!(!self.cancelled.contains(&hold.job), "a cancelled job does not start");
+        // A cancel that its holder has not heard of yet is no end, and has not been answered.
+        let has_ended = row.now.state.is_ended() && row.now.holder.is_none();
+        assert!(!has_ended, "an ended job does not start: {row:?}");
+        assert!(!self.succeeded.contains_key(&hold.job), "a job succeeds once");
+        if row.spec.condition == Condition::AllSucceeded && row.spec.otherwise == Otherwise::Cancel
+        {
+            for parent in &row.spec.parents {
+                let state = self.keeping.by_id(*parent).map(|row| row.now.state);
+                let has_succeeded = state.is_none_or(|state| state == State::Succeeded);
+                assert!(has_succeeded, "a child starts after its parents: {state:?}");
+            }
+        }
+        self.members[at].running.insert(hold);
+    }
+
+    pub(super) fn settled(&mut self, hold: Hold, verdict: Verdict) {
+        if verdict == Verdict::Refused && self.finished.contains(&hold) {
+            let row = self.keeping.jobs.get(&hold.job).map(|row| (row.now.state, row.now.fence));
+            assert_ne!(row, Some((State::Succeeded, hold.fence)), "a stored success is refused");
+        }
+        if verdict == Verdict::Accepted && self.finished.contains(&hold) {
+            let before = self.succeeded.insert(hold.job, hold);
+            assert!(before.is_none_or(|before| before == hold), "one success is accepted");
+            let state = self.keeping.jobs.get(&hold.job).map(|row| row.now.state);
+            let is_kept = state.is_none_or(|state| state == State::Succeeded);
+            assert!(is_kept, "an accepted success is durable: {state:?}");
+        }
+    }
+
+    /// When nothing goes wrong for a while, no worker is idle beside one that has jobs to spare.
+    pub(super) fn check_that_work_is_shared(&mut self) {
+        let crashes = self.crashes;
+        // First until everybody is known and has settled what was left over, then for a few questions.
+        for span in [400; 10].into_iter().chain([25; 10]) {
+            for at in 0..MEMBERS {
+                self.resume(at);
+                self.connect(at);
+            }
+            self.pump();
+            self.advance(Duration::from_millis(span));
+            self.pump();
+        }
+        // A suspect may be refused to whoever holds another one.
+        let has_suspects = self.dispatch.job_views(Seq(0)).any(|job| job.suspicions >= 2);
+        if has_suspects || self.crashes > crashes {
+            return;
+        }
+        let view = |member: &Member| {
+            self.dispatch.worker_views().find(|worker| worker.id == member.agent.id())
+        };
+        let is_idle = |member: &&Member| {
+            let (running, waiting) = (member.agent.running_count(), member.agent.waiting_count());
+            let takes_work = |worker: WorkerView| worker.connected && !worker.draining;
+            member.serves_all
+                && running < member.slots
+                && waiting == 0
+                && view(member).is_some_and(takes_work)
+        };
+        let Some(idle) = self.members.iter().find(is_idle) else {
+            return;
+        };
+        for other in &self.members {
+            let (idle, other_view) = (view(idle), view(other));
+            let has_few = other.agent.waiting_count() < 2;
+            assert!(has_few, "work is shared: {idle:?} is idle beside {other_view:?}");
+        }
+    }
+
+    /// What every accepted report has come to.
+    pub(crate) fn check_outcomes(&self) {
+        for (seq, hold) in &self.succeeded {
+            if let Some(row) = self.keeping.jobs.get(seq) {
+                assert_eq!((row.now.state, row.now.fence), (State::Succeeded, hold.fence));
+            }
+        }
+    }
+}
+
+/// What a server knows of the jobs that have not ended or that somebody still holds.
+pub(super) fn live(dispatch: &Dispatch) -> Vec<JobView> {
+    let views =
+        dispatch.job_views(Seq(0)).filter(|view| !view.state.is_ended() || view.holder.is_some());
+    let comparable = |mut view: JobView| {
+        view.progress = None;
+        if view.state != State::Scheduled {
+            view.due = Wall(0);
+        }
+        view
+    };
+    views.map(comparable).collect()
+}

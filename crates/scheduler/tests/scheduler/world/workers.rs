@@ -1,0 +1,175 @@
+//! The workers of the world and their connections: what they run, when it stops, and what is lost on
+//! the way.
+
+use super::*;
+
+impl World {
+    pub(super) fn agent_event(&mut self, at: usize, event: agent::Event) {
+        let mut effects = Vec::new();
+        self.members[at].agent.handle(self.now, event, &mut effects);
+        for effect in effects {
+            let member = &mut self.members[at];
+            match effect {
+                // The world connects when it pleases. A connection that the worker has given up is gone.
+                agent::Effect::Connect { .. } if member.is_connected => {
+                    self.disconnect_silently(at);
+                }
+                agent::Effect::Connect { .. } => {}
+                agent::Effect::Disconnect { .. } => self.disconnect_silently(at),
+                agent::Effect::Send { .. } if member.is_link_dead => {}
+                agent::Effect::Send { worker, session, number, messages } => {
+                    member.session = Some((worker, session));
+                    member.to_server.push_back((worker, session, number, messages));
+                }
+                agent::Effect::Start(assignment) => self.start(at, assignment.hold),
+                agent::Effect::Stop { hold, .. } => {
+                    assert!(member.running.contains(&hold), "what is stopped runs");
+                    member.stopping.entry(hold).or_insert(self.now.monotonic);
+                }
+                agent::Effect::Answered { hold, verdict } => self.settled(hold, verdict),
+                agent::Effect::Leave => member.has_left = true,
+            }
+        }
+        if self.members[at].has_left {
+            self.replace(at);
+        }
+    }
+
+    pub(super) fn finish_one(&mut self, at: usize, which: usize, outcome: Outcome) {
+        if self.members[at].is_paused {
+            return;
+        }
+        let running = &mut self.members[at].running;
+        let Some(hold) = running.iter().nth(which % running.len().max(1)).copied() else {
+            return;
+        };
+        running.remove(&hold);
+        // What was to be stopped may be reported as stopped although it came to an end of its own.
+        let was_stopping = self.members[at].stopping.remove(&hold).is_some();
+        if outcome == Outcome::Finished && !was_stopping {
+            self.finished.insert(hold);
+        }
+        self.agent_event(at, agent::Event::Ended { hold, outcome });
+    }
+
+    /// A job that was told to stop has done so.
+    pub(super) fn stopped(&mut self, at: usize, hold: Hold) {
+        if !self.members[at].is_paused {
+            self.members[at].running.remove(&hold);
+            self.members[at].stopping.remove(&hold);
+            self.agent_event(at, agent::Event::Ended { hold, outcome: Outcome::Stopped });
+        }
+    }
+
+    pub(super) fn connect(&mut self, at: usize) {
+        if !self.members[at].is_connected && !self.members[at].is_paused {
+            self.members[at].is_connected = true;
+            self.members[at].is_link_dead = false;
+            self.agent_event(at, agent::Event::Connected);
+        }
+    }
+
+    /// The connection breaks, and both sides notice; a paused worker when it goes on.
+    pub(super) fn disconnect(&mut self, at: usize) {
+        if self.members[at].is_connected {
+            self.disconnect_silently(at);
+            if self.members[at].is_paused {
+                self.members[at].missed_disconnect = true;
+                self.members[at].is_link_dead = true;
+            } else {
+                self.agent_event(at, agent::Event::Disconnected);
+            }
+        }
+    }
+
+    /// The connection breaks, and only the worker notices.
+    pub(super) fn disconnect_unseen_by_the_server(&mut self, at: usize) {
+        let member = &mut self.members[at];
+        if member.is_connected && !member.is_paused {
+            member.is_connected = false;
+            member.session = None;
+            member.to_server.clear();
+            member.to_agent.clear();
+            self.agent_event(at, agent::Event::Disconnected);
+        }
+    }
+
+    /// The connection breaks, and only the server notices.
+    pub(super) fn disconnect_unseen_by_the_worker(&mut self, at: usize) {
+        if self.members[at].is_connected {
+            self.disconnect_silently(at);
+            self.members[at].is_connected = true;
+            self.members[at].is_link_dead = true;
+        }
+    }
+
+    /// The connection is gone; the worker knows already.
+    pub(super) fn disconnect_silently(&mut self, at: usize) {
+        let member = &mut self.members[at];
+        member.is_connected = false;
+        member.is_link_dead = false;
+        member.to_server.clear();
+        member.to_agent.clear();
+        if let Some((worker, session)) = member.session.take() {
+            self.gate.close(worker, session);
+            self.event(Event::Closed { worker, session });
+        }
+    }
+
+    pub(super) fn deliver_to_server(&mut self, at: usize) {
+        if let Some((worker, session, number, messages)) = self.members[at].to_server.pop_front() {
+            self.event(Event::Worker { worker, session, number, messages });
+        }
+    }
+
+    pub(super) fn deliver_to_agent(&mut self, at: usize) {
+        if self.members[at].is_paused {
+            return;
+        }
+        if let Some((session, number, messages)) = self.members[at].to_agent.pop_front() {
+            self.agent_event(at, agent::Event::Received { session, number, messages });
+        }
+    }
+
+    /// The process is gone, with all that ran in it; another takes its place.
+    pub(super) fn kill(&mut self, at: usize) {
+        self.disconnect_silently(at);
+        self.replace(at);
+    }
+
+    pub(super) fn replace(&mut self, at: usize) {
+        // What it had sent before it left may still arrive.
+        let before = &mut self.members[at];
+        let last_words: Vec<FromWorkerBatch> = before.to_server.drain(..).collect();
+        self.members[at] = self.member(at);
+        for (worker, session, number, messages) in last_words {
+            self.event(Event::Worker { worker, session, number, messages });
+        }
+    }
+
+    /// What has been stopping for as long as it may has stopped.
+    pub(super) fn stop_the_late(&mut self, at: usize) {
+        let is_late = |since: Monotonic| since.plus(STOP_TAKES) <= self.now.monotonic;
+        let stopping = self.members[at].stopping.iter();
+        let late: Vec<Hold> =
+            stopping.filter(|&(_, &since)| is_late(since)).map(|(&hold, _)| hold).collect();
+        for hold in late {
+            self.stopped(at, hold);
+        }
+    }
+
+    /// A paused worker goes on. The first thing that any event makes it do is look at the clock.
+    pub(super) fn resume(&mut self, at: usize) {
+        if std::mem::take(&mut self.members[at].is_paused) {
+            self.agent_event(at, agent::Event::Tick);
+            if std::mem::take(&mut self.members[at].missed_disconnect) {
+                self.agent_event(at, agent::Event::Disconnected);
+            }
+            // Its jobs may run elsewhere by now. While it is past its deadline they run in two places, as
+            // nothing but the fence can prevent, and a bystander who saw more of that would learn nothing.
+            for hold in self.members[at].stopping.keys().copied().collect::<Vec<_>>() {
+                self.stopped(at, hold);
+            }
+        }
+    }
+}
