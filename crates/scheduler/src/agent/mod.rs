@@ -21,6 +21,7 @@ pub use event::{Effect, Event, Outcome, StopReason, Verdict};
 
 use self::deque::Deque;
 use self::pace::Pace;
+pub use crate::dispatch::AuditError;
 use crate::id::{Hold, MessageNo, SessionNo, WorkerId};
 use crate::message::{Assignment, FromWorker, Report, Serves};
 use crate::random::Random;
@@ -176,9 +177,6 @@ struct Pending {
     is_sent: bool,
 }
 
-/// Something is not as it must be: a bug of ours.
-pub type AuditError = crate::dispatch::AuditError;
-
 impl Agent {
     /// A worker that has not connected yet; the first effect asks for a connection.
     #[must_use]
@@ -309,7 +307,7 @@ impl Agent {
             (self.effects.is_empty(), "what was decided has been handed over"),
         ];
         match rules.into_iter().find(|(holds, _)| !holds) {
-            Some((_, rule)) => Err(crate::dispatch::AuditError(String::from(rule))),
+            Some((_, rule)) => Err(AuditError(String::from(rule))),
             None => Ok(()),
         }
     }

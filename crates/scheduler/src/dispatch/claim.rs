@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 
 use super::Dispatch;
-use super::job::THEFTS_FREE;
+use super::job::{Job, THEFTS_FREE};
 use super::queue::{Fit, Solo};
 use super::worker::{Served, Tier, Waiter, Worker};
 use crate::id::{Seq, WorkerId};
@@ -136,7 +136,6 @@ impl Dispatch {
     fn assignment(&self, seq: Seq) -> Assignment {
         let job = self.jobs.get(seq);
         let queue = self.queues.get(job.queue);
-        let is_bound = queue.is_limited() || job.thefts >= THEFTS_FREE;
         Assignment {
             hold: job.hold(seq),
             id: job.id,
@@ -146,8 +145,16 @@ impl Dispatch {
             rank: self.rank(job),
             attempt: job.attempts.saturating_add(1),
             start: if job.is_suspect() { Start::Confirmed } else { Start::Freely },
-            place: if is_bound { Place::FreeSlot } else { Place::Anywhere },
+            place: self.place_of(job),
             timeout: (job.timeout.0 > 0).then_some(job.timeout),
+        }
+    }
+
+    /// Where the job may be put now.
+    pub(super) fn place_of(&self, job: &Job) -> Place {
+        match self.queues.get(job.queue).is_limited() || job.thefts >= THEFTS_FREE {
+            true => Place::FreeSlot,
+            false => Place::Anywhere,
         }
     }
 

@@ -46,7 +46,7 @@ use self::ledger::Ledger;
 use self::queue::Queues;
 use self::steal::Questions;
 use self::worker::Workers;
-use crate::id::{CommitNo, RequestNo, Seq, SessionNo, WorkerId};
+use crate::id::{CommitNo, Hold, RequestNo, Seq, SessionNo, WorkerId};
 use crate::message::{Assignment, ToWorker};
 use crate::name::Names;
 use crate::random::Random;
@@ -196,14 +196,14 @@ struct Outcome {
     replies: Vec<(RequestNo, Answer)>,
     others: Vec<Effect>,
     /// Reports of the present batch about jobs that are not in memory.
-    reports_on_gone: Vec<crate::id::Hold>,
+    reports_on_gone: Vec<Hold>,
 }
 
 /// What one worker is told.
 struct Told {
     session: SessionNo,
     messages: Vec<ToWorker>,
-    accepted: Vec<crate::id::Hold>,
+    accepted: Vec<Hold>,
     assigned: Vec<Assignment>,
     question: Option<ToWorker>,
 }

@@ -5,7 +5,7 @@ use super::{Answer, Bound, Dispatch, QueueChange, Refused, Request};
 use crate::id::{Hold, JobId, RequestNo, Seq, WorkerId};
 use crate::message::ToWorker;
 use crate::name::Name;
-use crate::record::{Mutation, Note, QueueSettings, Reason, Strategy};
+use crate::record::{JobRow, Mutation, Note, QueueSettings, Reason, Strategy};
 use crate::state::{State, Verb};
 
 /// A job that a request names.
@@ -13,7 +13,7 @@ enum Named<'a> {
     /// In memory.
     Here(Seq),
     /// Ended, in the store.
-    There(&'a crate::record::JobRow),
+    There(&'a JobRow),
 }
 
 impl Dispatch {

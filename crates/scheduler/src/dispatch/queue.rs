@@ -192,9 +192,7 @@ impl Queues {
         let queue = self.get_mut(number);
         let line = if is_solo { &mut queue.ready_solo } else { &mut queue.ready };
         assert!(line.insert((rank, seq)), "a job is ready in its queue once");
-        if !core::mem::replace(&mut queue.fresh, true) {
-            self.fresh.push(number);
-        }
+        self.freshen(number);
         self.stand(number);
     }
 
@@ -218,8 +216,8 @@ impl Queues {
         let queue = self.get_mut(number);
         queue.owned -= 1;
         queue.leased -= u32::from(state == State::Leased);
-        if queue.is_limited() && !core::mem::replace(&mut queue.fresh, true) {
-            self.fresh.push(number);
+        if queue.is_limited() {
+            self.freshen(number);
         }
         self.stand(number);
     }
@@ -232,9 +230,7 @@ impl Queues {
         queue.settings = settings;
         queue.ceiling = u32::MAX;
         queue.lower_ceiling();
-        if !core::mem::replace(&mut queue.fresh, true) {
-            self.fresh.push(number);
-        }
+        self.freshen(number);
         self.stand(number);
         self.forget_if_unused(number);
     }
@@ -285,6 +281,13 @@ impl Queues {
 
     pub(crate) fn is_open(&self, number: u32) -> bool {
         self.queues[number as usize].as_ref().is_some_and(|queue| queue.standing.is_some())
+    }
+
+    /// Something may be ready in this queue that was not at the last look.
+    fn freshen(&mut self, number: u32) {
+        if !core::mem::replace(&mut self.get_mut(number).fresh, true) {
+            self.fresh.push(number);
+        }
     }
 
     /// A queue in which something became ready since the last look.

@@ -5,7 +5,7 @@
 //! asserted upon.
 
 use super::Dispatch;
-use crate::id::{Fence, Hold, SessionNo, WorkerId};
+use crate::id::{Fence, Hold, Seq, SessionNo, WorkerId};
 use crate::message::{Again, Ending, Report, Text, ToWorker};
 use crate::random::mix;
 use crate::record::{AttemptOutcome, Cause, Mutation, Note, Reason};
@@ -144,7 +144,7 @@ impl Dispatch {
 
     /// An attempt that its worker survived clears the job of suspicion. The job must be in no index
     /// that looks at that.
-    fn clear_suspicion(&mut self, seq: crate::id::Seq) {
+    fn clear_suspicion(&mut self, seq: Seq) {
         let job = self.jobs.get_mut(seq);
         assert!(job.state() == State::Scheduled, "a scheduled job stands in no line of a queue");
         job.suspicions = 0;

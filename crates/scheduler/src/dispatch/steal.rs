@@ -9,11 +9,10 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use super::Dispatch;
-use super::job::THEFTS_FREE;
 use super::report::{Standing, Verdict};
 use super::worker::{Served, Tier};
 use crate::id::{Hold, QuestionNo, Seq, SessionNo, WorkerId};
-use crate::message::{Serves, ToWorker};
+use crate::message::{Place, Serves, ToWorker};
 use crate::record::Cause;
 use crate::state::{State, Verb};
 use crate::time::Monotonic;
@@ -278,9 +277,8 @@ impl Dispatch {
             return false;
         };
         let job = self.jobs.get(seq);
-        let is_bound = self.queues.get(job.queue).is_limited() || job.thefts >= THEFTS_FREE;
         worker.room() > 0
-            && (worker.free_slots() > 0 || !is_bound)
+            && (worker.free_slots() > 0 || self.place_of(job) == Place::Anywhere)
             && (worker.solo == 0 || !job.is_solo())
             && worker.served.includes(job.queue)
     }

@@ -13,7 +13,7 @@ use super::graph::Judged;
 use super::job::{Extra, Job};
 use super::jobs::hash_id;
 use super::{Answer, Bound, Dispatch, Novelty, Refused, Submitted};
-use crate::id::{Fence, JobId, LeaseNo, Seq};
+use crate::id::{Digest, Fence, JobId, LeaseNo, Seq};
 use crate::record::{JobRow, JobWrite, Mutation};
 use crate::spec::{JobSpec, Tally};
 use crate::state::{Phase, State};
@@ -191,7 +191,7 @@ impl Dispatch {
         Ok(Place::New { parents: spec.parents.len() })
     }
 
-    fn body_of(&self, id: JobId, found: &Found) -> Option<(crate::id::Digest, Seq)> {
+    fn body_of(&self, id: JobId, found: &Found) -> Option<(Digest, Seq)> {
         if let Some(seq) = self.jobs.by_id(id) {
             return Some((self.jobs.get(seq).body, seq));
         }

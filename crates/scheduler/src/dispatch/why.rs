@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 
 use super::Dispatch;
+use super::job::Job;
+use super::worker::Worker;
 use crate::id::{JobId, WorkerId};
 use crate::name::Name;
 use crate::spec::{Condition, Verdict};
@@ -100,8 +102,7 @@ impl Dispatch {
                 let extra = job.extra.as_ref()?;
                 let parents = extra.parents.iter().map(|&parent| self.jobs.get(parent));
                 let unfinished = parents.filter(|parent| !parent.state().is_ended());
-                let parent =
-                    |parent: &super::job::Job| Parent { id: parent.id, state: parent.state() };
+                let parent = |parent: &Job| Parent { id: parent.id, state: parent.state() };
                 Why::Blocked {
                     condition: extra.condition,
                     waiting_for: unfinished.take(PARENTS_MAX).map(parent).collect(),
@@ -138,9 +139,8 @@ impl Dispatch {
     }
 
     fn workers_serving(&self, queue: u32) -> u32 {
-        let serves = |worker: &super::worker::Worker| {
-            worker.connected && !worker.draining && worker.served.includes(queue)
-        };
+        let serves =
+            |worker: &Worker| worker.connected && !worker.draining && worker.served.includes(queue);
         let serving = self.workers.iter().filter(|(_, worker)| serves(worker));
         u32::try_from(serving.count()).unwrap_or(u32::MAX)
     }

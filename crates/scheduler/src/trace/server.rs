@@ -199,9 +199,7 @@ impl Words for Event {
     fn write(&self, writer: &mut Writer<'_>) {
         match self {
             Self::Request { from, request } => {
-                if *from != RequestNo(0) {
-                    from.write(writer);
-                }
+                write_asker(*from, writer);
                 request.write(writer);
             }
             Self::Worker { worker, session, number, messages } => {
@@ -254,20 +252,29 @@ impl Words for Event {
         if let Some((worker, numbers)) = speaker {
             reader.word("a worker")?;
             reader.expect_mark(':')?;
-            let messages: Vec<FromWorker> =
-                if reader.is_at_end() { Vec::new() } else { reader.list(',')? };
+            let messages: Vec<FromWorker> = reader.list(',')?;
             let is_hello = matches!(messages.first(), Some(FromWorker::Hello(_)));
             let (session, number) =
                 numbers.unwrap_or_else(|| reader.known.before.expected(worker, is_hello));
             return Ok(Self::Worker { worker, session, number, messages });
         }
-        let is_request =
-            |word: &str| word.strip_prefix('r').is_some_and(|n| n.parse::<u64>().is_ok());
-        let from = match reader.peek_word().is_some_and(is_request) {
-            true => RequestNo::read(reader)?,
-            false => RequestNo(0),
-        };
+        let from = read_asker(reader)?;
         Ok(Self::Request { from, request: Request::read(reader)? })
+    }
+}
+
+/// Who asked: `r7`, or nothing for the request 0 of a trace that has only one at a time.
+fn write_asker(asker: RequestNo, writer: &mut Writer<'_>) {
+    if asker != RequestNo(0) {
+        asker.write(writer);
+    }
+}
+
+fn read_asker(reader: &mut Reader<'_>) -> Read<RequestNo> {
+    let is_asker = |word: &str| word.strip_prefix('r').is_some_and(|n| n.parse::<u64>().is_ok());
+    match reader.peek_word().is_some_and(is_asker) {
+        true => RequestNo::read(reader),
+        false => Ok(RequestNo(0)),
     }
 }
 
@@ -305,9 +312,7 @@ impl Words for Effect {
             Self::Reply { after, to, answer } => {
                 write_after(*after, writer);
                 writer.word("reply");
-                if *to != RequestNo(0) {
-                    to.write(writer);
-                }
+                write_asker(*to, writer);
                 answer.write(writer);
             }
             Self::HangUp { worker, session } => {
@@ -322,8 +327,7 @@ impl Words for Effect {
         if reader.take_word("commit") {
             let number = Words::read(reader)?;
             reader.expect_mark(':')?;
-            let mutations: Vec<Mutation> =
-                if reader.is_at_end() { Vec::new() } else { reader.list(',')? };
+            let mutations: Vec<Mutation> = reader.list(',')?;
             return Ok(Self::Commit { number, mutations });
         }
         if reader.take_word("fetch") {
@@ -345,15 +349,11 @@ impl Words for Effect {
         if reader.take_word("tell") {
             let (worker, session) = read_listener(reader)?;
             reader.expect_mark(':')?;
-            let messages: Vec<ToWorker> =
-                if reader.is_at_end() { Vec::new() } else { reader.list(',')? };
+            let messages: Vec<ToWorker> = reader.list(',')?;
             return Ok(Self::Send { after, worker, session, messages });
         }
         reader.expect_word("reply")?;
-        let is_request = reader.peek_word().is_some_and(|word| {
-            word.strip_prefix('r').is_some_and(|digits| digits.parse::<u64>().is_ok())
-        });
-        let to = if is_request { RequestNo::read(reader)? } else { RequestNo(0) };
+        let to = read_asker(reader)?;
         Ok(Self::Reply { after, to, answer: Words::read(reader)? })
     }
 }

@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         self.tokens.get(self.at)
     }
 
-    pub(super) fn is_at_end(&self) -> bool {
+    fn is_at_end(&self) -> bool {
         self.at == self.tokens.len()
     }
 
@@ -213,8 +213,11 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Several values with a mark between them.
+    /// Several values with a mark between them, or nothing if the line is over.
     pub(super) fn list<T: Words>(&mut self, mark: char) -> Read<Vec<T>> {
+        if self.is_at_end() {
+            return Ok(Vec::new());
+        }
         let mut values = Vec::from([T::read(self)?]);
         while self.take_mark(mark) {
             values.push(T::read(self)?);

@@ -83,8 +83,7 @@ impl Words for Event {
         if let Some(numbers) = reader.peek_word().and_then(read_server) {
             reader.word("the server")?;
             reader.expect_mark(':')?;
-            let messages: Vec<ToWorker> =
-                if reader.is_at_end() { Vec::new() } else { reader.list(',')? };
+            let messages: Vec<ToWorker> = reader.list(',')?;
             let (session, number) =
                 numbers.unwrap_or_else(|| reader.known.before.expected_of_server());
             return Ok(Self::Received { session, number, messages });
@@ -184,8 +183,7 @@ fn read_say(reader: &mut Reader<'_>) -> Read<Effect> {
             Some(read_numbers(&word).ok_or(wanted)?)
         }
     };
-    let messages: Vec<FromWorker> =
-        if reader.is_at_end() { Vec::new() } else { reader.list(',')? };
+    let messages: Vec<FromWorker> = reader.list(',')?;
     let is_hello = matches!(messages.first(), Some(FromWorker::Hello(_)));
     let (session, number) =
         numbers.unwrap_or_else(|| reader.known.before.expected(worker, is_hello));
