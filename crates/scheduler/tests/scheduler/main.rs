@@ -1,5 +1,6 @@
 //! Tests of the scheduler from outside: traces to be read, and random worlds to be survived.
 
+mod bounds;
 mod cluster;
 mod graphs;
 mod isolation;

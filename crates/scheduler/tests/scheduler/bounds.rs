@@ -1,0 +1,119 @@
+//! Every bound: what is beyond it is refused with the bound named, and changes nothing.
+
+use filch_scheduler::dispatch::{
+    Ahead, Answer, Config, Dispatch, Effect, Event, Limits, Request, Why,
+};
+use filch_scheduler::id::{CommitNo, JobId, RequestNo};
+use filch_scheduler::spec::JobSpec;
+use filch_scheduler::time::{Now, Wall};
+use filch_scheduler::trace::{Context, parse, print};
+
+/// A server with small bounds. Commits are not durable until somebody says so.
+fn small() -> Dispatch {
+    let limits = Limits {
+        jobs: 4,
+        edges: 3,
+        live_jobs: 5,
+        queues: 3,
+        name_bytes: 8,
+        waiting: 1,
+        unreceipted: 3,
+        ..Limits::default()
+    };
+    Dispatch::new(Config { limits, ..Config::default() }, Now::default())
+}
+
+fn handle(dispatch: &mut Dispatch, words: &str) -> Vec<Effect> {
+    let event: Event = parse(words, &Context::default()).expect("an event's words");
+    let mut effects = Vec::new();
+    dispatch.handle(Now::default(), event, &mut effects);
+    dispatch.audit().expect("the audit");
+    effects
+}
+
+#[test]
+fn what_is_beyond_a_bound_is_refused_and_changes_nothing() {
+    let rows = [
+        ("submit [a; b; c; d; e]", "refused out-of-bounds jobs 5 bound 4"),
+        ("submit [a; b; c after [a b]; d after [a b]]", "refused out-of-bounds edges 4 bound 3"),
+        ("submit a queue 123456789", "refused out-of-bounds name-bytes 9 bound 8"),
+        ("submit a kind 123456789", "refused out-of-bounds name-bytes 9 bound 8"),
+        ("submit a key 123456789", "refused out-of-bounds name-bytes 9 bound 8"),
+        ("submit a attempts 0", "refused out-of-bounds attempts 0 bound 1"),
+        ("set-queue 123456789 pause", "refused out-of-bounds name-bytes 9 bound 8"),
+        ("set-queue mail weight 0", "refused out-of-bounds weight 0 bound 1"),
+        (
+            "submit [a queue q; b queue r; c queue s; d queue t]",
+            "refused out-of-bounds queues 4 bound 3",
+        ),
+    ];
+    for (words, refusal) in rows {
+        let mut dispatch = small();
+        let effects = handle(&mut dispatch, words);
+        let texts: Vec<String> =
+            effects.iter().map(|effect| print(effect, &Context::default())).collect();
+        assert_eq!(texts, [format!("reply {refusal}")], "{words}");
+        assert_eq!((dispatch.job_count(), dispatch.queue_views().count()), (0, 0), "{words}");
+    }
+}
+
+#[test]
+fn the_last_unfinished_job_and_the_last_queue_fit() {
+    let mut dispatch = small();
+    handle(&mut dispatch, "submit [a queue q; b queue r; c; d]");
+    assert_eq!(dispatch.job_count(), 4);
+    let texts = |effects: Vec<Effect>| print(&effects[effects.len() - 1], &Context::default());
+    let refused = texts(handle(&mut dispatch, "submit [e; f]"));
+    assert_eq!(refused, "after 1 reply refused out-of-bounds live-jobs 6 bound 5");
+    let refused = texts(handle(&mut dispatch, "set-queue s pause"));
+    assert_eq!(refused, "after 1 reply refused out-of-bounds queues 4 bound 3");
+    let taken = texts(handle(&mut dispatch, "submit e"));
+    assert_eq!(taken, "after 2 reply submitted e #5 new");
+}
+
+#[test]
+fn more_requests_than_may_wait_are_told_to_come_again() {
+    let mut dispatch = small();
+    assert!(matches!(handle(&mut dispatch, "submit a key k")[..], [Effect::Fetch { .. }]));
+    let effects = handle(&mut dispatch, "r7 submit b key l");
+    let busy = "reply r7 refused busy";
+    assert_eq!(print(&effects[0], &Context::default()), busy);
+    // What needs no look-up does not wait.
+    assert!(matches!(handle(&mut dispatch, "submit c")[0], Effect::Commit { .. }));
+}
+
+#[test]
+fn a_brain_that_waits_for_too_many_receipts_says_that_it_is_full() {
+    let mut dispatch = small();
+    handle(&mut dispatch, "submit [a; b]");
+    assert!(!dispatch.is_full());
+    handle(&mut dispatch, "submit c");
+    assert!(dispatch.is_full());
+    handle(&mut dispatch, "committed 1");
+    assert!(!dispatch.is_full());
+    assert_eq!(dispatch.newest_commit(), Some(CommitNo(2)));
+    // A receipt for something that was never issued opens nothing.
+    handle(&mut dispatch, "committed 99");
+    assert_eq!(dispatch.newest_commit(), None);
+    handle(&mut dispatch, "submit d");
+    assert_eq!(dispatch.newest_commit(), Some(CommitNo(3)));
+}
+
+#[test]
+fn jobs_ahead_are_counted_up_to_ten_thousand() {
+    let mut dispatch = Dispatch::new(Config::default(), Now::default());
+    let id = |number: u32| JobId::named(&format!("j{number}"), Wall(1)).expect("a short name");
+    let jobs = (0..10_002).map(|number| JobSpec::new(id(number))).collect();
+    let mut effects = Vec::new();
+    let event = Event::Request { from: RequestNo(0), request: Request::Submit(jobs) };
+    dispatch.handle(Now::default(), event, &mut effects);
+    let is_taken = |it: &Effect| matches!(it, Effect::Reply { answer: Answer::Submitted(jobs), .. } if jobs.len() == 10_002);
+    assert!(effects.iter().any(is_taken));
+    let ahead = |number| match dispatch.why(id(number)) {
+        Some(Why::Queued { ahead, .. }) => ahead,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(ahead(0), Ahead::Exactly(0));
+    assert_eq!(ahead(10_000), Ahead::Exactly(10_000));
+    assert_eq!(ahead(10_001), Ahead::AtLeast(10_000));
+}
