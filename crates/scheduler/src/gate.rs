@@ -12,7 +12,7 @@ use crate::id::{CommitNo, MessageNo, RequestNo, SessionNo, WorkerId};
 use crate::message::ToWorker;
 
 /// What may be told now.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Told {
     /// To a worker.
     Worker {

@@ -45,6 +45,11 @@ pub mod gate;
 pub mod id;
 pub mod message;
 pub mod name;
+#[cfg(not(feature = "planted"))]
+#[expect(unreachable_pub, reason = "public only where bugs can be planted")]
+mod planted;
+#[cfg(feature = "planted")]
+pub mod planted;
 mod random;
 pub mod record;
 pub mod spec;

@@ -13,7 +13,7 @@ use crate::time::{Duration, Millis};
 pub type Text = Box<str>;
 
 /// What a worker says.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum FromWorker {
     /// Opens a session; the first message of each.
     Hello(Hello),
@@ -50,7 +50,7 @@ pub enum FromWorker {
 }
 
 /// How a worker introduces itself.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Hello {
     /// Who comes.
     pub entrance: Entrance,
@@ -69,7 +69,7 @@ pub struct Hello {
 }
 
 /// Who comes with a [`Hello`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Entrance {
     /// A new incarnation.
     New,
@@ -81,7 +81,7 @@ pub enum Entrance {
 }
 
 /// Which queues a worker serves.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Serves {
     /// Every queue there is or will be.
     All,
@@ -90,7 +90,7 @@ pub enum Serves {
 }
 
 /// A job has left a worker.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Report {
     /// Which job, under which fence.
     pub hold: Hold,
@@ -99,7 +99,7 @@ pub struct Report {
 }
 
 /// How a job left a worker.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Ending {
     /// The attempt succeeded.
     Finished,
@@ -121,7 +121,7 @@ pub enum Ending {
 }
 
 /// Whether an attempt that failed may be followed by another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Again {
     /// As the job's retry policy says.
     ByPolicy,
@@ -130,7 +130,7 @@ pub enum Again {
 }
 
 /// What the server says to a worker.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ToWorker {
     /// The answer to a hello: the length of the lease, and what is truly the worker's of all it says
     /// to hold. What it holds beyond that, it must stop or drop.
@@ -150,6 +150,8 @@ pub enum ToWorker {
         most: u32,
         /// At most this many of the jobs that must go into a free slot.
         most_bound: u32,
+        /// Whether jobs whose start must be confirmed may be among them.
+        suspects: Suspects,
         /// Only jobs of these queues.
         serves: Serves,
     },
@@ -175,7 +177,7 @@ pub enum ToWorker {
 }
 
 /// A job as its new owner learns of it. The shell adds the payload.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Assignment {
     /// The job and the new owner's fence.
     pub hold: Hold,
@@ -200,8 +202,17 @@ pub struct Assignment {
     pub timeout: Option<Millis>,
 }
 
+/// What is to become of suspected jobs when a worker is asked to give.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Suspects {
+    /// They may be given like others.
+    Move,
+    /// They stay: asker and giver each hold one that must not meet another of its kind.
+    Stay,
+}
+
 /// How a job may be started.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Start {
     /// Without asking anyone.
     Freely,
@@ -210,7 +221,7 @@ pub enum Start {
 }
 
 /// Where a job may be put.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Place {
     /// Into any deque.
     Anywhere,

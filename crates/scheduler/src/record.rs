@@ -14,7 +14,7 @@ use crate::state::State;
 use crate::time::{Duration, Wall};
 
 /// A change to what is kept. The mutations of one commit are applied together or not at all.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Mutation {
     /// A new job with its edges. The shell adds the payload.
     Put(JobRow),
@@ -45,7 +45,7 @@ pub enum Mutation {
 }
 
 /// A job as it is kept.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct JobRow {
     /// Its number.
     pub seq: Seq,
@@ -58,7 +58,7 @@ pub struct JobRow {
 }
 
 /// The part of a job that changes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct JobWrite {
     /// Which job.
     pub job: Seq,
@@ -83,7 +83,7 @@ pub struct JobWrite {
 }
 
 /// Why a job ended badly.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
     /// Somebody cancelled it.
     Request,
@@ -96,7 +96,7 @@ pub enum Reason {
 }
 
 /// One change of owner, of any number of jobs at once.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LeaseRow {
     /// Rows are read in this order.
     pub number: LeaseNo,
@@ -111,7 +111,7 @@ pub struct LeaseRow {
 }
 
 /// How jobs changed hands.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cause {
     /// Taken from the queue.
     Claim,
@@ -124,7 +124,7 @@ pub enum Cause {
 }
 
 /// A queue's settings.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct QueueSettings {
     /// Which queue.
     pub queue: Name,
@@ -145,7 +145,7 @@ impl QueueSettings {
 }
 
 /// The order in which ready jobs are taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Strategy {
     /// In the order of submission, whatever the queue.
     Fifo,
@@ -172,7 +172,7 @@ impl Default for Strategy {
 pub const DEFAULT_AGING: Duration = Duration::from_secs(60);
 
 /// Something people may want to know later, which no row of a job or of the ledger says.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Note {
     /// A worker's lease ran out, and it held this many jobs.
     WorkerLost {
@@ -201,7 +201,7 @@ pub enum Note {
 }
 
 /// How an attempt ended that did not succeed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum AttemptOutcome {
     /// It failed, and counts.
     Failed(Text),
@@ -217,7 +217,7 @@ pub enum AttemptOutcome {
 
 /// What the store hands to [`crate::dispatch::Loader`], in this order: numbers, settings, jobs (ended
 /// parents before their children), lease rows.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Loaded {
     /// Where numbering goes on.
     Numbers {

@@ -5,11 +5,12 @@ use alloc::vec::Vec;
 
 use crate::id::{Digest, JobId};
 use crate::name::Name;
+use crate::planted::{Bug, planted};
 use crate::random::mix;
 use crate::time::{Millis, Wall};
 
 /// One job as it is submitted. The payload stays with the edge; `body` stands for it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct JobSpec {
     /// Made by the client, so that a submit can be repeated.
     pub id: JobId,
@@ -60,7 +61,7 @@ impl JobSpec {
 }
 
 /// How the parents must have ended before a child may start. A cancelled parent counts as failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Condition {
     /// Every parent succeeded.
     #[default]
@@ -74,7 +75,7 @@ pub enum Condition {
 }
 
 /// What happens to a child whose condition can no longer hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Otherwise {
     /// It is cancelled, and so are its own children in turn.
     #[default]
@@ -105,8 +106,11 @@ pub(crate) enum Verdict {
 }
 
 impl Condition {
-    pub(crate) const fn judge(self, tally: Tally) -> Verdict {
+    pub(crate) fn judge(self, tally: Tally) -> Verdict {
         let Tally { pending, succeeded, failed } = tally;
+        if planted(Bug::ConditionIgnored) && succeeded + failed > 0 {
+            return Verdict::Holds;
+        }
         let (holds, never) = match self {
             Self::AllSucceeded => (pending == 0 && failed == 0, failed > 0),
             Self::AnySucceeded => (succeeded > 0, pending == 0),
@@ -122,7 +126,7 @@ impl Condition {
 }
 
 /// How often a job is tried, and how long filch waits in between.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Retry {
     /// The job is dead after this many charged attempts; at least 1.
     pub max: u16,
@@ -146,7 +150,7 @@ impl Default for Retry {
 }
 
 /// The wait before another attempt.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Backoff {
     /// No wait.
     None,

@@ -36,7 +36,7 @@ impl Wall {
 }
 
 /// Both clocks, read at one moment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Now {
     /// For leases and questions.
     pub monotonic: Monotonic,

@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::id::{CommitNo, Hold, Seq};
-use crate::message::{Assignment, Place, Serves};
+use crate::message::{Assignment, Place, Serves, Start, Suspects};
 
 /// Jobs that wait for a slot.
 #[derive(Default)]
@@ -24,6 +24,15 @@ struct Key {
     era: CommitNo,
     rank: i64,
     job: Seq,
+}
+
+/// What a worker is asked to give.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) most: u32,
+    pub(crate) most_bound: u32,
+    pub(crate) suspects: Suspects,
+    pub(crate) serves: &'a Serves,
 }
 
 impl Deque {
@@ -58,10 +67,14 @@ impl Deque {
     }
 
     /// Takes out half, rounded up, of what the asker may run, at the steal end.
-    pub(crate) fn give(&mut self, most: u32, most_bound: u32, serves: &Serves) -> Vec<Hold> {
-        let may_run = |assignment: &&Assignment| match serves {
-            Serves::All => true,
-            Serves::Named(names) => names.contains(&assignment.queue),
+    pub(crate) fn give(&mut self, wanted: Wanted<'_>) -> Vec<Hold> {
+        let Wanted { most, most_bound, suspects, serves } = wanted;
+        let may_run = |assignment: &&Assignment| {
+            let is_served = match serves {
+                Serves::All => true,
+                Serves::Named(names) => names.contains(&assignment.queue),
+            };
+            is_served && (suspects == Suspects::Move || assignment.start == Start::Freely)
         };
         let half = self.jobs.values().filter(may_run).count().div_ceil(2);
         let mut bound_left = most_bound;
@@ -107,7 +120,6 @@ impl Deque {
 mod tests {
     use super::*;
     use crate::id::{Fence, JobId};
-    use crate::message::Start;
 
     fn job(number: u64, rank: i64, queue: &str, place: Place) -> Assignment {
         Assignment {
@@ -124,6 +136,10 @@ mod tests {
         }
     }
 
+    fn wanted(most: u32, most_bound: u32, serves: &Serves) -> Wanted<'_> {
+        Wanted { most, most_bound, suspects: Suspects::Move, serves }
+    }
+
     fn numbers(holds: impl IntoIterator<Item = Hold>) -> Vec<u64> {
         holds.into_iter().map(|hold| hold.job.0).collect()
     }
@@ -135,7 +151,11 @@ mod tests {
             deque.insert(job(number, rank, "q", Place::Anywhere));
         }
         assert_eq!(numbers(deque.iter()), [3, 1, 2, 4, 5]);
-        assert_eq!(numbers(deque.give(9, 9, &Serves::All)), [5, 4, 2], "half of five, rounded up");
+        assert_eq!(
+            numbers(deque.give(wanted(9, 9, &Serves::All))),
+            [5, 4, 2],
+            "half of five, rounded up"
+        );
         let first = deque.pop_owner_end(|_| true).expect("two are left");
         assert_eq!(first.hold.job, Seq(3));
         assert_eq!(numbers(deque.drain()), [1]);
@@ -148,7 +168,7 @@ mod tests {
             deque.insert(job(number, 0, queue, Place::Anywhere));
         }
         let named = Serves::Named(["a".into()].into());
-        assert_eq!(numbers(deque.give(9, 9, &named)), [4, 3]);
+        assert_eq!(numbers(deque.give(wanted(9, 9, &named))), [4, 3]);
     }
 
     #[test]
@@ -157,7 +177,18 @@ mod tests {
         for number in 1..=6 {
             deque.insert(job(number, 0, "a", Place::FreeSlot));
         }
-        assert_eq!(numbers(deque.give(9, 1, &Serves::All)), [6]);
+        assert_eq!(numbers(deque.give(wanted(9, 1, &Serves::All))), [6]);
+    }
+
+    #[test]
+    fn suspects_stay_where_they_are_if_they_must() {
+        let mut deque = Deque::default();
+        for number in 1..=5 {
+            let start = if number > 3 { Start::Confirmed } else { Start::Freely };
+            deque.insert(Assignment { start, ..job(number, 0, "a", Place::Anywhere) });
+        }
+        let wanted = Wanted { suspects: Suspects::Stay, ..wanted(9, 9, &Serves::All) };
+        assert_eq!(numbers(deque.give(wanted)), [3, 2], "half of the other three, rounded up");
     }
 
     #[test]

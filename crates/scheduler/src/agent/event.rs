@@ -7,7 +7,7 @@ use crate::message::{Again, Assignment, FromWorker, Text, ToWorker};
 use crate::time::{Duration, Millis};
 
 /// What can happen.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
     /// A connection to the server stands.
     Connected,
@@ -47,7 +47,7 @@ pub enum Event {
 }
 
 /// How an attempt ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Outcome {
     /// It succeeded.
     Finished,
@@ -65,7 +65,7 @@ pub enum Outcome {
 }
 
 /// What an `agent` causes. The shell performs these in order and never waits in between.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Effect {
     /// Connect to the server after this wait, then say [`Event::Connected`].
     Connect {
@@ -109,7 +109,7 @@ pub enum Effect {
 }
 
 /// Why a running job is stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StopReason {
     /// Somebody does not want it any more, or it belongs to another worker by now.
     Cancelled,
@@ -122,7 +122,7 @@ pub enum StopReason {
 }
 
 /// What the server said to a report.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Verdict {
     /// It is stored.
     Accepted,

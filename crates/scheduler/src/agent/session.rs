@@ -6,9 +6,11 @@
 
 use alloc::vec::Vec;
 
+use super::deque::Wanted;
 use super::{Agent, Effect, Link, Session, SlotPhase, StopReason, Verdict, new_id};
 use crate::id::{Hold, MessageNo, SessionNo};
 use crate::message::{Entrance, FromWorker, Hello, Report, ToWorker};
+use crate::planted::{Bug, planted};
 use crate::time::{Duration, Monotonic};
 
 /// Beats in one lease.
@@ -324,8 +326,8 @@ impl Agent {
                     self.assigned(assignment);
                 }
             }
-            ToWorker::AskToGive { question, most, most_bound, serves } => {
-                self.give(question, most, most_bound, &serves);
+            ToWorker::AskToGive { question, most, most_bound, suspects, serves } => {
+                self.give(question, Wanted { most, most_bound, suspects, serves: &serves });
             }
             ToWorker::StartGranted(hold) => self.start_granted(hold),
             ToWorker::Cancel(hold) => self.cancel(hold),
@@ -358,6 +360,8 @@ impl Agent {
                 break;
             }
             self.session.unacknowledged.pop_front();
+            let is_late = planted(Bug::LeaseFromAcknowledgement);
+            let at = if is_late { self.now.monotonic } else { at };
             self.session.acknowledged_at = self.session.acknowledged_at.max(Some(at));
         }
         if self.session.has_truth {

@@ -3,9 +3,11 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use super::deque::Wanted;
 use super::{Agent, Effect, Outcome, Slot, SlotPhase, StopReason};
 use crate::id::{Hold, QuestionNo};
-use crate::message::{Again, Ending, FromWorker, Report, Serves, Start};
+use crate::message::{Again, Ending, FromWorker, Report, Start};
+use crate::planted::{Bug, planted};
 use crate::time::{Duration, Monotonic};
 
 impl Slot {
@@ -114,6 +116,9 @@ impl Agent {
     }
 
     pub(super) fn stop_all(&mut self, why: StopReason) {
+        if why == StopReason::Drained && planted(Bug::DrainForgets) {
+            return;
+        }
         let running = self.slots.iter().filter(|(_, slot)| slot.runs_since().is_some());
         for hold in running.map(|(&hold, _)| hold).collect::<Vec<_>>() {
             self.stop(hold, why);
@@ -171,17 +176,15 @@ impl Agent {
     }
 
     /// Gives half of what has not started and the asker may run, from the steal end.
-    pub(super) fn give(
-        &mut self,
-        question: QuestionNo,
-        most: u32,
-        most_bound: u32,
-        serves: &Serves,
-    ) {
-        let jobs = self.deque.give(most, most_bound, serves);
+    pub(super) fn give(&mut self, question: QuestionNo, wanted: Wanted<'_>) {
+        let mut jobs = self.deque.give(wanted);
         for &hold in &jobs {
             // Told again as dropped, should the answer be lost with its session.
             self.reported(Report { hold, ending: Ending::Dropped });
+        }
+        if planted(Bug::GiveOfARunningJob) {
+            let running = self.slots.iter().find(|(_, slot)| slot.runs_since().is_some());
+            jobs.extend(running.map(|(&hold, _)| hold));
         }
         self.say_now(FromWorker::Given { question, jobs });
     }
@@ -229,7 +232,9 @@ impl Agent {
         self.drain = Some(self.drain.map_or(until, |before| before.min(until)));
         let unstarted: Vec<Hold> = self.deque.drain().collect();
         for hold in unstarted {
-            self.drop_unstarted(hold);
+            if !planted(Bug::DrainForgets) {
+                self.drop_unstarted(hold);
+            }
         }
         let confirming = self.slots.iter().filter(|(_, slot)| slot.phase == SlotPhase::Confirming);
         for hold in confirming.map(|(&hold, _)| hold).collect::<Vec<_>>() {

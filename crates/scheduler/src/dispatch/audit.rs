@@ -187,7 +187,7 @@ impl Dispatch {
             let found = census.workers.get(&id).copied().unwrap_or_default();
             must(counted == found, || format!("I1: {id:?} holds {found:?}, not {counted:?}"))?;
             must(worker.solo <= 1, || format!("{id:?} holds one suspect of that kind"))?;
-            must(worker.lease_end > self.now.monotonic, || format!("{id:?} is lost by now"))?;
+            must(worker.lease_end > self.lease_clock(), || format!("{id:?} is lost by now"))?;
             // Between events nobody waits beside work it could have.
             if worker.room() > 0 {
                 let next = self.next_for(id);
@@ -245,8 +245,8 @@ impl Census {
             *self.rows.entry(job.row).or_default() += 1;
         }
         if let Some(holder) = job.phase.holder() {
-            queue.2 += 1;
-            queue.3 += u32::from(state == State::Leased);
+            queue.2 += u32::from(job.is_counted());
+            queue.3 += u32::from(job.is_counted() && state == State::Leased);
             let worker = self.workers.entry(holder).or_default();
             worker.0 += 1;
             worker.1 += u32::from(state == State::Leased);

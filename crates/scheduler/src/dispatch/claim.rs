@@ -13,6 +13,7 @@ use super::queue::{Fit, Solo};
 use super::worker::{Served, Tier, Waiter, Worker};
 use crate::id::{Seq, WorkerId};
 use crate::message::{Assignment, Place, Start};
+use crate::planted::{Bug, planted};
 use crate::record::Cause;
 use crate::state::Verb;
 
@@ -42,7 +43,7 @@ impl Dispatch {
 
     /// Gives up to `most` jobs to a worker, in the order of the strategy. Returns how many.
     fn claim(&mut self, id: WorkerId, most: u32) -> u32 {
-        let now = self.now.monotonic;
+        let now = self.lease_clock();
         if most > 0 && self.workers.get(id).has_fallen_silent(now, self.config.lease) {
             // Perhaps it is lost. What it got now would wait for the end of its lease, and might
             // even be blamed for it. A word from it, and it is served again.
@@ -152,7 +153,8 @@ impl Dispatch {
 
     /// Where the job may be put now.
     pub(super) fn place_of(&self, job: &Job) -> Place {
-        match self.queues.get(job.queue).is_limited() || job.thefts >= THEFTS_FREE {
+        let is_worn = job.thefts >= THEFTS_FREE && !planted(Bug::StolenWithoutEnd);
+        match self.queues.get(job.queue).is_limited() || is_worn {
             true => Place::FreeSlot,
             false => Place::Anywhere,
         }

@@ -12,7 +12,7 @@ use crate::spec::JobSpec;
 use crate::state::State;
 
 /// What can happen.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
     /// A client or an operator asks for something.
     Request {
@@ -55,7 +55,7 @@ pub enum Event {
 }
 
 /// What a client or an operator can ask for.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Request {
     /// Take these jobs, all or none.
     Submit(Vec<JobSpec>),
@@ -84,7 +84,7 @@ pub enum Request {
 }
 
 /// One change to a queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum QueueChange {
     /// Take nothing from it.
     Pause,
@@ -97,7 +97,7 @@ pub enum QueueChange {
 }
 
 /// What `dispatch` causes. The shell performs these in order and never waits in between.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Effect {
     /// Make these mutations durable, whole and in the order of their numbers.
     Commit {
@@ -147,7 +147,7 @@ pub enum Effect {
 }
 
 /// The answer to a request.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Answer {
     /// The jobs are there, each new or as before, in the order in which they were submitted.
     Submitted(Vec<Submitted>),
@@ -158,7 +158,7 @@ pub enum Answer {
 }
 
 /// What became of one submitted job.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Submitted {
     /// The id under which the job is kept: the submitted one, or that of the job with the same key.
     pub id: JobId,
@@ -169,7 +169,7 @@ pub struct Submitted {
 }
 
 /// Whether a submit made a job or met it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Novelty {
     /// This submit made it.
     New,
@@ -178,7 +178,7 @@ pub enum Novelty {
 }
 
 /// Why a request was not carried out. Every variant is something the caller can act on.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Refused {
     /// There is no such job, or it was purged after its retention.
     UnknownJob(JobId),
@@ -232,7 +232,7 @@ pub enum Refused {
 }
 
 /// What has a bound.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Bound {
     /// Jobs in one submit.
     Jobs,

@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use super::Dispatch;
 use super::job::{Extra, Job};
 use crate::id::Seq;
-use crate::record::Reason;
+use crate::planted::{Bug, planted};
+use crate::record::{Cause, Reason};
 use crate::spec::{Otherwise, Tally, Verdict};
 use crate::state::{State, Verb};
 
@@ -25,7 +26,8 @@ impl Dispatch {
     /// `seq` becomes a parent of `child`. Both are in memory; the child has not been judged yet.
     pub(super) fn link(&mut self, seq: Seq, child: Seq) {
         let parent = self.jobs.get_mut(seq);
-        let one = counted(parent.state());
+        let is_missed = planted(Bug::ChildOfFinishedParentNeverReleased);
+        let one = counted(if is_missed { State::Blocked } else { parent.state() });
         let extra = parent.extra.get_or_insert_default();
         extra.children.push(child);
         extra.children_live += 1;
@@ -53,7 +55,7 @@ impl Dispatch {
                 extra.tally.pending -= 1;
                 extra.tally.succeeded += one.succeeded;
                 extra.tally.failed += one.failed;
-                if self.judge(child) == Judged::Cancelled {
+                if self.judge(child) == Judged::Cancelled && !planted(Bug::ChildrenNotTold) {
                     parents.push(child);
                 }
             }
@@ -67,6 +69,11 @@ impl Dispatch {
     pub(super) fn judge(&mut self, seq: Seq) -> Judged {
         let job = self.jobs.get(seq);
         if job.state() != State::Blocked {
+            if let Some(owner) = job.phase.owner()
+                && planted(Bug::ChildReleasedTwice)
+            {
+                self.requeue(seq, Cause::Returned(owner));
+            }
             return Judged::AsBefore;
         }
         let (verdict, otherwise) = match &job.extra {

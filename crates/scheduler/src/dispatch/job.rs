@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::id::{Digest, Fence, Hold, JobId, LeaseNo, Seq};
 use crate::name::Name;
+use crate::planted::{Bug, planted};
 use crate::record::{JobWrite, Reason};
 use crate::spec::{Condition, Otherwise, Retry, Tally};
 use crate::state::{Phase, State};
@@ -69,6 +70,11 @@ impl Job {
     /// Whether it must be the only such job on its worker.
     pub(crate) const fn is_solo(&self) -> bool {
         self.suspicions >= SUSPICIONS_SOLO
+    }
+
+    /// Whether it counts against its queue's limit while somebody holds it.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.thefts == 0 || !planted(Bug::LimitNotCountedOnSteal)
     }
 
     pub(crate) fn key(&self) -> Option<&Name> {

@@ -29,8 +29,8 @@ impl Ledger {
         self.last
     }
 
-    /// Writes a change of owner into the row that this event makes for such changes. The job must
-    /// have left the row it was in before.
+    /// Writes a change of owner into the row that this event makes for such changes. The job has yet
+    /// to leave the row it was in before.
     pub(crate) fn enter(
         &mut self,
         worker: Option<WorkerId>,

@@ -7,6 +7,7 @@ use super::Dispatch;
 use super::job::Job;
 use super::strategy::rank;
 use crate::id::{Seq, WorkerId};
+use crate::planted::{Bug, planted};
 use crate::record::{Cause, Mutation, Reason};
 use crate::state::{State, Verb};
 
@@ -19,7 +20,8 @@ impl Dispatch {
         if let Err(illegal) = job.phase.apply(verb, owner) {
             panic!("{:?} cannot happen to a job that is {}", illegal.verb, illegal.state);
         }
-        if verb.changes_hands() {
+        let is_missed = planted(Bug::StealWithoutNewFence) && verb == Verb::Steal;
+        if verb.changes_hands() && !is_missed {
             job.fence = job.fence.next();
         }
         self.enter_indexes(seq);
@@ -128,13 +130,16 @@ impl Dispatch {
             State::Leased | State::Running | State::Cancelled => {
                 if let Some(holder) = job.phase.holder() {
                     let (queue, is_solo, state) = (job.queue, job.is_solo(), job.state());
+                    let is_counted = job.is_counted();
                     let worker = self.workers.get_mut(holder);
                     worker.held.remove(&seq);
                     worker.leased -= u32::from(state == State::Leased);
                     worker.solo -= u32::from(is_solo);
                     worker.limited -= u32::from(self.queues.get(queue).is_limited());
                     self.workers.touch(holder);
-                    self.queues.disown(queue, state);
+                    if is_counted {
+                        self.queues.disown(queue, state);
+                    }
                     if state == State::Running {
                         self.progress.remove(&seq);
                     }
@@ -158,6 +163,7 @@ impl Dispatch {
             State::Leased | State::Running | State::Cancelled => {
                 if let Some(holder) = job.phase.holder() {
                     let (queue, is_solo, state) = (job.queue, job.is_solo(), job.state());
+                    let is_counted = job.is_counted();
                     let now = self.now.monotonic;
                     let worker = self.workers.get_mut(holder);
                     worker.held.insert(seq, now);
@@ -165,7 +171,9 @@ impl Dispatch {
                     worker.solo += u32::from(is_solo);
                     worker.limited += u32::from(self.queues.get(queue).is_limited());
                     self.workers.touch(holder);
-                    self.queues.own(queue, state);
+                    if is_counted {
+                        self.queues.own(queue, state);
+                    }
                 }
             }
         }

@@ -11,9 +11,10 @@ use super::session::End;
 use super::worker::Worker;
 use super::{Config, Dispatch, Effect};
 use crate::id::{CommitNo, JobId, LeaseNo, Seq, SessionNo, WorkerId};
+use crate::planted::{Bug, planted};
 use crate::record::{Cause, JobRow, LeaseRow, Loaded};
 use crate::state::{Phase, State};
-use crate::time::Now;
+use crate::time::{Now, Wall};
 
 /// Takes what the store loads, piece by piece.
 pub struct Loader {
@@ -107,7 +108,8 @@ impl Loader {
         if now.state == State::Leased {
             return Err(impossible);
         }
-        let mut job = dispatch.job(&spec, submitted_at, now.due, phase);
+        let due = if planted(Bug::StartedBeforeDue) { Wall(0) } else { now.due };
+        let mut job = dispatch.job(&spec, submitted_at, due, phase);
         job.fence = now.fence;
         job.attempts = now.attempts;
         job.suspicions = now.suspicions;
@@ -125,10 +127,11 @@ impl Loader {
             let Some(job) = dispatch.jobs.find_mut(hold.job) else {
                 continue;
             };
-            if job.state().is_ended() || hold.fence <= job.fence {
+            let is_newer = hold.fence > job.fence || planted(Bug::ReclaimById);
+            if job.state().is_ended() || !is_newer {
                 continue;
             }
-            job.fence = hold.fence;
+            job.fence = job.fence.max(hold.fence);
             job.thefts = match row.cause {
                 Cause::Steal(_) => job.thefts.saturating_add(1),
                 Cause::Claim | Cause::Lost(_) | Cause::Returned(_) => job.thefts,
@@ -194,7 +197,7 @@ impl Dispatch {
     fn meet(&mut self, worker: WorkerId) {
         if self.workers.find(worker).is_none() {
             // It goes by the lease that it was told, until it is told another.
-            let lease_end = self.now.monotonic.plus(self.config.lease.max(self.lease_kept));
+            let lease_end = self.lease_clock().plus(self.config.lease.max(self.lease_kept));
             self.workers.insert(worker, Worker::new(SessionNo(0), lease_end));
         }
     }

@@ -49,6 +49,7 @@ use self::worker::Workers;
 use crate::id::{CommitNo, Hold, RequestNo, Seq, SessionNo, WorkerId};
 use crate::message::{Assignment, ToWorker};
 use crate::name::Names;
+use crate::planted::{Bug, planted};
 use crate::random::Random;
 use crate::record::{Mutation, Strategy};
 use crate::time::{Duration, Monotonic, Now, Wall};
@@ -62,6 +63,8 @@ pub struct Config {
     pub lease: Duration,
     /// How long a worker may take to answer whether it gives, before another is asked as well.
     pub question: Duration,
+    /// How much an idle worker asks of a busy one.
+    pub steal: Steal,
     /// The order of work in a store that says nothing else.
     pub strategy: Strategy,
     /// What is refused.
@@ -74,8 +77,33 @@ impl Default for Config {
             seed: 0,
             lease: DEFAULT_LEASE,
             question: Duration::from_millis(20),
+            steal: Steal::default(),
             strategy: Strategy::default(),
             limits: Limits::default(),
+        }
+    }
+}
+
+/// How much an idle worker asks of a busy one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Steal {
+    /// Half of what it has not started: a full deque is shared out in few questions.
+    #[default]
+    Half,
+    /// At most one job a question: hardly anything moves that is not started at once, but every job
+    /// takes a question.
+    One,
+    /// Nothing. What a worker was given stays with it until it hands it back or is lost.
+    Never,
+}
+
+impl Steal {
+    /// How many jobs one question may bring.
+    const fn most(self) -> u32 {
+        match self {
+            Self::Half => u32::MAX,
+            Self::One => 1,
+            Self::Never => 0,
         }
     }
 }
@@ -267,7 +295,11 @@ impl Dispatch {
             let wait = due.0.saturating_sub(self.now.wall.0);
             self.now.monotonic.plus(Duration::from_millis(wait))
         });
-        let deadlines = [due, self.workers.next_check(), self.questions.next_deadline()];
+        let check = self.workers.next_check().map(|at| {
+            let wait = at.since(self.lease_clock());
+            self.now.monotonic.plus(wait)
+        });
+        let deadlines = [due, check, self.questions.next_deadline()];
         deadlines.into_iter().flatten().min()
     }
 
@@ -296,9 +328,19 @@ impl Dispatch {
         self.issued.next()
     }
 
+    /// The clock that leases go by: the one that only runs forward.
+    fn lease_clock(&self) -> Monotonic {
+        if planted(Bug::WallClockLease) {
+            return Monotonic(self.now.wall.0.saturating_mul(1_000));
+        }
+        self.now.monotonic
+    }
+
     /// What time alone brings about.
     fn expire(&mut self) {
-        while let Some(worker) = self.workers.next_lost(self.now.monotonic) {
+        let lease = self.config.lease;
+        let ahead = if planted(Bug::ReclaimEarly) { lease / 2 } else { Duration::ZERO };
+        while let Some(worker) = self.workers.next_lost(self.lease_clock().plus(ahead)) {
             self.lose(worker);
         }
         self.expire_questions();
@@ -326,12 +368,12 @@ impl Dispatch {
             self.unreceipted_mutations -= mutations;
         }
         self.waiting.receipt(self.receipted);
-        self.evict_ended();
+        self.evict_ended(self.receipted);
     }
 
-    /// Lets go of the jobs whose end is durable.
-    fn evict_ended(&mut self) {
-        let mut left = self.ended.partition_point(|&(commit, _)| commit <= self.receipted);
+    /// Lets go of the jobs whose end is durable, as everything up to this commit is.
+    fn evict_ended(&mut self, durable: CommitNo) {
+        let mut left = self.ended.partition_point(|&(commit, _)| commit <= durable);
         while left > 0 {
             let some = left.min(EVICTED_TOGETHER);
             // Each of these looks goes to memory that no cache has, at a million jobs. In a loop of
@@ -391,7 +433,7 @@ impl Dispatch {
             self.unreceipted_mutations += mutations.len();
             effects.push(Effect::Commit { number: self.issued, mutations });
         }
-        let after = self.newest_commit();
+        let after = self.newest_commit().filter(|_| !planted(Bug::ToldBeforeReceipt));
         effects.append(&mut self.outcome.others);
         for (worker, session, message) in self.outcome.renewals.drain(..) {
             let messages = Vec::from([message]);
@@ -410,6 +452,9 @@ impl Dispatch {
         }
         for (to, answer) in self.outcome.replies.drain(..) {
             effects.push(Effect::Reply { after, to, answer });
+        }
+        if planted(Bug::EvictedBeforeReceipt) {
+            self.evict_ended(self.issued);
         }
     }
 }

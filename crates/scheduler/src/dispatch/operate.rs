@@ -5,6 +5,7 @@ use super::{Answer, Bound, Dispatch, QueueChange, Refused, Request};
 use crate::id::{Hold, JobId, RequestNo, Seq, WorkerId};
 use crate::message::ToWorker;
 use crate::name::Name;
+use crate::planted::{Bug, planted};
 use crate::record::{JobRow, Mutation, Note, QueueSettings, Reason, Strategy};
 use crate::state::{State, Verb};
 
@@ -64,9 +65,12 @@ impl Dispatch {
             let hold = self.jobs.get(seq).hold(seq);
             self.mutate(Mutation::Note(Note::Cancelled(id)));
             self.end(seq, Verb::Cancel, Some(Reason::Request));
-            self.tell_holder(seq, hold);
+            if state != State::Running || !planted(Bug::CancelNotTold) {
+                self.tell_holder(seq, hold);
+            }
         }
-        if self.jobs.get(seq).phase.holder().is_none() {
+        let is_held = self.jobs.get(seq).phase.holder().is_some();
+        if !is_held || planted(Bug::CancelAcknowledgedEarly) {
             return Ok(Some(Answer::Done));
         }
         self.cancels.entry(seq).or_default().push(from);

@@ -7,6 +7,7 @@
 use super::Dispatch;
 use crate::id::{Fence, Hold, Seq, SessionNo, WorkerId};
 use crate::message::{Again, Ending, Report, Text, ToWorker};
+use crate::planted::{Bug, planted};
 use crate::random::mix;
 use crate::record::{AttemptOutcome, Cause, Mutation, Note, Reason};
 use crate::state::{State, Verb};
@@ -31,8 +32,9 @@ pub(super) enum Standing {
 /// Whether a report under this fence repeats the word that brought a job where it is: nobody has had
 /// it since.
 pub(super) const fn is_last_word(state: State, current: Fence, shown: Fence) -> bool {
-    // In the other states the fence is one that was never given to anybody.
-    matches!(state, State::Scheduled | State::Succeeded | State::Dead)
+    // A queued job has the fence of its last owner only if that owner failed or wanted to wait. In the
+    // other states the fence is one that was never given to anybody.
+    matches!(state, State::Scheduled | State::Queued | State::Succeeded | State::Dead)
         && current.0 == shown.0
         && shown.0 > 0
 }
@@ -79,7 +81,15 @@ impl Dispatch {
         report: Report,
     ) {
         let Report { hold, ending } = report;
-        match self.standing(owner, hold) {
+        let mut standing = self.standing(owner, hold);
+        let is_finish = ending == Ending::Finished && planted(Bug::FinishWithoutFence);
+        let is_return = ending == Ending::Dropped && planted(Bug::ReclaimById);
+        if (is_finish || is_return)
+            && self.jobs.find(hold.job).is_some_and(|job| job.state().is_owned())
+        {
+            standing = Standing::Owned;
+        }
+        match standing {
             Standing::Owned => {
                 self.apply(owner, hold, ending);
                 self.answer_report(speaker, session, hold, Verdict::Accepted);
@@ -114,6 +124,9 @@ impl Dispatch {
             }
             Ending::Interrupted | Ending::Stopped => {
                 self.note(worker, hold, AttemptOutcome::Interrupted);
+                if planted(Bug::InterruptedCharged) {
+                    self.jobs.get_mut(seq).attempts += 1;
+                }
                 self.requeue(seq, Cause::Returned(worker));
             }
             Ending::Dropped => self.requeue(seq, Cause::Returned(worker)),

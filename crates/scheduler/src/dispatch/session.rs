@@ -10,6 +10,7 @@ use super::Dispatch;
 use super::worker::{Served, Worker};
 use crate::id::{Hold, MessageNo, Seq, SessionNo, WorkerId};
 use crate::message::{Entrance, FromWorker, Hello, Serves, ToWorker};
+use crate::planted::{Bug, planted};
 use crate::record::{AttemptOutcome, Cause, Mutation, Note, Reason};
 use crate::state::{State, Verb};
 
@@ -39,9 +40,10 @@ impl Dispatch {
         let Some((current, expected)) = known else {
             match hello {
                 Some(Entrance::New | Entrance::Instead(_)) if !self.workers.has_ended(id) => {
-                    let lease_end = self.now.monotonic.plus(self.config.lease);
-                    self.workers.insert(id, Worker::new(session, lease_end));
-                    self.open(id, session, number, messages);
+                    self.let_in(id, session, number, messages);
+                }
+                Some(_) if planted(Bug::LostIncarnationRevived) => {
+                    self.let_in(id, session, number, messages);
                 }
                 _ => self.answer_gone(id, session),
             }
@@ -49,6 +51,9 @@ impl Dispatch {
         };
         let connected = self.workers.get(id).connected;
         match hello {
+            None if session < current && connected && planted(Bug::OldSessionAccepted) => {
+                self.take(id, current, expected, messages);
+            }
             _ if session < current => self.counters.repeated += 1,
             // Whoever was met before resumes, also if it does not know yet that it was met.
             Some(_) if session > current => self.open(id, session, number, messages),
@@ -83,6 +88,19 @@ impl Dispatch {
         self.outcome.gone.push((worker, session));
     }
 
+    /// The first batch of an incarnation that was not known.
+    fn let_in(
+        &mut self,
+        id: WorkerId,
+        session: SessionNo,
+        number: MessageNo,
+        messages: Vec<FromWorker>,
+    ) {
+        let lease_end = self.lease_clock().plus(self.config.lease);
+        self.workers.insert(id, Worker::new(session, lease_end));
+        self.open(id, session, number, messages);
+    }
+
     /// The first batch of a new session. Only its first message opens it, and only with number 1.
     fn open(
         &mut self,
@@ -111,7 +129,7 @@ impl Dispatch {
         number: MessageNo,
         messages: Vec<FromWorker>,
     ) {
-        let (now, lease) = (self.now.monotonic, self.config.lease);
+        let (now, lease) = (self.lease_clock(), self.config.lease);
         let lease_end = now.plus(lease);
         let worker = self.workers.get_mut(id);
         worker.expected = number.next();
@@ -213,8 +231,10 @@ impl Dispatch {
         match serves {
             Serves::All => true,
             Serves::Named(names) => {
+                let new = names.iter().filter(|name| self.queues.number(name).is_none()).count();
                 names.len() <= limits.served
                     && names.iter().all(|name| name.as_str().len() <= limits.name_bytes)
+                    && (new == 0 || self.queues.count() + new <= limits.queues)
             }
         }
     }
@@ -266,6 +286,7 @@ impl Dispatch {
                 (State::Cancelled, true) => cancelled.push(hold),
                 (State::Cancelled, false) => self.let_go(seq),
                 (_, true) => keep.push(hold),
+                (_, false) if planted(Bug::ForgottenResumeAnswer) => {}
                 (_, false) => missing.push(seq),
             }
         }

@@ -12,7 +12,8 @@ use super::Dispatch;
 use super::report::{Standing, Verdict};
 use super::worker::{Served, Tier};
 use crate::id::{Hold, QuestionNo, Seq, SessionNo, WorkerId};
-use crate::message::{Place, Serves, ToWorker};
+use crate::message::{Place, Serves, Suspects, ToWorker};
+use crate::planted::{Bug, planted};
 use crate::record::Cause;
 use crate::state::{State, Verb};
 use crate::time::Monotonic;
@@ -59,6 +60,9 @@ impl Dispatch {
     /// Finds a victim for each of these workers that is idle, and a thief for each that has jobs to
     /// spare.
     pub(super) fn match_thieves(&mut self, workers: &[WorkerId]) {
+        if self.config.steal.most() == 0 {
+            return;
+        }
         for &worker in workers {
             if !self.workers.victims().is_empty()
                 && self.workers.get(worker).is_thief()
@@ -119,23 +123,31 @@ impl Dispatch {
         thieves.min().map(|waiter| waiter.worker)
     }
 
+    /// What becomes of the victim's suspects. If each holds a job that must not meet another of its
+    /// kind, they stay: the gift might find no place, go back, and be asked for again without end.
+    fn suspects_between(&self, victim: WorkerId, thief: WorkerId) -> Suspects {
+        match self.workers.get(thief).solo > 0 && self.workers.get(victim).solo > 0 {
+            true => Suspects::Stay,
+            false => Suspects::Move,
+        }
+    }
+
     /// Whether the victim has an unstarted job that the thief serves.
     fn has_for(&self, victim: WorkerId, thief: WorkerId) -> bool {
         let (served, from) = (&self.workers.get(thief).served, self.workers.get(victim));
+        let all_move = self.suspects_between(victim, thief) == Suspects::Move;
         let serves_job = |&seq: &Seq| {
             let job = self.jobs.get(seq);
-            job.state() == State::Leased && served.includes(job.queue)
+            let moves = all_move || !job.is_suspect();
+            moves && job.state() == State::Leased && served.includes(job.queue)
         };
-        let is_silent = from.has_fallen_silent(self.now.monotonic, self.config.lease);
+        let is_silent = from.has_fallen_silent(self.lease_clock(), self.config.lease);
         let is_known = from.nothing_for.as_ref().is_some_and(|none| none.includes_all_of(served));
-        // Each holds a job that must not meet another of its kind: the gift might find no place, go
-        // back, and be asked for again without end.
-        let may_bounce = self.workers.get(thief).solo > 0 && from.solo > 0;
+        let serves_all = all_move && served.includes_all_of(&from.served);
         victim != thief
-            && !may_bounce
             && !is_silent
             && !is_known
-            && (served.includes_all_of(&from.served) || from.held.keys().any(serves_job))
+            && (serves_all || from.held.keys().any(serves_job))
     }
 
     fn ask(&mut self, thief: WorkerId, victim: WorkerId) {
@@ -147,11 +159,14 @@ impl Dispatch {
         self.questions.deadlines.insert((deadline, number));
         let asker = self.workers.get_mut(thief);
         asker.asking = Some(number);
-        let (most, most_bound) = (asker.room(), asker.free_slots());
+        let most = self.config.steal.most();
+        let (most, most_bound) = (asker.room().min(most), asker.free_slots().min(most));
         let serves = self.serves(thief);
         self.workers.get_mut(victim).asked = Some(number);
         self.seat(victim);
-        let question = ToWorker::AskToGive { question: number, most, most_bound, serves };
+        let suspects = self.suspects_between(victim, thief);
+        let question = number;
+        let question = ToWorker::AskToGive { question, most, most_bound, suspects, serves };
         if let Some(told) = self.told(victim) {
             told.question = Some(question);
         }
@@ -173,7 +188,9 @@ impl Dispatch {
             }
             self.questions.deadlines.remove(&(deadline, number));
             let thief = self.questions.open[&number].thief;
-            self.free_thief(thief, number);
+            if !planted(Bug::SilentThief) {
+                self.free_thief(thief, number);
+            }
         }
     }
 
@@ -269,6 +286,12 @@ impl Dispatch {
         self.hand_over(seq, verb, Some(thief), Cause::Steal(victim));
         let job = self.jobs.get_mut(seq);
         job.thefts = job.thefts.saturating_add(1);
+        if planted(Bug::AttemptChargedOnSteal) {
+            job.attempts += 1;
+        }
+        if planted(Bug::LimitNotCountedOnSteal) && job.thefts == 1 {
+            self.queues.disown(job.queue, State::Leased);
+        }
         self.assign(thief, seq);
     }
 

@@ -5,6 +5,7 @@
 //! these three questions.
 
 use crate::id::Seq;
+use crate::planted::{Bug, planted};
 use crate::record::{DEFAULT_AGING, Strategy};
 use crate::time::{Duration, Wall};
 
@@ -28,6 +29,7 @@ pub(crate) struct Turns {
 pub(crate) fn rank(strategy: Strategy, submitted_at: Wall, priority: i16) -> i64 {
     let aged = |aging: Duration| {
         let aging = i64::try_from(aging.as_millis()).unwrap_or(i64::MAX);
+        let submitted_at = if planted(Bug::PriorityNeverAges) { Wall(0) } else { submitted_at };
         let submitted_at = i64::try_from(submitted_at.0).unwrap_or(i64::MAX);
         submitted_at.saturating_sub(i64::from(priority).saturating_mul(aging))
     };

@@ -14,6 +14,7 @@ use super::job::{Extra, Job};
 use super::jobs::hash_id;
 use super::{Answer, Bound, Dispatch, Novelty, Refused, Submitted};
 use crate::id::{Digest, Fence, JobId, LeaseNo, Seq};
+use crate::planted::{Bug, planted};
 use crate::record::{JobRow, JobWrite, Mutation};
 use crate::spec::{JobSpec, Tally};
 use crate::state::{Phase, State};
@@ -59,7 +60,10 @@ impl Parent {
 }
 
 impl Dispatch {
-    pub(super) fn submit(&mut self, specs: Vec<JobSpec>, found: &Found) -> Answer {
+    pub(super) fn submit(&mut self, mut specs: Vec<JobSpec>, found: &Found) -> Answer {
+        if planted(Bug::IdempotencyIgnored) {
+            specs.iter_mut().for_each(|spec| spec.key = None);
+        }
         let plan = match self.plan(&specs, found) {
             Ok(plan) => plan,
             Err(refused) => return Answer::Refused(refused),
@@ -151,7 +155,10 @@ impl Dispatch {
                 new_queues.insert(&spec.queue);
             }
         }
-        bound(Bound::Queues, self.queues.count() + new_queues.len(), limits.queues)
+        match new_queues.len() {
+            0 => Ok(()),
+            new => bound(Bound::Queues, self.queues.count() + new, limits.queues),
+        }
     }
 
     /// What becomes of one submitted job: the same id or key with the same body is the same job.

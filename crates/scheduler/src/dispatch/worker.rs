@@ -8,6 +8,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::id::{MessageNo, QuestionNo, Seq, SessionNo, WorkerId};
+use crate::planted::{Bug, planted};
 use crate::time::{Duration, Monotonic};
 
 /// How many ended incarnations are remembered, so that a message that was long under way cannot make
@@ -233,7 +234,7 @@ impl Workers {
         let worker = self.workers.remove(&id).expect("a worker that ends was registered");
         assert!(worker.waiter.is_none() && worker.victim_at.is_none(), "unseated before its end");
         self.checks.remove(&(worker.check_at, id));
-        if self.ended.insert(id) {
+        if !planted(Bug::LostIncarnationRevived) && self.ended.insert(id) {
             self.ended_order.push_back(id);
         }
         if self.ended_order.len() > ENDED_MAX

@@ -3,7 +3,8 @@
 use super::text::{Read, Reader, Words, Writer, id_word, read_id, words};
 use crate::id::{CommitNo, Fence, Hold, Seq};
 use crate::message::{
-    Again, Assignment, Ending, Entrance, FromWorker, Hello, Place, Report, Serves, Start, ToWorker,
+    Again, Assignment, Ending, Entrance, FromWorker, Hello, Place, Report, Serves, Start, Suspects,
+    ToWorker,
 };
 use crate::name::Name;
 
@@ -24,8 +25,9 @@ words!(FromWorker {
 words!(ToWorker {
     Truth { lease: lease, keep: keep } = ["truth" "lease" lease "keep" keep],
     Assign { 0: assignments } = ["assign" assignments],
-    AskToGive { question: question, most: most, most_bound: most_bound, serves: serves } =
-        ["ask-to-give" question "most" most "bound" most_bound "serves" serves],
+    AskToGive {
+        question: question, most: most, most_bound: most_bound, suspects: suspects, serves: serves
+    } = ["ask-to-give" question "most" most "bound" most_bound "suspects" suspects "serves" serves],
     StartGranted { 0: hold } = ["start-granted" hold],
     Cancel { 0: hold } = ["cancel" hold],
     DrainNow {} = ["drain-now"],
@@ -53,6 +55,11 @@ words!(Entrance {
     New {} = ["new"],
     Instead { 0: older } = ["instead-of" older],
     Resume {} = ["resume"],
+});
+
+words!(Suspects {
+    Move {} = ["move"],
+    Stay {} = ["stay"],
 });
 
 words!(Start {

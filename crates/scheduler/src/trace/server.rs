@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use super::Context;
 use super::text::{Read, Reader, Words, Writer, read_worker, words, worker_word};
 use crate::dispatch::{
-    Ahead, Answer, Bound, Effect, Event, Novelty, Parent, QueueChange, Refused, Request, Submitted,
-    Why,
+    Ahead, Answer, Bound, Effect, Event, Novelty, Parent, QueueChange, Refused, Request, Steal,
+    Submitted, Why,
 };
 use crate::id::{CommitNo, JobId, MessageNo, RequestNo, Seq, SessionNo, WorkerId};
 use crate::message::{FromWorker, ToWorker};
@@ -22,6 +22,12 @@ words!(Request {
     SetQueue { queue: queue, change: change } = ["set-queue" queue change],
     SetStrategy { 0: strategy } = ["set-strategy" strategy],
     DrainWorker { 0: worker } = ["drain-worker" worker],
+});
+
+words!(Steal {
+    Half {} = ["half"],
+    One {} = ["one"],
+    Never {} = ["never"],
 });
 
 words!(QueueChange {

@@ -72,6 +72,19 @@ fn the_last_unfinished_job_and_the_last_queue_fit() {
 }
 
 #[test]
+fn the_queues_that_workers_name_count_too_and_block_nobody_else() {
+    let mut dispatch = small();
+    handle(&mut dispatch, "w1: hello new slots 1 want 0 serves [q r s]");
+    let last = |effects: Vec<Effect>| print(&effects[effects.len() - 1], &Context::default());
+    let effects = handle(&mut dispatch, "w2: hello new slots 1 want 0 serves [t]");
+    assert!(matches!(effects[0], Effect::HangUp { .. }), "{effects:?}");
+    let taken = last(handle(&mut dispatch, "submit a queue q"));
+    assert_eq!(taken, "after 1 reply submitted a #1 new");
+    let refused = last(handle(&mut dispatch, "submit b"));
+    assert_eq!(refused, "after 1 reply refused out-of-bounds queues 4 bound 3");
+}
+
+#[test]
 fn more_requests_than_may_wait_are_told_to_come_again() {
     let mut dispatch = small();
     assert!(matches!(handle(&mut dispatch, "submit a key k")[..], [Effect::Fetch { .. }]));

@@ -2,14 +2,16 @@
 
 use filch_scheduler::agent::{self, Outcome, StopReason, Verdict};
 use filch_scheduler::dispatch::{
-    self, Ahead, Answer, Bound, Novelty, Parent, QueueChange, Refused, Request, Submitted, Why,
+    self, Ahead, Answer, Bound, Novelty, Parent, QueueChange, Refused, Request, Steal, Submitted,
+    Why,
 };
 use filch_scheduler::id::{
     CommitNo, Digest, Fence, FetchNo, Hold, JobId, LeaseNo, MessageNo, QuestionNo, RequestNo, Seq,
     SessionNo, WorkerId,
 };
 use filch_scheduler::message::{
-    Again, Assignment, Ending, Entrance, FromWorker, Hello, Place, Report, Serves, Start, ToWorker,
+    Again, Assignment, Ending, Entrance, FromWorker, Hello, Place, Report, Serves, Start, Suspects,
+    ToWorker,
 };
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{
@@ -327,6 +329,7 @@ impl Maker {
                 question: QuestionNo(self.number()),
                 most: self.number() as u32,
                 most_bound: self.number() as u32,
+                suspects: self.one([Suspects::Move, Suspects::Stay]),
                 serves: self.serves(),
             },
             3 => ToWorker::StartGranted(self.hold()),
@@ -560,6 +563,7 @@ proptest! {
             round_and_learn(&maker.dispatch_effect(), &mut server);
             round_and_learn(&maker.loaded(), &mut server);
             round(&maker.why(), &server);
+            round(&maker.one([Steal::Half, Steal::One, Steal::Never]), &server);
             round_and_learn(&maker.agent_event(), &mut worker);
             round_and_learn(&maker.agent_effect(), &mut worker);
         }

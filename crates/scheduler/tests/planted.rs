@@ -1,0 +1,43 @@
+//! Each known bug does what it says: its trace plays as it is written when the bug is planted, and
+//! otherwise when it is not.
+//!
+//! With `FILCH_BLESS=1` the files are rewritten with what really happens, as for other traces.
+
+#[expect(dead_code, reason = "other tests keep more")]
+#[path = "scheduler/keeping.rs"]
+mod keeping;
+#[path = "scheduler/play.rs"]
+mod play;
+
+use std::fs;
+use std::path::Path;
+
+use filch_scheduler::planted::{Bug, plant};
+
+use crate::play::play;
+
+/// One test for all of them: a bug is planted for the whole process.
+#[test]
+fn every_bug_does_what_it_says() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/planted");
+    let mut wrong = Vec::new();
+    for bug in Bug::ALL {
+        let path = folder.join(format!("{}.trace", bug.name()));
+        let written = fs::read_to_string(&path).expect("every bug has its trace");
+        plant(Some(bug));
+        let with = play(&written);
+        plant(None);
+        let without = play(&written);
+        if std::env::var_os("FILCH_BLESS").is_some() {
+            fs::write(&path, with.as_ref().expect("can be played")).expect("can be written");
+        } else if with.as_ref() != Ok(&written) {
+            wrong.push(format!("{}: something else happens: {with:#?}", bug.name()));
+        }
+        if without.is_err() || with == without {
+            wrong.push(format!("{}: not seen in its trace: {without:#?}", bug.name()));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+    let files = fs::read_dir(folder).expect("the folder can be read");
+    assert_eq!(files.count(), Bug::ALL.len(), "every trace is of a bug");
+}
