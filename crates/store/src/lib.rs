@@ -1,0 +1,71 @@
+//! Keeps what the scheduler decides; decides nothing.
+//!
+//! [`Memory`] is the reference: what it does with a commit is what every keeping has to do. Others,
+//! on a disk or in a database, come to stand beside it and are held to the same answers.
+//!
+//! ```
+//! use filch_scheduler::dispatch::{Config, Dispatch, Effect, Event, Loader, Request};
+//! use filch_scheduler::id::{JobId, RequestNo};
+//! use filch_scheduler::spec::JobSpec;
+//! use filch_scheduler::time::{Now, Wall};
+//! use filch_store::Memory;
+//!
+//! let (now, mut effects) = (Now::default(), Vec::new());
+//! let id = JobId::named("a", Wall(0)).expect("a short name");
+//! let request = Request::Submit(vec![JobSpec::new(id)]);
+//! let submit = Event::Request { from: RequestNo(1), request };
+//! Dispatch::new(Config::default(), now).handle(now, submit, &mut effects);
+//!
+//! let mut memory = Memory::default();
+//! for effect in effects {
+//!     if let Effect::Commit { number, mutations } = effect {
+//!         memory.commit(number, &mutations)?;
+//!     }
+//! }
+//! assert!(memory.by_id(id).is_some());
+//!
+//! // A server that starts again knows the job.
+//! let mut loader = Loader::new(Config::default(), now);
+//! for piece in memory.load() {
+//!     loader.add(piece)?;
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod memory;
+
+use std::fmt;
+
+pub use memory::Memory;
+
+/// Why a commit has no receipt. Each says what its owner does next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CommitError {
+    /// Another server owns the jobs now. Nothing of the commit is kept, nor will anything be that
+    /// this server decides: it steps down.
+    Superseded,
+    /// Perhaps it is kept, perhaps not. The same mutations under the same number again settle it: a
+    /// commit that is there already is recognised.
+    Unknown,
+    /// The commit does not fit to what is kept, or the keeping cannot be trusted any more. Nothing
+    /// of it is kept; trying again cannot help, and going on would lose jobs: the process ends.
+    Broken(String),
+}
+
+impl fmt::Display for CommitError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Superseded => {
+                formatter.write_str("another server owns these jobs now: this one must step down")
+            }
+            Self::Unknown => formatter.write_str(
+                "the outcome of the commit is unknown: repeat it unchanged under the same number",
+            ),
+            Self::Broken(why) => {
+                write!(formatter, "the commit cannot be kept and the server must stop: {why}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for CommitError {}

@@ -1,0 +1,375 @@
+//! The reference keeping: everything in memory, gone with the process.
+//!
+//! A commit is applied mutation by mutation, and each leaves behind how to take it back; the first
+//! that does not fit has the ones before it taken back. So the checks are made against what is really
+//! there, also where a later mutation of a commit depends on an earlier one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use filch_scheduler::id::{CommitNo, JobId, LeaseNo, Seq};
+use filch_scheduler::name::Name;
+use filch_scheduler::record::{
+    JobRow, JobWrite, LeaseRow, Loaded, Mutation, Note, QueueSettings, Strategy,
+};
+use filch_scheduler::state::State;
+use filch_scheduler::time::{Duration, Wall};
+
+use crate::CommitError;
+
+/// Everything that has been committed.
+///
+/// The ledger and the notes are kept whole, closed rows and purged jobs included: they are the
+/// history that checkers read.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Memory {
+    commit: CommitNo,
+    last_seq: Seq,
+    jobs: BTreeMap<Seq, JobRow>,
+    /// The jobs by id. Ids of version 7 sort by time.
+    ids: BTreeMap<JobId, Seq>,
+    keys: BTreeMap<Name, Seq>,
+    /// The jobs that are in the next load whatever the others are: unfinished ones, and cancelled
+    /// ones that somebody still holds.
+    live: BTreeSet<Seq>,
+    /// All other jobs, by their end.
+    ended: BTreeSet<(Wall, Seq)>,
+    leases: BTreeMap<LeaseNo, LeaseRow>,
+    open: BTreeSet<LeaseNo>,
+    queues: BTreeMap<Name, QueueSettings>,
+    strategy: Option<Strategy>,
+    lease_length: Option<Duration>,
+    notes: Vec<Note>,
+}
+
+/// How to take one mutation back.
+enum Undo {
+    Put { seq: Seq, last_seq: Seq },
+    Write(JobWrite),
+    Lease(LeaseNo),
+    Close(LeaseNo),
+    Queue(Name, Option<QueueSettings>),
+    Strategy(Option<Strategy>),
+    LeaseLength(Option<Duration>),
+    Purge(JobRow),
+    Note,
+}
+
+impl Memory {
+    /// Keeps these mutations, all or none. They are one commit, or a group of consecutive ones of
+    /// which `last` is the newest; a commit that is kept already is recognised by its number.
+    ///
+    /// # Errors
+    /// [`CommitError::Broken`] if a mutation does not fit to what is kept: whoever decided on it
+    /// believes something else. Nothing has changed then.
+    pub fn commit(&mut self, last: CommitNo, mutations: &[Mutation]) -> Result<(), CommitError> {
+        if last <= self.commit {
+            return Ok(());
+        }
+        let mut undo = Vec::with_capacity(mutations.len());
+        for mutation in mutations {
+            if let Err(why) = self.mutate(mutation, &mut undo) {
+                while let Some(step) = undo.pop() {
+                    self.take_back(step);
+                }
+                return Err(CommitError::Broken(format!("commit {}: {why}", last.0)));
+            }
+        }
+        self.commit = last;
+        Ok(())
+    }
+
+    /// The newest commit that is kept.
+    #[must_use]
+    pub const fn last_commit(&self) -> CommitNo {
+        self.commit
+    }
+
+    /// What a server is given when it starts, in the order that [`Loaded`] asks for.
+    pub fn load(&self) -> impl Iterator<Item = Loaded> {
+        let numbers = Loaded::Numbers {
+            commit: self.commit,
+            seq: self.last_seq,
+            lease: self.last_lease(),
+            newest_id: self.ids.keys().rev().find_map(|id| id.made_at()),
+        };
+        let live = || self.live.iter().map(|seq| &self.jobs[seq]);
+        // In one commit a child may have a lower number than its parents, so the order of numbers is
+        // not enough: what has ended comes first.
+        let mut ended: BTreeSet<Seq> =
+            live().filter(|row| row.now.state.is_ended()).map(|row| row.seq).collect();
+        for child in live().filter(|row| row.now.state == State::Blocked) {
+            let parents = child.spec.parents.iter().filter_map(|&parent| self.by_id(parent));
+            ended.extend(parents.filter(|row| row.now.state.is_ended()).map(|row| row.seq));
+        }
+        let ended = ended.into_iter().map(|seq| &self.jobs[&seq]);
+        let unfinished = live().filter(|row| !row.now.state.is_ended());
+        std::iter::once(numbers)
+            .chain(self.strategy.map(Loaded::Strategy))
+            .chain(self.lease_length.map(Loaded::LeaseLength))
+            .chain(self.queues.values().cloned().map(Loaded::Queue))
+            .chain(ended.chain(unfinished).cloned().map(Loaded::Job))
+            .chain(self.open_leases().cloned().map(Loaded::Lease))
+    }
+
+    /// The jobs that have one of these ids, keys or numbers, each once, in the order of submission.
+    #[must_use]
+    pub fn find(&self, ids: &[JobId], keys: &[Name], seqs: &[Seq]) -> Vec<JobRow> {
+        let by_id = ids.iter().filter_map(|id| self.ids.get(id));
+        let by_key = keys.iter().filter_map(|key| self.keys.get(key));
+        let found: BTreeSet<Seq> = by_id.chain(by_key).chain(seqs).copied().collect();
+        found.iter().filter_map(|seq| self.jobs.get(seq)).cloned().collect()
+    }
+
+    /// At most `limit` jobs that ended before this moment and that nobody holds, the oldest end
+    /// first. Whether they are purged is for others to decide.
+    #[must_use]
+    pub fn expired(&self, before: Wall, limit: usize) -> Vec<(Seq, JobId)> {
+        let expired = self.ended.range(..(before, Seq(0))).take(limit);
+        expired.map(|&(_, seq)| (seq, self.jobs[&seq].spec.id)).collect()
+    }
+
+    /// The job of this number.
+    #[must_use]
+    pub fn job(&self, seq: Seq) -> Option<&JobRow> {
+        self.jobs.get(&seq)
+    }
+
+    /// The job of this id.
+    #[must_use]
+    pub fn by_id(&self, id: JobId) -> Option<&JobRow> {
+        self.job(*self.ids.get(&id)?)
+    }
+
+    /// Every job, in the order of submission.
+    pub fn jobs(&self) -> impl Iterator<Item = &JobRow> {
+        self.jobs.values()
+    }
+
+    /// Every row of the ledger, open or closed, in its order.
+    pub fn leases(&self) -> impl Iterator<Item = &LeaseRow> {
+        self.leases.values()
+    }
+
+    /// The rows of the ledger that a load has to read, in their order.
+    pub fn open_leases(&self) -> impl Iterator<Item = &LeaseRow> {
+        self.open.iter().map(|number| &self.leases[number])
+    }
+
+    /// Every note, in the order in which they were made.
+    #[must_use]
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    fn last_lease(&self) -> LeaseNo {
+        self.leases.last_key_value().map_or(LeaseNo(0), |(&number, _)| number)
+    }
+
+    fn mutate(&mut self, mutation: &Mutation, undo: &mut Vec<Undo>) -> Result<(), String> {
+        match mutation {
+            Mutation::Put(row) => {
+                self.check_put(row)?;
+                undo.push(Undo::Put { seq: row.seq, last_seq: self.last_seq });
+                self.last_seq = row.seq;
+                self.insert(row.clone());
+            }
+            Mutation::Write(write) => {
+                self.check_write(write)?;
+                undo.push(Undo::Write(self.write(*write)));
+            }
+            &Mutation::Priority { job, priority } => {
+                let row = self.existing(job)?;
+                let write = JobWrite { priority, ..row.now };
+                undo.push(Undo::Write(self.write(write)));
+            }
+            Mutation::Lease(row) => {
+                self.check_lease(row)?;
+                undo.push(Undo::Lease(row.number));
+                self.leases.insert(row.number, row.clone());
+                self.open.insert(row.number);
+            }
+            &Mutation::Close(number) => {
+                if !self.open.remove(&number) {
+                    return Err(format!("lease row {} is not open and is closed", number.0));
+                }
+                undo.push(Undo::Close(number));
+            }
+            Mutation::Queue(settings) => {
+                let name = settings.queue.clone();
+                let before = self.queues.insert(name.clone(), settings.clone());
+                undo.push(Undo::Queue(name, before));
+            }
+            &Mutation::Strategy(strategy) => {
+                undo.push(Undo::Strategy(self.strategy.replace(strategy)));
+            }
+            &Mutation::LeaseLength(length) => {
+                undo.push(Undo::LeaseLength(self.lease_length.replace(length)));
+            }
+            Mutation::Purge(jobs) => {
+                for &seq in jobs {
+                    let now = &self.existing(seq)?.now;
+                    if is_live(now) {
+                        let held = if now.holder.is_some() { ", held by a worker" } else { "" };
+                        let state = now.state;
+                        return Err(format!("job number {} is {state}{held} and is purged", seq.0));
+                    }
+                    undo.push(Undo::Purge(self.remove(seq)));
+                }
+            }
+            Mutation::Note(note) => {
+                undo.push(Undo::Note);
+                self.notes.push(note.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn take_back(&mut self, step: Undo) {
+        match step {
+            Undo::Put { seq, last_seq } => {
+                self.remove(seq);
+                self.last_seq = last_seq;
+            }
+            Undo::Write(before) => {
+                self.write(before);
+            }
+            Undo::Lease(number) => {
+                self.leases.remove(&number);
+                self.open.remove(&number);
+            }
+            Undo::Close(number) => {
+                self.open.insert(number);
+            }
+            Undo::Queue(name, Some(before)) => {
+                self.queues.insert(name, before);
+            }
+            Undo::Queue(name, None) => {
+                self.queues.remove(&name);
+            }
+            Undo::Strategy(before) => self.strategy = before,
+            Undo::LeaseLength(before) => self.lease_length = before,
+            Undo::Purge(row) => self.insert(row),
+            Undo::Note => {
+                self.notes.pop();
+            }
+        }
+    }
+
+    fn check_put(&self, row: &JobRow) -> Result<(), String> {
+        let JobRow { seq, spec, now, .. } = row;
+        if *seq <= self.last_seq {
+            return Err(format!("job number {} comes after {}", seq.0, self.last_seq.0));
+        }
+        if now.job != *seq {
+            return Err(format!("job number {} is written as {}", seq.0, now.job.0));
+        }
+        if let Some(other) = self.ids.get(&spec.id) {
+            return Err(format!("{} has the number {} and is put as {}", spec.id, other.0, seq.0));
+        }
+        if let Some((key, other)) = spec.key.as_ref().and_then(|key| self.keys.get_key_value(key)) {
+            return Err(format!("jobs number {} and {} have one key, {key:?}", other.0, seq.0));
+        }
+        check_holder(now)
+    }
+
+    fn check_write(&self, write: &JobWrite) -> Result<(), String> {
+        let JobWrite { job, state, fence, .. } = *write;
+        let kept = &self.existing(job)?.now;
+        if fence < kept.fence {
+            let (old, new) = (kept.fence.0, fence.0);
+            return Err(format!("the fence of job number {} goes from {old} to {new}", job.0));
+        }
+        let may_change = match kept.state {
+            State::Succeeded => false,
+            State::Cancelled => kept.holder.is_some() && state == State::Cancelled,
+            State::Dead => fence > kept.fence,
+            State::Blocked | State::Scheduled | State::Queued | State::Leased | State::Running => {
+                true
+            }
+        };
+        if !may_change {
+            return Err(format!("job number {} is {} and becomes {state}", job.0, kept.state));
+        }
+        check_holder(write)
+    }
+
+    fn check_lease(&self, row: &LeaseRow) -> Result<(), String> {
+        let last = self.last_lease();
+        if row.number <= last {
+            return Err(format!("lease row {} comes after {}", row.number.0, last.0));
+        }
+        row.jobs.iter().try_for_each(|hold| self.existing(hold.job).map(|_| ()))
+    }
+
+    fn existing(&self, seq: Seq) -> Result<&JobRow, String> {
+        self.jobs.get(&seq).ok_or_else(|| format!("there is no job number {}", seq.0))
+    }
+
+    fn insert(&mut self, row: JobRow) {
+        self.enter(&row.now);
+        self.ids.insert(row.spec.id, row.seq);
+        if let Some(key) = &row.spec.key {
+            self.keys.insert(key.clone(), row.seq);
+        }
+        self.jobs.insert(row.seq, row);
+    }
+
+    fn remove(&mut self, seq: Seq) -> JobRow {
+        let row = self.jobs.remove(&seq).expect("checked by whoever removes it");
+        self.leave(&row.now);
+        self.ids.remove(&row.spec.id);
+        if let Some(key) = &row.spec.key {
+            self.keys.remove(key);
+        }
+        row
+    }
+
+    /// Replaces what may change of a job, and returns what was there.
+    fn write(&mut self, write: JobWrite) -> JobWrite {
+        let row = self.jobs.get_mut(&write.job).expect("checked by whoever writes it");
+        let before = std::mem::replace(&mut row.now, write);
+        if is_live(&before) != is_live(&write) || before.at != write.at {
+            self.leave(&before);
+            self.enter(&write);
+        }
+        before
+    }
+
+    fn enter(&mut self, now: &JobWrite) {
+        if is_live(now) {
+            self.live.insert(now.job);
+        } else {
+            self.ended.insert((now.at, now.job));
+        }
+    }
+
+    fn leave(&mut self, now: &JobWrite) {
+        if is_live(now) {
+            self.live.remove(&now.job);
+        } else {
+            self.ended.remove(&(now.at, now.job));
+        }
+    }
+}
+
+/// Whether a server that starts has to know of the job for its own sake.
+const fn is_live(now: &JobWrite) -> bool {
+    !now.state.is_ended() || now.holder.is_some()
+}
+
+/// A state that a load would refuse is not kept.
+fn check_holder(now: &JobWrite) -> Result<(), String> {
+    let fits = match now.state {
+        State::Leased => {
+            return Err(format!("job number {} is written as leased: rows say that", now.job.0));
+        }
+        State::Running => now.holder.is_some(),
+        State::Cancelled => true,
+        State::Blocked | State::Scheduled | State::Queued | State::Succeeded | State::Dead => {
+            now.holder.is_none()
+        }
+    };
+    let has = if now.holder.is_some() { "a" } else { "no" };
+    fits.then_some(())
+        .ok_or_else(|| format!("job number {} is {} and has {has} holder", now.job.0, now.state))
+}

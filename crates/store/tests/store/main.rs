@@ -1,0 +1,189 @@
+//! What every keeping has to do with a commit: by examples here, against a plain model in `model`.
+
+mod model;
+
+use filch_scheduler::dispatch::{Config, Loader};
+use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, LeaseNo, Seq, WorkerId};
+use filch_scheduler::name::Name;
+use filch_scheduler::record::{Cause, JobRow, JobWrite, LeaseRow, Loaded, Mutation, Strategy};
+use filch_scheduler::spec::JobSpec;
+use filch_scheduler::state::State;
+use filch_scheduler::time::{Now, Wall};
+use filch_store::{CommitError, Memory};
+
+const WORKER: WorkerId = WorkerId::apart(1);
+
+fn id(name: &str) -> JobId {
+    JobId::named(name, Wall(0)).expect("a short name")
+}
+
+fn write(seq: u64, state: State, fence: u64) -> JobWrite {
+    JobWrite {
+        job: Seq(seq),
+        state,
+        fence: Fence(fence),
+        attempts: 0,
+        suspicions: 0,
+        priority: 0,
+        due: Wall(0),
+        holder: (state == State::Running).then_some(WORKER),
+        reason: None,
+        at: Wall(seq),
+    }
+}
+
+fn put(seq: u64, name: &str) -> Mutation {
+    row(seq, name, State::Queued, |_| ())
+}
+
+fn row(seq: u64, name: &str, state: State, say: impl FnOnce(&mut JobSpec)) -> Mutation {
+    let mut spec = JobSpec::new(id(name));
+    say(&mut spec);
+    let now = write(seq, state, 0);
+    Mutation::Put(JobRow { seq: Seq(seq), spec, submitted_at: Wall(0), now })
+}
+
+fn lease(number: u64, jobs: &[(u64, u64)]) -> Mutation {
+    let hold = |&(job, fence): &(u64, u64)| Hold { job: Seq(job), fence: Fence(fence) };
+    let jobs = jobs.iter().map(hold).collect();
+    let number = LeaseNo(number);
+    Mutation::Lease(LeaseRow {
+        number,
+        worker: Some(WORKER),
+        cause: Cause::Claim,
+        jobs,
+        at: Wall(0),
+    })
+}
+
+/// A succeeded job 1 (`a`, key `k`), a dead 2, a running 3, a cancelled 4 that is still held, a
+/// blocked 5 and its ended parent 6; lease row 1 is closed and row 2 open.
+fn kept() -> Memory {
+    let mut memory = Memory::default();
+    let keyed = row(1, "a", State::Queued, |spec| spec.key = Some("k".into()));
+    let child = row(5, "e", State::Blocked, |spec| spec.parents = vec![id("f")]);
+    let puts = [keyed, put(2, "b"), put(3, "c"), put(4, "d"), child, put(6, "f")];
+    memory.commit(CommitNo(1), &puts).expect("new jobs fit");
+    let held = JobWrite { holder: Some(WORKER), ..write(4, State::Cancelled, 1) };
+    let writes = [
+        lease(1, &[(1, 1), (2, 1), (3, 1)]),
+        Mutation::Write(write(1, State::Succeeded, 1)),
+        Mutation::Write(write(2, State::Dead, 1)),
+        Mutation::Write(write(3, State::Running, 1)),
+        Mutation::Write(held),
+        Mutation::Write(write(6, State::Succeeded, 1)),
+        Mutation::Close(LeaseNo(1)),
+        lease(2, &[(3, 2)]),
+    ];
+    memory.commit(CommitNo(4), &writes).expect("a life of each fits");
+    memory
+}
+
+#[test]
+fn a_commit_that_does_not_fit_changes_nothing() {
+    let same_key = row(7, "g", State::Queued, |spec| spec.key = Some("k".into()));
+    let write = |seq, state, fence| Mutation::Write(write(seq, state, fence));
+    let other_number = match put(7, "g") {
+        Mutation::Put(row) => Mutation::Put(JobRow { seq: Seq(8), ..row }),
+        other => other,
+    };
+    let priority = Mutation::Priority { job: Seq(9), priority: 1 };
+    let purge = |jobs: &[u64]| Mutation::Purge(jobs.iter().copied().map(Seq).collect());
+    for (mutation, why) in [
+        (put(6, "g"), "job number 6 comes after 6"),
+        (put(7, "a"), "a has the number 1 and is put as 7"),
+        (same_key, "jobs number 1 and 7 have one key, \"k\""),
+        (other_number, "job number 8 is written as 7"),
+        (row(7, "g", State::Leased, |_| ()), "job number 7 is written as leased"),
+        (write(9, State::Queued, 1), "there is no job number 9"),
+        (write(3, State::Queued, 0), "the fence of job number 3 goes from 1 to 0"),
+        (write(1, State::Queued, 9), "job number 1 is succeeded and becomes queued"),
+        (write(2, State::Queued, 1), "job number 2 is dead and becomes queued"),
+        (write(4, State::Queued, 9), "job number 4 is cancelled and becomes queued"),
+        (write(3, State::Leased, 2), "job number 3 is written as leased"),
+        (priority, "there is no job number 9"),
+        (lease(2, &[(3, 3)]), "lease row 2 comes after 2"),
+        (lease(3, &[(9, 1)]), "there is no job number 9"),
+        (Mutation::Close(LeaseNo(1)), "lease row 1 is not open"),
+        (Mutation::Close(LeaseNo(3)), "lease row 3 is not open"),
+        (purge(&[1, 3]), "job number 3 is running, held by a worker and is purged"),
+        (purge(&[4]), "job number 4 is cancelled, held by a worker and is purged"),
+        (purge(&[1, 1]), "there is no job number 1"),
+    ] {
+        let mut memory = kept();
+        // What came before it in the commit is taken back.
+        let before = [
+            write(5, State::Cancelled, 9),
+            purge(&[6]),
+            Mutation::Strategy(Strategy::Fair),
+            Mutation::Priority { job: Seq(3), priority: 7 },
+        ];
+        let commit: Vec<Mutation> = before.into_iter().chain([mutation.clone()]).collect();
+        let result = memory.commit(CommitNo(5), &commit);
+        let Err(CommitError::Broken(said)) = result else {
+            panic!("{mutation:?} was kept");
+        };
+        assert!(said.starts_with("commit 5: ") && said.contains(why), "{said}");
+        assert_eq!(memory, kept(), "{mutation:?}");
+    }
+}
+
+#[test]
+fn a_commit_is_kept_once_and_gaps_are_groups() {
+    let mut memory = kept();
+    assert_eq!(memory.last_commit(), CommitNo(4));
+    for number in 0..=4 {
+        memory.commit(CommitNo(number), &[put(7, "g")]).unwrap();
+        assert_eq!(memory, kept());
+    }
+    memory.commit(CommitNo(9), &[]).unwrap();
+    assert_eq!(memory.last_commit(), CommitNo(9));
+}
+
+#[test]
+fn what_is_loaded_is_what_a_server_needs_in_its_order() {
+    let memory = kept();
+    let words: Vec<String> = memory.load().map(word).collect();
+    // The ended parent 6 comes before its child 5; 1 and 2 are nobody's business any more.
+    assert_eq!(words, ["numbers 4 6 2", "job 4", "job 6", "job 3", "job 5", "lease 2"]);
+    let mut loader = Loader::new(Config::default(), Now::default());
+    memory.load().for_each(|piece| loader.add(piece).unwrap());
+    loader.finish(&mut Vec::new()).unwrap().audit().unwrap();
+}
+
+fn word(piece: Loaded) -> String {
+    match piece {
+        Loaded::Numbers { commit, seq, lease, newest_id } => {
+            assert_eq!(newest_id, Some(Wall(0)));
+            format!("numbers {} {} {}", commit.0, seq.0, lease.0)
+        }
+        Loaded::Job(row) => format!("job {}", row.seq.0),
+        Loaded::Lease(row) => format!("lease {}", row.number.0),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn jobs_are_found_once_each_by_any_of_their_names() {
+    let memory = kept();
+    let keys = [Name::from("k"), Name::from("unused")];
+    let found = memory.find(&[id("d"), id("a"), id("zz")], &keys, &[Seq(3), Seq(1), Seq(77)]);
+    let seqs: Vec<u64> = found.iter().map(|row| row.seq.0).collect();
+    assert_eq!(seqs, [1, 3, 4]);
+}
+
+#[test]
+fn what_has_expired_is_proposed_oldest_first_until_it_is_purged() {
+    let mut memory = kept();
+    assert_eq!(memory.expired(Wall(2), 9), [(Seq(1), id("a"))]);
+    assert_eq!(memory.expired(Wall(99), 2), [(Seq(1), id("a")), (Seq(2), id("b"))]);
+    memory.commit(CommitNo(5), &[Mutation::Purge(vec![Seq(1)])]).unwrap();
+    assert_eq!(memory.expired(Wall(99), 9), [(Seq(2), id("b")), (Seq(6), id("f"))]);
+    // An operator's retry: it has not ended any more.
+    memory.commit(CommitNo(6), &[Mutation::Write(write(2, State::Queued, 2))]).unwrap();
+    assert_eq!(memory.expired(Wall(99), 9), [(Seq(6), id("f"))]);
+    // The id and key of a purged job are free again; its number is not.
+    let again = row(7, "a", State::Queued, |spec| spec.key = Some("k".into()));
+    memory.commit(CommitNo(7), &[again]).unwrap();
+    assert_eq!(memory.by_id(id("a")).unwrap().seq, Seq(7));
+}
