@@ -1,0 +1,122 @@
+//! Hunting: runs the seeds, and reports what they went through and what was found.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use filch_sim::hunt::{Failure, Tally};
+use serde::Serialize;
+
+use super::options::HuntOrder;
+use super::progress::Progress;
+use super::{cpu, print_json};
+use crate::table;
+
+/// The document that `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    v: u32,
+    seeds: u64,
+    cluster_hours: f64,
+    steps: u64,
+    faults: u64,
+    jobs: u64,
+    starts: u64,
+    steals: u64,
+    stolen: u64,
+    stale: u64,
+    lost: u64,
+    violations: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster_hours_per_cpu_hour: Option<f64>,
+    failure: Option<Found<'a>>,
+}
+
+#[derive(Serialize)]
+struct Found<'a> {
+    seed: u64,
+    rule: &'a str,
+    what: &'a str,
+    run: &'a str,
+    trace: &'a str,
+}
+
+pub(crate) fn run(order: &HuntOrder) -> Result<ExitCode> {
+    let HuntOrder { hunt, given, json } = order;
+    let count = (hunt.seeds.end() - hunt.seeds.start()).saturating_add(1);
+    let progress = Progress::of(count);
+    let before = cpu::used();
+    let (tally, failure) = hunt.run(&|tally| progress.show(tally));
+    let used = before.zip(cpu::used()).map(|(before, after)| after.saturating_sub(before));
+    progress.end();
+
+    let report = Report::new(&tally, used, failure.as_ref());
+    if *json {
+        print_json(&report)?;
+    } else {
+        table::print(&report.rows())?;
+    }
+    let Some(failure) = failure else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let Failure { seed, rule, what, run, trace } = &failure;
+    eprintln!("error: seed {seed} breaks {rule}: {what}");
+    eprintln!("  help: repeat it with `filch simulate --seeds {seed}{given}`");
+    if !json {
+        let (run, trace) = (run.trim_end(), trace.trim_end());
+        eprintln!("\n== the run, made small\n{run}\n\n== its trace\n{trace}");
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+impl<'a> Report<'a> {
+    fn new(tally: &Tally, used: Option<Duration>, failure: Option<&'a Failure>) -> Self {
+        let cluster_hours = tally.simulated.as_secs_f64() / 3_600.0;
+        let cpu_hours = used.map(|used| used.as_secs_f64() / 3_600.0);
+        let found = |failure: &'a Failure| Found {
+            seed: failure.seed,
+            rule: failure.rule,
+            what: &failure.what,
+            run: &failure.run,
+            trace: &failure.trace,
+        };
+        Self {
+            v: 1,
+            seeds: tally.seeds,
+            cluster_hours,
+            steps: tally.steps,
+            faults: tally.faults,
+            jobs: tally.jobs,
+            starts: tally.starts,
+            steals: tally.steals,
+            stolen: tally.stolen,
+            stale: tally.stale,
+            lost: tally.lost,
+            violations: tally.violations,
+            // A hunt shorter than a tick has no such figure.
+            cluster_hours_per_cpu_hour: cpu_hours
+                .filter(|&hours| hours > 0.0)
+                .map(|hours| cluster_hours / hours),
+            failure: failure.map(found),
+        }
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let mut rows = vec![
+            ("seeds", self.seeds.to_string()),
+            ("cluster_hours", format!("{:.1}", self.cluster_hours)),
+            ("steps", self.steps.to_string()),
+            ("faults", self.faults.to_string()),
+            ("jobs", self.jobs.to_string()),
+            ("starts", self.starts.to_string()),
+            ("steals", self.steals.to_string()),
+            ("stolen", self.stolen.to_string()),
+            ("stale", self.stale.to_string()),
+            ("lost", self.lost.to_string()),
+            ("violations", self.violations.to_string()),
+        ];
+        let rate = self.cluster_hours_per_cpu_hour;
+        rows.extend(rate.map(|rate| ("cluster_hours_per_cpu_hour", format!("{rate:.0}"))));
+        rows.into_iter().map(|(name, value)| vec![name.into(), value]).collect()
+    }
+}

@@ -1,0 +1,56 @@
+//! How far a hunt has come: a bar on a terminal, else a line every ten seconds.
+
+use std::io::{IsTerminal as _, stderr};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use filch_sim::hunt::Tally;
+use indicatif::{ProgressBar, ProgressStyle};
+
+const EVERY: Duration = Duration::from_secs(10);
+
+pub(crate) enum Progress {
+    Bar(ProgressBar),
+    Lines { seeds: u64, last: Mutex<Instant> },
+}
+
+impl Progress {
+    pub(crate) fn of(seeds: u64) -> Self {
+        if !stderr().is_terminal() {
+            return Self::Lines { seeds, last: Mutex::new(Instant::now()) };
+        }
+        let style = "{wide_bar} {human_pos} of {human_len} seeds, {msg}, {eta} left";
+        let style = ProgressStyle::with_template(style).expect("the template is well formed");
+        let bar = ProgressBar::new(seeds).with_style(style);
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self::Bar(bar)
+    }
+
+    /// Called after each seed, by whichever thread ran it.
+    pub(crate) fn show(&self, tally: &Tally) {
+        match self {
+            Self::Bar(bar) => {
+                bar.set_position(tally.seeds);
+                bar.set_message(text(tally));
+            }
+            Self::Lines { seeds, last } => {
+                let mut last = last.lock().expect("nobody panics while printing a line");
+                if last.elapsed() >= EVERY {
+                    *last = Instant::now();
+                    eprintln!("{} of {seeds} seeds, {}", tally.seeds, text(tally));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        if let Self::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn text(tally: &Tally) -> String {
+    let hours = tally.simulated.as_secs_f64() / 3_600.0;
+    format!("{hours:.1} cluster-hours, {} violations", tally.violations)
+}

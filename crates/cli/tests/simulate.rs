@@ -1,0 +1,167 @@
+//! The command line as its users meet it: what is printed where, and the code at the end.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+/// What a command printed, and how it ended.
+struct Ended {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs `filch` with these words and this input.
+fn filch(words: &str, input: &str) -> Ended {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_filch"))
+        .args(words.split_whitespace())
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program was built for this test");
+    // Who does not read its input may be gone already.
+    let _ = child.stdin.take().expect("asked for").write_all(input.as_bytes());
+    let output = child.wait_with_output().expect("it was started");
+    Ended {
+        code: output.status.code().expect("it was not killed"),
+        stdout: String::from_utf8(output.stdout).expect("it prints text"),
+        stderr: String::from_utf8(output.stderr).expect("it prints text"),
+    }
+}
+
+/// A file of this test's own.
+fn file(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+#[test]
+fn what_cannot_be_meant_ends_with_code_2_and_the_way_out() {
+    for (words, said) in [
+        ("", &["Usage: filch <COMMAND>", "simulate"][..]),
+        ("simulte", &["'simulate'"]),
+        ("simulate --sed 4", &["'--seed'"]),
+        (
+            "simulate --svg a.svg",
+            &["--svg draws a workload\n  help: add --workload W (for example"],
+        ),
+        ("simulate --slots 2", &["--slots is for a workload\n  help: add --workload W"]),
+        ("simulate --seed 2", &["help: write --seeds N to hunt with one seed, or add --workload"]),
+        ("simulate --seeds 9..1", &["'9..1'", "write 1..9"]),
+        ("simulate --seeds x", &["write a range like 1..100, or a single number"]),
+        ("simulate --seeds 1..", &["write a range like 1..100"]),
+        ("simulate --workers 0", &["0 is not in 1..=10000"]),
+        ("simulate --threads 0", &["0 is not in 1..=1024"]),
+        ("simulate --duration 5", &["'5'", "write one like 90s, 10m, 1h30m"]),
+        ("simulate --duration 0s", &["between 1ms and 720h"]),
+        ("simulate --faults some", &["none, swarm, all"]),
+        ("simulate --workload uniform:9:1ms --faults all", &["help: leave out --faults, or leave"]),
+        ("simulate --workload uniform:9:1ms --seeds 7", &["help: write --seed N instead"]),
+        ("simulate --workload uniform:9:1ms --steal all", &["half, one, none"]),
+        ("simulate --workload uniform:9:1ms --reserve all", &["write a number, or auto"]),
+        ("simulate --workload uniform:9:1ms --reserve 99999", &["at most 16384"]),
+        ("simulate --workload uniform:9:1ms --delay 2s", &["1s at most"]),
+        ("simulate --workload uniform:9", &["help: write uniform:N:COST, for example"]),
+        ("simulate --workload file:none.jsonl", &["cannot read the workload none.jsonl"]),
+        ("simulate --replay none.trace", &["cannot read none.trace", "help: name a trace"]),
+        ("simulate --replay a --workload b", &["help: leave out --workload"]),
+        ("simulate --replay a --json", &["help: leave out --json"]),
+    ] {
+        let Ended { code, stdout, stderr } = filch(words, "");
+        assert_eq!((code, stdout.as_str()), (2, ""), "{words}: {stderr}");
+        for said in said {
+            assert!(stderr.contains(said), "{words}: {stderr}");
+        }
+    }
+}
+
+#[test]
+fn help_and_version_are_data() {
+    for (words, said) in [
+        ("--version", &["filch 0."][..]),
+        ("--help", &["simulate  Run the real scheduler", "Usage: filch <COMMAND>"]),
+        (
+            "simulate --help",
+            &[
+                "1..100",
+                "10m",
+                "200us",
+                "auto",
+                "fifo",
+                "uniform:N:COST",
+                "Examples:",
+                "exit code 1",
+            ],
+        ),
+    ] {
+        let Ended { code, stdout, stderr } = filch(words, "");
+        assert_eq!((code, stderr.as_str()), (0, ""), "{words}");
+        for said in said {
+            assert!(stdout.contains(said), "{words}: {stdout}");
+        }
+    }
+}
+
+#[test]
+fn a_hunt_where_nothing_breaks_finds_nothing() {
+    let hunt = "simulate --seeds 1..2 --duration 1s --workers 2 --faults none --threads 2";
+    let Ended { code, stdout, stderr } = filch(hunt, "");
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    assert!(stdout.starts_with("seeds\t2\n") && stdout.contains("\nviolations\t0\n"), "{stdout}");
+
+    let json: Value = serde_json::from_str(&filch(&format!("{hunt} --json"), "").stdout).unwrap();
+    assert_eq!((&json["v"], &json["seeds"]), (&1.into(), &2.into()));
+    assert_eq!((&json["violations"], &json["failure"]), (&0.into(), &Value::Null));
+    for key in ["steps", "faults", "jobs", "starts", "steals", "stolen", "stale", "lost"] {
+        assert!(json[key].is_u64(), "{key}");
+    }
+    assert!(json["cluster_hours"].is_f64());
+}
+
+#[test]
+fn a_workload_is_reported_and_drawn() {
+    let svg = file("workload.svg");
+    let words = format!("simulate --workload uniform:8:2ms --workers 2 --svg {}", svg.display());
+    let Ended { code, stdout, stderr } = filch(&words, "");
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.starts_with("jobs\t8\nmakespan_ms\t") && stdout.contains("\nideal_ms\t8.000\n"));
+    assert!(stdout.contains("\nworker\tjobs\tbusy_ms\tstolen\tgiven\n"), "{stdout}");
+    assert!(stderr.starts_with("drawn into "), "{stderr}");
+    let drawn = std::fs::read_to_string(&svg).unwrap();
+    assert!(drawn.starts_with("<svg ") && drawn.contains("uniform:8:2ms on 2 workers of 1 slot<"));
+
+    let json = filch("simulate --workload uniform:8:2ms --workers 2 --json", "").stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["v"], &json["ideal_ms"], &json["bound_ms"]),
+        (&1.into(), &8.0.into(), &8.0.into())
+    );
+    for key in ["makespan_ms", "utilisation", "steals", "stolen"] {
+        assert!(json[key].is_number(), "{key}");
+    }
+    assert!(json["wait_ms"]["p99"].is_f64() && json["workers"].is_array());
+
+    let words = "simulate --workload uniform:8:2ms --svg no/such/folder/a.svg";
+    let Ended { code, stderr, .. } = filch(words, "");
+    assert_eq!(code, 1);
+    assert!(stderr.contains("cannot write no/such/folder/a.svg: "), "{stderr}");
+}
+
+#[test]
+fn a_trace_is_played_again() {
+    let trace = "dispatch lease 10s\n\n0s    r1 submit a\n";
+    let played = filch("simulate --replay -", trace);
+    assert_eq!((played.code, played.stderr.as_str()), (0, ""));
+    assert!(
+        played.stdout.contains("  -> commit 1: put #1 at 0s: a: queued\n"),
+        "{}",
+        played.stdout
+    );
+
+    let Ended { code, stdout, stderr } = filch("simulate --replay -", "nonsense\n");
+    assert_eq!((code, stdout.as_str()), (1, ""));
+    assert!(stderr.starts_with("error: stdin cannot be played: line 1: "), "{stderr}");
+}

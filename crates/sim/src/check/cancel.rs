@@ -1,0 +1,122 @@
+//! S14: after a cancel is acknowledged nothing starts, and a running job is told within one beat.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use filch_scheduler::dispatch::{Answer, Request};
+use filch_scheduler::id::{CommitNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
+use filch_scheduler::message::{FromWorker, ToWorker};
+use filch_scheduler::record::JobWrite;
+use filch_scheduler::state::State;
+use filch_scheduler::time::Monotonic;
+
+use super::facts::Facts;
+use super::{Holds, Rule, ensure};
+use crate::log::Seen;
+
+/// What this rule remembers.
+#[derive(Default)]
+pub(super) struct Cancels {
+    asked: BTreeMap<RequestNo, JobId>,
+    acknowledged: BTreeSet<Seq>,
+    /// Cancelled jobs whose holder has a session and has not been told in it.
+    untold: BTreeMap<Seq, Untold>,
+    /// The last session in which a worker was told what is its own. Before that is told there is nothing
+    /// else to tell.
+    greeted: BTreeMap<WorkerId, SessionNo>,
+}
+
+struct Untold {
+    holder: WorkerId,
+    session: SessionNo,
+    /// The commit that says so, and until when it may take once that has its receipt.
+    stored: CommitNo,
+    until: Option<Monotonic>,
+}
+
+/// Beats in a lease.
+const BEATS: u32 = 10;
+
+impl Cancels {
+    pub(super) fn time_passes(&self, at: Monotonic) -> Holds {
+        let late =
+            self.untold.iter().find(|(_, untold)| untold.until.is_some_and(|until| until < at));
+        ensure(late.is_none(), Rule::S14, || {
+            let seq = late.map_or(0, |(seq, _)| seq.0);
+            format!("the holder of #{seq} has not been told for a beat that it is cancelled")
+        })
+    }
+
+    /// A cancel is stored; the holder is to be told as soon as that has its receipt.
+    pub(super) fn written(&mut self, stored: CommitNo, write: &JobWrite, facts: &Facts) {
+        self.untold.remove(&write.job);
+        let holder = write.holder.filter(|_| write.state == State::Cancelled);
+        if let Some(holder) = holder
+            && let Some(&session) = facts.sessions.get(&holder)
+            && self.greeted.get(&holder) == Some(&session)
+        {
+            self.untold.insert(write.job, Untold { holder, session, stored, until: None });
+        }
+    }
+
+    pub(super) fn see(&mut self, at: Monotonic, seen: &Seen<'_>, facts: &Facts) -> Holds {
+        match *seen {
+            Seen::Asked { request, what: Request::Cancel(id) } => {
+                self.asked.insert(request, *id);
+            }
+            Seen::Answered { request, answer } => {
+                let Some(id) = self.asked.remove(&request) else {
+                    return Ok(());
+                };
+                if *answer == Answer::Done
+                    && let Some(job) = facts.by_id(id)
+                {
+                    ensure(job.state == State::Cancelled, Rule::S14, || {
+                        format!("the cancel of {id} is acknowledged, and it is {}", job.state)
+                    })?;
+                    self.acknowledged.insert(job.seq);
+                }
+            }
+            Seen::Started { assignment, place, .. } => {
+                let seq = assignment.hold.job;
+                ensure(!self.acknowledged.contains(&seq), Rule::S14, || {
+                    format!("{} starts in place {} after its cancel", assignment.id, place + 1)
+                })?;
+            }
+            Seen::Receipted(number) => {
+                let beat = at.plus(facts.lease / BEATS);
+                for untold in self.untold.values_mut().filter(|untold| untold.stored <= number) {
+                    untold.until = untold.until.or(Some(beat));
+                }
+            }
+            Seen::Arrived { worker, messages: [FromWorker::Hello(_), ..], .. } => {
+                self.untold.retain(|_, untold| untold.holder != worker);
+            }
+            Seen::Told { worker, session, messages } => self.told(worker, session, messages),
+            Seen::Closed { worker, session } => {
+                self.untold
+                    .retain(|_, untold| (untold.holder, untold.session) != (worker, session));
+            }
+            Seen::ServerCrashed => {
+                self.untold.clear();
+                self.asked.clear();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn told(&mut self, worker: WorkerId, session: SessionNo, messages: &[ToWorker]) {
+        for message in messages {
+            match message {
+                ToWorker::Cancel(hold) => {
+                    self.untold.remove(&hold.job);
+                }
+                ToWorker::Truth { .. } => {
+                    self.greeted.insert(worker, session);
+                }
+                ToWorker::Gone => self.untold.retain(|_, untold| untold.holder != worker),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,492 @@
+//! What follows from all that was seen: what is stored of every job, who owned it when, who is alive.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use filch_scheduler::id::{Fence, Hold, JobId, Seq, SessionNo, WorkerId};
+use filch_scheduler::message::{Entrance, FromWorker, Serves, ToWorker};
+use filch_scheduler::name::Name;
+use filch_scheduler::record::{Cause, JobRow, JobWrite, QueueSettings, Strategy};
+use filch_scheduler::spec::JobSpec;
+use filch_scheduler::state::State;
+use filch_scheduler::time::{Monotonic, Wall};
+
+use super::{Broken, Change, Rule};
+use crate::log::Seen;
+
+/// What is known.
+pub(super) struct Facts {
+    jobs: BTreeMap<Seq, Job>,
+    ids: HashMap<JobId, Seq>,
+    keys: HashMap<Name, Seq>,
+    /// Who waits for a job, or has waited.
+    children: HashMap<JobId, Vec<Seq>>,
+    pub(super) queues: BTreeMap<Name, Queue>,
+    pub(super) strategy: Option<Strategy>,
+    /// How many jobs each worker owns, or has yet to let go of.
+    owned: BTreeMap<WorkerId, u32>,
+    pub(super) places: BTreeMap<usize, Place>,
+    /// The open session of each worker, as the server knows it.
+    pub(super) sessions: BTreeMap<WorkerId, SessionNo>,
+    /// Which incarnation came instead of which.
+    instead: BTreeMap<WorkerId, WorkerId>,
+    pub(super) lease: Duration,
+    /// The length of the lease that a server may find in the store, and goes by until it has had time to
+    /// tell everybody of another.
+    pub(super) lease_kept: Duration,
+    /// Until when something is broken: by place, and for all.
+    trouble: BTreeMap<usize, Monotonic>,
+    pub(super) trouble_for_all: Monotonic,
+    pub(super) server_since: Option<Monotonic>,
+    pub(super) healed_at: Option<Monotonic>,
+}
+
+/// A job, as it is stored.
+pub(super) struct Job {
+    pub(super) seq: Seq,
+    pub(super) spec: JobSpec,
+    pub(super) submitted_at: Wall,
+    pub(super) state: State,
+    pub(super) fence: Fence,
+    pub(super) priority: i16,
+    pub(super) attempts: u16,
+    pub(super) suspicions: u8,
+    /// Who owns it.
+    pub(super) owner: Option<WorkerId>,
+    /// Who has yet to let go of it, if it is cancelled.
+    pub(super) held_by: Option<WorkerId>,
+    /// When it was last written.
+    pub(super) written_at: Wall,
+    pub(super) tenures: Vec<Tenure>,
+    pub(super) is_purged: bool,
+}
+
+/// The time for which one worker owned a job.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tenure {
+    pub(super) fence: Fence,
+    pub(super) worker: WorkerId,
+    pub(super) end: Option<End>,
+    /// Whether it was started.
+    pub(super) is_started: bool,
+    /// How often the job had been suspected when this began.
+    pub(super) suspicions: u8,
+}
+
+/// How a tenure ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// By the owner's own last word.
+    Word,
+    /// The owner handed it back, or left.
+    Returned,
+    /// It went to a thief.
+    Stolen,
+    /// The job was cancelled.
+    Cancelled,
+    /// The owner was lost.
+    Lost,
+}
+
+/// A queue, as it is stored.
+#[derive(Default)]
+pub(super) struct Queue {
+    pub(super) is_paused: bool,
+    pub(super) limit: Option<u32>,
+    pub(super) owned: u32,
+    waiting: BTreeSet<Seq>,
+}
+
+/// A place where processes run.
+pub(super) struct Place {
+    pub(super) slots: u32,
+    pub(super) serves: Serves,
+    /// The incarnation it speaks as.
+    pub(super) worker: Option<WorkerId>,
+    pub(super) is_alive: bool,
+    pub(super) is_paused: bool,
+    pub(super) is_draining: bool,
+    pub(super) running: BTreeSet<Hold>,
+    /// What it was given, as far as it has heard, and has not started.
+    pub(super) waiting: BTreeMap<Hold, Name>,
+}
+
+impl Job {
+    pub(super) const fn is_ended(&self) -> bool {
+        self.state.is_ended()
+    }
+
+    pub(super) fn tenure(&self, fence: Fence) -> Option<&Tenure> {
+        self.tenures.iter().rev().find(|tenure| tenure.fence == fence)
+    }
+
+    /// The job by its readable name.
+    pub(super) fn name(&self) -> JobId {
+        self.spec.id
+    }
+}
+
+impl Place {
+    pub(super) fn serves(&self, queue: &Name) -> bool {
+        match &self.serves {
+            Serves::All => true,
+            Serves::Named(queues) => queues.contains(queue),
+        }
+    }
+}
+
+/// The length of leases in a store that says nothing else.
+const USUAL_LEASE: Duration = Duration::from_secs(10);
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self {
+            jobs: BTreeMap::new(),
+            ids: HashMap::new(),
+            keys: HashMap::new(),
+            children: HashMap::new(),
+            queues: BTreeMap::new(),
+            strategy: None,
+            owned: BTreeMap::new(),
+            places: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            instead: BTreeMap::new(),
+            lease: USUAL_LEASE,
+            lease_kept: USUAL_LEASE,
+            trouble: BTreeMap::new(),
+            trouble_for_all: Monotonic(0),
+            server_since: None,
+            healed_at: None,
+        }
+    }
+}
+
+impl Facts {
+    pub(super) fn job(&self, seq: Seq) -> Option<&Job> {
+        self.jobs.get(&seq)
+    }
+
+    pub(super) fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.values()
+    }
+
+    /// The jobs that are stored as queued here and that nobody suspects.
+    pub(super) fn waiting_in(&self, queue: &Name) -> impl Iterator<Item = &Job> {
+        let queue = self.queues.get(queue);
+        queue.into_iter().flat_map(|queue| &queue.waiting).filter_map(|seq| self.jobs.get(seq))
+    }
+
+    /// Puts a job where it belongs among those that wait.
+    fn file(&mut self, seq: Seq) {
+        if let Some(job) = self.jobs.get(&seq) {
+            let waits = job.state == State::Queued && job.suspicions == 0;
+            let waiting = &mut self.queues.entry(job.spec.queue.clone()).or_default().waiting;
+            if waits {
+                waiting.insert(seq);
+            } else {
+                waiting.remove(&seq);
+            }
+        }
+    }
+
+    /// The job of this number, which must be there.
+    pub(super) fn known(&self, seq: Seq) -> Result<&Job, Broken> {
+        let unknown = || (Rule::S1, format!("a commit names job #{}, which is not stored", seq.0));
+        self.jobs.get(&seq).ok_or_else(unknown)
+    }
+
+    /// The job that has this id now.
+    pub(super) fn by_id(&self, id: JobId) -> Option<&Job> {
+        self.jobs.get(self.ids.get(&id)?)
+    }
+
+    /// The job that has this key now.
+    pub(super) fn by_key(&self, key: &Name) -> Option<&Job> {
+        self.jobs.get(self.keys.get(key)?)
+    }
+
+    pub(super) fn children_of(&self, parent: JobId) -> impl Iterator<Item = &Job> {
+        let children = self.children.get(&parent).into_iter().flatten();
+        children.filter_map(|child| self.jobs.get(child))
+    }
+
+    /// Since when this place has had no trouble of its own.
+    pub(super) fn trouble_of(&self, place: usize) -> Monotonic {
+        self.trouble.get(&place).copied().unwrap_or_default().max(self.trouble_for_all)
+    }
+
+    pub(super) fn owned_by(&self, worker: WorkerId) -> u32 {
+        self.owned.get(&worker).copied().unwrap_or(0)
+    }
+
+    pub(super) fn place_of(&self, worker: WorkerId) -> Option<&Place> {
+        self.places.values().find(|place| place.worker == Some(worker))
+    }
+
+    /// Whether `worker` is `other` or came in its place.
+    pub(super) fn speaks_for(&self, worker: WorkerId, other: WorkerId) -> bool {
+        let mut now = Some(worker);
+        while let Some(worker) = now {
+            if worker == other {
+                return true;
+            }
+            now = self.instead.get(&worker).copied();
+        }
+        false
+    }
+
+    pub(super) fn put(&mut self, row: &JobRow) {
+        for &parent in &row.spec.parents {
+            self.children.entry(parent).or_default().push(row.seq);
+        }
+        self.ids.insert(row.spec.id, row.seq);
+        if let Some(key) = &row.spec.key {
+            self.keys.insert(key.clone(), row.seq);
+        }
+        let job = Job {
+            seq: row.seq,
+            spec: row.spec.clone(),
+            submitted_at: row.submitted_at,
+            state: row.now.state,
+            fence: row.now.fence,
+            priority: row.now.priority,
+            attempts: row.now.attempts,
+            suspicions: row.now.suspicions,
+            owner: None,
+            held_by: None,
+            written_at: row.now.at,
+            tenures: Vec::new(),
+            is_purged: false,
+        };
+        self.jobs.insert(row.seq, job);
+        self.file(row.seq);
+    }
+
+    pub(super) fn write(&mut self, write: &JobWrite) {
+        let Some(job) = self.jobs.get_mut(&write.job) else {
+            return;
+        };
+        let (owner, held_by) = match write.state {
+            State::Leased | State::Running => (write.holder, None),
+            State::Cancelled => (None, write.holder),
+            _ => (None, None),
+        };
+        if let Some(tenure) = job.tenures.last_mut()
+            && tenure.end.is_none()
+        {
+            tenure.end = match write.state {
+                State::Leased | State::Running => None,
+                State::Cancelled => Some(End::Cancelled),
+                _ if write.fence == tenure.fence => Some(End::Word),
+                // The row of the ledger says how.
+                _ => None,
+            };
+        }
+        let before = job.owner.or(job.held_by);
+        (job.state, job.fence, job.priority) = (write.state, write.fence, write.priority);
+        (job.attempts, job.suspicions) = (write.attempts, write.suspicions);
+        (job.owner, job.held_by, job.written_at) = (owner, held_by, write.at);
+        let queue = job.spec.queue.clone();
+        self.count(&queue, before, owner.or(held_by));
+        self.file(write.job);
+    }
+
+    pub(super) fn change(&mut self, change: &Change) {
+        let Change { hold, worker, cause } = *change;
+        let Some(job) = self.jobs.get_mut(&hold.job) else {
+            return;
+        };
+        if let Some(tenure) = job.tenures.last_mut()
+            && tenure.end.is_none()
+        {
+            tenure.end = Some(match cause {
+                Cause::Claim | Cause::Steal(_) => End::Stolen,
+                Cause::Lost(_) => End::Lost,
+                Cause::Returned(_) => End::Returned,
+            });
+        }
+        if let Some(worker) = worker {
+            let suspicions = job.suspicions;
+            let fence = hold.fence;
+            job.tenures.push(Tenure { fence, worker, end: None, is_started: false, suspicions });
+        }
+        // The same event may have written what became of the job afterwards.
+        let is_news = hold.fence > job.fence;
+        if is_news || worker.is_some() {
+            let before = job.owner.or(job.held_by);
+            job.fence = hold.fence;
+            (job.owner, job.held_by) = (worker, None);
+            job.state = if worker.is_some() { State::Leased } else { State::Queued };
+            let queue = job.spec.queue.clone();
+            self.count(&queue, before, worker);
+            self.file(hold.job);
+        }
+    }
+
+    fn count(&mut self, queue: &Name, before: Option<WorkerId>, after: Option<WorkerId>) {
+        if before == after {
+            return;
+        }
+        let owned = &mut self.queues.entry(queue.clone()).or_default().owned;
+        *owned = *owned + u32::from(after.is_some()) - u32::from(before.is_some());
+        if let Some(before) = before
+            && let Some(count) = self.owned.get_mut(&before)
+        {
+            *count -= 1;
+        }
+        if let Some(after) = after {
+            *self.owned.entry(after).or_default() += 1;
+        }
+    }
+
+    pub(super) fn purge(&mut self, seq: Seq) {
+        if let Some(job) = self.jobs.get_mut(&seq) {
+            job.is_purged = true;
+            if self.ids.get(&job.spec.id) == Some(&seq) {
+                self.ids.remove(&job.spec.id);
+            }
+            if let Some(key) = &job.spec.key
+                && self.keys.get(key) == Some(&seq)
+            {
+                self.keys.remove(key);
+            }
+        }
+    }
+
+    pub(super) fn prioritise(&mut self, seq: Seq, priority: i16) {
+        if let Some(job) = self.jobs.get_mut(&seq) {
+            job.priority = priority;
+        }
+    }
+
+    pub(super) fn set_queue(&mut self, settings: &QueueSettings) {
+        let queue = self.queues.entry(settings.queue.clone()).or_default();
+        (queue.is_paused, queue.limit) = (settings.paused, settings.limit);
+    }
+
+    /// What was seen besides commits.
+    pub(super) fn see(&mut self, at: Monotonic, seen: &Seen<'_>) {
+        match *seen {
+            Seen::ServerStarted { lease, strategy } => {
+                (self.lease, self.server_since) = (lease, Some(at));
+                self.strategy = self.strategy.or(Some(strategy));
+                self.trouble_for_all = self.trouble_for_all.max(at);
+            }
+            Seen::ServerCrashed => {
+                self.server_since = None;
+                self.sessions.clear();
+            }
+            Seen::Arrived { worker, session, messages, .. } => {
+                if let Some(FromWorker::Hello(hello)) = messages.first() {
+                    let known = self.sessions.entry(worker).or_insert(session);
+                    *known = session.max(*known);
+                    if let Entrance::Instead(older) = hello.entrance {
+                        self.instead.insert(worker, older);
+                    }
+                }
+            }
+            Seen::Closed { worker, session } if self.sessions.get(&worker) == Some(&session) => {
+                self.sessions.remove(&worker);
+            }
+            Seen::Began { place, slots, serves, .. } => {
+                let new = Place {
+                    slots,
+                    serves: serves.clone(),
+                    worker: None,
+                    is_alive: true,
+                    is_paused: false,
+                    is_draining: false,
+                    running: BTreeSet::new(),
+                    waiting: BTreeMap::new(),
+                };
+                self.places.insert(place, new);
+            }
+            Seen::Started { place, assignment, .. } => {
+                if let Some(place) = self.places.get_mut(&place) {
+                    place.waiting.remove(&assignment.hold);
+                    place.running.insert(assignment.hold);
+                }
+                let Hold { job, fence } = assignment.hold;
+                let tenures = self.jobs.get_mut(&job).map(|job| &mut job.tenures);
+                let mut tenures = tenures.into_iter().flatten();
+                if let Some(tenure) = tenures.find(|tenure| tenure.fence == fence) {
+                    tenure.is_started = true;
+                }
+            }
+            Seen::Sent { place, worker, messages } => self.sent(place, worker, messages),
+            Seen::Heard { place, messages, .. } => self.heard(place, messages),
+            Seen::Healed => self.healed_at = Some(at),
+            Seen::Trouble { place: Some(place), until } => {
+                let known = self.trouble.entry(place).or_default();
+                *known = until.max(*known);
+            }
+            Seen::Trouble { place: None, until } => {
+                self.trouble_for_all = until.max(self.trouble_for_all);
+            }
+            Seen::Ended { place, .. }
+            | Seen::Draining { place, .. }
+            | Seen::Paused { place }
+            | Seen::Resumed { place }
+            | Seen::Crashed { place }
+            | Seen::Left { place } => self.see_place(place, seen),
+            _ => {}
+        }
+    }
+
+    fn see_place(&mut self, place: usize, seen: &Seen<'_>) {
+        let Some(place) = self.places.get_mut(&place) else {
+            return;
+        };
+        match seen {
+            Seen::Ended { hold, .. } => {
+                place.running.remove(hold);
+            }
+            Seen::Draining { .. } => place.is_draining = true,
+            Seen::Paused { .. } => place.is_paused = true,
+            Seen::Resumed { .. } => place.is_paused = false,
+            Seen::Crashed { .. } | Seen::Left { .. } => {
+                place.is_alive = false;
+                place.waiting.clear();
+            }
+            _ => {}
+        }
+    }
+
+    fn sent(&mut self, place: usize, worker: WorkerId, messages: &[FromWorker]) {
+        let Some(place) = self.places.get_mut(&place) else {
+            return;
+        };
+        if place.worker != Some(worker) {
+            place.worker = Some(worker);
+            place.waiting.clear();
+        }
+        for message in messages {
+            match message {
+                FromWorker::Given { jobs, .. } => {
+                    place.waiting.retain(|hold, _| !jobs.contains(hold));
+                }
+                FromWorker::Report(report) => {
+                    place.waiting.remove(&report.hold);
+                }
+                FromWorker::Hello(hello) => {
+                    place.waiting.retain(|hold, _| hello.holds.contains(hold));
+                }
+                FromWorker::Drain => place.is_draining = true,
+                _ => {}
+            }
+        }
+    }
+
+    fn heard(&mut self, place: usize, messages: &[ToWorker]) {
+        let Some(place) = self.places.get_mut(&place) else {
+            return;
+        };
+        for message in messages {
+            if let ToWorker::Assign(assignments) = message {
+                for assignment in assignments {
+                    place.waiting.insert(assignment.hold, assignment.queue.clone());
+                }
+            }
+        }
+    }
+}

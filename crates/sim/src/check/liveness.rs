@@ -1,0 +1,211 @@
+//! What comes to pass once nothing breaks any more: L1 every job ends, L2 orphans are taken back, L3 nobody is
+//! idle beside plenty, L4 a server that is back gives out work, L7 a drain comes to its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use filch_scheduler::id::WorkerId;
+use filch_scheduler::state::State;
+use filch_scheduler::time::Monotonic;
+
+use super::facts::{Facts, Place};
+use super::ownership::who;
+use super::{Change, Commit, Holds, Rule, ensure};
+use crate::log::Seen;
+
+/// What these rules remember.
+#[derive(Default)]
+pub(super) struct Liveness {
+    /// When orphans are looked for.
+    orphans_at: Option<Monotonic>,
+    /// Since when somebody is idle beside somebody with jobs to spare.
+    unfair_since: Option<(Monotonic, usize, usize)>,
+    /// When the present server must have given out something.
+    first_lease_by: Option<Monotonic>,
+    /// Until when the processes that drain must have left.
+    drains: BTreeMap<usize, Monotonic>,
+}
+
+/// How long what a commit and a few messages take may add to any bound.
+const SLACK: Duration = Duration::from_millis(500);
+
+/// L3.
+const SHARED_WITHIN: Duration = Duration::from_millis(100);
+
+/// The same while others are in trouble: they are asked first, perhaps, and messages take longer.
+const SHARED_WITHIN_AMID_TROUBLE: Duration = Duration::from_secs(2);
+
+/// How long after its own trouble a worker may take to stop what it must, and to be known again.
+const RECOVERS_WITHIN: Duration = Duration::from_secs(6);
+
+/// L4.
+const LEASES_WITHIN: Duration = Duration::from_secs(5);
+
+/// A deque holds jobs to spare.
+const TO_SPARE: usize = 2;
+
+impl Liveness {
+    pub(super) fn time_passes(&mut self, at: Monotonic, facts: &Facts) -> Holds {
+        if self.orphans_at.is_some_and(|due| due < at) {
+            self.orphans_at = None;
+            check_orphans(facts)?;
+        }
+        if self.first_lease_by.is_some_and(|due| due < at) {
+            self.first_lease_by = None;
+            check_first_lease(facts)?;
+        }
+        let late = self.drains.iter().find(|&(_, &until)| until < at);
+        ensure(late.is_none(), Rule::L7, || {
+            let place = late.map_or(0, |(place, _)| *place);
+            format!("the worker in place {} was told to end and is still there", place + 1)
+        })?;
+        if let Some((since, idle, busy)) = self.unfair_since {
+            let is_calm = facts.healed_at.is_some_and(|healed| healed < since);
+            let within = if is_calm { SHARED_WITHIN } else { SHARED_WITHIN_AMID_TROUBLE };
+            let is_short = at.since(since) <= within;
+            ensure(is_short, Rule::L3, || {
+                let (idle, busy) = (idle + 1, busy + 1);
+                format!("place {idle} is idle beside place {busy}, which has jobs to spare")
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn see(&mut self, at: Monotonic, seen: &Seen<'_>, facts: &Facts) -> Holds {
+        match *seen {
+            Seen::Healed => {
+                let lease = facts.lease.max(facts.lease_kept);
+                self.orphans_at = Some(at.plus(lease + Duration::from_secs(1) + SLACK));
+                let is_new = facts.server_since == Some(at);
+                self.first_lease_by = is_new.then(|| at.plus(LEASES_WITHIN));
+            }
+            Seen::Draining { place, until } => {
+                // What is stopped may take three tenths of a lease; without a server the worker waits
+                // for one more, and clocks run at different rates.
+                let spare = match facts.healed_at {
+                    Some(_) => facts.lease * 3 / 10,
+                    None => facts.lease * 2,
+                };
+                self.drains.insert(place, until.plus(spare + SLACK));
+            }
+            Seen::Paused { place } | Seen::Crashed { place } | Seen::Left { place } => {
+                self.drains.remove(&place);
+            }
+            Seen::Over(_) if facts.healed_at.is_some() => check_ends(facts)?,
+            _ => {}
+        }
+        if is_about_places(seen) {
+            let unfair = find_unfair(at, facts);
+            let same = self.unfair_since.filter(|&(_, idle, busy)| unfair.contains(&(idle, busy)));
+            let new = unfair.first().map(|&(idle, busy)| (at, idle, busy));
+            self.unfair_since = same.or(new);
+        }
+        Ok(())
+    }
+
+    pub(super) fn changed(&mut self, _: &Commit<'_>, change: &Change) {
+        if change.worker.is_some() {
+            self.first_lease_by = None;
+        }
+    }
+}
+
+/// L1.
+fn check_ends(facts: &Facts) -> Holds {
+    let unended = facts.jobs().find(|job| !job.is_ended());
+    ensure(unended.is_none(), Rule::L1, || {
+        let what = unended.map(|job| {
+            let owner = job.owner.map_or("nobody".to_owned(), who);
+            format!("{} is {} for ever, with {owner}", job.name(), job.state)
+        });
+        what.unwrap_or_default()
+    })
+}
+
+/// L2.
+fn check_orphans(facts: &Facts) -> Holds {
+    let alive = facts.places.values().filter(|place| place.is_alive);
+    let alive: BTreeSet<WorkerId> = alive.filter_map(|place| place.worker).collect();
+    let is_orphan = |owner: WorkerId| !alive.contains(&owner);
+    let orphan = facts.jobs().find(|job| job.owner.is_some_and(is_orphan));
+    ensure(orphan.is_none(), Rule::L2, || {
+        let what = orphan.and_then(|job| Some((job, job.owner?)));
+        what.map_or(String::new(), |(job, owner)| {
+            format!("{} is still with {}, which is gone", job.name(), who(owner))
+        })
+    })
+}
+
+/// L4.
+fn check_first_lease(facts: &Facts) -> Holds {
+    let is_free = |job: &&super::facts::Job| {
+        let queue = facts.queues.get(&job.spec.queue);
+        let is_open = queue.is_none_or(|queue| !queue.is_paused && queue.limit.is_none());
+        job.state == State::Queued && job.suspicions == 0 && is_open
+    };
+    for job in facts.jobs().filter(is_free) {
+        let is_idle = |place: &Place| is_idle(place, facts) && place.serves(&job.spec.queue);
+        ensure(!facts.places.values().any(is_idle), Rule::L4, || {
+            format!("{} is queued, and the server has given out nothing", job.name())
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether the worker in this place has nothing to do and can be given something.
+fn is_idle(place: &Place, facts: &Facts) -> bool {
+    let is_known = place.worker.is_some_and(|worker| facts.sessions.contains_key(&worker));
+    place.is_alive
+        && !place.is_paused
+        && !place.is_draining
+        && is_known
+        && place.waiting.is_empty()
+        && (place.running.len() as u32) < place.slots
+}
+
+/// Whether this can change who is idle beside whom.
+const fn is_about_places(seen: &Seen<'_>) -> bool {
+    matches!(
+        seen,
+        Seen::Heard { .. }
+            | Seen::Sent { .. }
+            | Seen::Started { .. }
+            | Seen::Ended { .. }
+            | Seen::Closed { .. }
+            | Seen::Began { .. }
+            | Seen::Crashed { .. }
+            | Seen::Trouble { .. }
+            | Seen::ServerCrashed
+    )
+}
+
+/// Who is idle beside whom, of those that have had no trouble for a while.
+fn find_unfair(at: Monotonic, facts: &Facts) -> Vec<(usize, usize)> {
+    let mut pairs = Vec::new();
+    let is_well = |place: usize| at.since(facts.trouble_of(place)) > RECOVERS_WITHIN;
+    let has_plenty = |place: &Place| place.waiting.len() >= TO_SPARE;
+    if !facts.places.values().any(has_plenty) || facts.server_since.is_none() {
+        return pairs;
+    }
+    let idle = facts.places.iter().filter(|(_, place)| is_idle(place, facts));
+    for (&idle_at, idle) in idle.filter(|&(&place, _)| is_well(place)) {
+        for (&busy_at, busy) in &facts.places {
+            if busy_at == idle_at || !has_plenty(busy) || !is_well(busy_at) {
+                continue;
+            }
+            let to_spare = busy.waiting.iter().filter(|(hold, queue)| {
+                let job = facts.job(hold.job);
+                let is_plain = job.is_some_and(|job| job.suspicions == 0 && !job.is_ended());
+                is_plain && idle.serves(queue)
+            });
+            if to_spare.count() >= TO_SPARE && is_reachable(busy, facts) {
+                pairs.push((idle_at, busy_at));
+            }
+        }
+    }
+    pairs
+}
+
+fn is_reachable(place: &Place, facts: &Facts) -> bool {
+    place.is_alive && place.worker.is_some_and(|worker| facts.sessions.contains_key(&worker))
+}

@@ -1,0 +1,299 @@
+//! The checkers: what must hold of every history, judged by what a bystander saw and by nothing else.
+//!
+//! Safety S1-S14 holds at every moment; liveness L1-L7 once nothing breaks any more. [`Checkers`] shows each
+//! thing that was seen to the rules that care, with the [`facts`] that follow from all that was seen before.
+//!
+//! The files next door: `facts` what the store and the workers are known to have said, `ownership` S2 S4 S7
+//! S8 S10, `outcome` S1 S3 S5 S6 S9, `order` S11 S12 S13 L5 L6, `cancel` S14, `liveness` L1-L4 and L7.
+
+mod cancel;
+mod facts;
+mod liveness;
+mod order;
+mod outcome;
+mod ownership;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use filch_scheduler::id::{CommitNo, Hold, Seq, WorkerId};
+use filch_scheduler::record::{Cause, Mutation, Note};
+use filch_scheduler::time::{Monotonic, Now};
+
+use self::cancel::Cancels;
+use self::facts::Facts;
+use self::liveness::Liveness;
+use self::order::Order;
+use self::outcome::Outcomes;
+use self::ownership::Ownership;
+use crate::log::{Seen, Witness};
+
+/// What must hold.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Rule {
+    /// No acknowledged job is lost.
+    S1,
+    /// Runs of one job overlap only while the older one stands still or is past its own deadline.
+    S2,
+    /// At most one accepted success; none after dead or cancelled.
+    S3,
+    /// Every accepted report, renewal and gift carries the current fence and owner.
+    S4,
+    /// What has ended stays so, but for an operator's retry.
+    S5,
+    /// Same id or key, same job; same key with another body is a conflict.
+    S6,
+    /// Fences grow strictly, also across restarts.
+    S7,
+    /// No reclaim before the lease is over.
+    S8,
+    /// Attempts are charged for what ran and failed, and for nothing else; each run is accounted for.
+    S9,
+    /// A theft conserves jobs; nothing running is given.
+    S10,
+    /// Nothing starts before its time.
+    S11,
+    /// A child starts only when its parents' condition holds, and is released once; no cycle is stored.
+    S12,
+    /// Limits hold.
+    S13,
+    /// After a cancel is acknowledged nothing starts; a running job is told within one beat.
+    S14,
+    /// Every job ends.
+    L1,
+    /// What a lost worker held is taken back within a lease and a second.
+    L2,
+    /// An idle worker gets work within 100 ms while any deque holds two unstarted jobs.
+    L3,
+    /// A server that is back leases within 5 s.
+    L4,
+    /// The lowest priority is served: nothing is passed over in its queue.
+    L5,
+    /// A job stolen twice moves again only into a free slot.
+    L6,
+    /// A worker told to end drains within the grace.
+    L7,
+    /// What the brains and the store find wrong with themselves.
+    Audit,
+    /// Something that the code asserts does not hold.
+    Panic,
+    /// The same plan gave two different runs.
+    Twice,
+}
+
+impl Rule {
+    /// The rule's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::S1 => "S1",
+            Self::S2 => "S2",
+            Self::S3 => "S3",
+            Self::S4 => "S4",
+            Self::S5 => "S5",
+            Self::S6 => "S6",
+            Self::S7 => "S7",
+            Self::S8 => "S8",
+            Self::S9 => "S9",
+            Self::S10 => "S10",
+            Self::S11 => "S11",
+            Self::S12 => "S12",
+            Self::S13 => "S13",
+            Self::S14 => "S14",
+            Self::L1 => "L1",
+            Self::L2 => "L2",
+            Self::L3 => "L3",
+            Self::L4 => "L4",
+            Self::L5 => "L5",
+            Self::L6 => "L6",
+            Self::L7 => "L7",
+            Self::Audit => "audit",
+            Self::Panic => "panic",
+            Self::Twice => "twice",
+        }
+    }
+}
+
+/// A rule was broken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Which.
+    pub rule: Rule,
+    /// When, in true time.
+    pub at: Monotonic,
+    /// What was seen.
+    pub what: String,
+}
+
+/// A rule that does not hold, and why.
+type Broken = (Rule, String);
+
+/// Whether a rule holds.
+type Holds = Result<(), Broken>;
+
+/// Says what is wrong unless it is not.
+fn ensure(holds: bool, rule: Rule, what: impl FnOnce() -> String) -> Holds {
+    if holds { Ok(()) } else { Err((rule, what())) }
+}
+
+/// One commit, as the rules look at it.
+struct Commit<'a> {
+    number: CommitNo,
+    /// True time, and the server's clocks.
+    decided: (Monotonic, Now),
+    mutations: &'a [Mutation],
+    /// Every change of owner, a job's older fences first.
+    changes: Vec<Change>,
+}
+
+/// A job changes hands.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    hold: Hold,
+    worker: Option<WorkerId>,
+    cause: Cause,
+}
+
+impl<'a> Commit<'a> {
+    fn new(number: CommitNo, decided: (Monotonic, Now), mutations: &'a [Mutation]) -> Self {
+        let mut changes = Vec::new();
+        for mutation in mutations {
+            if let Mutation::Lease(row) = mutation {
+                let change = |&hold| Change { hold, worker: row.worker, cause: row.cause };
+                changes.extend(row.jobs.iter().map(change));
+            }
+        }
+        in_order_of_fences(&mut changes);
+        Self { number, decided, mutations, changes }
+    }
+
+    fn notes(&self) -> impl Iterator<Item = &'a Note> {
+        self.mutations.iter().filter_map(|mutation| match mutation {
+            Mutation::Note(note) => Some(note),
+            _ => None,
+        })
+    }
+}
+
+/// One event may hand a job on more than once, and rows gather what goes to one worker.
+fn in_order_of_fences(changes: &mut [Change]) {
+    let mut places: BTreeMap<Seq, Vec<usize>> = BTreeMap::new();
+    for (at, change) in changes.iter().enumerate() {
+        places.entry(change.hold.job).or_default().push(at);
+    }
+    for places in places.into_values().filter(|places| places.len() > 1) {
+        let mut same: Vec<Change> = places.iter().map(|&at| changes[at]).collect();
+        same.sort_by_key(|change| change.hold.fence);
+        for (at, change) in places.into_iter().zip(same) {
+            changes[at] = change;
+        }
+    }
+}
+
+/// All rules, and what they have found.
+pub struct Checkers {
+    facts: Facts,
+    ownership: Ownership,
+    outcomes: Outcomes,
+    order: Order,
+    cancels: Cancels,
+    liveness: Liveness,
+    violation: Option<Violation>,
+}
+
+impl Checkers {
+    /// Rules for a cluster in which ended jobs are kept for this long.
+    #[must_use]
+    pub fn new(retention: Option<Duration>) -> Self {
+        Self {
+            facts: Facts::default(),
+            ownership: Ownership::default(),
+            outcomes: Outcomes::new(retention),
+            order: Order::default(),
+            cancels: Cancels::default(),
+            liveness: Liveness::default(),
+            violation: None,
+        }
+    }
+
+    /// The first rule that was broken, if any was.
+    #[must_use]
+    pub const fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+
+    fn check(&mut self, at: Monotonic, seen: &Seen<'_>) -> Holds {
+        self.ownership.time_passes(at, &self.facts)?;
+        self.cancels.time_passes(at)?;
+        self.liveness.time_passes(at, &self.facts)?;
+        if let Seen::Stored { number, decided, mutations } = *seen {
+            self.stored(&Commit::new(number, decided, mutations))
+        } else {
+            self.ownership.see(at, seen, &self.facts)?;
+            self.outcomes.see(seen, &self.facts)?;
+            self.order.see(at, seen, &self.facts)?;
+            self.cancels.see(at, seen, &self.facts)?;
+            self.liveness.see(at, seen, &self.facts)?;
+            self.facts.see(at, seen);
+            Ok(())
+        }
+    }
+
+    /// A commit: everything that is written, then every change of owner.
+    fn stored(&mut self, commit: &Commit<'_>) -> Holds {
+        for mutation in commit.mutations {
+            match mutation {
+                Mutation::Put(row) => {
+                    self.outcomes.put(row, &self.facts)?;
+                    self.order.put(commit, row);
+                    self.facts.put(row);
+                }
+                Mutation::Write(write) => {
+                    let job = self.facts.known(write.job)?;
+                    Ownership::written(write, job)?;
+                    self.outcomes.written(commit, write, job)?;
+                    self.order.written(commit, write, &self.facts);
+                    self.cancels.written(commit.number, write, &self.facts);
+                    self.facts.write(write);
+                }
+                Mutation::Purge(jobs) => {
+                    for &seq in jobs {
+                        self.outcomes.purged(commit, self.facts.known(seq)?)?;
+                        self.facts.purge(seq);
+                    }
+                }
+                Mutation::Priority { job, priority } => self.facts.prioritise(*job, *priority),
+                Mutation::Queue(settings) => self.facts.set_queue(settings),
+                Mutation::Strategy(strategy) => self.facts.strategy = Some(*strategy),
+                Mutation::Note(note) => self.ownership.noted(commit, note, &self.facts)?,
+                Mutation::LeaseLength(lease) => self.facts.lease_kept = *lease,
+                Mutation::Lease(_) | Mutation::Close(_) => {}
+            }
+        }
+        for change in &commit.changes {
+            let job = self.facts.known(change.hold.job)?;
+            self.ownership.changed(commit, change, job, &self.facts)?;
+            self.outcomes.changed(change, job)?;
+            self.order.changed(change, job, &self.facts)?;
+            self.liveness.changed(commit, change);
+            self.facts.change(change);
+        }
+        self.order.commit_ends(commit, &self.facts)
+    }
+}
+
+impl Witness for Checkers {
+    fn see(&mut self, at: Monotonic, seen: Seen<'_>) {
+        if self.violation.is_none()
+            && let Err((rule, what)) = self.check(at, &seen)
+        {
+            self.violation = Some(Violation { rule, at, what });
+        }
+    }
+
+    fn has_seen_enough(&self) -> bool {
+        self.violation.is_some()
+    }
+}

@@ -1,0 +1,219 @@
+//! When a job may go: S11 not before its time, S12 after its parents, S13 within limits, L5 in its turn, L6
+//! not round and round.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use filch_scheduler::id::{JobId, Seq};
+use filch_scheduler::name::Name;
+use filch_scheduler::record::{Cause, DEFAULT_AGING, JobRow, JobWrite, Mutation, Strategy};
+use filch_scheduler::spec::{Condition, Otherwise};
+use filch_scheduler::state::State;
+use filch_scheduler::time::{Monotonic, Wall};
+
+use super::facts::{Facts, Job};
+use super::ownership::who;
+use super::{Change, Commit, Holds, Rule, ensure};
+use crate::log::Seen;
+
+/// What these rules remember.
+#[derive(Default)]
+pub(super) struct Order {
+    /// Since when a job waits for which moment of the wall clock.
+    due: BTreeMap<Seq, (Monotonic, Wall)>,
+    /// What the server's wall clock has shown: of each stretch that ends now, the latest reading.
+    walls: VecDeque<(Monotonic, Wall)>,
+    /// Children whose condition held before a parent was tried again.
+    released: BTreeSet<Seq>,
+    /// How often each job was stolen since it was last queued anew.
+    thefts: BTreeMap<Seq, u32>,
+}
+
+/// A job stolen so often moves again only into a free slot.
+const THEFTS_FREE: u32 = 2;
+
+impl Order {
+    pub(super) fn see(&mut self, at: Monotonic, seen: &Seen<'_>, _: &Facts) -> Holds {
+        match seen {
+            Seen::ServerRead(now) => {
+                while self.walls.back().is_some_and(|&(_, wall)| wall <= now.wall) {
+                    self.walls.pop_back();
+                }
+                self.walls.push_back((at, now.wall));
+            }
+            // How often a job was stolen is not kept over a restart.
+            Seen::ServerCrashed => self.thefts.clear(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The latest that the wall clock has shown since then.
+    fn latest_wall(&self, since: Monotonic) -> Option<Wall> {
+        self.walls.iter().find(|&&(at, _)| at >= since).map(|&(_, wall)| wall)
+    }
+
+    pub(super) fn put(&mut self, commit: &Commit<'_>, row: &JobRow) {
+        if let Some(due) = row.spec.not_before {
+            self.due.insert(row.seq, (commit.decided.0, due));
+        }
+    }
+
+    pub(super) fn written(&mut self, commit: &Commit<'_>, write: &JobWrite, facts: &Facts) {
+        if write.state == State::Scheduled {
+            self.due.insert(write.job, (commit.decided.0, write.due));
+        } else {
+            self.due.remove(&write.job);
+        }
+        let Some(job) = facts.job(write.job) else {
+            return;
+        };
+        if job.is_ended() && !write.state.is_ended() {
+            self.thefts.remove(&write.job);
+            // What its end has allowed stays allowed.
+            let children = facts.children_of(job.spec.id);
+            let allowed = children.filter(|child| may_start(child, facts));
+            self.released.extend(allowed.map(|child| child.seq));
+        }
+    }
+
+    pub(super) fn changed(&mut self, change: &Change, job: &Job, facts: &Facts) -> Holds {
+        let Some(worker) = change.worker else {
+            return Ok(());
+        };
+        let id = job.name();
+        if let Some(&(since, due)) = self.due.get(&job.seq) {
+            let shown = self.latest_wall(since);
+            ensure(shown.is_some_and(|wall| wall >= due), Rule::S11, || {
+                format!("{id} is handed out before its time, {} ms", due.0)
+            })?;
+        }
+        let is_allowed = self.released.contains(&job.seq) || may_start(job, facts);
+        ensure(is_allowed, Rule::S12, || {
+            format!("{id} is handed out, and its parents have not ended as they must")
+        })?;
+        let queue = facts.queues.get(&job.spec.queue);
+        let limit = queue.and_then(|queue| queue.limit);
+        let owned = queue.map_or(0, |queue| queue.owned);
+        let after = owned + u32::from(job.owner.is_none() && job.held_by.is_none());
+        let is_more = job.owner.is_none();
+        ensure(!is_more || limit.is_none_or(|limit| after <= limit), Rule::S13, || {
+            let limit = limit.unwrap_or_default();
+            format!("{id} is number {after} of its queue to be owned, the limit is {limit}")
+        })?;
+        if let Cause::Steal(_) = change.cause {
+            let thefts = self.thefts.entry(job.seq).or_default();
+            *thefts += 1;
+            let slots = facts.place_of(worker).map_or(u32::MAX, |place| place.slots);
+            let has_free_slot = facts.owned_by(worker) < slots;
+            ensure(*thefts <= THEFTS_FREE || has_free_slot, Rule::L6, || {
+                format!("{id} is stolen for the {thefts}th time, by {}, busy itself", who(worker))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// S12 for what was put, and L5 for what was claimed.
+    pub(super) fn commit_ends(&self, commit: &Commit<'_>, facts: &Facts) -> Holds {
+        check_graph(commit, facts)?;
+        check_turns(commit, facts)
+    }
+}
+
+/// Whether the parents of a job have ended as they must, or cannot and it was to run all the same.
+fn may_start(job: &Job, facts: &Facts) -> bool {
+    let (mut pending, mut succeeded, mut failed) = (0, 0, 0);
+    for parent in &job.spec.parents {
+        // A parent that was purged has no id any more; it can only have ended, and what it came to was
+        // judged while it was there.
+        match facts.by_id(*parent).map(|parent| parent.state) {
+            Some(State::Succeeded) => succeeded += 1,
+            Some(State::Dead | State::Cancelled) => failed += 1,
+            Some(_) => pending += 1,
+            None => return true,
+        }
+    }
+    let all = job.spec.parents.is_empty();
+    let (holds, never) = match job.spec.condition {
+        Condition::AllSucceeded => (pending + failed == 0, failed > 0),
+        Condition::AnySucceeded => (succeeded > 0, pending == 0),
+        Condition::AllDone => (pending == 0, false),
+        Condition::AnyFailed => (failed > 0, pending == 0),
+    };
+    all || holds || (never && job.spec.otherwise == Otherwise::Run)
+}
+
+/// Every parent is there, and no job waits for itself.
+fn check_graph(commit: &Commit<'_>, facts: &Facts) -> Holds {
+    let put = commit.mutations.iter().filter_map(|mutation| match mutation {
+        Mutation::Put(row) => Some(row),
+        _ => None,
+    });
+    let put: BTreeMap<JobId, &JobRow> = put.map(|row| (row.spec.id, row)).collect();
+    for row in put.values() {
+        for parent in &row.spec.parents {
+            ensure(facts.by_id(*parent).is_some(), Rule::S12, || {
+                format!("{} is stored without its parent {parent}", row.spec.id)
+            })?;
+        }
+    }
+    // Only jobs of one submit can wait for one another in a circle.
+    let mut waiting: BTreeMap<JobId, Vec<JobId>> = BTreeMap::new();
+    for row in put.values() {
+        let inside = row.spec.parents.iter().filter(|parent| put.contains_key(parent));
+        let inside: Vec<JobId> = inside.copied().collect();
+        if !inside.is_empty() {
+            waiting.insert(row.spec.id, inside);
+        }
+    }
+    loop {
+        let before = waiting.len();
+        let left: BTreeSet<JobId> = waiting.keys().copied().collect();
+        waiting.retain(|_, parents| parents.iter().any(|parent| left.contains(parent)));
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        ensure(waiting.len() < before, Rule::S12, || {
+            let first = waiting.keys().next().map(ToString::to_string).unwrap_or_default();
+            format!("{first} is stored in a circle of jobs that wait for one another")
+        })?;
+    }
+}
+
+/// Nothing that waits was passed over by something of its own queue that comes after it.
+fn check_turns(commit: &Commit<'_>, facts: &Facts) -> Holds {
+    let Some(strategy) = facts.strategy else {
+        return Ok(());
+    };
+    let mut last: BTreeMap<&Name, &Job> = BTreeMap::new();
+    for change in commit.changes.iter().filter(|change| change.cause == Cause::Claim) {
+        if let Some(job) = facts.job(change.hold.job)
+            && job.suspicions == 0
+        {
+            let last = last.entry(&job.spec.queue).or_insert(job);
+            if rank(strategy, job) > rank(strategy, last) {
+                *last = job;
+            }
+        }
+    }
+    for (queue, last) in last {
+        let first = facts.waiting_in(queue).min_by_key(|job| rank(strategy, job));
+        if let Some(first) = first.filter(|first| rank(strategy, first) < rank(strategy, last)) {
+            return Err((
+                Rule::L5,
+                format!("{} is passed over by {} in its own queue", first.name(), last.name()),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A job's place in its queue.
+fn rank(strategy: Strategy, job: &Job) -> (i64, Seq) {
+    let aging = match strategy {
+        Strategy::Fifo => return (0, job.seq),
+        Strategy::Priority { aging } => aging,
+        Strategy::RoundRobin | Strategy::Fair => DEFAULT_AGING,
+    };
+    let head_start = i64::from(job.priority) * aging.as_millis() as i64;
+    (job.submitted_at.0 as i64 - head_start, job.seq)
+}

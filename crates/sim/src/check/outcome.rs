@@ -1,0 +1,189 @@
+//! What becomes of jobs: S1 none is lost, S3 one success, S5 an end is an end, S6 one id is one job, S9 what
+//! is charged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use filch_scheduler::agent::Verdict;
+use filch_scheduler::dispatch::{Answer, Request};
+use filch_scheduler::id::{Hold, RequestNo, Seq};
+use filch_scheduler::record::{AttemptOutcome, Cause, JobRow, JobWrite, Note};
+use filch_scheduler::spec::JobSpec;
+use filch_scheduler::state::State;
+
+use super::facts::{Facts, Job};
+use super::{Change, Commit, Holds, Rule, ensure};
+use crate::log::{Ended, Seen};
+
+/// What these rules remember.
+pub(super) struct Outcomes {
+    retention: Option<Duration>,
+    /// What was submitted under each request.
+    submits: BTreeMap<RequestNo, Vec<JobSpec>>,
+    /// Runs that came to a good end.
+    finished: BTreeSet<Hold>,
+    /// The success of each job that was accepted.
+    accepted: BTreeMap<Seq, Hold>,
+}
+
+impl Outcomes {
+    pub(super) fn new(retention: Option<Duration>) -> Self {
+        Self {
+            retention,
+            submits: BTreeMap::new(),
+            finished: BTreeSet::new(),
+            accepted: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn see(&mut self, seen: &Seen<'_>, facts: &Facts) -> Holds {
+        match *seen {
+            Seen::Asked { request, what: Request::Submit(specs) } => {
+                self.submits.insert(request, specs.clone());
+                Ok(())
+            }
+            Seen::Answered { request, answer } => {
+                let specs = self.submits.remove(&request).unwrap_or_default();
+                answered(&specs, answer, facts)
+            }
+            Seen::Started { assignment, .. } => started(assignment.hold, facts),
+            Seen::Ended { hold, how: Ended::Finished, .. } => {
+                self.finished.insert(hold);
+                Ok(())
+            }
+            Seen::Settled { hold, verdict: Verdict::Accepted, .. } => self.settled(hold, facts),
+            _ => Ok(()),
+        }
+    }
+
+    /// S3: one success is accepted, and it is stored.
+    fn settled(&mut self, hold: Hold, facts: &Facts) -> Holds {
+        let Some(job) = facts.job(hold.job).filter(|_| self.finished.contains(&hold)) else {
+            return Ok(());
+        };
+        let is_stored = job.state == State::Succeeded && job.fence == hold.fence;
+        // A run that was told to stop may have come to a good end all the same.
+        let was_unwanted = job.state == State::Cancelled;
+        ensure(is_stored || was_unwanted, Rule::S3, || {
+            let (name, state) = (job.name(), job.state);
+            format!("the success of {name}.{} is accepted, and it is {state}", hold.fence.0)
+        })?;
+        let before = self.accepted.insert(hold.job, hold);
+        ensure(before.is_none_or(|before| before == hold), Rule::S3, || {
+            format!("a second success of {} is accepted", job.name())
+        })
+    }
+
+    /// S6: an id and a key are used once.
+    pub(super) fn put(&self, row: &JobRow, facts: &Facts) -> Holds {
+        let id = row.spec.id;
+        ensure(facts.by_id(id).is_none(), Rule::S6, || format!("{id} is stored twice"))?;
+        let Some(key) = &row.spec.key else {
+            return Ok(());
+        };
+        let same = facts.by_key(key);
+        ensure(same.is_none(), Rule::S6, || {
+            let other = same.map(|job| job.name().to_string()).unwrap_or_default();
+            format!("{id} and {other} are stored with the same key")
+        })
+    }
+
+    /// S3, S5 and S9.
+    pub(super) fn written(&self, commit: &Commit<'_>, write: &JobWrite, job: &Job) -> Holds {
+        let (id, before) = (job.spec.id, job.state);
+        if before.is_ended() {
+            let is_retried =
+                || commit.notes().any(|note| matches!(note, Note::Retried(it) if *it == id));
+            let is_let_go = before == State::Cancelled && job.held_by.is_some();
+            let fits = match (before, write.state) {
+                (State::Dead, State::Queued) => is_retried(),
+                (State::Cancelled, State::Cancelled) => is_let_go,
+                _ => false,
+            };
+            let rule = if write.state == State::Succeeded { Rule::S3 } else { Rule::S5 };
+            ensure(fits, rule, || format!("{id} is {before} and is written as {}", write.state))?;
+            if is_retried() {
+                return Ok(());
+            }
+        }
+        let charged = commit.notes().filter(|note| is_charge(note, job.seq)).count();
+        let grown = usize::from(write.attempts.saturating_sub(job.attempts));
+        ensure(grown <= charged && write.attempts >= job.attempts, Rule::S9, || {
+            let (from, to) = (job.attempts, write.attempts);
+            format!("{id} is charged from {from} to {to} attempts, and {charged} of it failed")
+        })?;
+        ensure(write.attempts <= job.spec.retry.max, Rule::S9, || {
+            format!("{id} is charged {} of {} attempts", write.attempts, job.spec.retry.max)
+        })
+    }
+
+    /// S5, and S9: a run that was lost with its worker is remembered.
+    pub(super) fn changed(&self, change: &Change, job: &Job) -> Holds {
+        let id = job.spec.id;
+        let was_ended_before = job.is_ended() && change.hold.fence > job.fence;
+        ensure(!was_ended_before, Rule::S5, || {
+            format!("{id} is {} and changes hands by {:?}", job.state, change.cause)
+        })?;
+        if let (Cause::Lost(_), Some(tenure)) = (change.cause, job.tenures.last()) {
+            let is_counted = !tenure.is_started || job.suspicions > tenure.suspicions;
+            ensure(is_counted || job.suspicions == u8::MAX, Rule::S9, || {
+                format!("{id} was running when its worker was lost, and is not suspected")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// S1: only what has ended long ago is forgotten.
+    pub(super) fn purged(&self, commit: &Commit<'_>, job: &Job) -> Holds {
+        let age = commit.decided.1.wall.0.saturating_sub(job.written_at.0);
+        let is_old = self.retention.is_some_and(|span| u128::from(age) >= span.as_millis());
+        ensure(job.is_ended() && job.held_by.is_none() && is_old, Rule::S1, || {
+            format!("{} is {} since {age} ms and is purged", job.name(), job.state)
+        })
+    }
+}
+
+/// S1 and S6, for the answer to a submit.
+fn answered(specs: &[JobSpec], answer: &Answer, facts: &Facts) -> Holds {
+    let Answer::Submitted(jobs) = answer else {
+        return Ok(());
+    };
+    for (job, spec) in jobs.iter().zip(specs) {
+        let stored = facts.job(job.seq);
+        ensure(stored.is_some(), Rule::S1, || {
+            format!("the submit of {} is acknowledged and not stored", spec.id)
+        })?;
+        let is_same = stored.is_some_and(|stored| {
+            let is_by_id = stored.spec.id == spec.id;
+            let is_by_key = spec.key.is_some() && stored.spec.key == spec.key;
+            stored.spec.id == job.id
+                && stored.spec.body == spec.body
+                && (is_by_key || (is_by_id && stored.spec.key == spec.key))
+        });
+        ensure(is_same, Rule::S6, || {
+            format!("the submit of {} is answered with {}, another job", spec.id, job.id)
+        })?;
+    }
+    Ok(())
+}
+
+/// S5 and S9: what has ended does not start, and no fence starts twice.
+fn started(hold: Hold, facts: &Facts) -> Holds {
+    let Some(job) = facts.job(hold.job) else {
+        return Ok(());
+    };
+    let has_ended = job.is_ended() && job.held_by.is_none();
+    ensure(!has_ended || job.state == State::Cancelled, Rule::S5, || {
+        format!("{}.{} starts, and it is {}", job.name(), hold.fence.0, job.state)
+    })?;
+    let is_repeated = job.tenure(hold.fence).is_some_and(|tenure| tenure.is_started);
+    ensure(!is_repeated, Rule::S9, || format!("{}.{} starts twice", job.name(), hold.fence.0))
+}
+
+/// Whether this says that an attempt of the job counts.
+fn is_charge(note: &Note, job: Seq) -> bool {
+    let Note::Attempt { hold, outcome, .. } = note else {
+        return false;
+    };
+    hold.job == job && matches!(outcome, AttemptOutcome::Failed(_) | AttemptOutcome::LostAlone)
+}

@@ -1,0 +1,366 @@
+//! Who owns what: S2 overlap, S4 words of the owner, S7 fences, S8 leases, S10 thefts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use filch_scheduler::id::{Hold, Seq, WorkerId};
+use filch_scheduler::message::{Assignment, Entrance, FromWorker, ToWorker};
+use filch_scheduler::record::{Cause, JobWrite, Note};
+use filch_scheduler::state::State;
+use filch_scheduler::time::Monotonic;
+
+use super::facts::{End, Facts, Job, Tenure};
+use super::{Change, Commit, Holds, Rule, ensure};
+use crate::log::Seen;
+
+/// What these rules remember.
+#[derive(Default)]
+pub(super) struct Ownership {
+    /// Every run that is not over, in the order of its start.
+    runs: BTreeMap<Seq, Vec<Run>>,
+    /// Runs that go on after a pause, beside a newer one: they must be told to stop at that moment.
+    doubtful: Vec<(Monotonic, Seq)>,
+    /// When the server last renewed a worker's lease.
+    renewed_at: BTreeMap<WorkerId, Monotonic>,
+    /// Who was lost, and when that was decided.
+    lost: BTreeMap<WorkerId, Monotonic>,
+    /// What a process has given away.
+    given: BTreeSet<(usize, WorkerId, Hold)>,
+}
+
+/// A run of a job.
+struct Run {
+    place: usize,
+    worker: WorkerId,
+    hold: Hold,
+    is_paused: bool,
+    /// Told to stop.
+    is_stopping: bool,
+    /// Whether the worker's own deadline has passed.
+    is_late: bool,
+}
+
+impl Run {
+    /// Whether it goes on by right: it neither stands still nor is it being stopped past the worker's own
+    /// deadline.
+    const fn goes_on(&self) -> bool {
+        !(self.is_paused || (self.is_stopping && self.is_late))
+    }
+}
+
+impl Ownership {
+    /// Whatever had to happen at the moment before this one has happened.
+    pub(super) fn time_passes(&mut self, at: Monotonic, facts: &Facts) -> Holds {
+        if self.doubtful.first().is_some_and(|&(since, _)| since < at) {
+            for (_, seq) in std::mem::take(&mut self.doubtful) {
+                self.check_overlap(seq, facts)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_overlap(&self, seq: Seq, facts: &Facts) -> Holds {
+        let Some((newest, older)) = self.runs.get(&seq).and_then(|runs| runs.split_last()) else {
+            return Ok(());
+        };
+        let beside = older.iter().find(|run| run.goes_on());
+        ensure(beside.is_none(), Rule::S2, || {
+            let show =
+                |run: &Run| format!("place {} under fence {}", run.place + 1, run.hold.fence.0);
+            let (older, newer) = (beside.map(show).unwrap_or_default(), show(newest));
+            format!("{} runs in {older} and in {newer}", name(seq, facts))
+        })
+    }
+
+    pub(super) fn see(&mut self, at: Monotonic, seen: &Seen<'_>, facts: &Facts) -> Holds {
+        match *seen {
+            Seen::Started { place, worker, assignment } => {
+                self.started(place, worker, assignment, facts)
+            }
+            Seen::Stopping { place, hold, .. } => {
+                for run in self.runs.get_mut(&hold.job).into_iter().flatten() {
+                    run.is_stopping |= run.place == place && run.hold == hold;
+                }
+                Ok(())
+            }
+            Seen::PastDeadline { place } => {
+                for run in self.runs.values_mut().flatten().filter(|run| run.place == place) {
+                    run.is_late = true;
+                }
+                Ok(())
+            }
+            Seen::Ended { place, hold, .. } => {
+                if let Some(runs) = self.runs.get_mut(&hold.job) {
+                    runs.retain(|run| run.place != place || run.hold != hold);
+                    if runs.is_empty() {
+                        self.runs.remove(&hold.job);
+                    }
+                }
+                Ok(())
+            }
+            Seen::Paused { place } => {
+                self.set_paused(at, place, true);
+                Ok(())
+            }
+            Seen::Resumed { place } => {
+                self.set_paused(at, place, false);
+                Ok(())
+            }
+            Seen::Sent { place, worker, messages } => self.sent(place, worker, messages, facts),
+            Seen::Arrived { worker, messages, .. } => {
+                self.arrived(worker, messages, facts);
+                Ok(())
+            }
+            Seen::Told { worker, messages, .. } => self.told(at, worker, messages, facts),
+            _ => Ok(()),
+        }
+    }
+
+    fn set_paused(&mut self, at: Monotonic, place: usize, is_paused: bool) {
+        for (&seq, runs) in &mut self.runs {
+            for run in runs.iter_mut().filter(|run| run.place == place) {
+                run.is_paused = is_paused;
+                if !is_paused {
+                    self.doubtful.push((at, seq));
+                }
+            }
+        }
+    }
+
+    fn started(
+        &mut self,
+        place: usize,
+        worker: WorkerId,
+        assignment: &Assignment,
+        facts: &Facts,
+    ) -> Holds {
+        let hold = assignment.hold;
+        ensure(!self.given.contains(&(place, worker, hold)), Rule::S10, || {
+            format!("{} starts in place {} after it was given away", show(hold, facts), place + 1)
+        })?;
+        let runs = self.runs.entry(hold.job).or_default();
+        runs.push(Run {
+            place,
+            worker,
+            hold,
+            is_paused: false,
+            is_stopping: false,
+            is_late: false,
+        });
+        self.check_overlap(hold.job, facts)?;
+        let job = facts.job(hold.job);
+        // A cancel that its owner has not heard of yet is no end; what was acknowledged is S14's.
+        let is_owned = job.is_some_and(|job| {
+            let is_current = job.owner == Some(worker) && job.fence == hold.fence;
+            is_current || job.held_by == Some(worker)
+        });
+        ensure(is_owned, Rule::S2, || {
+            format!("{} starts in place {}, which does not own it", show(hold, facts), place + 1)
+        })
+    }
+
+    fn sent(
+        &mut self,
+        place: usize,
+        worker: WorkerId,
+        messages: &[FromWorker],
+        facts: &Facts,
+    ) -> Holds {
+        for message in messages {
+            let FromWorker::Given { jobs, .. } = message else {
+                continue;
+            };
+            for &hold in jobs {
+                let runs = self.runs.get(&hold.job).into_iter().flatten();
+                let is_running = runs.into_iter().any(|run| run.place == place && run.hold == hold);
+                ensure(!is_running, Rule::S10, || {
+                    format!("{} is given away while it runs", show(hold, facts))
+                })?;
+                self.given.insert((place, worker, hold));
+            }
+        }
+        Ok(())
+    }
+
+    /// A server that has started since does not know whom the last one has lost. A worker that was never
+    /// told anything may greet it as the stranger that it is.
+    fn arrived(&mut self, worker: WorkerId, messages: &[FromWorker], facts: &Facts) {
+        if let Some(FromWorker::Hello(hello)) = messages.first()
+            && hello.entrance != Entrance::Resume
+            && self.lost.get(&worker).is_some_and(|&at| Some(at) < facts.server_since)
+        {
+            self.lost.remove(&worker);
+        }
+    }
+
+    fn told(
+        &mut self,
+        at: Monotonic,
+        worker: WorkerId,
+        messages: &[ToWorker],
+        facts: &Facts,
+    ) -> Holds {
+        for message in messages {
+            match message {
+                ToWorker::Renewed(_) => {
+                    ensure(!self.lost.contains_key(&worker), Rule::S4, || {
+                        format!("the lease of {} is renewed after it was lost", who(worker))
+                    })?;
+                    self.renewed_at.insert(worker, at);
+                }
+                ToWorker::Assign(assignments) => {
+                    for assignment in assignments {
+                        let hold = assignment.hold;
+                        ensure(tenure(worker, hold, facts).is_some(), Rule::S4, || {
+                            let (job, worker) = (show(hold, facts), who(worker));
+                            format!("{job} is assigned to {worker} before that is stored")
+                        })?;
+                    }
+                }
+                ToWorker::StartGranted(hold) => {
+                    let job = facts.job(hold.job);
+                    let is_stored = job.is_some_and(|job| {
+                        job.fence > hold.fence || (job.fence == hold.fence && has_started(job))
+                    });
+                    ensure(is_stored && tenure(worker, *hold, facts).is_some(), Rule::S4, || {
+                        format!("the start of {} is granted and not stored", show(*hold, facts))
+                    })?;
+                }
+                ToWorker::Accepted(holds) => {
+                    for &hold in holds {
+                        self.accepted(worker, hold, facts)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Only the owner's word is accepted, and only once it is stored.
+    fn accepted(&self, worker: WorkerId, hold: Hold, facts: &Facts) -> Holds {
+        let Some(tenure) = tenure(worker, hold, facts) else {
+            return Err((
+                Rule::S4,
+                format!("a word of {} on {} is accepted", who(worker), show(hold, facts)),
+            ));
+        };
+        let says = |what: &str| {
+            format!("a word of {} on {} is accepted {what}", who(worker), show(hold, facts))
+        };
+        match tenure.end {
+            Some(End::Word | End::Returned | End::Stolen | End::Cancelled) => Ok(()),
+            Some(End::Lost) => Err((Rule::S4, says("although it was taken back"))),
+            None => Err((Rule::S4, says("before it is stored"))),
+        }
+    }
+
+    /// S7, for what is written of a job.
+    pub(super) fn written(write: &JobWrite, job: &Job) -> Holds {
+        let is_owners = matches!(write.state, State::Running | State::Succeeded | State::Scheduled);
+        let fits = match is_owners {
+            true => write.fence == job.fence,
+            false => write.fence >= job.fence,
+        };
+        ensure(fits, Rule::S7, || {
+            format!(
+                "{} is written as {} under fence {} after fence {}",
+                job.name(),
+                write.state,
+                write.fence.0,
+                job.fence.0
+            )
+        })
+    }
+
+    pub(super) fn noted(&mut self, commit: &Commit<'_>, note: &Note, facts: &Facts) -> Holds {
+        let &Note::WorkerLost { worker, .. } = note else {
+            return Ok(());
+        };
+        self.lost.insert(worker, commit.decided.0);
+        // One in the server's process is lost with it.
+        if worker.is_embedded() {
+            return Ok(());
+        }
+        let since = self.renewed_at.get(&worker).copied().max(facts.server_since);
+        let silent_for = since.map(|since| commit.decided.0.since(since));
+        ensure(silent_for.is_none_or(|span| span >= facts.lease), Rule::S8, || {
+            let silent = silent_for.unwrap_or_default();
+            format!("{} is lost after {silent:?}, its lease is {:?}", who(worker), facts.lease)
+        })?;
+        let mut runs = self.runs.values().flatten().filter(|run| run.worker == worker);
+        let going_on = runs.find(|run| run.goes_on());
+        ensure(going_on.is_none(), Rule::S8, || {
+            let run = going_on.map(|run| (show(run.hold, facts), run.place + 1));
+            let (job, place) = run.unwrap_or_default();
+            format!("the jobs of place {place} are taken back while it runs {job} by right")
+        })
+    }
+
+    /// S7 and S10, for a change of owner.
+    pub(super) fn changed(
+        &self,
+        commit: &Commit<'_>,
+        change: &Change,
+        job: &Job,
+        facts: &Facts,
+    ) -> Holds {
+        let Change { hold, worker, cause } = *change;
+        let is_alive = worker.is_none_or(|worker| !self.lost.contains_key(&worker));
+        ensure(is_alive, Rule::S4, || {
+            let worker = worker.map(who).unwrap_or_default();
+            format!("{} goes to {worker}, which was lost before", show(hold, facts))
+        })?;
+        let is_first = job.tenures.last().is_none_or(|tenure| tenure.fence < hold.fence);
+        let grows = match worker {
+            Some(_) => hold.fence > job.fence && is_first,
+            None => hold.fence >= job.fence && is_first,
+        };
+        ensure(grows, Rule::S7, || {
+            let number = commit.number.0;
+            format!("commit {number} gives {} after fence {}", show(hold, facts), job.fence.0)
+        })?;
+        let fits = match cause {
+            Cause::Claim => job.owner.is_none(),
+            Cause::Steal(victim) => job.owner == Some(victim) && worker != Some(victim),
+            Cause::Lost(from) | Cause::Returned(from) => {
+                // The same event may have written already that nobody has it.
+                job.owner == Some(from)
+                    || (job.owner.is_none()
+                        && job.tenures.last().is_some_and(|last| {
+                            last.worker == from && last.end.is_none_or(|end| end == End::Word)
+                        }))
+            }
+        };
+        let rule = match cause {
+            Cause::Claim if !job.spec.parents.is_empty() => Rule::S12,
+            Cause::Claim | Cause::Steal(_) => Rule::S10,
+            Cause::Lost(_) | Cause::Returned(_) => Rule::S4,
+        };
+        ensure(fits, rule, || {
+            let owner = job.owner.map_or("nobody".to_owned(), who);
+            format!("{} changes hands by {cause:?}, and its owner is {owner}", show(hold, facts))
+        })
+    }
+}
+
+fn has_started(job: &Job) -> bool {
+    job.state == State::Running || job.is_ended() || job.state == State::Scheduled
+}
+
+/// The time for which this worker, or whom it speaks for, owned the job under this fence.
+fn tenure(worker: WorkerId, hold: Hold, facts: &Facts) -> Option<&Tenure> {
+    let tenure = facts.job(hold.job)?.tenure(hold.fence)?;
+    facts.speaks_for(worker, tenure.worker).then_some(tenure)
+}
+
+pub(super) fn who(worker: WorkerId) -> String {
+    format!("worker {:x}", worker.bits())
+}
+
+fn name(seq: Seq, facts: &Facts) -> String {
+    facts.job(seq).map_or_else(|| format!("#{}", seq.0), |job| job.name().to_string())
+}
+
+fn show(hold: Hold, facts: &Facts) -> String {
+    format!("{}.{}", name(hold.job, facts), hold.fence.0)
+}

@@ -1,0 +1,156 @@
+//! S14: after a cancel is acknowledged nothing starts, and a running job is told within one beat.
+
+use super::{OWNED, breaks};
+use crate::check::Rule::S14;
+
+#[test]
+fn s14_a_job_starts_after_its_cancel_is_acknowledged() {
+    let story = "
+           1s    r1 cancel a
+             -> commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
+             -> tell w1: cancel a.1
+        +  1s    w1 starts a.1
+           2s    w1: stopping a.1
+        -    -> reply r1 done
+        +    -> reply r1 done
+        +2   -> reply r1 refused busy
+        -  2s    w1 starts a.1
+        +2 2s    w1 starts a.1
+    ";
+    breaks(S14, "a starts in place 1 after its cancel", &[OWNED, story]);
+}
+
+#[test]
+fn s14_a_cancel_is_acknowledged_and_not_stored() {
+    let story = "
+           1s    r1 cancel a
+        -    -> reply r1 done
+        -2   -> commit 3: write a succeeded fence 1
+        -2   -> reply r1 done
+             -> commit 4: note cancelled a
+        +    -> commit 5: write a cancelled fence 2
+        +    -> reply r1 done
+        +2   -> commit 5: write a succeeded fence 1
+        +2   -> reply r1 refused wrong-state a is succeeded
+    ";
+    breaks(S14, "the cancel of a is acknowledged, and it is", &[OWNED, story]);
+}
+
+#[test]
+fn s14_an_answer_to_something_else_is_no_acknowledgement() {
+    let story = "
+        -  1s    r1 cancel a
+        +  1s    r1 set-priority a 1
+             -> reply r1 done
+    ";
+    breaks(S14, "the cancel of a is acknowledged, and it is leased", &[OWNED, story]);
+}
+
+/// The cancel of what the first worker owns is stored, and has its receipt.
+const CANCELLED: &str = "
+    1s    cancel a
+      -> commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
+";
+
+const UNTOLD: &str = "the holder of #1 has not been told for a beat that it is cancelled";
+
+#[test]
+fn s14_the_holder_is_not_told_for_a_beat() {
+    let story = "
+        -2 2s    w2: hello new slots 1 want 1
+        -2   -> tell w2: truth lease 10s keep []
+        -3 2s    w1: beat
+        -3   -> tell w1: renewed 2
+        -4 2s    w2: hello new slots 1 want 1
+        -4   -> tell w2: gone
+        +  2s    tick
+        +    -> tell w1: cancel a.1
+        +2 2s    w1: beat
+        +2   -> tell w1: gone
+        -  2000001us tick
+        -2 2000001us tick
+        -3 2000001us tick
+        -4 2000001us tick
+        +  9s    tick
+        +2 9s    tick
+        +3 2s    tick
+    ";
+    breaks(S14, UNTOLD, &[OWNED, CANCELLED, story]);
+}
+
+#[test]
+fn s14_nobody_is_there_to_be_told() {
+    let story = "
+        +  2s    closed w1
+        +2 2s    closed w1
+        +2 2s    w1: hello resume slots 1 want 1 holds a.1
+        +2   -> tell w1: truth lease 10s keep []
+        +3 2s    server crashes
+        +3 3s    server starts
+        # It has let go already.
+        +4 2s    w1: report a.1 stopped
+        +4   -> commit 4: write a cancelled fence 2 because request
+           9s    tick
+    ";
+    breaks(S14, UNTOLD, &[OWNED, CANCELLED, story]);
+}
+
+#[test]
+fn s14_another_connection_is_closed() {
+    let story = "
+           0s    w1: hello resume slots 1 want 1 holds a.1
+             -> tell w1: truth lease 10s keep a.1
+    ";
+    let after = "
+        -  2s    closed w1/1
+        +  2s    closed w1/2
+           9s    tick
+    ";
+    breaks(S14, UNTOLD, &[OWNED, story, CANCELLED, after]);
+}
+
+#[test]
+fn s14_a_holder_without_a_connection_is_told_when_it_comes_back() {
+    let story = "
+        +  0s    closed w1
+    ";
+    breaks(S14, UNTOLD, &[OWNED, story, CANCELLED, "9s tick"]);
+}
+
+#[test]
+fn s14_a_greeting_says_it_all() {
+    let story = "
+           0s    w1: hello resume slots 1 want 1 holds a.1
+        -    -> tell w1: truth lease 10s keep a.1
+        -2   -> tell w1: truth lease 10s keep a.1
+        -2 0s    w1/1#1: hello new slots 1 want 1
+        # What it is told then will not have the job in it.
+        +2   -> tell w1: truth lease 10s keep a.1
+    ";
+    let after = "
+        +2 2s    w1: hello resume slots 1 want 1 holds a.1
+           9s    tick
+    ";
+    breaks(S14, UNTOLD, &[OWNED, story, CANCELLED, after]);
+}
+
+#[test]
+fn s14_the_beat_begins_with_the_receipt() {
+    let story = "
+           1s    cancel a
+           1s    store commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
+        -  3s    committed 3
+        +  3s    committed 2
+           4000001us tick
+    ";
+    breaks(S14, UNTOLD, &[OWNED, story]);
+    let story = "
+           1s    cancel a
+           1s    store commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
+           3s    committed 4
+           3500ms committed 5
+        -  4000001us tick
+        +  4s    tick
+    ";
+    breaks(S14, UNTOLD, &[OWNED, story]);
+}

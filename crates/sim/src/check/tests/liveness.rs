@@ -1,0 +1,299 @@
+//! L1 every job ends, L2 orphans are taken back, L3 nobody is idle beside plenty, L4 a server that is back gives
+//! out work, L7 a drain comes to its end.
+
+use super::{OWNED, breaks};
+use crate::check::Rule::{L1, L2, L3, L4, L7};
+
+#[test]
+fn l1_a_job_never_ends() {
+    let what = "a is leased for ever, with worker 1";
+    let story = "
+        -  5s    healed
+        +  5s    healed
+        +    -> commit 3: write a succeeded fence 1
+        +2 5s    healed
+        +2   -> commit 3: write a cancelled fence 2 held-by w1
+        +2   -> tell w1: cancel a.1
+        # Nobody promises anything as long as things break.
+        +3 5s    tick
+           6s    over
+    ";
+    breaks(L1, what, &[OWNED, story]);
+}
+
+#[test]
+fn l1_a_job_is_never_given_out() {
+    let story = "
+           0s    submit a
+             -> commit 1: put #1 at 0s: a: queued
+           5s    healed
+        +  6s    cancel a
+        +    -> commit 2: write a cancelled fence 1
+           9s    over
+    ";
+    breaks(L1, "a is queued for ever, with nobody", &[story]);
+}
+
+#[test]
+fn l2_what_a_lost_worker_held_is_not_taken_back() {
+    let what = "a is still with worker 1, which is gone";
+    let story = "
+        -  5s    w1 crashes
+        -2 5s    w1 leaves
+        +  5s    w1 crashes
+        +2 5s    w1 pauses
+        +3 5s    w1 crashes
+        +4 5s    w1 crashes
+        -  20s   healed
+        -2 20s   healed
+        +  20s   healed
+        +2 20s   healed
+        +3 20s   healed
+        +4 20s   healed
+        +    -> commit 3: note lost w1 with 1, lease 2 nobody lost-by w1 a.2 at 20s
+        +4 31500ms tick
+        +4   -> commit 3: note lost w1 with 1, lease 2 nobody lost-by w1 a.2 at 31500ms
+        -  31500001us tick
+        -2 31500001us tick
+        +  31500001us tick
+        +2 31500001us tick
+        +3 31500ms tick
+        +4 31500001us tick
+        # The server may find a longer lease in the store.
+        +5 5s    w1 crashes
+        +5 6s    tick
+        +5   -> commit 3: lease-length 11s
+        +5 20s   healed
+        +5 32500ms tick
+    ";
+    breaks(L2, what, &[OWNED, story]);
+}
+
+#[test]
+fn l2_another_incarnation_in_the_same_place_does_not_own_it() {
+    let story = "
+        -  5s    w2: hello instead-of w1 slots 1 want 1
+        +  5s    w2: hello new slots 1 want 1
+           20s   healed
+           31500001us tick
+    ";
+    breaks(L2, "a is still with worker 1, which is gone", &[OWNED, story]);
+}
+
+/// The first worker runs `a` and has `b` and `c` to spare.
+const PLENTY: &str = "
+    0s    submit [a; b; c]
+      -> commit 1: put #1 at 0s: a: queued, put #2 at 0s: b: queued, put #3 at 0s: c: queued
+    0s    w1: hello new slots 1 want 3
+      -> commit 2: lease 1 w1 claimed [a.1 b.1 c.1] at 0s
+      -> tell w1: renewed 1, truth lease 10s keep [], assign [a.1; b.1; c.1]
+    0s    w1 starts a.1
+    0s    w1: beat
+";
+
+const UNFAIR: &str = "place 2 is idle beside place 1, which has jobs to spare";
+
+#[test]
+fn l3_somebody_is_idle_beside_plenty() {
+    let story = "
+           1s    healed
+           17s   w2: hello new slots 1 want 1
+           17s   w2: beat
+        +2 17100ms w1: give 1 c.1
+        +2 17100ms w1: beat
+        +3   -> commit 3: lease 2 w2 stolen-from w1 c.2 at 17s
+        +3 17100ms tick
+        +3   -> tell w2: assign c.2
+        +3 17100ms w2 starts c.2
+        -  17100001us tick
+        +  17100ms tick
+        +2 17100001us tick
+        +3 17100001us tick
+    ";
+    breaks(L3, UNFAIR, &[PLENTY, story]);
+}
+
+#[test]
+fn l3_while_others_are_in_trouble_two_seconds_will_do() {
+    let story = "
+           17s   w2: hello new slots 1 want 1
+           17s   w2: beat
+        -2 18s   healed
+        +2 18s   healed
+        +2 19s   tick
+        -  19000001us tick
+        -2 19000001us tick
+        +  19s   tick
+    ";
+    breaks(L3, UNFAIR, &[PLENTY, story]);
+}
+
+#[test]
+fn l3_who_had_trouble_of_late_is_excused() {
+    let story = "
+           1s    healed
+           1s    w2: hello new slots 1 want 1
+        -  2s    trouble until 3s
+        -2 2s    w1 has trouble until 3s
+        -3 2s    w2 has trouble until 3s
+        -4 2s    w3: hello new slots 1 want 0 serves [mail]
+        -4 2s    w3 has trouble until 39s
+        +  2s    trouble until 39s
+        +2 2s    w1 has trouble until 39s
+        +2 2s    w1 has trouble until 3s
+        +3 2s    w2 has trouble until 39s
+        +4 2s    server crashes
+        +4 39s   server starts
+        +4 39s   w1: hello resume slots 1 want 3 started a.1 holds [a.1 b.1 c.1]
+        +4 39s   w2: hello resume slots 1 want 1
+           40s   w2: beat
+           40200ms tick
+    ";
+    breaks(L3, UNFAIR, &[PLENTY, story]);
+}
+
+#[test]
+fn l3_who_cannot_be_given_anything_is_not_idle() {
+    let story = "
+           1s    healed
+        -  2s    w2: hello new slots 1 want 1
+        +  2s    w2: hello new slots 1 want 1
+        +2 2s    w2: hello new slots 1 want 1
+        +3 2s    w2: hello new slots 1 want 1
+        +4 2s    w2: hello new slots 1 want 1
+        +5 2s    w2: hello new slots 1 want 1
+        +6 2s    w2: hello new slots 1 want 1
+        +7 2s    w2: hello new slots 1 want 1 serves [mail]
+        +8 2s    w2: hello new slots 1 want 1
+        +  2s    w2 pauses
+        +2 2s    w2 drains until 30s
+        +3 2s    w2: drain
+        +4 2s    closed w2
+        +5 2s    w2 crashes
+        +6 2s    submit d queue mail
+        +6   -> commit 3: put #4 at 2s: d queue mail: queued, lease 2 w2 claimed d.1 at 2s
+        +6   -> tell w2: assign d.1 queue mail
+        +6 2s    w2 starts d.1 queue mail
+        # It has something in its deque.
+        +8 2s    submit d
+        +8   -> commit 3: put #4 at 2s: d: queued, lease 2 w2 claimed d.1 at 2s
+        +8   -> tell w2: assign d.1
+           17s   w1: beat
+           17200ms tick
+    ";
+    breaks(L3, UNFAIR, &[PLENTY, story]);
+}
+
+#[test]
+fn l3_from_whom_nothing_can_be_taken_has_nothing_to_spare() {
+    let story = "
+           2s    w2: hello new slots 1 want 1
+        +  2s    closed w1
+        +2 2s    w1: report b.1 dropped
+        +2   -> commit 3: lease 2 nobody returned-by w1 b.2 at 2s
+        +3 2s    w1 ends a.1 finished
+        +3 2s    w1 starts b.1
+        +4 2s    tick
+        +4   -> commit 3: write b cancelled fence 2 held-by w1
+        +4   -> tell w1: cancel b.1
+        +5 2s    w1: hello resume slots 1 want 3 started a.1 holds [a.1 b.1]
+        +5   -> tell w1: truth lease 10s keep [a.1 b.1]
+        +6 2s    w1 crashes
+        +7 2s    w1 leaves
+        +8 2s    w3: hello instead-of w1 slots 1 want 3
+        # What is suspected is not stolen.
+        +9 2s    tick
+        +9   -> commit 3: write b running fence 1 suspicions 1 held-by w1
+           17s   w2: beat
+           19200ms tick
+    ";
+    breaks(L3, UNFAIR, &[PLENTY, story]);
+}
+
+#[test]
+fn l4_a_server_that_is_back_gives_out_nothing() {
+    let what = "a is queued, and the server has given out nothing";
+    let story = "
+           0s    submit a
+             -> commit 1: put #1 at 0s: a: queued
+        +3   -> commit 2: queue default paused
+        +4   -> commit 2: queue default limit 1
+        +6   -> commit 2: write a queued suspicions 1
+        +7   -> commit 2: write a scheduled due 99s
+        +8 0s    w1: hello new slots 1 want 1
+        +8   -> commit 2: put #2 at 0s: b queue mail: queued, lease 1 w1 claimed b.1 at 0s
+        +8   -> tell w1: assign b.1 queue mail
+        +8 0s    w1 starts b.1 queue mail
+           5s    server crashes
+           10s   server starts
+           10s   healed
+        -  10s   w1: hello new slots 1 want 1
+        +  10s   w1: hello new slots 1 want 1
+        +2 10s   w1: hello new slots 1 want 1
+        +3 10s   w1: hello new slots 1 want 1
+        +4 10s   w1: hello new slots 1 want 1
+        +5 10s   w1: hello new slots 1 want 1 serves [mail]
+        +6 10s   w1: hello new slots 1 want 1
+        +7 10s   w1: hello new slots 1 want 1
+        +8 10s   w1: hello resume slots 1 want 1 started b.1 holds b.1
+        # Something was given out.
+        +9 10s   w1: hello new slots 1 want 1
+        +9   -> commit 3: put #2 at 10s: b queue mail: queued, lease 1 w1 claimed b.1 at 10s
+        +  15s   tick
+        +    -> commit 3: lease 1 w1 claimed a.1 at 15s
+        +2 15s   tick
+        -  15000001us tick
+        +  15000001us tick
+        +3 15000001us tick
+        +4 15000001us tick
+        +5 15000001us tick
+        +6 15000001us tick
+        +7 15000001us tick
+        +8 15000001us tick
+        +9 15000001us tick
+    ";
+    breaks(L4, what, &[story]);
+}
+
+#[test]
+fn l4_a_server_that_was_there_all_along_is_not_back() {
+    let story = "
+           0s    submit a
+             -> commit 1: put #1 at 0s: a: queued
+           5s    server crashes
+        -  10s   server starts
+        +  9s    server starts
+           10s   healed
+           10s   w1: hello new slots 1 want 1
+           16s   tick
+    ";
+    breaks(L4, "a is queued, and the server has given out nothing", &[story]);
+}
+
+#[test]
+fn l7_a_worker_does_not_leave() {
+    let what = "the worker in place 1 was told to end and is still there";
+    let story = "
+           1s    healed
+           2s    w1 drains until 5s
+        +  8500ms w1 leaves
+        +2 8500ms w1 crashes
+        +3 5s    w1 pauses
+        -  8500001us tick
+        +  9s    tick
+        +2 9s    tick
+        +3 9s    tick
+        +4 8500ms tick
+    ";
+    breaks(L7, what, &[OWNED, story]);
+}
+
+#[test]
+fn l7_while_things_break_a_drain_takes_two_leases_more() {
+    let story = "
+           2s    w1 drains until 5s
+        -  25500001us tick
+        +  25500ms tick
+    ";
+    breaks(L7, "the worker in place 1 was told to end", &[OWNED, story]);
+}

@@ -1,0 +1,427 @@
+//! S1 none is lost, S3 one success, S5 an end is an end, S6 one id is one job, S9 what is charged.
+
+use super::{LOST, OWNED, breaks, play};
+use crate::check::Rule::{S1, S3, S5, S6, S9};
+
+#[test]
+fn s1_a_submit_is_acknowledged_before_it_is_stored() {
+    let story = "
+          0s    submit [a; b]
+            -> commit 1: put #1 at 0s: a: queued
+        -   -> reply submitted [a #1 new; b #2 new]
+            -> commit 2: put #2 at 0s: b: queued
+        +   -> reply submitted [a #1 new; b #2 new]
+    ";
+    breaks(S1, "the submit of b is acknowledged and not stored", &[story]);
+}
+
+#[test]
+fn s1_a_commit_names_a_job_that_is_not_there() {
+    let story = "
+           0s    submit a
+             -> commit 1: put #1 at 0s: a: queued
+           61s   w1: hello new slots 1 want 1
+        -    -> commit 2: write #7 cancelled fence 1
+        -2   -> commit 2: lease 1 w1 claimed #7.1 at 0s
+        -3   -> commit 2: purge #7
+        +    -> commit 2: write a cancelled fence 1
+        +2   -> commit 2: lease 1 w1 claimed a.1 at 0s
+        +3   -> commit 2: write a cancelled fence 1, purge a
+    ";
+    breaks(S1, "a commit names job #7, which is not stored", &[story]);
+}
+
+#[test]
+fn s1_a_job_is_purged_that_has_not_ended() {
+    let story = "
+          1s    w1: report a.1 finished
+        -   -> commit 3: write a running fence 1 held-by w1 written 1s
+        +   -> commit 3: write a succeeded fence 1 written 1s
+          100s  expired [#1 a]
+            -> commit 4: purge a
+    ";
+    breaks(S1, "a is running since 99000 ms and is purged", &[OWNED, story]);
+}
+
+#[test]
+fn s1_a_job_is_purged_too_soon() {
+    let story = "
+          1s    w1: report a.1 finished
+            -> commit 3: write a succeeded fence 1 written 1s
+        - 60999ms expired [#1 a]
+        + 61s   expired [#1 a]
+            -> commit 4: purge a
+    ";
+    breaks(S1, "a is succeeded since 59999 ms and is purged", &[OWNED, story]);
+}
+
+#[test]
+fn s1_a_cancelled_job_is_purged_that_somebody_holds() {
+    let story = "
+          1s    cancel a
+            -> commit 3: write a cancelled fence 2 held-by w1 because request written 1s
+            -> tell w1: cancel a.1
+        + 2s    w1: report a.1 stopped
+        +   -> commit 4: write a cancelled fence 2 because request written 1s
+          100s  expired [#1 a]
+            -> commit 5: purge a
+    ";
+    breaks(S1, "a is cancelled since 99000 ms and is purged", &[OWNED, story]);
+}
+
+#[test]
+fn s1_nothing_is_purged_where_all_is_kept() {
+    let log = [
+        "0s    submit a",
+        "-> commit 1: put #1 at 0s: a: queued",
+        "-> commit 2: write a cancelled fence 1",
+        "9999s expired [#1 a]",
+        "-> commit 3: purge a",
+    ];
+    assert_eq!(play(&log, None).map(|found| found.rule), Some(S1));
+    assert_eq!(play(&log[..4], None), None);
+}
+
+#[test]
+fn s3_a_success_is_accepted_and_something_else_stored() {
+    let what = "the success of a.1 is accepted, and it is";
+    let story = r#"
+           0s    w1 starts a.1
+        -  1s    w1 ends a.1 finished
+        -2 1s    w1 ends a.1 finished
+        -3 1s    w1 ends a.1 finished
+        +  1s    w1 ends a.1 finished
+        +2 1s    w1 ends a.1 failed
+        +3 1s    w1 ends a.1 finished
+           1s    w1: report a.1 finished
+        -    -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1 because failed
+        -2   -> commit 3: write a scheduled fence 1 due 2s
+        -3   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
+        +    -> commit 3: write a succeeded fence 1
+        +2   -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1 because failed
+        # It came too late, and was told to stop.
+        +3   -> commit 3: write a cancelled fence 2 held-by w1
+             -> tell w1: accepted a.1
+    "#;
+    breaks(S3, what, &[OWNED, story]);
+}
+
+#[test]
+fn s3_the_success_of_an_older_owner_is_accepted() {
+    let what = "the success of a.1 is accepted, and it is succeeded";
+    let story = "
+           0s    w1 starts a.1
+           1s    w1 pauses
+           1s    w2: hello new slots 1 want 1
+             -> commit 3: lease 2 w2 stolen-from w1 a.2 at 1s
+           1s    w2 starts a.2
+           2s    w2 ends a.2 finished
+           2s    w2: report a.2 finished
+             -> commit 4: write a succeeded fence 2
+             -> tell w2: accepted a.2
+        # To hear twice of the same success is nothing new.
+             -> tell w2: accepted a.2
+           3s    w1 resumes
+           3s    w1 ends a.1 finished
+        -    -> tell w1: accepted a.1
+        +    -> tell w1: refused a.1 current 2
+    ";
+    breaks(S3, what, &[OWNED, story]);
+}
+
+#[test]
+fn s3_two_successes_of_a_cancelled_job_are_accepted() {
+    let story = "
+          0s    w1 starts a.1
+          1s    w1 pauses
+          1s    w2: hello new slots 1 want 1
+            -> commit 3: lease 2 w2 stolen-from w1 a.2 at 1s
+          1s    w2 starts a.2
+          2s    cancel a
+            -> commit 4: write a cancelled fence 3 held-by w2 because request
+            -> tell w2: cancel a.2
+          2s    w2 ends a.2 finished
+            -> tell w2: accepted a.2
+          3s    w1 resumes
+        - 3s    w1 ends a.1 finished
+        + 3s    w1 ends a.1 stopped
+            -> tell w1: accepted a.1
+    ";
+    breaks(S3, "a second success of a is accepted", &[OWNED, story]);
+}
+
+#[test]
+fn s3_a_success_is_stored_after_the_end() {
+    let story = r#"
+           1s    tick
+        -    -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1
+        -2   -> commit 3: write a cancelled fence 1 held-by w1
+        -3   -> commit 3: write a succeeded fence 1
+        +    -> commit 3: write a running fence 1 held-by w1
+           2s    w1: report a.1 finished
+        -    -> commit 4: write a succeeded fence 1 charged 1
+        -2   -> commit 4: write a succeeded fence 1
+        -3   -> commit 4: write a succeeded fence 1
+        +    -> commit 4: write a succeeded fence 1
+    "#;
+    breaks(S3, "and is written as succeeded", &[OWNED, story]);
+}
+
+#[test]
+fn s5_a_dead_job_lives_again_without_an_operator() {
+    let story = r#"
+           1s    w1: report a.1 failed for-good "x"
+             -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1 because failed
+           2s    retry a
+        -    -> commit 4: write a queued fence 2
+        -2   -> commit 4: note retried b, write a queued fence 2
+        -3   -> commit 4: note retried a
+        -3   -> commit 5: write a queued fence 2
+        -4   -> commit 4: note retried a, write a running fence 1 held-by w1
+        +    -> commit 4: note retried a, write a queued fence 2
+        +2   -> commit 4: write a queued fence 2, note retried a
+    "#;
+    breaks(S5, "a is dead and is written as", &[OWNED, story]);
+}
+
+#[test]
+fn s5_what_was_cancelled_lives_again() {
+    let story = "
+           1s    cancel a
+             -> commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
+             -> tell w1: cancel a.1
+           2s    w1: report a.1 stopped
+        -    -> commit 4: write a queued fence 3
+        -2   -> commit 4: note retried a, write a queued fence 3
+        -3   -> commit 4: write a dead fence 3
+        +    -> commit 4: write a cancelled fence 2 because request
+    ";
+    breaks(S5, "a is cancelled and is written as", &[OWNED, story]);
+}
+
+#[test]
+fn s5_what_succeeded_lives_again() {
+    let story = r#"
+           1s    w1: report a.1 finished
+        -    -> commit 3: write a succeeded fence 1
+        +    -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1
+           2s    retry a
+             -> commit 4: note retried a, write a queued fence 2
+    "#;
+    breaks(S5, "a is succeeded and is written as queued", &[OWNED, story]);
+}
+
+#[test]
+fn s5_a_cancelled_job_is_let_go_of_once() {
+    let story = "
+           1s    cancel a
+        -    -> commit 3: write a cancelled fence 2
+        +    -> commit 3: write a cancelled fence 2 held-by w1
+           2s    w1: report a.1 stopped
+             -> commit 4: write a cancelled fence 2
+    ";
+    breaks(S5, "a is cancelled and is written as cancelled", &[OWNED, story]);
+}
+
+#[test]
+fn s5_what_has_ended_is_given_out() {
+    let story = r#"
+           1s    w1: report a.1 failed for-good "x"
+             -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1
+        +  1s    retry a
+        +    -> commit 4: note retried a, write a queued fence 2
+           2s    w2: hello new slots 1 want 1
+             -> commit 5: lease 2 w2 claimed a.3 at 2s
+    "#;
+    breaks(S5, "a is dead and changes hands by Claim", &[OWNED, story]);
+}
+
+#[test]
+fn s5_what_has_died_with_its_worker_is_given_out() {
+    let story = "
+           10s   tick
+             -> commit 3: note lost w1 with 1, note attempt a.1 by w1 lost-alone, write a dead fence 2 charged 1 suspicions 1, lease 2 nobody lost-by w1 a.2 at 10s
+        +  11s   retry a
+        +    -> commit 4: note retried a, write a queued fence 3
+           12s   w2: hello new slots 1 want 1
+             -> commit 5: lease 3 w2 claimed a.4 at 12s
+    ";
+    breaks(S5, "a is dead and changes hands by Claim", &[OWNED, story]);
+}
+
+#[test]
+fn s6_an_id_is_stored_twice() {
+    let story = "
+           0s    submit a
+             -> commit 1: put #1 at 0s: a: queued
+        +2   -> commit 2: write a cancelled fence 1
+        +2 60s   expired [#1 a]
+        +2   -> commit 3: purge a
+           61s   submit a
+        -    -> commit 4: put #2 at 61s: a: queued
+        +    -> commit 4: put #2 at 61s: b: queued
+        +2   -> commit 4: put #2 at 61s: a: queued
+    ";
+    breaks(S6, "a is stored twice", &[story]);
+}
+
+#[test]
+fn s6_a_key_is_stored_twice() {
+    let story = "
+           0s    submit a key k
+             -> commit 1: put #1 at 0s: a key k: queued
+        +2   -> commit 2: write a cancelled fence 1
+        +2 60s   expired [#1 a]
+        +2   -> commit 3: purge a
+           61s   submit b key k
+        -    -> commit 4: put #2 at 61s: b key k: queued
+        +    -> commit 4: put #2 at 61s: b key l: queued
+        +2   -> commit 4: put #2 at 61s: b key k: queued
+    ";
+    breaks(S6, "b and a are stored with the same key", &[story]);
+}
+
+#[test]
+fn s6_a_submit_is_answered_with_another_job() {
+    let what = "the submit of b is answered with a, another job";
+    let story = "
+           0s    submit a body 1 key k
+             -> commit 1: put #1 at 0s: a body 1 key k: queued
+        -  1s    submit b body 1
+        -2 1s    submit b body 1 key l
+        -3 1s    submit b body 2 key k
+        +  1s    submit b body 1 key k
+             -> reply submitted a #1 known
+    ";
+    breaks(S6, what, &[story]);
+}
+
+#[test]
+fn s6_the_same_id_with_another_body_is_taken_for_the_same_job() {
+    let story = "
+           0s    submit a body 1
+             -> commit 1: put #1 at 0s: a body 1: queued
+        -  1s    submit a body 2
+        -2 1s    submit a body 1 key k
+        +  1s    submit a body 1
+             -> reply submitted a #1 known
+        +2 1s    submit a body 2
+        +2   -> reply refused id-conflict a
+    ";
+    breaks(S6, "the submit of a is answered with a, another job", &[story]);
+}
+
+#[test]
+fn s6_a_submit_is_answered_with_the_number_of_another_job() {
+    let story = "
+          0s    submit [a; b]
+            -> commit 1: put #1 at 0s: a: queued, put #2 at 0s: b: queued
+        -   -> reply submitted [a #1 new; b #1 new]
+        -2  -> reply submitted [a #1 new; a #2 new]
+        -3  -> reply submitted [a #1 new; a #1 known]
+        +   -> reply submitted [a #1 new; b #2 new]
+    ";
+    breaks(S6, "the submit of b is answered with", &[story]);
+}
+
+#[test]
+fn s9_an_attempt_is_charged_that_did_not_fail() {
+    let what = "a is charged from 0 to 1 attempts, and 0 of it failed";
+    let story = r#"
+           0s    submit b
+             -> commit 3: put #2 at 0s: b: queued
+           1s    w1: report a.1 failed again "x"
+        -    -> commit 4: write a scheduled fence 1 charged 1 due 3s
+        -2   -> commit 4: note attempt a.1 by w1 snoozed, write a scheduled fence 1 charged 1 due 3s
+        -3   -> commit 4: note attempt a.1 by w1 interrupted, write a scheduled fence 1 charged 1 due 3s
+        -4   -> commit 4: note attempt a.1 by w1 lost-among-others, write a scheduled fence 1 charged 1
+        -5   -> commit 4: note attempt b.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
+        -6   -> commit 4: note attempt a.1 by w1 failed "x"
+        -6   -> commit 5: write a scheduled fence 1 charged 1 due 3s
+        +    -> commit 4: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
+        +2   -> commit 4: note attempt a.1 by w1 snoozed, write a scheduled fence 1 due 3s
+        +3   -> commit 4: note attempt a.1 by w1 lost-alone, write a scheduled fence 1 charged 1
+    "#;
+    breaks(S9, what, &[OWNED, story]);
+}
+
+#[test]
+fn s9_one_failure_is_charged_twice() {
+    let story = r#"
+           1s    w1: report a.1 failed again "x"
+        -    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 2
+        +    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1
+    "#;
+    breaks(S9, "a is charged from 0 to 2 attempts, and 1 of it failed", &[OWNED, story]);
+}
+
+#[test]
+fn s9_a_charge_is_forgotten() {
+    let story = r#"
+           12s   w2: report a.3 snoozed 1s
+        -    -> commit 5: write a scheduled fence 3 suspicions 1 due 13s
+        +    -> commit 5: write a scheduled fence 3 charged 1 suspicions 1 due 13s
+        # An operator gives back all attempts.
+        +2   -> commit 5: note attempt a.3 by w2 failed "x", write a dead fence 3 charged 2 suspicions 1
+        +2   -> commit 6: note retried a, write a queued fence 4
+    "#;
+    breaks(S9, "a is charged from 1 to 0 attempts", &[OWNED, LOST, story]);
+}
+
+#[test]
+fn s9_more_attempts_than_there_are() {
+    let story = r#"
+        -  0s    submit a attempts 1
+        -    -> commit 1: put #1 at 0s: a attempts 1: queued
+        +  0s    submit a attempts 2
+        +    -> commit 1: put #1 at 0s: a attempts 2: queued
+           0s    w1: hello new slots 1 want 1
+             -> commit 2: lease 1 w1 claimed a.1 at 0s
+             -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1
+             -> commit 4: lease 2 w1 claimed a.2 at 1s
+             -> commit 5: note attempt a.2 by w1 failed "x", write a dead fence 2 charged 2
+    "#;
+    breaks(S9, "a is charged 2 of 1 attempts", &[story]);
+}
+
+#[test]
+fn s9_a_job_starts_twice_under_one_fence() {
+    let story = "
+           1s    w1 starts a.1
+           2s    w1 ends a.1 stopped
+        -  3s    w1 starts a.1
+        +  3s    w1: report a.1 dropped
+        +    -> commit 3: lease 2 nobody returned-by w1 a.2 at 3s, lease 3 w1 claimed a.3 at 3s
+        +  3s    w1 starts a.3
+    ";
+    breaks(S9, "a.1 starts twice", &[OWNED, story]);
+}
+
+#[test]
+fn s9_a_run_is_lost_with_its_worker_and_not_suspected() {
+    let what = "a was running when its worker was lost, and is not suspected";
+    let story = "
+        -  0s    w1 starts a.1
+        +2 0s    w1 starts a.1
+           9s    w1 pauses
+           10s   tick
+        -    -> commit 3: note lost w1 with 1, lease 2 nobody lost-by w1 a.2 at 10s
+        # It had not started.
+        +    -> commit 3: note lost w1 with 1, lease 2 nobody lost-by w1 a.2 at 10s
+        +2   -> commit 3: note lost w1 with 1, write a queued fence 2 suspicions 1, lease 2 nobody lost-by w1 a.2 at 10s
+    ";
+    breaks(S9, what, &[OWNED, story]);
+}
+
+#[test]
+fn s9_an_older_suspicion_does_not_count_again() {
+    let what = "a was running when its worker was lost, and is not suspected";
+    let story = "
+           11s   w2 starts a.3
+           19s   w2 pauses
+           20s   tick
+        -    -> commit 5: note lost w2 with 1, write a queued fence 4 charged 1 suspicions 1, lease 4 nobody lost-by w2 a.4 at 20s
+        +    -> commit 5: note lost w2 with 1, write a queued fence 4 charged 1 suspicions 2, lease 4 nobody lost-by w2 a.4 at 20s
+    ";
+    breaks(S9, what, &[OWNED, LOST, story]);
+}

@@ -1,0 +1,574 @@
+//! S2 overlap, S4 words of the owner, S7 fences, S8 leases, S10 thefts.
+
+use super::{LOST, OWNED, breaks};
+use crate::check::Rule::{S2, S4, S7, S8, S10};
+
+/// `a` goes to a second worker.
+const STOLEN: &str = "
+    10s   w2: hello new slots 1 want 1
+      -> commit 3: lease 2 w2 stolen-from w1 a.2 at 10s
+";
+
+#[test]
+fn s2_the_older_run_goes_on() {
+    let what = "a runs in place 1 under fence 1 and in place 2 under fence 2";
+    let story = "
+           0s    w1 starts a.1
+        -2 9s    w1 stops a.1
+        -3 9s    w1 is late
+        +  9s    w1 pauses
+        +2 9s    w1 is late
+        +2 9s    w1 stops a.1
+        -4 9s    w1 stops a.1
+        +3 9s    w1 ends a.1 stopped
+    ";
+    let after = "
+        -4 10s   w2 is late
+        -5 10s   w2 pauses
+           11s   w2 starts a.2
+    ";
+    breaks(S2, what, &[OWNED, story, STOLEN, after]);
+}
+
+#[test]
+fn s2_the_older_run_goes_on_after_a_pause() {
+    let what = "a runs in place 1 under fence 1 and in place 2 under fence 2";
+    let before = "
+           0s    w1 starts a.1
+           5s    w1 pauses
+    ";
+    let after = "
+           11s   w2 starts a.2
+        +2 12s   w2 ends a.2 finished
+           12s   w1 resumes
+        +  12s   w1 is late
+        +  12s   w1 stops a.1
+        -2 12s   w1 is late
+        +3 12s   w1 ends a.1 killed
+           12000001us tick
+    ";
+    breaks(S2, what, &[OWNED, before, STOLEN, after]);
+}
+
+#[test]
+fn s2_a_third_run_beside_two_older_ones() {
+    let before = "
+          0s    w1 starts a.1
+          5s    w1 pauses
+    ";
+    let after = "
+          11s   w2 starts a.2
+        + 19s   w2 pauses
+          20s   w3: hello new slots 1 want 1
+            -> commit 4: lease 3 w3 stolen-from w2 a.3 at 20s
+          20s   w3 starts a.3
+    ";
+    breaks(S2, "a runs in place 2 under fence 2", &[OWNED, before, STOLEN, after]);
+}
+
+#[test]
+fn s2_the_oldest_of_three_runs_goes_on_after_a_pause() {
+    let before = "
+          0s    w1 starts a.1
+          5s    w1 pauses
+    ";
+    let after = "
+          11s   w2 starts a.2
+          19s   w2 pauses
+          20s   w3: hello new slots 1 want 1
+            -> commit 4: lease 3 w3 stolen-from w2 a.3 at 20s
+          20s   w3 starts a.3
+          21s   w1 resumes
+        + 21s   w1 is late
+        + 21s   w1 stops a.1
+          22s   tick
+    ";
+    let what = "a runs in place 1 under fence 1 and in place 3 under fence 3";
+    breaks(S2, what, &[OWNED, before, STOLEN, after]);
+}
+
+#[test]
+fn s2_the_end_of_an_older_run_in_the_same_place_is_not_the_end_of_this_one() {
+    let story = "
+          0s    w1 starts a.1
+          5s    w1 is late
+          5s    w1 stops a.1
+          6s    w2: hello instead-of w1 slots 1 want 1
+            -> commit 3: lease 2 nobody returned-by w1 a.2 at 6s, lease 3 w2 claimed a.3 at 6s
+          6s    w2 starts a.3
+          7s    w2 ends a.1 stopped
+        + 8s    w2 ends a.3 stopped
+          9s    w3: hello new slots 1 want 1
+            -> commit 4: lease 4 w3 stolen-from w2 a.4 at 9s
+          9s    w3 starts a.4
+    ";
+    let what = "a runs in place 1 under fence 3 and in place 3 under fence 4";
+    breaks(S2, what, &[OWNED, story]);
+}
+
+#[test]
+fn s2_the_stopping_of_another_run_does_not_count() {
+    let what = "a runs in place 1 under fence 1 and in place 3 under fence 3";
+    let before = "
+           0s    w1 starts a.1
+           0s    w1 is late
+        +  0s    w1 stops a.1
+    ";
+    let after = "
+           10s   w1 stops a.2
+           11s   w3: hello new slots 1 want 1
+             -> commit 4: lease 3 w3 stolen-from w2 a.3 at 11s
+           11s   w3 starts a.3
+    ";
+    breaks(S2, what, &[OWNED, before, STOLEN, after]);
+}
+
+#[test]
+fn s2_a_start_of_what_another_owns() {
+    let what = "a.1 starts in place 2, which does not own it";
+    let story = "
+           1s    w2: hello new slots 1 want 1
+        -2   -> commit 3: write a cancelled fence 2 held-by w1 because request
+        +2   -> commit 3: write a cancelled fence 2 held-by w1 because request
+        -  1s    w2 starts a.1
+        -2 1s    w2 starts a.1
+        +  1s    w1 starts a.1
+        +2 1s    w1 starts a.1
+    ";
+    breaks(S2, what, &[OWNED, story]);
+}
+
+#[test]
+fn s2_a_start_under_an_older_fence() {
+    let what = "a.1 starts in place 1, which does not own it";
+    let story = "
+        - 11s   w1 starts a.1
+        + 11s   w2 starts a.3
+    ";
+    breaks(S2, what, &[OWNED, LOST, story]);
+    let story = "
+          1s    w1: report a.1 dropped
+            -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w1 claimed a.3 at 1s
+        - 2s    w1 starts a.1
+        + 2s    w1 starts a.3
+    ";
+    breaks(S2, what, &[OWNED, story]);
+}
+
+#[test]
+fn s2_a_start_of_what_was_cancelled_and_nobody_holds() {
+    let what = "a.1 starts in place 1, which does not own it";
+    let story = "
+          1s    cancel a
+        -   -> commit 3: note cancelled a, write a cancelled fence 2 because request
+        +   -> commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
+          1s    w1 starts a.1
+    ";
+    breaks(S2, what, &[OWNED, story]);
+}
+
+#[test]
+fn s2_a_start_of_what_has_succeeded() {
+    let story = "
+          0s    w1 starts a.1
+          1s    w1 ends a.1 finished
+            -> commit 3: write a succeeded fence 1
+        - 1s    w1 starts a.1
+    ";
+    breaks(S2, "a.1 starts in place 1, which does not own it", &[OWNED, story]);
+}
+
+#[test]
+fn s4_a_word_of_somebody_else_is_accepted() {
+    let what = "a word of worker 2 on a.1 is accepted";
+    let story = "
+           0s    w1 starts a.1
+           1s    w1 ends a.1 finished
+        -  2s    w2: hello new slots 1 want 1 reports a.1 finished
+        +  2s    w2: hello instead-of w1 slots 1 want 1 reports a.1 finished
+        +2 2s    w2: hello new slots 1 want 1
+             -> commit 3: write a succeeded fence 1
+        -    -> tell w2: accepted a.1
+        +    -> tell w2: accepted a.1
+        +2   -> tell w1: accepted a.1
+    ";
+    breaks(S4, what, &[OWNED, story]);
+}
+
+#[test]
+fn s4_a_word_under_a_fence_that_never_was() {
+    let story = "
+          1s    w1: report a.1 finished
+            -> commit 3: write a succeeded fence 1
+        -   -> tell w1: accepted a.2
+        +   -> tell w1: accepted a.1
+    ";
+    breaks(S4, "a word of worker 1 on a.2 is accepted", &[OWNED, story]);
+}
+
+#[test]
+fn s4_a_word_is_accepted_after_the_loss() {
+    let what = "a word of worker 1 on a.1 is accepted although it was taken back";
+    let story = "
+          12s   w1: report a.1 finished
+        -   -> tell w1: accepted a.1
+        +   -> tell w1: refused a.1 current 3
+    ";
+    breaks(S4, what, &[OWNED, LOST, story]);
+}
+
+#[test]
+fn s4_a_word_is_accepted_before_it_is_stored() {
+    let what = "a word of worker 1 on a.1 is accepted before it is stored";
+    let story = "
+           1s    w1: report a.1 finished
+        -    -> tell w1: accepted a.1
+        -2   -> commit 3: write a running fence 1 held-by w1
+        -2   -> tell w1: accepted a.1
+             -> commit 4: write a succeeded fence 1
+        +    -> tell w1: accepted a.1
+    ";
+    breaks(S4, what, &[OWNED, story]);
+}
+
+#[test]
+fn s4_a_gift_is_accepted_before_it_is_stored() {
+    let what = "a word of worker 1 on a.1 is accepted before it is stored";
+    let story = "
+           1s    w2: hello new slots 1 want 1
+           1s    w1: give 1 a.1
+        -    -> tell w1: accepted a.1
+        -    -> commit 3: lease 2 w2 stolen-from w1 a.2 at 1s
+        +    -> commit 3: lease 2 w2 stolen-from w1 a.2 at 1s
+        +2   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
+        +    -> tell w1: accepted a.1
+        +2   -> tell w1: accepted a.1
+    ";
+    breaks(S4, what, &[OWNED, story]);
+}
+
+#[test]
+fn s4_a_job_is_assigned_before_that_is_stored() {
+    let story = "
+           0s    submit a
+             -> commit 1: put #1 at 0s: a: queued
+           0s    w1: hello new slots 1 want 1
+        -    -> tell w1: assign a.1
+             -> commit 2: lease 1 w1 claimed a.1 at 0s
+        -2   -> tell w1: assign a.2
+        +    -> tell w1: assign a.1
+    ";
+    breaks(S4, "is assigned to worker 1 before that is stored", &[story]);
+}
+
+#[test]
+fn s4_a_job_is_assigned_to_somebody_else() {
+    let story = "
+          1s    w2: hello new slots 1 want 1
+        -   -> tell w2: assign a.1
+        +   -> tell w1: assign a.1
+    ";
+    breaks(S4, "a.1 is assigned to worker 2 before that is stored", &[OWNED, story]);
+}
+
+#[test]
+fn s4_a_lease_is_renewed_after_the_loss() {
+    let story = "
+          12s   w1: beat
+        -   -> tell w1: renewed 2
+        +   -> tell w1: gone
+        +   -> tell w2: renewed 2
+    ";
+    breaks(S4, "the lease of worker 1 is renewed after it was lost", &[OWNED, LOST, story]);
+}
+
+#[test]
+fn s4_a_job_goes_to_whom_was_lost() {
+    let what = "a.5 goes to worker 1, which was lost before";
+    let story = "
+           12s   w2: report a.3 dropped
+             -> commit 5: lease 4 nobody returned-by w2 a.4 at 12s
+        -2 13s   w1: hello new slots 1 want 1
+        -3 13s   server crashes
+        -3 14s   server starts
+        -3 15s   w1: hello resume slots 1 want 1
+        # A server that has started since may meet it as a stranger.
+        +2 13s   server crashes
+        +2 14s   server starts
+        +2 15s   w1: hello new slots 1 want 1
+        +2   -> tell w1: renewed 1
+           15s   tick
+        -    -> commit 6: lease 5 w1 claimed a.5 at 15s
+        -2   -> commit 6: lease 5 w1 claimed a.5 at 15s
+        -3   -> commit 6: lease 5 w1 claimed a.5 at 15s
+        +    -> commit 6: lease 5 w2 claimed a.5 at 15s
+        +2   -> commit 6: lease 5 w1 claimed a.5 at 15s
+    ";
+    breaks(S4, what, &[OWNED, LOST, story]);
+}
+
+#[test]
+fn s4_a_start_is_granted_before_it_is_stored() {
+    let story = "
+           11s   w2: start a.3
+        -    -> tell w2: start-granted a.3
+             -> commit 5: write a running fence 3 charged 1 suspicions 1 held-by w2
+        -2   -> tell w1: start-granted a.3
+        +    -> tell w2: start-granted a.3
+        +2 12s   w2: report a.3 finished
+        +2   -> commit 6: write a succeeded fence 3 charged 1 suspicions 1
+        +2   -> tell w2: start-granted a.3
+        +3   -> commit 6: write a cancelled fence 4 charged 1 suspicions 1 held-by w2
+        +3   -> tell w2: start-granted a.3
+    ";
+    breaks(S4, "the start of a.3 is granted and not stored", &[OWNED, LOST, story]);
+}
+
+#[test]
+fn s4_somebody_else_hands_a_job_back() {
+    let what = "and its owner is worker 1";
+    let story = "
+           1s    w2: hello new slots 1 want 1
+        -    -> commit 3: lease 2 nobody returned-by w2 a.2 at 1s
+        +    -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
+    ";
+    breaks(S4, what, &[OWNED, story]);
+}
+
+#[test]
+fn s4_a_job_is_taken_back_from_somebody_else() {
+    let what = "a.4 changes hands by Lost(";
+    let story = "
+          20s   tick
+        -   -> commit 5: write a queued fence 4 charged 1 suspicions 1, lease 4 nobody lost-by w1 a.4 at 20s
+        +   -> commit 5: write a queued fence 4 charged 1 suspicions 2, lease 4 nobody lost-by w2 a.4 at 20s
+    ";
+    breaks(S4, what, &[OWNED, LOST, story]);
+}
+
+#[test]
+fn s4_a_job_is_taken_back_that_nobody_owns() {
+    let story = "
+          10s   tick
+        -   -> commit 3: note lost w1 with 1, write a cancelled fence 2, lease 2 nobody lost-by w1 a.2 at 10s
+        # That it has no attempts left may be stored before.
+        +   -> commit 3: note lost w1 with 1, note attempt a.1 by w1 lost-alone, write a dead fence 2 charged 1, lease 2 nobody lost-by w1 a.2 at 10s
+    ";
+    breaks(S4, "and its owner is nobody", &[OWNED, story]);
+}
+
+#[test]
+fn s7_a_fence_is_used_twice() {
+    let story = "
+           1s    w2: hello new slots 1 want 1
+             -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
+        -2 2s    server crashes
+        -2 3s    server starts
+        +2 2s    server crashes
+        +2 3s    server starts
+           4s    tick
+        -    -> commit 4: lease 3 w2 claimed a.2 at 4s
+        -2   -> commit 4: lease 3 w2 claimed a.1 at 4s
+        +    -> commit 4: lease 3 w2 claimed a.3 at 4s
+        +2   -> commit 4: lease 3 w2 claimed a.3 at 4s
+    ";
+    breaks(S7, "commit 4 gives a.", &[OWNED, story]);
+}
+
+#[test]
+fn s7_a_theft_under_the_same_fence() {
+    let story = "
+          1s    w2: hello new slots 1 want 1
+        -   -> commit 3: lease 2 w2 stolen-from w1 a.1 at 1s
+        +   -> commit 3: lease 2 w2 stolen-from w1 a.2 at 1s
+    ";
+    breaks(S7, "commit 3 gives a.1 after fence 1", &[OWNED, story]);
+}
+
+#[test]
+fn s7_back_in_the_queue_under_the_same_fence() {
+    let story = "
+          1s    w1: report a.1 dropped
+        -   -> commit 3: lease 2 nobody returned-by w1 a.1 at 1s
+        +   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
+    ";
+    breaks(S7, "commit 3 gives a.1 after fence 1", &[OWNED, story]);
+}
+
+#[test]
+fn s7_back_in_the_queue_under_an_older_fence_than_was_written() {
+    let story = "
+          10s   tick
+        -   -> commit 3: note lost w1 with 1, write a queued fence 3 suspicions 1, lease 2 nobody lost-by w1 a.2 at 10s
+        +   -> commit 3: note lost w1 with 1, write a queued fence 3 suspicions 1, lease 2 nobody lost-by w1 a.3 at 10s
+    ";
+    breaks(S7, "commit 3 gives a.2 after fence 3", &[OWNED, story]);
+}
+
+#[test]
+fn s7_two_owners_in_one_commit_under_one_fence() {
+    let story = "
+          1s    w2: hello new slots 1 want 1
+        -   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w2 claimed a.2 at 1s
+        +   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w2 claimed a.3 at 1s
+        # Rows need not come in the order of fences.
+        +2  -> commit 3: lease 2 w2 claimed a.3 at 1s, lease 3 nobody returned-by w1 a.2 at 1s
+    ";
+    breaks(S7, "commit 3 gives a.2 after fence 2", &[OWNED, story]);
+}
+
+#[test]
+fn s7_what_an_older_owner_says_is_written() {
+    let story = "
+           12s   tick
+        -    -> commit 5: write a succeeded fence 1 charged 1 suspicions 1
+        -2   -> commit 5: write a running fence 2 charged 1 suspicions 1 held-by w2
+        -3   -> commit 5: write a scheduled fence 1 charged 1 suspicions 1
+        -4   -> commit 5: write a cancelled fence 2 charged 1 suspicions 1 held-by w2
+        -5   -> commit 5: write a queued fence 1 charged 1 suspicions 1
+        -6   -> commit 5: write a dead fence 2 charged 1 suspicions 1
+        +    -> commit 5: write a succeeded fence 3 charged 1 suspicions 1
+        +2   -> commit 5: write a running fence 3 charged 1 suspicions 1 held-by w2
+        +3   -> commit 5: write a scheduled fence 3 charged 1 suspicions 1
+        +4   -> commit 5: write a cancelled fence 4 charged 1 suspicions 1 held-by w2
+    ";
+    breaks(S7, "a is written as", &[OWNED, LOST, story]);
+}
+
+#[test]
+fn s7_a_word_of_the_owner_moves_the_fence() {
+    let story = "
+           1s    tick
+        -    -> commit 3: write a running fence 2 held-by w1
+        -2   -> commit 3: write a succeeded fence 2
+        -3   -> commit 3: write a scheduled fence 2
+        +    -> commit 3: write a running fence 1 held-by w1
+        +2   -> commit 3: write a succeeded fence 1
+        +3   -> commit 3: write a scheduled fence 1
+    ";
+    breaks(S7, "under fence 2 after fence 1", &[OWNED, story]);
+}
+
+#[test]
+fn s8_a_worker_is_given_up_too_soon() {
+    let story = "
+        - 9999999us tick
+        + 10s   tick
+            -> commit 3: note lost w1 with 1, write a queued fence 2 suspicions 1, lease 2 nobody lost-by w1 a.2 at 10s
+    ";
+    breaks(S8, "worker 1 is lost after 9.999999s, its lease is 10s", &[OWNED, story]);
+}
+
+#[test]
+fn s8_a_renewal_counts_from_when_it_was_told() {
+    let story = "
+          5s    w1: beat
+            -> tell w1: renewed 2
+        - 14999999us tick
+        + 15s   tick
+            -> commit 3: note lost w1 with 1, write a queued fence 2 suspicions 1, lease 2 nobody lost-by w1 a.2 at 15s
+    ";
+    breaks(S8, "worker 1 is lost after", &[OWNED, story]);
+}
+
+#[test]
+fn s8_a_restart_renews_every_lease() {
+    let story = "
+          5s    server crashes
+          9s    server starts
+        - 18999999us tick
+        + 19s   tick
+            -> commit 3: note lost w1 with 1, write a queued fence 2 suspicions 1, lease 2 nobody lost-by w1 a.2 at 19s
+    ";
+    breaks(S8, "worker 1 is lost after 9.999999s", &[OWNED, story]);
+}
+
+#[test]
+fn s8_only_a_worker_inside_the_server_is_lost_with_it() {
+    let story = "
+          0s    submit a
+            -> commit 1: put #1 at 0s: a: queued
+          0s    w1: hello new slots 1 want 1
+          0s    e2: hello new slots 1 want 1
+        -   -> commit 2: lease 1 w1 claimed a.1 at 0s
+        +   -> commit 2: lease 1 e2 claimed a.1 at 0s
+          1s    server crashes
+          2s    server starts
+        -   -> commit 3: note lost w1 with 1, lease 2 nobody lost-by w1 a.2 at 2s
+        +   -> commit 3: note lost e2 with 1, lease 2 nobody lost-by e2 a.2 at 2s
+    ";
+    breaks(S8, "worker 1 is lost after 0ns", &[story]);
+}
+
+#[test]
+fn s8_a_worker_is_given_up_while_it_runs_a_job_by_right() {
+    let what = "the jobs of place 1 are taken back while it runs a.1 by right";
+    // Others may run what they like.
+    let story = "
+           0s    w1 starts a.1
+           0s    w3: hello new slots 1 want 1
+             -> commit 3: put #2 at 0s: b: queued, lease 7 w3 claimed b.1 at 0s
+           0s    w3 starts b.1
+        -2 9s    w1 stops a.1
+        -3 9s    w1 is late
+        +  9s    w1 pauses
+        +2 9s    w1 is late
+        +2 9s    w1 stops a.1
+        +3 9s    w1 ends a.1 stopped
+    ";
+    breaks(S8, what, &[OWNED, story, LOST]);
+}
+
+#[test]
+fn s10_a_running_job_is_given() {
+    let story = "
+        -  0s    w1 starts a.1
+        +2 0s    w1 starts a.1
+        +2 1s    w1 ends a.1 stopped
+        -  1s    w1: give 1 a.1
+        +  1s    w1: give 1 a.1
+        +2 1s    w1: give 1 a.1
+        # What it runs is the older one, which it is about to stop.
+        +3 0s    w1 starts a.1
+        +3 1s    w1 is late
+        +3 1s    w1 stops a.1
+        +3 1s    w2: hello instead-of w1 slots 1 want 1
+        +3   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w2 claimed a.3 at 1s
+        +3 1s    w2: give 1 a.3
+    ";
+    breaks(S10, "a.1 is given away while it runs", &[OWNED, story]);
+}
+
+#[test]
+fn s10_a_job_starts_after_it_was_given() {
+    let story = "
+        - 1s    w1: give 1 a.1
+        + 1s    w1: give 1 []
+          1s    w1 starts a.1
+    ";
+    breaks(S10, "a.1 starts in place 1 after it was given away", &[OWNED, story]);
+}
+
+#[test]
+fn s10_a_job_is_stolen_from_whom_it_does_not_belong_to() {
+    let story = "
+           1s    w2: hello new slots 1 want 1
+           1s    w3: hello new slots 1 want 1
+        -    -> commit 3: lease 2 w2 stolen-from w3 a.2 at 1s
+        -2   -> commit 3: lease 2 w1 stolen-from w1 a.2 at 1s
+        -3   -> commit 3: lease 2 w2 claimed a.2 at 1s
+        +    -> commit 3: lease 2 w2 stolen-from w1 a.2 at 1s
+        +2   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w2 claimed a.3 at 1s
+    ";
+    breaks(S10, "and its owner is worker 1", &[OWNED, story]);
+}
+
+#[test]
+fn s10_a_queued_job_is_stolen() {
+    let story = "
+          1s    w2: hello new slots 1 want 1
+        -   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
+            -> commit 4: lease 3 w2 stolen-from w1 a.3 at 1s
+    ";
+    breaks(S10, "and its owner is nobody", &[OWNED, story]);
+}

@@ -1,0 +1,317 @@
+//! Plays a trace: feeds its events to a brain and writes down what they cause.
+//!
+//! The first line that is no comment names the brain and what is not as usual:
+//!
+//! ```text
+//! dispatch lease 10s strategy fifo seed 0      and `receipts by-hand`
+//! agent slots 2 reserve 3 seed 0
+//! ```
+//!
+//! Unless receipts come by hand, every commit is durable at once. Two lines are not events: `why a` asks
+//! why a job is where it is, and `restart` ends the server and loads a new one from the store, perhaps
+//! with another lease (`restart lease 2s`). `restart stored 7` says that everything up to commit 7 had
+//! become durable, receipt or not, and nothing after it. An event followed by `...` is not what the trace
+//! is about: what it causes is not shown.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+
+use filch_scheduler::agent::{self, Agent, Home, Reserve};
+use filch_scheduler::dispatch::{self, Dispatch, Effect, Loader};
+use filch_scheduler::id::{CommitNo, JobId};
+use filch_scheduler::message::Serves;
+use filch_scheduler::record::{Mutation, Strategy};
+use filch_scheduler::time::{Duration, Now};
+use filch_scheduler::trace::{Context, Readable, Traced, parse, parse_line, print};
+use filch_store::Memory;
+
+/// The same trace with what its events really cause, or why it cannot be played.
+///
+/// # Errors
+/// Names the line that makes no sense, or at which the brain's audit failed.
+pub fn play(trace: &str) -> Result<String, String> {
+    let mut player: Option<Player> = None;
+    let mut played = String::new();
+    let mut lines = trace.lines().enumerate().peekable();
+    while let Some((at, line)) = lines.next() {
+        let text = line.trim();
+        if text.starts_with("->") || text == "..." {
+            continue;
+        }
+        played.push_str(line.trim_end());
+        played.push('\n');
+        if text.is_empty() || text.starts_with('#') {
+            continue;
+        }
+        let effects = match &mut player {
+            None => {
+                let (new, effects) = Player::new(text).map_err(|error| place(at, &error))?;
+                player = Some(new);
+                effects
+            }
+            Some(player) => player.line(text).map_err(|error| place(at, &error))?,
+        };
+        if lines.peek().is_some_and(|(_, next)| next.trim() == "...") {
+            played.push_str("  ...\n");
+        } else {
+            for effect in effects {
+                writeln!(played, "  -> {effect}").expect("a string takes everything");
+            }
+        }
+    }
+    Ok(played)
+}
+
+fn place(at: usize, error: &str) -> String {
+    format!("line {}: {error}", at + 1)
+}
+
+struct Player {
+    context: Context,
+    brain: Brain,
+}
+
+#[expect(clippy::large_enum_variant, reason = "there is one of it")]
+enum Brain {
+    Dispatch(Server),
+    Agent(Agent),
+}
+
+/// A server with its store.
+struct Server {
+    dispatch: Dispatch,
+    config: dispatch::Config,
+    store: Memory,
+    /// What is decided and not durable yet.
+    pending: VecDeque<(CommitNo, Vec<Mutation>)>,
+    receipts: Receipts,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Receipts {
+    AtOnce,
+    ByHand,
+}
+
+impl Player {
+    fn new(header: &str) -> Result<(Self, Vec<String>), String> {
+        let mut words: Vec<&str> = header.split_whitespace().collect();
+        let name = words.remove(0);
+        let mut context = Context::default();
+        let (brain, effects) = match name {
+            "dispatch" => (Brain::Dispatch(Server::new(&mut words, &context)?), Vec::new()),
+            "agent" => {
+                let config = agent_config(&mut words, &context)?;
+                let mut effects = Vec::new();
+                let agent = Agent::new(config, Now::default(), &mut effects);
+                (Brain::Agent(agent), texts(&effects, &mut context))
+            }
+            _ => return Err(format!("expected `dispatch` or `agent`, found `{name}`")),
+        };
+        match words.first() {
+            Some(word) => Err(format!("`{word}` is no setting of this brain")),
+            None => Ok((Self { context, brain }, effects)),
+        }
+    }
+
+    fn line(&mut self, line: &str) -> Result<Vec<String>, String> {
+        let (now, rest) = parse_line(line, &mut self.context).map_err(|e| e.to_string())?;
+        match &mut self.brain {
+            Brain::Dispatch(server) => server.line(now, rest, &mut self.context),
+            Brain::Agent(agent) => {
+                let event: agent::Event = read(rest, &self.context)?;
+                event.learn(&mut self.context);
+                let mut effects = Vec::new();
+                agent.handle(now, event, &mut effects);
+                agent.audit().map_err(|error| error.to_string())?;
+                Ok(texts(&effects, &mut self.context))
+            }
+        }
+    }
+}
+
+impl Server {
+    fn new(words: &mut Vec<&str>, context: &Context) -> Result<Self, String> {
+        let receipts = match words.ends_with(&["receipts", "by-hand"]) {
+            true => Receipts::ByHand,
+            false => Receipts::AtOnce,
+        };
+        if receipts == Receipts::ByHand {
+            words.truncate(words.len() - 2);
+        }
+        let config = dispatch_config(words, context)?;
+        let dispatch = Dispatch::new(config.clone(), Now::default());
+        let (store, pending) = (Memory::default(), VecDeque::new());
+        Ok(Self { dispatch, config, store, pending, receipts })
+    }
+
+    fn line(&mut self, now: Now, line: &str, context: &mut Context) -> Result<Vec<String>, String> {
+        if let Some(job) = line.strip_prefix("why ") {
+            let id: JobId = read(job, context)?;
+            let why = self.dispatch.why(id);
+            return Ok(vec![why.map_or("unknown".into(), |why| print(&why, context))]);
+        }
+        let mut effects = Vec::new();
+        if let Some(change) = line.strip_prefix("restart") {
+            self.restart(now, change, context, &mut effects)?;
+        } else {
+            let event: dispatch::Event = read(line, context)?;
+            event.learn(context);
+            if let dispatch::Event::Committed(number) = event {
+                self.store_up_to(number)?;
+            }
+            self.dispatch.handle(now, event, &mut effects);
+        }
+        let mut told = texts(&effects, context);
+        let last = self.gather(effects);
+        if let Some(last) = last.filter(|_| self.receipts == Receipts::AtOnce) {
+            self.store_up_to(last)?;
+            let mut effects = Vec::new();
+            self.dispatch.handle(now, dispatch::Event::Committed(last), &mut effects);
+            told.extend(texts(&effects, context));
+            if self.gather(effects).is_some() {
+                return Err("a receipt must not lead to another commit".into());
+            }
+        }
+        self.dispatch.audit().map_err(|error| error.to_string())?;
+        Ok(told)
+    }
+
+    fn restart(
+        &mut self,
+        now: Now,
+        change: &str,
+        context: &Context,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), String> {
+        let mut words: Vec<&str> = change.split_whitespace().collect();
+        if let Some(lease) = setting(&mut words, "lease", 1, context)? {
+            self.config.lease = lease;
+        }
+        let stored: Option<u64> = setting(&mut words, "stored", 1, context)?;
+        if let Some(word) = words.first() {
+            return Err(format!("`{word}` says nothing about a restart"));
+        }
+        self.store_up_to(CommitNo(stored.unwrap_or(u64::MAX)))?;
+        self.pending.clear();
+        let mut loader = Loader::new(self.config.clone(), now);
+        for piece in self.store.load() {
+            loader.add(piece).map_err(|error| error.to_string())?;
+        }
+        self.dispatch = loader.finish(effects).map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    /// Keeps in mind what is to be stored, and says up to where.
+    fn gather(&mut self, effects: Vec<Effect>) -> Option<CommitNo> {
+        for effect in effects {
+            if let Effect::Commit { number, mutations } = effect {
+                self.pending.push_back((number, mutations));
+            }
+        }
+        self.pending.back().map(|(number, _)| *number)
+    }
+
+    fn store_up_to(&mut self, last: CommitNo) -> Result<(), String> {
+        while let Some((number, mutations)) =
+            self.pending.pop_front_if(|(number, _)| *number <= last)
+        {
+            self.store.commit(number, &mutations).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+fn read<T: Readable>(text: &str, context: &Context) -> Result<T, String> {
+    parse(text, context).map_err(|error| error.to_string())
+}
+
+/// Each effect as text. A later one may leave out what an earlier one has told.
+fn texts<T: Traced>(effects: &[T], context: &mut Context) -> Vec<String> {
+    let text = |effect: &T| {
+        let text = print(effect, context);
+        effect.learn(context);
+        text
+    };
+    effects.iter().map(text).collect()
+}
+
+/// Takes `name value` out of the header's words.
+fn setting<T: Readable>(
+    words: &mut Vec<&str>,
+    name: &str,
+    count: usize,
+    context: &Context,
+) -> Result<Option<T>, String> {
+    let Some(at) = words.iter().position(|word| *word == name) else {
+        return Ok(None);
+    };
+    if at + count >= words.len() {
+        return Err(format!("`{name}` lacks its value"));
+    }
+    let value: Vec<&str> = words.drain(at..=at + count).skip(1).collect();
+    read(&value.join(" "), context).map(Some)
+}
+
+fn dispatch_config(words: &mut Vec<&str>, context: &Context) -> Result<dispatch::Config, String> {
+    let mut config = dispatch::Config { strategy: Strategy::Fifo, ..dispatch::Config::default() };
+    if let Some(seed) = setting(words, "seed", 1, context)? {
+        config.seed = seed;
+    }
+    if let Some(lease) = setting::<Duration>(words, "lease", 1, context)? {
+        config.lease = lease;
+    }
+    let aging = words.contains(&"priority");
+    if let Some(strategy) = setting(words, "strategy", if aging { 2 } else { 1 }, context)? {
+        config.strategy = strategy;
+    }
+    Ok(config)
+}
+
+fn agent_config(words: &mut Vec<&str>, context: &Context) -> Result<agent::Config, String> {
+    let mut config = agent::Config::default();
+    if let Some(seed) = setting(words, "seed", 1, context)? {
+        config.seed = seed;
+    }
+    if let Some(slots) = setting(words, "slots", 1, context)? {
+        config.slots = slots;
+    }
+    if let Some(reserve) = setting(words, "reserve", 1, context)? {
+        config.reserve = Reserve::Fixed(reserve);
+    }
+    if words.first() == Some(&"embedded") {
+        words.remove(0);
+        config.home = Home::Embedded;
+    }
+    if words.first() == Some(&"serves") {
+        let queues = words.drain(..).skip(1).map(Into::into).collect();
+        config.serves = Serves::Named(queues);
+    }
+    Ok(config)
+}
+
+/// The first line of a server's trace.
+pub(crate) fn dispatch_header(config: &dispatch::Config) -> String {
+    let context = Context::default();
+    let (lease, strategy) = (print(&config.lease, &context), print(&config.strategy, &context));
+    format!("dispatch lease {lease} strategy {strategy} seed {} receipts by-hand", config.seed)
+}
+
+/// The first line of a worker's trace.
+pub(crate) fn agent_header(config: &agent::Config) -> String {
+    let mut header = format!("agent slots {} seed {}", config.slots, config.seed);
+    let mut add = |text: &str| header.push_str(text);
+    if let Reserve::Fixed(reserve) = config.reserve {
+        add(&format!(" reserve {reserve}"));
+    }
+    if config.home == Home::Embedded {
+        add(" embedded");
+    }
+    if let Serves::Named(queues) = &config.serves {
+        add(" serves");
+        for queue in queues {
+            add(&format!(" {queue}"));
+        }
+    }
+    header
+}

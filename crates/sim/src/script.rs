@@ -1,0 +1,375 @@
+//! A plan as text: what `found/` keeps and a replay plays.
+//!
+//! ```text
+//! run seed 17 lease 10s strategy fifo steal half commit 100us 2ms retention - heals 90s
+//! clients delay 200us 20ms lost 0 repeated 0 overtaken 0
+//! worker slots 1 reserve auto home apart rate 1000000 serves all delay 100us 2ms lost 0 repeated 0 overtaken 0
+//! 1s ask 3 submit [a kind run-20ms; b after a]
+//! 2s crash 1 away 3s
+//! ```
+//!
+//! Workers are numbered from 1, in their order. Empty lines and lines that begin with `#` say nothing.
+
+use std::fmt::{Display, Write as _};
+use std::time::Duration;
+
+use filch_scheduler::agent::{Home, Reserve};
+use filch_scheduler::dispatch::Steal;
+use filch_scheduler::message::Serves;
+use filch_scheduler::record::Strategy;
+use filch_scheduler::trace::{self, Context, Readable};
+
+use crate::plan::{Act, Mail, Member, Paused, Plan, SeenBy, Way, Weather};
+
+/// The plan as text.
+#[must_use]
+pub fn print(plan: &Plan) -> String {
+    let mut lines = vec![print_head(plan), format!("clients {}", print_weather(plan.clients))];
+    lines.extend(plan.members.iter().map(print_member));
+    lines.extend(plan.acts.iter().map(|(at, act)| format!("{} {}", word(at), print_act(act))));
+    lines.into_iter().fold(String::new(), |mut text, line| {
+        writeln!(text, "{line}").expect("a string takes everything");
+        text
+    })
+}
+
+/// Reads what [`print()`] has written.
+///
+/// # Errors
+/// Names the line that makes no sense, and what was expected there.
+pub fn parse(text: &str) -> Result<Plan, String> {
+    let mut plan: Option<Plan> = None;
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let mut words = Words { rest: line };
+        let read = match &mut plan {
+            None => parse_head(&mut words).map(|head| plan = Some(head)),
+            Some(plan) => parse_line(&mut words, plan),
+        };
+        read.map_err(|error| format!("line {}: {error}", at + 1))?;
+    }
+    plan.ok_or_else(|| "there is no line that begins with `run`".to_owned())
+}
+
+fn word<T: Readable>(value: &T) -> String {
+    trace::print(value, &Context::default())
+}
+
+fn print_head(plan: &Plan) -> String {
+    let Plan { seed, lease, strategy, steal, commit: (least, most), retention, heals_at, .. } =
+        plan;
+    format!(
+        "run seed {seed} lease {} strategy {} steal {} commit {} {} retention {} heals {}",
+        word(lease),
+        word(strategy),
+        word(steal),
+        word(least),
+        word(most),
+        optional(retention),
+        optional(heals_at)
+    )
+}
+
+fn optional(span: &Option<Duration>) -> String {
+    span.as_ref().map_or_else(|| "-".to_owned(), word)
+}
+
+fn print_weather(weather: Weather) -> String {
+    let Weather { delay: (least, most), lost, repeated, overtaken } = weather;
+    let (least, most) = (word(&least), word(&most));
+    format!("delay {least} {most} lost {lost} repeated {repeated} overtaken {overtaken}")
+}
+
+fn print_member(member: &Member) -> String {
+    let Member { slots, reserve, home, serves, rate, weather } = member;
+    let reserve = match reserve {
+        Reserve::Auto { .. } => "auto".to_owned(),
+        Reserve::Fixed(reserve) => reserve.to_string(),
+    };
+    let home = match home {
+        Home::Apart => "apart",
+        Home::Embedded => "embedded",
+    };
+    let (serves, weather) = (word(serves), print_weather(*weather));
+    format!(
+        "worker slots {slots} reserve {reserve} home {home} rate {rate} {weather} serves {serves}"
+    )
+}
+
+fn print_act(act: &Act) -> String {
+    let number = |place: &usize| place + 1;
+    match act {
+        Act::Ask { request, tries } => format!("ask {tries} {}", word(request)),
+        Act::Dismiss { place } => format!("dismiss {}", number(place)),
+        Act::Drain { place, grace } => format!("drain {} grace {}", number(place), word(grace)),
+        Act::Crash { place, away } => format!("crash {} away {}", number(place), word(away)),
+        Act::Pause { place, span, jobs } => {
+            let jobs = one_of(&PAUSED, *jobs);
+            format!("pause {} for {} jobs {jobs}", number(place), word(span))
+        }
+        Act::Cut { place, way, span, mail } => {
+            let (way, mail) = (one_of(&WAYS, *way), one_of(&MAIL, *mail));
+            format!("cut {} {way} for {} mail {mail}", number(place), word(span))
+        }
+        Act::Break { place, seen_by } => {
+            format!("break {} seen-by {}", number(place), one_of(&SEEN_BY, *seen_by))
+        }
+        Act::Weather { place, span, weather } => {
+            let weather = print_weather(*weather);
+            format!("weather {} for {} {weather}", number(place), word(span))
+        }
+        Act::JumpWall { place, by_ms } => {
+            let whose = place.map_or("server".to_owned(), |place| (place + 1).to_string());
+            format!("jump-wall {whose} by-ms {by_ms}")
+        }
+        Act::CrashServer { away, noticed } => {
+            let noticed = if *noticed { "yes" } else { "no" };
+            format!("crash-server away {} noticed {noticed}", word(away))
+        }
+        Act::SlowStore { span, by } => format!("slow-store for {} by {}", word(span), word(by)),
+        Act::DoubtfulStore { span, unknown } => {
+            format!("doubtful-store for {} unknown {unknown}", word(span))
+        }
+    }
+}
+
+const PAUSED: [(&str, Paused); 2] = [("frozen", Paused::Frozen), ("go-on", Paused::GoOn)];
+const WAYS: [(&str, Way); 3] =
+    [("both", Way::Both), ("to-server", Way::ToServer), ("to-worker", Way::ToWorker)];
+const MAIL: [(&str, Mail); 3] =
+    [("lost", Mail::Lost), ("late", Mail::Late), ("stuck", Mail::Stuck)];
+const SEEN_BY: [(&str, SeenBy); 3] =
+    [("both", SeenBy::Both), ("server", SeenBy::Server), ("worker", SeenBy::Worker)];
+
+fn one_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
+    names.iter().find(|(_, it)| *it == value).map_or("", |(name, _)| name)
+}
+
+/// A line that is being read.
+struct Words<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Words<'a> {
+    fn next(&mut self) -> Result<&'a str, String> {
+        let (word, rest) = self.rest.split_once(' ').unwrap_or((self.rest, ""));
+        self.rest = rest.trim_start();
+        if word.is_empty() { Err("the line ends too early".to_owned()) } else { Ok(word) }
+    }
+
+    fn expect(&mut self, expected: &str) -> Result<(), String> {
+        let found = self.next()?;
+        if found == expected {
+            Ok(())
+        } else {
+            Err(format!("expected `{expected}`, found `{found}`"))
+        }
+    }
+
+    /// The value after this name.
+    fn read<T: Readable>(&mut self, name: &str) -> Result<T, String> {
+        self.expect(name)?;
+        read(self.next()?)
+    }
+
+    fn number<T: std::str::FromStr<Err: Display>>(&mut self, name: &str) -> Result<T, String> {
+        self.expect(name)?;
+        let found = self.next()?;
+        found.parse().map_err(|error| format!("`{found}` is no number for `{name}`: {error}"))
+    }
+
+    fn optional(&mut self, name: &str) -> Result<Option<Duration>, String> {
+        self.expect(name)?;
+        match self.next()? {
+            "-" => Ok(None),
+            span => read(span).map(Some),
+        }
+    }
+
+    fn choice<T: Copy>(&mut self, names: &[(&'static str, T)]) -> Result<T, String> {
+        let found = self.next()?;
+        let choice = names.iter().find(|(name, _)| *name == found).map(|(_, value)| *value);
+        let all: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+        choice.ok_or_else(|| format!("expected one of {}, found `{found}`", all.join(", ")))
+    }
+
+    fn place(&mut self, plan: &Plan) -> Result<usize, String> {
+        let found = self.next()?;
+        let number: Option<usize> = found.parse().ok();
+        let place = number.and_then(|number| number.checked_sub(1));
+        let place = place.filter(|&place| place < plan.members.len());
+        place.ok_or_else(|| format!("there is no worker `{found}`"))
+    }
+
+    fn end(&self) -> Result<(), String> {
+        if self.rest.is_empty() { Ok(()) } else { Err(format!("`{}` is too much", self.rest)) }
+    }
+}
+
+fn read<T: Readable>(text: &str) -> Result<T, String> {
+    trace::parse(text, &Context::default()).map_err(|error| error.to_string())
+}
+
+fn parse_head(words: &mut Words<'_>) -> Result<Plan, String> {
+    words.expect("run")?;
+    let seed = words.number("seed")?;
+    let lease = words.read("lease")?;
+    words.expect("strategy")?;
+    // One strategy has a span behind its name.
+    let strategy = match words.next()? {
+        "priority" => read::<Strategy>(&format!("priority {}", words.next()?))?,
+        name => read::<Strategy>(name)?,
+    };
+    let steal: Steal = words.read("steal")?;
+    let commit = (words.read("commit")?, read(words.next()?)?);
+    let (retention, heals_at) = (words.optional("retention")?, words.optional("heals")?);
+    words.end()?;
+    let clients = Weather::fair(Duration::ZERO);
+    let (members, acts) = (Vec::new(), Vec::new());
+    Ok(Plan { seed, lease, strategy, steal, commit, retention, heals_at, clients, members, acts })
+}
+
+fn parse_line(words: &mut Words<'_>, plan: &mut Plan) -> Result<(), String> {
+    match words.next()? {
+        "clients" => {
+            plan.clients = parse_weather(words)?;
+            words.end()
+        }
+        "worker" => {
+            plan.members.push(parse_member(words)?);
+            Ok(())
+        }
+        moment => {
+            let at: Duration = read(moment)?;
+            let is_late = plan.acts.last().is_none_or(|(before, _)| *before <= at);
+            if !is_late {
+                return Err(format!("`{moment}` comes before the line above"));
+            }
+            let act = parse_act(words, plan)?;
+            plan.acts.push((at, act));
+            Ok(())
+        }
+    }
+}
+
+fn parse_weather(words: &mut Words<'_>) -> Result<Weather, String> {
+    let delay: (Duration, Duration) = (words.read("delay")?, read(words.next()?)?);
+    if delay.0 > delay.1 {
+        return Err("the shortest delay comes first".to_owned());
+    }
+    let (lost, repeated) = (words.number("lost")?, words.number("repeated")?);
+    Ok(Weather { delay, lost, repeated, overtaken: words.number("overtaken")? })
+}
+
+fn parse_member(words: &mut Words<'_>) -> Result<Member, String> {
+    let slots = words.number("slots")?;
+    words.expect("reserve")?;
+    let reserve = match words.next()? {
+        "auto" => Reserve::Auto { most: 1_024 },
+        number => Reserve::Fixed(read(number)?),
+    };
+    words.expect("home")?;
+    let home = words.choice(&[("apart", Home::Apart), ("embedded", Home::Embedded)])?;
+    let rate: u32 = words.number("rate")?;
+    if rate == 0 {
+        return Err("a clock that stands still shows no time".to_owned());
+    }
+    let weather = parse_weather(words)?;
+    words.expect("serves")?;
+    let serves: Serves = read(words.rest)?;
+    Ok(Member { slots, reserve, home, serves, rate, weather })
+}
+
+fn parse_act(words: &mut Words<'_>, plan: &Plan) -> Result<Act, String> {
+    let act = match words.next()? {
+        "ask" => {
+            let found = words.next()?;
+            let tries = found.parse().map_err(|_| format!("`{found}` is no number of tries"))?;
+            let request = read(words.rest)?;
+            words.rest = "";
+            Act::Ask { request, tries }
+        }
+        "dismiss" => Act::Dismiss { place: words.place(plan)? },
+        "drain" => Act::Drain { place: words.place(plan)?, grace: words.read("grace")? },
+        "crash" => Act::Crash { place: words.place(plan)?, away: words.read("away")? },
+        "pause" => {
+            let (place, span) = (words.place(plan)?, words.read("for")?);
+            words.expect("jobs")?;
+            Act::Pause { place, span, jobs: words.choice(&PAUSED)? }
+        }
+        "cut" => {
+            let (place, way) = (words.place(plan)?, words.choice(&WAYS)?);
+            let span = words.read("for")?;
+            words.expect("mail")?;
+            Act::Cut { place, way, span, mail: words.choice(&MAIL)? }
+        }
+        "break" => {
+            let place = words.place(plan)?;
+            words.expect("seen-by")?;
+            Act::Break { place, seen_by: words.choice(&SEEN_BY)? }
+        }
+        "weather" => {
+            let (place, span) = (words.place(plan)?, words.read("for")?);
+            Act::Weather { place, span, weather: parse_weather(words)? }
+        }
+        "jump-wall" => {
+            let place = match words.rest.strip_prefix("server ") {
+                Some(rest) => {
+                    words.rest = rest;
+                    None
+                }
+                None => Some(words.place(plan)?),
+            };
+            Act::JumpWall { place, by_ms: words.number("by-ms")? }
+        }
+        "crash-server" => {
+            let away = words.read("away")?;
+            words.expect("noticed")?;
+            Act::CrashServer { away, noticed: words.choice(&[("yes", true), ("no", false)])? }
+        }
+        "slow-store" => Act::SlowStore { span: words.read("for")?, by: words.read("by")? },
+        "doubtful-store" => {
+            Act::DoubtfulStore { span: words.read("for")?, unknown: words.number("unknown")? }
+        }
+        other => return Err(format!("nothing is called `{other}`")),
+    };
+    words.end()?;
+    Ok(act)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hunt::Faults;
+
+    #[test]
+    fn a_plan_reads_back_as_it_was_written() {
+        for seed in 0..50 {
+            let plan = crate::swarm::draw(seed, 6, Duration::from_secs(60), Faults::All);
+            let text = print(&plan);
+            assert_eq!(parse(&text).as_ref(), Ok(&plan), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_makes_no_sense_is_named() {
+        let head =
+            "run seed 1 lease 10s strategy fifo steal half commit 1ms 1ms retention - heals 9s";
+        for (text, error) in [
+            ("", "there is no line that begins with `run`"),
+            ("walk", "line 1: expected `run`, found `walk`"),
+            (&format!("{head}\n1s crash 2 away 1s"), "line 2: there is no worker `2`"),
+            (&format!("{head}\n\n1s explode"), "line 3: nothing is called `explode`"),
+            (&format!("{head} now"), "line 1: `now` is too much"),
+            (
+                &format!("{head}\n2s crash-server away 1s noticed yes\n1s x"),
+                "line 3: `1s` comes before the line above",
+            ),
+        ] {
+            assert_eq!(parse(text), Err(error.to_owned()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,506 @@
+//! Draws a plan from a seed. Which kinds of fault a run has, and how often, is drawn as well: a run with one
+//! kind of fault goes deeper into that one than a run with all of them.
+
+use std::time::Duration;
+
+use filch_scheduler::agent::{Home, Reserve};
+use filch_scheduler::dispatch::{QueueChange, Request, Steal};
+use filch_scheduler::id::{Digest, JobId};
+use filch_scheduler::message::Serves;
+use filch_scheduler::name::Name;
+use filch_scheduler::record::Strategy;
+use filch_scheduler::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
+use filch_scheduler::time::{Millis, Wall};
+
+use crate::clock::BEGINNING_MS;
+use crate::hunt::Faults;
+use crate::plan::{Act, Mail, Member, Paused, Plan, SeenBy, Way, Weather};
+use crate::random::Random;
+
+/// The plan of a seed.
+pub(crate) fn draw(seed: u64, workers: u32, duration: Duration, faults: Faults) -> Plan {
+    let mut swarm = Swarm {
+        random: Random::keyed(seed, 0, 0),
+        duration,
+        faults,
+        queues: Vec::new(),
+        jobs: Vec::new(),
+        acts: Vec::new(),
+    };
+    swarm.plan(seed, workers)
+}
+
+struct Swarm {
+    random: Random,
+    duration: Duration,
+    faults: Faults,
+    queues: Vec<Name>,
+    jobs: Vec<JobSpec>,
+    acts: Vec<(Duration, Act)>,
+}
+
+/// What kinds of jobs a run has, in parts of a hundred; the rest just run.
+struct Mixture {
+    failing: u64,
+    hanging: u64,
+    poison: u64,
+    snoozing: u64,
+    long: u64,
+    short: u64,
+}
+
+/// So many jobs at once are more than the slots of a small cluster.
+const PLENTY: usize = 15;
+
+/// How many kinds of fault there are, and two that are several in a row.
+const KINDS: u32 = 11;
+const FLAPPING: u32 = 8;
+const STUMBLING: u32 = 9;
+
+impl Swarm {
+    fn plan(&mut self, seed: u64, workers: u32) -> Plan {
+        let queues = self.random.between(1, 4);
+        self.queues = (0..queues).map(queue_name).collect();
+        let lease = *self.random.pick(&[5, 10, 10, 10, 15]);
+        let strategy = self.strategy();
+        let mut members: Vec<Member> = (0..workers).map(|place| self.member(place)).collect();
+        // Now and then everybody takes more than is good for the others, so that there is much to steal.
+        if self.random.one_in(3) {
+            for member in &mut members {
+                (member.slots, member.reserve) = (1, Reserve::Fixed(12));
+            }
+        }
+        let stops_amid_plenty = self.has(3);
+        self.submits(stops_amid_plenty.then_some(&members));
+        self.operators(&members);
+        self.draw_faults(&members);
+        let retention = self.random.one_in(2).then(|| self.seconds(20, 120));
+        let is_lossy = self.has(2);
+        let clients = Weather {
+            delay: (Duration::from_micros(200), self.millis(1, 30)),
+            lost: if is_lossy { self.random.below(200_000) as u32 } else { 0 },
+            repeated: self.random.below(100_000) as u32,
+            overtaken: 0,
+        };
+        let lease = Duration::from_secs(lease);
+        let mut plan = Plan {
+            seed,
+            lease,
+            strategy,
+            steal: Steal::Half,
+            commit: (Duration::from_micros(100), self.millis(1, 5)),
+            retention,
+            heals_at: Some(self.duration),
+            clients,
+            members,
+            acts: Vec::new(),
+        };
+        self.calm_work(plan.settling());
+        self.acts.sort_by_key(|(at, _)| *at);
+        plan.acts = std::mem::take(&mut self.acts);
+        plan
+    }
+
+    /// Whether this run has faults of some kind: one in so many runs has.
+    fn has(&mut self, times: u64) -> bool {
+        let drawn = self.random.one_in(times);
+        match self.faults {
+            Faults::None => false,
+            Faults::Swarm => drawn,
+            Faults::All => true,
+        }
+    }
+
+    fn millis(&mut self, low: u64, high: u64) -> Duration {
+        Duration::from_millis(self.random.between(low, high))
+    }
+
+    fn seconds(&mut self, low: u64, high: u64) -> Duration {
+        self.millis(low * 1_000, high * 1_000)
+    }
+
+    /// Short spans as often as long ones, from a tenth of a second to so many seconds.
+    fn span(&mut self, high: u64) -> Duration {
+        let longest = self.random.between(1, high * 10);
+        Duration::from_millis(100 * self.random.between(1, longest))
+    }
+
+    fn moment(&mut self) -> Duration {
+        Duration::from_micros(self.random.below(self.duration.as_micros() as u64))
+    }
+
+    fn member(&mut self, place: u32) -> Member {
+        // The first one makes sure that every queue is served whatever the others do.
+        let is_first = place == 0;
+        let home = match !is_first && self.random.one_in(12) {
+            true => Home::Embedded,
+            false => Home::Apart,
+        };
+        let reserve = match self.random.one_in(2) {
+            true => Reserve::Auto { most: 1_024 },
+            false => Reserve::Fixed(self.random.below(12) as u32),
+        };
+        let serves = match !is_first && self.random.one_in(4) {
+            true => {
+                let named = self.queues.clone().into_iter();
+                let mut named: Vec<Name> = named.filter(|_| self.random.one_in(2)).collect();
+                named.push(queue_name(0));
+                named.sort_unstable();
+                named.dedup();
+                Serves::Named(named)
+            }
+            false => Serves::All,
+        };
+        let rate = match self.has(3) && home == Home::Apart {
+            true => *self.random.pick(&[700_000, 700_000, 1_400_000, 850_000, 1_200_000]),
+            false => 1_000_000,
+        };
+        let slowest = *self.random.pick(&[1, 2, 5, 40]);
+        let is_lossy = self.has(4);
+        let rare = |random: &mut Random| if is_lossy { random.below(3_000) as u32 } else { 0 };
+        let weather = match home {
+            Home::Embedded => Weather::fair(Duration::from_micros(20)),
+            Home::Apart => Weather {
+                delay: (Duration::from_micros(100), Duration::from_millis(slowest)),
+                lost: rare(&mut self.random),
+                repeated: rare(&mut self.random),
+                overtaken: rare(&mut self.random),
+            },
+        };
+        let slots = *self.random.pick(&[1, 1, 1, 2, 2, 4]);
+        Member { slots, reserve, home, serves, rate, weather }
+    }
+
+    fn strategy(&mut self) -> Strategy {
+        match self.random.below(5) {
+            0 => Strategy::Fifo,
+            1 => Strategy::RoundRobin,
+            2 => Strategy::Fair,
+            3 => Strategy::Priority { aging: Duration::from_secs(1) },
+            _ => Strategy::default(),
+        }
+    }
+
+    /// What clients submit. Where there is plenty to steal, one of these members may be stopped amid it.
+    fn submits(&mut self, stopped: Option<&Vec<Member>>) {
+        let mixture = self.mixture();
+        // Now and then so much that deques are full and workers steal; mostly little.
+        let batches = self.random.between(6, 40);
+        let largest = *self.random.pick(&[3, 10, 30, 60]);
+        for _ in 0..batches {
+            let at = self.moment();
+            let count = self.random.between(1, largest);
+            let specs = match self.random.below(4) {
+                0 => self.flow(at, count.min(12), &mixture),
+                _ => (0..count).map(|_| self.job(at, &mixture)).collect(),
+            };
+            if specs.len() >= PLENTY
+                && let Some(members) = stopped
+            {
+                let place = self.random.below(members.len() as u64) as usize;
+                let (at, jobs) = (at + self.millis(100, 3_000), Paused::Frozen);
+                let act = Act::Pause { place, span: self.seconds(2, 14), jobs };
+                self.acts.extend((members[place].home == Home::Apart).then_some((at, act)));
+            }
+            self.submit(at, specs);
+        }
+    }
+
+    fn submit(&mut self, at: Duration, specs: Vec<JobSpec>) {
+        // A client that was restarted repeats what it may have submitted before, once in a while with
+        // another body under the same key or id.
+        if self.random.one_in(6) {
+            let again = at + self.span(60);
+            let mut specs = specs.clone();
+            let which = self.random.below(specs.len() as u64) as usize;
+            match self.random.below(4) {
+                0 => specs[which].body = Digest(u128::from(self.random.next())),
+                // A client that knows its key, and has forgotten the id.
+                1 if specs[which].key.is_some() => {
+                    let name = format!("again{}", self.acts.len());
+                    let made_at = Wall(again.as_millis() as u64);
+                    specs[which].id = JobId::named(&name, made_at).expect("a short name");
+                }
+                _ => {}
+            }
+            self.ask(again, Request::Submit(specs));
+        }
+        self.ask(at, Request::Submit(specs));
+    }
+
+    fn ask(&mut self, at: Duration, request: Request) {
+        let tries = *self.random.pick(&[1, 3, 10, 1_000]);
+        self.acts.push((at, Act::Ask { request, tries }));
+    }
+
+    fn mixture(&mut self) -> Mixture {
+        let mut part = |most: u64| match self.random.one_in(2) {
+            true => self.random.below(most),
+            false => 0,
+        };
+        Mixture {
+            failing: part(30),
+            snoozing: part(10),
+            long: part(15),
+            short: part(90),
+            hanging: if self.faults == Faults::None { 0 } else { part(8) },
+            poison: if self.faults == Faults::None { 0 } else { part(6) },
+        }
+    }
+
+    fn job(&mut self, at: Duration, mixture: &Mixture) -> JobSpec {
+        let number = self.jobs.len() + 1;
+        let at = at.as_millis() as u64;
+        let id = JobId::named(&format!("j{number}"), Wall(at)).expect("a short name");
+        let mut spec = JobSpec::new(id);
+        spec.body = Digest(number as u128);
+        spec.queue = self.random.pick(&self.queues).clone();
+        spec.priority = self.random.between(0, 10) as i16 - 5;
+        (spec.kind, spec.timeout) = self.work(mixture);
+        spec.retry = self.retry();
+        if self.random.one_in(8) {
+            spec.key = Some(Name::from(format!("k{number}").as_str()));
+        }
+        if self.random.one_in(10) {
+            let wait = self.random.below(60_000);
+            spec.not_before = Some(Wall(BEGINNING_MS as u64 + at + wait));
+        }
+        self.jobs.push(spec.clone());
+        spec
+    }
+
+    fn work(&mut self, mixture: &Mixture) -> (Name, Option<Millis>) {
+        let drawn = self.random.below(100);
+        let mut reached = 0;
+        let mut is = |part: u64| {
+            reached += part;
+            drawn < reached
+        };
+        let times = self.random.between(1, 4);
+        let usual = self.random.between(20, 900);
+        let timeout = Some(Millis(self.random.between(200, 15_000) as u32));
+        let (kind, timeout) = if is(mixture.hanging) {
+            ("hang".to_owned(), timeout.filter(|_| !self.random.one_in(5)))
+        } else if is(mixture.poison) {
+            (format!("poison-{times}-{usual}ms"), None)
+        } else if is(mixture.failing) {
+            match self.random.one_in(6) {
+                true => (format!("never-{usual}ms"), None),
+                false => (format!("fail-{times}-{usual}ms"), None),
+            }
+        } else if is(mixture.snoozing) {
+            (format!("snooze-{times}-{usual}ms"), None)
+        } else if is(mixture.long) {
+            (format!("run-{}ms", self.random.between(1_000, 25_000)), None)
+        } else if is(mixture.short) {
+            (format!("run-{}ms", self.random.between(1, 30)), None)
+        } else {
+            (format!("run-{usual}ms"), timeout.filter(|_| self.random.one_in(4)))
+        };
+        (Name::from(kind.as_str()), timeout)
+    }
+
+    fn retry(&mut self) -> Retry {
+        let backoff = match self.random.below(3) {
+            0 => Backoff::None,
+            1 => Backoff::Fixed(Millis(self.random.between(50, 4_000) as u32)),
+            _ => Backoff::Exponential {
+                base: Millis(self.random.between(50, 2_000) as u32),
+                factor_percent: 200,
+                cap: Millis::seconds(15),
+            },
+        };
+        let jitter_percent = *self.random.pick(&[0, 0, 25, 100]);
+        Retry { max: self.random.between(1, 5) as u16, backoff, jitter_percent }
+    }
+
+    /// Jobs that wait for one another, and perhaps for jobs of before.
+    fn flow(&mut self, at: Duration, count: u64, mixture: &Mixture) -> Vec<JobSpec> {
+        let before = self.jobs.len();
+        let mut specs: Vec<JobSpec> = Vec::new();
+        for _ in 0..count {
+            let mut spec = self.job(at, mixture);
+            let parents = self.random.below(4);
+            for _ in 0..parents {
+                let is_old = before > 0 && self.random.one_in(5);
+                let parent = match is_old {
+                    true => Some(self.jobs[self.random.below(before as u64) as usize].id),
+                    false if specs.is_empty() => None,
+                    false => Some(specs[self.random.below(specs.len() as u64) as usize].id),
+                };
+                spec.parents.extend(parent.filter(|parent| !spec.parents.contains(parent)));
+            }
+            use Condition::{AllDone, AllSucceeded, AnyFailed, AnySucceeded};
+            let conditions = [AllSucceeded, AllSucceeded, AnySucceeded, AllDone, AnyFailed];
+            spec.condition = *self.random.pick(&conditions);
+            use Otherwise::{Cancel, Hold, Run};
+            spec.otherwise = *self.random.pick(&[Cancel, Cancel, Cancel, Run, Hold]);
+            specs.push(spec);
+        }
+        // Parents may also come after their children.
+        if self.random.one_in(3) {
+            specs.reverse();
+        }
+        specs
+    }
+
+    fn operators(&mut self, members: &[Member]) {
+        for _ in 0..self.random.below(20) {
+            let at = self.moment();
+            let job = self.random.pick(&self.jobs).id;
+            let queue = self.random.pick(&self.queues).clone();
+            let set = |change| Request::SetQueue { queue: queue.clone(), change };
+            let number = self.random.between(1, 6) as u32;
+            let request = match self.random.below(10) {
+                0..=2 => Request::Cancel(job),
+                3 => Request::Retry(job),
+                4 => Request::SetPriority { job, priority: number as i16 - 3 },
+                5 => {
+                    let resumes = at + self.span(40);
+                    self.ask(resumes, set(QueueChange::Resume));
+                    set(QueueChange::Pause)
+                }
+                6 | 7 => set(QueueChange::Limit((number < 5).then_some(number))),
+                8 => set(QueueChange::Weight(number)),
+                _ => Request::SetStrategy(self.strategy()),
+            };
+            self.ask(at, request);
+        }
+        // What is cancelled soon after it was submitted is mostly with a worker.
+        let submits: Vec<(Duration, JobId)> = self.acts.iter().filter_map(submitted).collect();
+        for (at, job) in submits {
+            if self.random.one_in(6) {
+                let at = at + self.millis(0, 1_500);
+                self.ask(at, Request::Cancel(job));
+            }
+        }
+        for (place, member) in members.iter().enumerate() {
+            if self.random.one_in(6) && member.home == Home::Apart {
+                let at = self.moment();
+                let grace = self.span(20);
+                self.acts.push((at, Act::Drain { place, grace }));
+            }
+            if self.random.one_in(12) && place > 0 {
+                let at = self.moment();
+                self.acts.push((at, Act::Dismiss { place }));
+            }
+        }
+    }
+
+    fn draw_faults(&mut self, members: &[Member]) {
+        let apart: Vec<usize> =
+            (0..members.len()).filter(|&place| members[place].home == Home::Apart).collect();
+        for kind in 0..KINDS {
+            if !self.has(3) {
+                continue;
+            }
+            // From once in a run to every few seconds.
+            let most = 1 + self.duration.as_secs() / 15;
+            let most = self.random.between(1, most);
+            for _ in 0..self.random.between(1, most) {
+                let at = self.moment();
+                let place = *self.random.pick(&apart);
+                let act = self.fault(kind, place);
+                match kind {
+                    FLAPPING => self.then_silence(at, place, &act),
+                    STUMBLING => self.then_stumble(at, place),
+                    _ => {}
+                }
+                self.acts.push((at, act));
+            }
+        }
+    }
+
+    /// Answers have come late, and now nothing more comes: the worker must not believe that its lease
+    /// began when it heard of it.
+    fn then_silence(&mut self, at: Duration, place: usize, late: &Act) {
+        let at = at + late.trouble().1 + Duration::from_millis(1);
+        let (way, span, mail) = (Way::Both, self.seconds(10, 30), Mail::Lost);
+        self.acts.push((at, Act::Cut { place, way, span, mail }));
+    }
+
+    /// While messages are slow the connection breaks, and when the worker is about to be back nothing gets
+    /// through: its greeting arrives when it has been given up.
+    fn then_stumble(&mut self, at: Duration, place: usize) {
+        let seen_by = SeenBy::Both;
+        self.acts.push((at + Duration::from_millis(10), Act::Break { place, seen_by }));
+        let at = at + self.millis(300, 1_000);
+        let (way, span, mail) = (Way::ToServer, self.seconds(8, 30), Mail::Late);
+        self.acts.push((at, Act::Cut { place, way, span, mail }));
+    }
+
+    fn fault(&mut self, kind: u32, place: usize) -> Act {
+        match kind {
+            0 => Act::Crash { place, away: self.span(20) },
+            1 => {
+                let jobs = *self.random.pick(&[Paused::Frozen, Paused::GoOn]);
+                Act::Pause { place, span: self.span(40), jobs }
+            }
+            2 => {
+                let way = *self.random.pick(&[Way::Both, Way::ToServer, Way::ToWorker]);
+                let mail = *self.random.pick(&[Mail::Lost, Mail::Late, Mail::Stuck]);
+                Act::Cut { place, way, span: self.span(30), mail }
+            }
+            3 => {
+                let seen_by = *self.random.pick(&[SeenBy::Both, SeenBy::Server, SeenBy::Worker]);
+                Act::Break { place, seen_by }
+            }
+            4 => {
+                let weather = Weather {
+                    delay: (Duration::from_micros(100), self.millis(1, 400)),
+                    lost: self.random.below(60_000) as u32,
+                    repeated: self.random.below(60_000) as u32,
+                    overtaken: self.random.below(60_000) as u32,
+                };
+                Act::Weather { place, span: self.span(60), weather }
+            }
+            5 => {
+                let by_ms = self.random.below(120_000) as i64 - 60_000;
+                let place = self.random.one_in(3).then_some(place);
+                Act::JumpWall { place, by_ms }
+            }
+            6 => Act::CrashServer { away: self.span(15), noticed: !self.random.one_in(3) },
+            7 => Act::SlowStore { span: self.span(20), by: self.millis(5, 4_000) },
+            STUMBLING => {
+                let delay = (Duration::from_millis(100), self.millis(100, 400));
+                let weather = Weather { delay, ..Weather::fair(Duration::ZERO) };
+                Act::Weather { place, span: Duration::from_secs(3), weather }
+            }
+            FLAPPING => {
+                let (way, mail) = (Way::ToWorker, Mail::Late);
+                Act::Cut { place, way, span: self.millis(300, 2_900), mail }
+            }
+            _ => {
+                let unknown = self.random.between(50_000, 600_000) as u32;
+                Act::DoubtfulStore { span: self.span(20), unknown }
+            }
+        }
+    }
+
+    /// Work for the time after everything has healed: enough that some have jobs to spare.
+    fn calm_work(&mut self, settling: Duration) {
+        let at = self.duration + settling + Duration::from_secs(1);
+        let specs = (0..self.random.between(5, 60)).map(|number| {
+            let made_at = Wall(at.as_millis() as u64);
+            let id = JobId::named(&format!("calm{number}"), made_at).expect("a short name");
+            let mut spec = JobSpec::new(id);
+            spec.queue = queue_name(0);
+            let span = self.random.between(5, 300);
+            spec.kind = Name::from(format!("run-{span}ms").as_str());
+            spec
+        });
+        let request = Request::Submit(specs.collect());
+        self.acts.push((at, Act::Ask { request, tries: 1_000 }));
+    }
+}
+
+fn queue_name(number: u64) -> Name {
+    Name::from(["default", "mail", "video", "report"][number as usize % 4])
+}
+
+fn submitted((at, act): &(Duration, Act)) -> Option<(Duration, JobId)> {
+    match act {
+        Act::Ask { request: Request::Submit(specs), .. } => Some((*at, specs.first()?.id)),
+        _ => None,
+    }
+}

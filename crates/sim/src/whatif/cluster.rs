@@ -1,0 +1,211 @@
+//! A cluster on which nothing breaks, and a bystander with a stopwatch.
+
+use std::collections::BTreeMap;
+
+use filch_scheduler::agent::Home;
+use filch_scheduler::dispatch::Request;
+use filch_scheduler::id::{Hold, JobId, Seq, WorkerId};
+use filch_scheduler::message::Serves;
+use filch_scheduler::record::{Cause, LeaseRow, Mutation};
+use filch_scheduler::spec::JobSpec;
+use filch_scheduler::time::{Duration, Monotonic, Wall};
+
+use super::chart::{Bar, Theft};
+use super::workload::{Job, Workload};
+use super::{Outcome, Setup, Waits, WorkerShare};
+use crate::log::{Seen, Witness};
+use crate::plan::{Act, Member, Plan, Weather};
+use crate::work;
+use crate::world::{Audit, World};
+
+/// When the first job is submitted: every worker has long been there.
+const BEGINS: Duration = Duration::from_secs(1);
+
+/// How many jobs are submitted at once, at the most.
+const SUBMITTED_TOGETHER: usize = 10_000;
+
+/// How long a commit takes: about as long as a disk takes to be sure.
+const COMMIT: Duration = Duration::from_micros(100);
+
+pub(super) fn run(workload: &Workload, setup: &Setup) -> Outcome {
+    let plan = plan(workload, setup);
+    let stopwatch = Stopwatch::new(workload, setup);
+    let mut world = World::new(&plan, Audit::Never, stopwatch, None);
+    world.run();
+    let (steals, stolen) = (world.counts.server.steals, world.counts.server.stolen);
+    world.witness.outcome(steals, stolen)
+}
+
+fn plan(workload: &Workload, setup: &Setup) -> Plan {
+    let member = Member {
+        slots: setup.slots,
+        reserve: setup.reserve,
+        home: Home::Apart,
+        serves: Serves::All,
+        rate: 1_000_000,
+        weather: Weather::fair(setup.delay),
+    };
+    Plan {
+        seed: setup.seed,
+        lease: Duration::from_secs(10),
+        strategy: setup.strategy,
+        steal: setup.steal,
+        commit: (COMMIT, COMMIT),
+        retention: None,
+        heals_at: None,
+        clients: Weather::fair(Duration::ZERO),
+        members: vec![member; setup.workers as usize],
+        acts: submits(&workload.jobs),
+    }
+}
+
+/// Jobs that come at the same moment come together.
+fn submits(jobs: &[Job]) -> Vec<(Duration, Act)> {
+    let mut acts = Vec::new();
+    let mut first = 0;
+    for together in jobs.chunk_by(|one, other| one.at == other.at) {
+        for chunk in together.chunks(SUBMITTED_TOGETHER) {
+            let numbered = chunk.iter().enumerate();
+            let specs = numbered.map(|(at, job)| spec(first + at, job)).collect();
+            let request = Request::Submit(specs);
+            acts.push((BEGINS + chunk[0].at, Act::Ask { request, tries: u32::MAX }));
+            first += chunk.len();
+        }
+    }
+    acts
+}
+
+fn spec(number: usize, job: &Job) -> JobSpec {
+    let mut spec = JobSpec::new(id(number));
+    spec.queue = job.queue.clone();
+    spec.priority = job.priority;
+    spec.kind = work::runs_for(job.cost);
+    spec.parents = job.after.iter().map(|&parent| id(parent)).collect();
+    spec
+}
+
+fn id(number: usize) -> JobId {
+    JobId::named(&format!("j{number}"), Wall(0)).expect("ten million have few enough digits")
+}
+
+/// Who runs what, from when to when.
+struct Stopwatch<'a> {
+    workload: &'a Workload,
+    setup: &'a Setup,
+    /// What runs, and in which lane.
+    running: BTreeMap<Hold, (usize, Duration)>,
+    /// Lanes that are free, by place.
+    free: Vec<Vec<usize>>,
+    /// When each job has ended, and whether it came by a theft.
+    ended_at: Vec<Option<Duration>>,
+    is_stolen: Vec<bool>,
+    places: BTreeMap<WorkerId, usize>,
+    waits: Vec<Duration>,
+    shares: Vec<WorkerShare>,
+    bars: Vec<Bar>,
+    thefts: Vec<Theft>,
+}
+
+impl<'a> Stopwatch<'a> {
+    fn new(workload: &'a Workload, setup: &'a Setup) -> Self {
+        let (workers, slots) = (setup.workers as usize, setup.slots as usize);
+        let count = workload.jobs.len();
+        // Taken from the end: the first lane of a worker is the first to be used.
+        let lanes = |place: usize| (place * slots..(place + 1) * slots).rev().collect();
+        Self {
+            workload,
+            setup,
+            running: BTreeMap::new(),
+            free: (0..workers).map(lanes).collect(),
+            ended_at: vec![None; count],
+            is_stolen: vec![false; count],
+            places: BTreeMap::new(),
+            waits: Vec::with_capacity(count),
+            shares: vec![WorkerShare::default(); workers],
+            bars: Vec::with_capacity(count),
+            thefts: Vec::new(),
+        }
+    }
+
+    fn started(&mut self, at: Duration, place: usize, hold: Hold) {
+        let job = number(hold.job);
+        let parents = self.workload.jobs[job].after.iter();
+        let ready_at = parents.filter_map(|&parent| self.ended_at[parent]).max();
+        let ready_at = ready_at.unwrap_or_default().max(self.workload.jobs[job].at);
+        self.waits.push(at.saturating_sub(ready_at));
+        let lane = self.free[place].pop().expect("a worker runs no more jobs than it has slots");
+        self.running.insert(hold, (lane, at));
+    }
+
+    fn ended(&mut self, at: Duration, place: usize, hold: Hold) {
+        let Some((lane, start)) = self.running.remove(&hold) else {
+            return;
+        };
+        let job = number(hold.job);
+        self.free[place].push(lane);
+        self.ended_at[job] = Some(at);
+        let share = &mut self.shares[place];
+        share.jobs += 1;
+        share.busy += at - start;
+        self.bars.push(Bar { lane, start, end: at, job, stolen: self.is_stolen[job] });
+    }
+
+    fn changed_hands(&mut self, at: Duration, row: &LeaseRow) {
+        let (Some(thief), Cause::Steal(victim)) = (row.worker, row.cause) else {
+            return;
+        };
+        let (from, to) = (self.places[&victim], self.places[&thief]);
+        for hold in &row.jobs {
+            self.is_stolen[number(hold.job)] = true;
+        }
+        let jobs = row.jobs.len();
+        self.shares[from].given += jobs as u64;
+        self.shares[to].stolen += jobs as u64;
+        let slots = self.setup.slots as usize;
+        self.thefts.push(Theft { at, from: from * slots, to: to * slots, jobs });
+    }
+
+    fn outcome(&mut self, steals: u64, stolen: u64) -> Outcome {
+        let makespan = self.ended_at.iter().flatten().max().copied().unwrap_or_default();
+        let busy: Duration = self.shares.iter().map(|share| share.busy).sum();
+        let slots = f64::from(self.setup.workers) * f64::from(self.setup.slots);
+        let available = makespan.as_secs_f64() * slots;
+        let utilisation = if available > 0.0 { busy.as_secs_f64() / available } else { 0.0 };
+        Outcome {
+            makespan,
+            utilisation,
+            steals,
+            stolen,
+            waits: Waits::of(std::mem::take(&mut self.waits)),
+            workers: std::mem::take(&mut self.shares),
+            bars: std::mem::take(&mut self.bars),
+            thefts: std::mem::take(&mut self.thefts),
+        }
+    }
+}
+
+/// Jobs are numbered from 1 in the order in which they are submitted.
+fn number(seq: Seq) -> usize {
+    usize::try_from(seq.0 - 1).expect("no more jobs than fit into memory")
+}
+
+impl Witness for Stopwatch<'_> {
+    fn see(&mut self, at: Monotonic, seen: Seen<'_>) {
+        let at = Duration::from_micros(at.0).saturating_sub(BEGINS);
+        match seen {
+            Seen::Sent { place, worker, .. } => {
+                self.places.insert(worker, place);
+            }
+            Seen::Started { place, assignment, .. } => self.started(at, place, assignment.hold),
+            Seen::Ended { place, hold, .. } => self.ended(at, place, hold),
+            Seen::Stored { mutations, .. } => {
+                for mutation in mutations {
+                    if let Mutation::Lease(row) = mutation {
+                        self.changed_hands(at, row);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}

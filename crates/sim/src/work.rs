@@ -1,0 +1,96 @@
+//! What jobs do when they run: their kind says it.
+//!
+//! `run-20ms` runs and succeeds; `fail-2-20ms` fails twice, then succeeds; `never-20ms` fails and says
+//! that trying again cannot help; `snooze-2-20ms` asks twice to be called later; `poison-2-20ms` takes
+//! its worker with it twice; `hang` never comes to an end.
+
+use std::time::Duration;
+
+use filch_scheduler::name::Name;
+
+/// What one run of a job comes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Deed {
+    Succeed,
+    Fail,
+    FailForGood,
+    Snooze,
+    KillWorker,
+    Hang,
+}
+
+/// What a job of this kind does in its `run`th run (from 1), and after how long. `None` if the kind says
+/// nothing about it.
+pub(crate) fn deed(kind: &Name, run: u32) -> Option<(Deed, Duration)> {
+    let (word, rest) = kind.as_str().split_once('-').unwrap_or((kind.as_str(), ""));
+    let counted = |deed| {
+        let (times, span) = rest.split_once('-')?;
+        let is_early = run <= times.parse().ok()?;
+        Some((if is_early { deed } else { Deed::Succeed }, read_span(span)?))
+    };
+    match word {
+        "run" => Some((Deed::Succeed, read_span(rest)?)),
+        "never" => Some((Deed::FailForGood, read_span(rest)?)),
+        "hang" if rest.is_empty() => Some((Deed::Hang, Duration::MAX)),
+        "fail" => counted(Deed::Fail),
+        "snooze" => counted(Deed::Snooze),
+        "poison" => counted(Deed::KillWorker),
+        _ => None,
+    }
+}
+
+/// How long a job of this kind keeps a slot busy, over all its runs, once everything is mended.
+pub(crate) fn all_runs(kind: &Name) -> Duration {
+    let mut sum = Duration::ZERO;
+    for run in 1.. {
+        match deed(kind, run) {
+            None | Some((Deed::Hang, _)) => break,
+            Some((Deed::Succeed | Deed::FailForGood, span)) => return sum + span,
+            Some((Deed::Fail | Deed::Snooze | Deed::KillWorker, span)) => sum += span,
+        }
+    }
+    sum
+}
+
+/// The kind of a job that runs for so long and succeeds.
+pub(crate) fn runs_for(span: Duration) -> Name {
+    Name::from(format!("run-{}us", span.as_micros()).as_str())
+}
+
+fn read_span(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let number: u64 = digits.parse().ok()?;
+    match &text[digits.len()..] {
+        "us" => Some(Duration::from_micros(number)),
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_says_what_its_jobs_do() {
+        let millis = Duration::from_millis;
+        for (kind, run, expected) in [
+            ("run-20ms", 1, Some((Deed::Succeed, millis(20)))),
+            ("fail-2-5s", 2, Some((Deed::Fail, millis(5_000)))),
+            ("fail-2-5s", 3, Some((Deed::Succeed, millis(5_000)))),
+            ("poison-1-9ms", 1, Some((Deed::KillWorker, millis(9)))),
+            ("snooze-1-9ms", 1, Some((Deed::Snooze, millis(9)))),
+            ("never-9us", 7, Some((Deed::FailForGood, Duration::from_micros(9)))),
+            ("hang", 1, Some((Deed::Hang, Duration::MAX))),
+            ("hang-on", 1, None),
+            ("run-20", 1, None),
+            ("default", 1, None),
+        ] {
+            assert_eq!(deed(&Name::from(kind), run), expected, "{kind}");
+        }
+        assert_eq!(deed(&runs_for(millis(3)), 1), Some((Deed::Succeed, millis(3))));
+        assert_eq!(all_runs(&Name::from("fail-2-5ms")), millis(15));
+        assert_eq!(all_runs(&Name::from("hang")), Duration::ZERO);
+    }
+}

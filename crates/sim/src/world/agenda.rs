@@ -1,0 +1,124 @@
+//! What is to happen, and when.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use filch_scheduler::agent::Outcome;
+use filch_scheduler::id::{FetchNo, Hold, JobId, MessageNo, Seq, SessionNo, WorkerId};
+use filch_scheduler::message::{FromWorker, ToWorker};
+use filch_scheduler::name::Name;
+use filch_scheduler::time::Monotonic;
+
+use crate::work::Deed;
+
+/// Something that is to happen. What belongs to one life of a process or a server carries its number, and
+/// is void when that is over.
+#[derive(Clone, Debug)]
+pub(super) enum Happening {
+    Act(usize),
+    Heals,
+    Clears,
+    ServerStarts,
+    ServerTicks,
+    CommitReturns { server: u64 },
+    Finds { server: u64, fetch: FetchNo, ids: Vec<JobId>, keys: Vec<Name>, seqs: Vec<Seq> },
+    Retires { server: u64 },
+    StoreSpeedsUp { turn: u64 },
+    StoreIsTrusted { turn: u64 },
+    ReachesServer(Box<Letter>),
+    ServerHearsClose { connection: u64, server: u64 },
+    CutEnds { place: usize, turn: u64 },
+    WeatherEnds { place: usize, turn: u64 },
+    ProcessStarts { place: usize },
+    Resumes { place: usize, life: u64 },
+    GuardianKills { place: usize, life: u64 },
+    Process { place: usize, life: u64, happening: InProcess },
+    RequestArrives { ask: usize },
+    AnswerArrives { ask: usize },
+    AsksAgain { ask: usize },
+}
+
+/// A batch on its way to the server.
+#[derive(Clone, Debug)]
+pub(super) struct Letter {
+    pub(super) place: usize,
+    pub(super) connection: u64,
+    /// The server that accepted the connection.
+    pub(super) server: u64,
+    pub(super) worker: WorkerId,
+    pub(super) session: SessionNo,
+    pub(super) number: MessageNo,
+    pub(super) messages: Vec<FromWorker>,
+}
+
+/// What happens in a worker's process, and must wait while that stands still.
+#[derive(Clone, Debug)]
+pub(super) enum InProcess {
+    Ticks,
+    Connects,
+    LosesConnection {
+        connection: u64,
+    },
+    Hears {
+        connection: u64,
+        session: SessionNo,
+        number: MessageNo,
+        messages: Vec<ToWorker>,
+    },
+    JobEnds {
+        hold: Hold,
+        deed: Deed,
+    },
+    JobStops {
+        hold: Hold,
+    },
+    /// The job is over already, and the worker has yet to hear of it.
+    HearsOfEnd {
+        hold: Hold,
+        outcome: Outcome,
+    },
+}
+
+#[derive(Default)]
+pub(super) struct Agenda {
+    heap: BinaryHeap<Reverse<Entry>>,
+    count: u64,
+}
+
+struct Entry {
+    at: Monotonic,
+    number: u64,
+    happening: Happening,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+impl Agenda {
+    pub(super) fn put(&mut self, at: Monotonic, happening: Happening) {
+        self.count += 1;
+        self.heap.push(Reverse(Entry { at, number: self.count, happening }));
+    }
+
+    pub(super) fn take(&mut self) -> Option<(Monotonic, Happening)> {
+        let Reverse(Entry { at, happening, .. }) = self.heap.pop()?;
+        Some((at, happening))
+    }
+}

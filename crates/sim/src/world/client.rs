@@ -1,0 +1,97 @@
+//! Clients and operators: they ask, and ask again when no answer comes.
+
+use std::time::Duration;
+
+use filch_scheduler::dispatch::Request;
+
+use super::World;
+use super::agenda::Happening;
+use crate::log::Witness;
+use crate::plan::Weather;
+use crate::random::Random;
+
+/// Something that somebody has asked for.
+pub(super) struct Ask {
+    pub(super) request: Request,
+    tries_left: u32,
+    is_answered: bool,
+    random: Random,
+}
+
+/// How long a client waits for an answer before it asks again.
+const ASKS_AGAIN_AFTER: Duration = Duration::from_secs(2);
+
+impl Ask {
+    /// Whether nobody will ask for this again.
+    pub(super) const fn is_settled(&self) -> bool {
+        self.is_answered || self.tries_left == 0
+    }
+
+    /// How long one way takes, each time it gets through.
+    fn ways(&mut self, weather: Weather) -> [Option<Duration>; 2] {
+        let (least, most) = weather.delay;
+        let mut way = || {
+            let micros = self.random.between(least.as_micros() as u64, most.as_micros() as u64);
+            Duration::from_micros(micros)
+        };
+        let (first, second) = (way(), way());
+        if self.random.happens(weather.lost) {
+            return [None; 2];
+        }
+        [Some(first), self.random.happens(weather.repeated).then_some(first + second)]
+    }
+}
+
+impl<W: Witness> World<'_, W> {
+    pub(super) fn ask(&mut self, request: Request, tries: u32) {
+        let random = Random::keyed(self.plan.seed, u64::MAX, self.asks.len() as u64);
+        self.asks.push(Ask { request, tries_left: tries, is_answered: false, random });
+        self.ask_again(self.asks.len() - 1);
+    }
+
+    pub(super) fn ask_again(&mut self, which: usize) {
+        let (weather, now) = (self.client_weather(), self.now);
+        let ask = &mut self.asks[which];
+        if ask.is_settled() {
+            return;
+        }
+        for way in ask.ways(weather).into_iter().flatten() {
+            self.agenda.put(now.plus(way), Happening::RequestArrives { ask: which });
+        }
+        self.agenda.put(now.plus(ASKS_AGAIN_AFTER), Happening::AsksAgain { ask: which });
+        if ask.tries_left != u32::MAX {
+            ask.tries_left -= 1;
+        }
+    }
+
+    pub(super) fn request_arrives(&mut self, ask: usize) {
+        if self.server.is_up() {
+            self.take_request(ask);
+        }
+    }
+
+    pub(super) fn send_answer(&mut self, which: usize) {
+        let (weather, now) = (self.client_weather(), self.now);
+        for way in self.asks[which].ways(weather).into_iter().flatten() {
+            self.agenda.put(now.plus(way), Happening::AnswerArrives { ask: which });
+        }
+    }
+
+    pub(super) fn answer_arrives(&mut self, ask: usize) {
+        self.asks[ask].is_answered = true;
+    }
+
+    /// Whoever still asks now goes on until there is an answer.
+    pub(super) fn mend_asks(&mut self) {
+        for ask in self.asks.iter_mut().filter(|ask| !ask.is_settled()) {
+            ask.tries_left = u32::MAX;
+        }
+    }
+
+    fn client_weather(&self) -> Weather {
+        match self.is_healed {
+            true => Weather { lost: 0, ..self.plan.clients },
+            false => self.plan.clients,
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The world: one server, its store, workers, clients and a network, in one thread and in invented time.
+//!
+//! The brains are the real ones; everything around them is made up here. Things happen in the order of
+//! true time, and at one moment in the order in which they were planned, so a plan always gives the same
+//! run.
+//!
+//! The files next door: `server` is the shell around the server's brain, `place` the shell around a
+//! worker's, `network` what lies between them, `client` who asks for things, `fault` what breaks,
+//! `agenda` what is to happen, `tape` what was said.
+
+mod agenda;
+mod client;
+mod fault;
+mod fingerprint;
+mod network;
+mod place;
+mod server;
+mod tape;
+
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
+
+use filch_scheduler::dispatch::{Counters, QueueChange, Request};
+use filch_scheduler::id::Seq;
+use filch_scheduler::name::Name;
+use filch_scheduler::record::JobRow;
+use filch_scheduler::spec::Otherwise;
+use filch_scheduler::state::State;
+use filch_scheduler::time::Monotonic;
+use filch_store::Memory;
+
+use self::agenda::{Agenda, Happening};
+use self::client::Ask;
+use self::fingerprint::Fingerprint;
+use self::place::Place;
+use self::server::Server;
+pub(crate) use self::tape::Tape;
+use crate::log::{Seen, Witness};
+use crate::plan::{Act, Plan, Way};
+use crate::work;
+
+/// How closely the brains are looked into.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Audit {
+    /// Not at all.
+    Never,
+    /// After each fault, and after every so manyth event.
+    Sampled(u64),
+    /// After every event.
+    Always,
+}
+
+/// How long jobs may take to come to their end once nothing breaks any more, beyond the work that is in them.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How long after everything has healed an operator looks after what waits for a word.
+const CLEARED_AFTER: Duration = Duration::from_secs(20);
+
+/// A world.
+pub(crate) struct World<'a, W> {
+    plan: &'a Plan,
+    now: Monotonic,
+    agenda: Agenda,
+    server: Server,
+    store: Memory,
+    /// Jobs in the store that have not ended. Never walked.
+    unended: HashSet<Seq>,
+    places: Vec<Place>,
+    asks: Vec<Ask>,
+    requests: u64,
+    connections: u64,
+    is_healed: bool,
+    patience: Duration,
+    audit: Audit,
+    fingerprint: Fingerprint,
+    /// What the brains themselves found wrong.
+    audit_error: Option<String>,
+    pub(crate) witness: W,
+    pub(crate) tape: Option<Tape>,
+    pub(crate) counts: Counts,
+}
+
+/// What happened, in numbers.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) steps: u64,
+    pub(crate) faults: u64,
+    pub(crate) starts: u64,
+    pub(crate) jobs: u64,
+    /// Of all the servers there were.
+    pub(crate) server: Counters,
+}
+
+impl<'a, W: Witness> World<'a, W> {
+    pub(crate) fn new(plan: &'a Plan, audit: Audit, witness: W, tape: Option<Tape>) -> Self {
+        let mut world = Self {
+            plan,
+            now: Monotonic(0),
+            agenda: Agenda::default(),
+            server: Server::new(plan),
+            store: Memory::default(),
+            unended: HashSet::new(),
+            places: plan.members.iter().map(Place::new).collect(),
+            asks: Vec::new(),
+            requests: 0,
+            connections: 0,
+            is_healed: false,
+            patience: PATIENCE + plan.work(),
+            audit,
+            fingerprint: Fingerprint::default(),
+            audit_error: None,
+            witness,
+            tape,
+            counts: Counts::default(),
+        };
+        world.agenda.put(Monotonic(0), Happening::ServerStarts);
+        for place in 0..plan.members.len() {
+            world.agenda.put(Monotonic(0), Happening::ProcessStarts { place });
+        }
+        if let Some((at, _)) = plan.acts.first() {
+            world.agenda.put(moment(*at), Happening::Act(0));
+        }
+        if let Some(heals_at) = plan.heals_at {
+            world.agenda.put(moment(heals_at), Happening::Heals);
+        }
+        world
+    }
+
+    /// Runs to the end: until every job has come to its own, or somebody has seen enough.
+    pub(crate) fn run(&mut self) {
+        while let Some((at, happening)) = self.agenda.take() {
+            if self.is_done(at) {
+                break;
+            }
+            self.now = at;
+            self.counts.steps += 1;
+            self.happen(happening);
+            if let Audit::Sampled(every) = self.audit
+                && self.counts.steps.is_multiple_of(every)
+            {
+                self.audit_all();
+            }
+            if self.audit_error.is_some() || self.witness.has_seen_enough() {
+                break;
+            }
+        }
+        let wall = self.server.clock.read(self.now).wall;
+        self.see(Seen::Over(wall));
+        self.count_server();
+    }
+
+    /// What was seen, in a number: two runs with the same number were the same.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.fingerprint.value()
+    }
+
+    pub(crate) const fn now(&self) -> Monotonic {
+        self.now
+    }
+
+    pub(crate) fn audit_error(&self) -> Option<&str> {
+        self.audit_error.as_deref()
+    }
+
+    /// Whether all is over by `next`, the moment of what comes next: nothing is left to do, and long
+    /// enough without faults that a worker that went silent before has been given up. Or the patience
+    /// is at its end.
+    fn is_done(&self, next: Monotonic) -> bool {
+        let healed_for = self.plan.heals_at.map(|at| next.since(moment(at)));
+        let is_late = healed_for.is_some_and(|span| span > self.patience);
+        let is_settled = healed_for.is_none_or(|span| span > self.plan.settling());
+        let has_no_acts_left = self.plan.acts.last().is_none_or(|(at, _)| moment(*at) < self.now);
+        let has_no_work_left = self.unended.is_empty() && has_no_acts_left;
+        is_late || (is_settled && has_no_work_left && self.asks.iter().all(Ask::is_settled))
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Act(which) => self.act(which),
+            Happening::Heals => self.heal(),
+            Happening::Clears => self.clear(),
+            Happening::ServerStarts => self.start_server(),
+            Happening::ServerTicks => self.tick_server(),
+            Happening::CommitReturns { server } => self.commit_returns(server),
+            Happening::Finds { server, fetch, ids, keys, seqs } => {
+                self.answer_fetch(server, fetch, &ids, &keys, &seqs);
+            }
+            Happening::Retires { server } => self.retire(server),
+            Happening::StoreSpeedsUp { turn } => self.speed_up_store(turn),
+            Happening::StoreIsTrusted { turn } => self.trust_store(turn),
+            Happening::ReachesServer(letter) => {
+                let way = (Way::ToServer, letter.connection);
+                let again = || Happening::ReachesServer(letter.clone());
+                if self.gets_through(letter.place, way, again) {
+                    self.reach_server(*letter);
+                }
+            }
+            Happening::ServerHearsClose { connection, server } => {
+                self.close_at_server(connection, server);
+            }
+            Happening::CutEnds { place, turn } => self.end_cut(place, turn),
+            Happening::WeatherEnds { place, turn } => self.end_weather(place, turn),
+            Happening::ProcessStarts { place } => self.start_process(place),
+            Happening::Resumes { place, life } => self.resume(place, life),
+            Happening::GuardianKills { place, life } => self.guardian_kills(place, life),
+            Happening::Process { place, life, happening } => {
+                self.happen_in_process(place, life, happening);
+            }
+            Happening::RequestArrives { ask } => self.request_arrives(ask),
+            Happening::AnswerArrives { ask } => self.answer_arrives(ask),
+            Happening::AsksAgain { ask } => self.ask_again(ask),
+        }
+    }
+
+    fn see(&mut self, seen: Seen<'_>) {
+        self.witness.see(self.now, seen);
+    }
+
+    /// Everything breaks for the last time: from now on nothing may be wrong for long.
+    fn heal(&mut self) {
+        self.is_healed = true;
+        self.mend_network();
+        self.mend_store();
+        if !self.server.is_up() {
+            self.start_server();
+        }
+        for place in 0..self.places.len() {
+            self.mend_place(place);
+        }
+        self.mend_asks();
+        self.see(Seen::Healed);
+        self.agenda.put(self.now.plus(CLEARED_AFTER), Happening::Clears);
+    }
+
+    /// An operator lets go on what was paused, and cancels what would wait for ever because it was told to.
+    fn clear(&mut self) {
+        let plan = self.plan;
+        for queue in plan.paused_queues() {
+            let change = QueueChange::Resume;
+            self.ask(Request::SetQueue { queue: queue.clone(), change }, u32::MAX);
+        }
+        let held: Vec<_> = self.store.jobs().filter(is_held).map(|row| row.spec.id).collect();
+        for id in held {
+            self.ask(Request::Cancel(id), u32::MAX);
+        }
+        self.agenda.put(self.now.plus(CLEARED_AFTER), Happening::Clears);
+    }
+
+    fn audit_all(&mut self) {
+        self.audit_server();
+        for place in 0..self.places.len() {
+            self.audit_place(place);
+        }
+    }
+
+    fn audit_failed(&mut self, whose: &str, error: &str) {
+        if self.audit_error.is_none() {
+            self.audit_error = Some(format!("{whose}: {error}"));
+        }
+    }
+}
+
+impl Plan {
+    /// How long all jobs would take one after another.
+    fn work(&self) -> Duration {
+        let jobs = self.acts.iter().flat_map(|(_, act)| match act {
+            Act::Ask { request: Request::Submit(specs), .. } => specs.as_slice(),
+            _ => &[],
+        });
+        jobs.map(|spec| work::all_runs(&spec.kind)).sum()
+    }
+
+    /// Every queue that somebody pauses.
+    fn paused_queues(&self) -> BTreeSet<&Name> {
+        let paused = self.acts.iter().filter_map(|(_, act)| match act {
+            Act::Ask {
+                request: Request::SetQueue { queue, change: QueueChange::Pause }, ..
+            } => Some(queue),
+            _ => None,
+        });
+        paused.collect()
+    }
+
+    /// How long after the last fault everything that it has caused must have been noticed.
+    pub(crate) fn settling(&self) -> Duration {
+        self.lease * 3 / 2 + Duration::from_secs(6)
+    }
+}
+
+/// Whether this may wait for ever, because it was told to.
+fn is_held(row: &&JobRow) -> bool {
+    row.now.state == State::Blocked && row.spec.otherwise == Otherwise::Hold
+}
+
+const fn moment(at: Duration) -> Monotonic {
+    Monotonic(0).plus(at)
+}

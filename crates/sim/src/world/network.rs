@@ -1,0 +1,346 @@
+//! What lies between workers and the server: connections that break, and messages that take their time,
+//! get lost, come twice, are overtaken or wait behind a cut.
+
+use std::time::Duration;
+
+use filch_scheduler::id::{MessageNo, SessionNo, WorkerId};
+use filch_scheduler::message::{FromWorker, ToWorker};
+use filch_scheduler::time::Monotonic;
+
+use super::World;
+use super::agenda::{Happening, InProcess, Letter};
+use crate::log::{Seen, Witness};
+use crate::plan::{Mail, Member, SeenBy, Way, Weather};
+use crate::random::Random;
+
+/// What lies between one place and the server.
+pub(super) struct Link {
+    weather: Weather,
+    usual: Weather,
+    weather_turn: u64,
+    cut: Option<Cut>,
+    cut_turn: u64,
+    /// When the last message in order arrives, each way.
+    to_server_until: Monotonic,
+    to_worker_until: Monotonic,
+    /// The connection that the worker believes in.
+    pub(super) connection: Option<Connection>,
+    /// What waits for the end of a cut.
+    late: Vec<Happening>,
+    random: Random,
+}
+
+/// A connection as the worker has it.
+#[derive(Clone, Copy)]
+pub(super) struct Connection {
+    pub(super) number: u64,
+    /// The server that accepted it.
+    server: u64,
+    /// Nothing goes through any more, and the worker does not know.
+    is_dead: bool,
+}
+
+struct Cut {
+    way: Way,
+    mail: Mail,
+    /// The connection that is stuck, if it is only that one.
+    connection: Option<u64>,
+}
+
+/// How long a worker tries to connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// By how much a message is late that others overtake.
+const OVERTAKEN_BY: Duration = Duration::from_millis(300);
+
+/// What messages go through when nothing breaks any more.
+const CALM: Weather = Weather::fair(Duration::from_micros(500));
+
+impl Link {
+    pub(super) fn new(member: &Member) -> Self {
+        Self {
+            weather: member.weather,
+            usual: member.weather,
+            weather_turn: 0,
+            cut: None,
+            cut_turn: 0,
+            to_server_until: Monotonic(0),
+            to_worker_until: Monotonic(0),
+            connection: None,
+            late: Vec::new(),
+            random: Random::new(0),
+        }
+    }
+
+    pub(super) fn seed(&mut self, random: Random) {
+        self.random = random;
+    }
+
+    fn delay(&mut self) -> Duration {
+        let (least, most) = self.weather.delay;
+        Duration::from_micros(
+            self.random.between(least.as_micros() as u64, most.as_micros() as u64),
+        )
+    }
+
+    /// What becomes of messages of this connection, or of the attempt to make one.
+    fn is_cut(&self, way: Way, connection: Option<u64>) -> Option<Mail> {
+        let cut = self.cut.as_ref()?;
+        let is_this_way = cut.way == way || cut.way == Way::Both || way == Way::Both;
+        let is_this_one = cut.connection.is_none() || cut.connection == connection;
+        (is_this_way && is_this_one).then_some(cut.mail)
+    }
+
+    /// When a message that is sent now arrives: once, twice or never.
+    fn arrivals(&mut self, now: Monotonic, way: Way) -> [Option<Monotonic>; 2] {
+        if self.random.happens(self.weather.lost) {
+            return [None; 2];
+        }
+        let delay = self.delay();
+        let is_overtaken = self.random.happens(self.weather.overtaken);
+        let is_repeated = self.random.happens(self.weather.repeated);
+        let until = match way {
+            Way::ToServer => &mut self.to_server_until,
+            Way::ToWorker | Way::Both => &mut self.to_worker_until,
+        };
+        let first = if is_overtaken {
+            now.plus(delay + OVERTAKEN_BY)
+        } else {
+            *until = now.plus(delay).max(*until);
+            *until
+        };
+        let second = is_repeated.then(|| first.plus(self.delay() * 3));
+        [Some(first), second]
+    }
+}
+
+impl<W: Witness> World<'_, W> {
+    /// The worker wants a connection after this wait by its own clock.
+    pub(super) fn connect_soon(&mut self, place: usize, wait: Duration) {
+        let member = &mut self.places[place];
+        let local = member.clock.read(self.now).monotonic.plus(wait);
+        let at = member.clock.when(local);
+        let (delay, life) = (member.link.delay(), member.life());
+        let happening = InProcess::Connects;
+        self.agenda.put(at.plus(delay * 2), Happening::Process { place, life, happening });
+    }
+
+    /// The attempt to connect comes to an end.
+    pub(super) fn connects(&mut self, place: usize) {
+        let is_reachable =
+            self.server.is_up() && self.places[place].link.is_cut(Way::Both, None).is_none();
+        if is_reachable {
+            self.connections += 1;
+            let (number, server) = (self.connections, self.server.life);
+            self.places[place].link.connection =
+                Some(Connection { number, server, is_dead: false });
+            self.tell(place, filch_scheduler::agent::Event::Connected);
+        } else {
+            let life = self.places[place].life();
+            let happening = InProcess::LosesConnection { connection: 0 };
+            let at = self.now.plus(CONNECT_TIMEOUT);
+            self.agenda.put(at, Happening::Process { place, life, happening });
+        }
+    }
+
+    pub(super) fn send_to_server(
+        &mut self,
+        place: usize,
+        worker: WorkerId,
+        session: SessionNo,
+        number: MessageNo,
+        messages: Vec<FromWorker>,
+    ) {
+        self.see(Seen::Sent { place, worker, messages: &messages });
+        let link = &mut self.places[place].link;
+        let Some(connection) = link.connection.filter(|connection| !connection.is_dead) else {
+            return;
+        };
+        let server = connection.server;
+        let connection = connection.number;
+        let arrivals = link.arrivals(self.now, Way::ToServer);
+        let letter = Letter { place, connection, server, worker, session, number, messages };
+        let happening = Happening::ReachesServer(Box::new(letter));
+        self.post(place, (Way::ToServer, connection), arrivals, happening);
+    }
+
+    pub(super) fn send_to_worker(
+        &mut self,
+        place: usize,
+        connection: u64,
+        session: SessionNo,
+        number: MessageNo,
+        messages: Vec<ToWorker>,
+    ) {
+        let member = &mut self.places[place];
+        let life = member.life();
+        let arrivals = member.link.arrivals(self.now, Way::ToWorker);
+        let happening = InProcess::Hears { connection, session, number, messages };
+        let happening = Happening::Process { place, life, happening };
+        self.post(place, (Way::ToWorker, connection), arrivals, happening);
+    }
+
+    fn post(
+        &mut self,
+        place: usize,
+        (way, connection): (Way, u64),
+        arrivals: [Option<Monotonic>; 2],
+        happening: Happening,
+    ) {
+        let [Some(first), second] = arrivals else {
+            // The gap ends the session once somebody notices.
+            let until = self.now.plus(self.plan.lease / 2);
+            self.see(Seen::Trouble { place: Some(place), until });
+            return;
+        };
+        match self.places[place].link.is_cut(way, Some(connection)) {
+            Some(Mail::Lost) => return,
+            Some(Mail::Late | Mail::Stuck) => {
+                self.places[place].link.late.push(happening);
+                return;
+            }
+            None => {}
+        }
+        if let Some(second) = second {
+            self.agenda.put(second, happening.clone());
+        }
+        self.agenda.put(first, happening);
+    }
+
+    /// A message arrives at the end of its way, unless that has been cut meanwhile.
+    pub(super) fn gets_through(
+        &mut self,
+        place: usize,
+        (way, connection): (Way, u64),
+        happening: impl FnOnce() -> Happening,
+    ) -> bool {
+        let link = &mut self.places[place].link;
+        match link.is_cut(way, Some(connection)) {
+            None => true,
+            Some(Mail::Lost) => false,
+            Some(Mail::Late | Mail::Stuck) => {
+                link.late.push(happening());
+                false
+            }
+        }
+    }
+
+    /// The worker ends its connection; the server hears of it unless a cut is in the way.
+    pub(super) fn disconnect(&mut self, place: usize) {
+        let link = &mut self.places[place].link;
+        if let Some(connection) = link.connection.take()
+            && !connection.is_dead
+        {
+            let at = self.now.plus(link.delay()).max(link.to_server_until);
+            let happening = Happening::ServerHearsClose {
+                connection: connection.number,
+                server: connection.server,
+            };
+            match link.is_cut(Way::ToServer, Some(connection.number)) {
+                None => self.agenda.put(at, happening),
+                Some(Mail::Stuck) => link.late.push(happening),
+                Some(Mail::Lost | Mail::Late) => {}
+            }
+        }
+    }
+
+    /// The worker hears that its connection is gone.
+    pub(super) fn loses_connection(&mut self, place: usize, connection: u64) {
+        let link = &mut self.places[place].link;
+        // An attempt that failed has no number.
+        let is_current = connection == 0 && link.connection.is_none()
+            || link.connection.is_some_and(|current| current.number == connection);
+        if is_current {
+            link.connection = None;
+            self.tell(place, filch_scheduler::agent::Event::Disconnected);
+        }
+    }
+
+    /// The server's end of the connection is gone, and the worker hears of it.
+    pub(super) fn lose_connection_soon(&mut self, place: usize) {
+        if let Some(connection) = self.places[place].link.connection {
+            self.tell_of_broken_connection(place, connection.number);
+        }
+    }
+
+    pub(super) fn tell_of_broken_connection(&mut self, place: usize, connection: u64) {
+        let member = &mut self.places[place];
+        if let Some(current) = &mut member.link.connection
+            && current.number == connection
+        {
+            current.is_dead = true;
+        }
+        if member.link.is_cut(Way::ToWorker, Some(connection)).is_none() {
+            let at = self.now.plus(member.link.delay());
+            let happening = InProcess::LosesConnection { connection };
+            let happening = Happening::Process { place, life: member.life(), happening };
+            self.agenda.put(at, happening);
+        }
+    }
+
+    pub(super) fn break_connection(&mut self, place: usize, seen_by: SeenBy) {
+        let link = &mut self.places[place].link;
+        let Some(connection) = &mut link.connection else {
+            return;
+        };
+        let was_dead = std::mem::replace(&mut connection.is_dead, true);
+        let Connection { number, server, .. } = *connection;
+        if matches!(seen_by, SeenBy::Both | SeenBy::Server) && !was_dead {
+            let at = self.now.plus(link.delay());
+            self.agenda.put(at, Happening::ServerHearsClose { connection: number, server });
+        }
+        if matches!(seen_by, SeenBy::Both | SeenBy::Worker) {
+            self.tell_of_broken_connection(place, number);
+        }
+    }
+
+    pub(super) fn cut(&mut self, place: usize, way: Way, span: Duration, mail: Mail) {
+        let link = &mut self.places[place].link;
+        let connection = link.connection.map(|connection| connection.number);
+        let connection = connection.filter(|_| mail == Mail::Stuck);
+        link.cut = Some(Cut { way, mail, connection });
+        link.cut_turn += 1;
+        let turn = link.cut_turn;
+        self.agenda.put(self.now.plus(span), Happening::CutEnds { place, turn });
+    }
+
+    pub(super) fn end_cut(&mut self, place: usize, turn: u64) {
+        let link = &mut self.places[place].link;
+        if link.cut_turn != turn {
+            return;
+        }
+        link.cut = None;
+        let mut at = self.now;
+        for happening in std::mem::take(&mut link.late) {
+            at = at.plus(Duration::from_micros(10));
+            self.agenda.put(at, happening);
+        }
+        link.to_server_until = link.to_server_until.max(at);
+        link.to_worker_until = link.to_worker_until.max(at);
+    }
+
+    pub(super) fn change_weather(&mut self, place: usize, span: Duration, weather: Weather) {
+        let link = &mut self.places[place].link;
+        link.weather = weather;
+        link.weather_turn += 1;
+        let turn = link.weather_turn;
+        self.agenda.put(self.now.plus(span), Happening::WeatherEnds { place, turn });
+    }
+
+    pub(super) fn end_weather(&mut self, place: usize, turn: u64) {
+        let link = &mut self.places[place].link;
+        if link.weather_turn == turn {
+            link.weather = link.usual;
+        }
+    }
+
+    pub(super) fn mend_network(&mut self) {
+        for place in 0..self.places.len() {
+            let link = &mut self.places[place].link;
+            let turn = link.cut_turn;
+            link.weather_turn += 1;
+            (link.weather, link.usual) = (CALM, CALM);
+            self.end_cut(place, turn);
+        }
+    }
+}

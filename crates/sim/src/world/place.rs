@@ -1,0 +1,504 @@
+//! The shell around a worker's brain: a place where one process runs after another, and the jobs that run
+//! in it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use filch_scheduler::agent::{self, Agent, Effect, Event, Home, Outcome};
+use filch_scheduler::id::{Hold, Seq};
+use filch_scheduler::message::{Again, Assignment};
+use filch_scheduler::time::{Millis, Monotonic};
+
+use super::agenda::{Happening, InProcess};
+use super::network::Link;
+use super::{Audit, World};
+use crate::clock::Clock;
+use crate::log::{Ended, Seen, Witness};
+use crate::plan::{Member, Paused, Way};
+use crate::random::Random;
+use crate::work::{self, Deed};
+
+/// A place.
+pub(super) struct Place {
+    pub(super) clock: Clock,
+    pub(super) link: Link,
+    home: Home,
+    lives: u64,
+    process: Option<Process>,
+    /// How often each job was started here. A handler keeps no better count either.
+    runs: BTreeMap<Seq, u32>,
+}
+
+struct Process {
+    agent: Agent,
+    running: BTreeMap<Hold, Running>,
+    pause: Option<Pause>,
+    ticks_at: Option<Monotonic>,
+}
+
+struct Running {
+    is_hanging: bool,
+    is_stopping: bool,
+}
+
+struct Pause {
+    since: Monotonic,
+    jobs: Paused,
+    /// What has happened meanwhile.
+    missed: Vec<(Monotonic, InProcess)>,
+}
+
+/// How long the place of a process that is gone stays empty when nobody says otherwise.
+const EMPTY_FOR: Duration = Duration::from_millis(500);
+
+/// A job that has been told to stop takes at most this long, in parts of the lease: what a worker must be
+/// able to do.
+const STOPS_WITHIN: (u32, u32) = (3, 10);
+
+/// How long a job runs that used to hang, once everything is mended.
+const MENDED_RUN: Duration = Duration::from_millis(10);
+
+impl Place {
+    pub(super) fn new(member: &Member) -> Self {
+        Self {
+            clock: Clock::new(member.rate),
+            link: Link::new(member),
+            home: member.home,
+            lives: 0,
+            process: None,
+            runs: BTreeMap::new(),
+        }
+    }
+
+    pub(super) const fn life(&self) -> u64 {
+        self.lives
+    }
+
+    const fn is_paused(&self) -> bool {
+        matches!(&self.process, Some(Process { pause: Some(_), .. }))
+    }
+
+    pub(super) fn worker(&self) -> Option<filch_scheduler::id::WorkerId> {
+        self.process.as_ref().map(|process| process.agent.id())
+    }
+}
+
+impl<W: Witness> World<'_, W> {
+    pub(super) fn is_embedded(&self, place: usize) -> bool {
+        self.places[place].home == Home::Embedded
+    }
+
+    pub(super) fn start_process(&mut self, place: usize) {
+        let plan = &self.plan.members[place];
+        let is_possible = self.server.is_up() || plan.home == Home::Apart;
+        let member = &mut self.places[place];
+        if member.process.is_some() || !is_possible {
+            return;
+        }
+        member.lives += 1;
+        let mut random = Random::keyed(self.plan.seed, 2 + place as u64, member.lives);
+        member.link.seed(random.clone());
+        let config = agent::Config {
+            seed: random.next(),
+            home: plan.home,
+            slots: plan.slots,
+            serves: plan.serves.clone(),
+            reserve: plan.reserve,
+            ..agent::Config::default()
+        };
+        let now = member.clock.read(self.now);
+        let mut effects = Vec::new();
+        if let Some(tape) = &mut self.tape {
+            tape.worker_starts(place, &config);
+        }
+        let agent = Agent::new(config, now, &mut effects);
+        if let Some(tape) = &mut self.tape {
+            tape.worker_does(place, &effects);
+        }
+        let running = BTreeMap::new();
+        self.places[place].process = Some(Process { agent, running, pause: None, ticks_at: None });
+        let is_embedded = plan.home == Home::Embedded;
+        let (slots, serves) = (plan.slots, &plan.serves);
+        self.see(Seen::Began { place, slots, serves, is_embedded });
+        self.perform_for(place, effects);
+    }
+
+    /// What happens in a process, now or when it goes on.
+    pub(super) fn happen_in_process(&mut self, place: usize, life: u64, happening: InProcess) {
+        let member = &mut self.places[place];
+        if member.lives != life || member.process.is_none() {
+            return;
+        }
+        if member.is_paused() {
+            self.happen_while_paused(place, happening);
+            return;
+        }
+        match happening {
+            InProcess::Ticks => self.tick(place),
+            InProcess::Connects => self.connects(place),
+            InProcess::LosesConnection { connection } => self.loses_connection(place, connection),
+            InProcess::Hears { connection, session, number, messages } => {
+                let current = member.link.connection;
+                let again = || {
+                    let messages = messages.clone();
+                    let happening = InProcess::Hears { connection, session, number, messages };
+                    Happening::Process { place, life, happening }
+                };
+                if current.is_some_and(|current| current.number == connection)
+                    && self.gets_through(place, (Way::ToWorker, connection), again)
+                {
+                    let member = &self.places[place];
+                    let worker = member.worker().expect("there is a process");
+                    self.see(Seen::Heard { place, worker, messages: &messages });
+                    self.tell(place, Event::Received { session, number, messages });
+                }
+            }
+            InProcess::JobEnds { hold, deed: Deed::KillWorker } => {
+                if self.is_running(place, hold) {
+                    self.crash_by_job(place);
+                }
+            }
+            InProcess::JobEnds { .. } | InProcess::JobStops { .. } => {
+                let (hold, outcome) = outcome_of(&happening);
+                if self.end_run(place, hold, &outcome) {
+                    self.tell(place, Event::Ended { hold, outcome });
+                }
+            }
+            InProcess::HearsOfEnd { hold, outcome } => {
+                self.tell(place, Event::Ended { hold, outcome });
+            }
+        }
+    }
+
+    /// A process that stands still does nothing; jobs that are processes of their own go on.
+    fn happen_while_paused(&mut self, place: usize, happening: InProcess) {
+        let at = self.now;
+        let process = self.places[place].process.as_mut().expect("checked by the caller");
+        let pause = process.pause.as_mut().expect("checked by the caller");
+        let is_of_a_job =
+            matches!(happening, InProcess::JobEnds { .. } | InProcess::JobStops { .. });
+        let kills = matches!(happening, InProcess::JobEnds { deed: Deed::KillWorker, .. });
+        if pause.jobs == Paused::Frozen || !is_of_a_job || kills {
+            pause.missed.push((at, happening));
+            return;
+        }
+        let (hold, outcome) = outcome_of(&happening);
+        if self.end_run(place, hold, &outcome) {
+            self.miss(place, InProcess::HearsOfEnd { hold, outcome });
+        }
+    }
+
+    fn miss(&mut self, place: usize, happening: InProcess) {
+        let at = self.now;
+        let process = self.places[place].process.as_mut();
+        if let Some(pause) = process.and_then(|process| process.pause.as_mut()) {
+            pause.missed.push((at, happening));
+        }
+    }
+
+    fn is_running(&self, place: usize, hold: Hold) -> bool {
+        let process = self.places[place].process.as_ref();
+        process.is_some_and(|process| process.running.contains_key(&hold))
+    }
+
+    /// Nothing of this job runs here any more. `false` if nothing did before.
+    fn end_run(&mut self, place: usize, hold: Hold, outcome: &Outcome) -> bool {
+        let Some(process) = &mut self.places[place].process else {
+            return false;
+        };
+        let was_running = process.running.remove(&hold).is_some();
+        if was_running {
+            let how = match outcome {
+                Outcome::Finished => Ended::Finished,
+                Outcome::Failed { .. } => Ended::Failed,
+                Outcome::Snoozed(_) => Ended::Snoozed,
+                Outcome::Stopped => Ended::Stopped,
+            };
+            self.see(Seen::Ended { place, hold, how });
+        }
+        was_running
+    }
+
+    /// One event for the worker's brain.
+    pub(super) fn tell(&mut self, place: usize, event: Event) {
+        let member = &mut self.places[place];
+        let now = member.clock.read(self.now);
+        let Some(process) = &mut member.process else {
+            return;
+        };
+        self.fingerprint.add(place as u64, now, &event);
+        if let Some(tape) = &mut self.tape {
+            tape.worker_hears(place, now, &event);
+        }
+        let mut effects = Vec::new();
+        process.agent.handle(now, event, &mut effects);
+        if process.agent.fence_at().is_some_and(|at| at <= now.monotonic) {
+            self.witness.see(self.now, Seen::PastDeadline { place });
+        }
+        if let Some(tape) = &mut self.tape {
+            tape.worker_does(place, &effects);
+        }
+        self.perform_for(place, effects);
+        if self.audit == Audit::Always {
+            self.audit_place(place);
+        }
+    }
+
+    pub(super) fn audit_place(&mut self, place: usize) {
+        if let Some(process) = &self.places[place].process
+            && process.pause.is_none()
+            && let Err(error) = process.agent.audit()
+        {
+            self.audit_failed(&format!("the worker in place {}", place + 1), &error.to_string());
+        }
+    }
+
+    fn perform_for(&mut self, place: usize, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Connect { wait } => self.connect_soon(place, wait),
+                Effect::Disconnect { .. } => self.disconnect(place),
+                Effect::Send { worker, session, number, messages } => {
+                    self.send_to_server(place, worker, session, number, messages);
+                }
+                Effect::Start(assignment) => self.start_job(place, &assignment),
+                Effect::Stop { hold, why } => {
+                    self.see(Seen::Stopping { place, hold, why });
+                    self.stop_job(place, hold);
+                }
+                Effect::Answered { hold, verdict } => {
+                    self.see(Seen::Settled { place, hold, verdict });
+                }
+                Effect::Leave => {
+                    let until = self.now.plus(EMPTY_FOR);
+                    self.see(Seen::Trouble { place: Some(place), until });
+                    self.see(Seen::Left { place });
+                    self.end_process(place);
+                    self.agenda.put(self.now.plus(EMPTY_FOR), Happening::ProcessStarts { place });
+                    return;
+                }
+            }
+        }
+        self.plan_worker_tick(place);
+    }
+
+    fn plan_worker_tick(&mut self, place: usize) {
+        let member = &mut self.places[place];
+        let life = member.lives;
+        let Some(process) = &mut member.process else {
+            return;
+        };
+        if let Some(due) = process.agent.next_deadline() {
+            let due = member.clock.when(due).max(self.now);
+            if process.ticks_at.is_none_or(|at| due < at) {
+                process.ticks_at = Some(due);
+                let happening = InProcess::Ticks;
+                self.agenda.put(due, Happening::Process { place, life, happening });
+            }
+        }
+    }
+
+    fn tick(&mut self, place: usize) {
+        let now = self.now;
+        let member = &mut self.places[place];
+        let Some(process) = &mut member.process else {
+            return;
+        };
+        if process.ticks_at.is_none_or(|at| at > now) {
+            return;
+        }
+        process.ticks_at = None;
+        let due = process.agent.next_deadline();
+        if due.is_some_and(|due| member.clock.when(due) <= now) {
+            self.tell(place, Event::Tick);
+        }
+        self.plan_worker_tick(place);
+    }
+
+    fn start_job(&mut self, place: usize, assignment: &Assignment) {
+        self.counts.starts += 1;
+        let member = &mut self.places[place];
+        let worker = member.worker().expect("it started a job");
+        let hold = assignment.hold;
+        self.see(Seen::Started { place, worker, assignment });
+        let member = &mut self.places[place];
+        let runs = member.runs.entry(hold.job).or_insert(0);
+        *runs += 1;
+        let known = work::deed(&assignment.kind, *runs);
+        let (deed, takes) = known.unwrap_or((Deed::Succeed, Duration::ZERO));
+        let (deed, takes) = match deed {
+            Deed::Hang if self.is_healed => (Deed::Succeed, MENDED_RUN),
+            Deed::KillWorker if self.is_healed => (Deed::Succeed, takes),
+            _ => (deed, takes),
+        };
+        let process = member.process.as_mut().expect("it started a job");
+        let is_hanging = deed == Deed::Hang;
+        process.running.insert(hold, Running { is_hanging, is_stopping: false });
+        if !is_hanging {
+            let (life, happening) = (member.lives, InProcess::JobEnds { hold, deed });
+            self.agenda.put(self.now.plus(takes), Happening::Process { place, life, happening });
+        }
+    }
+
+    fn stop_job(&mut self, place: usize, hold: Hold) {
+        let member = &mut self.places[place];
+        let life = member.lives;
+        let process = member.process.as_mut().expect("it stops a job");
+        let Some(running) = process.running.get_mut(&hold).filter(|running| !running.is_stopping)
+        else {
+            return;
+        };
+        running.is_stopping = true;
+        // Most stop at once, some take as long as they may by the clock of their machine.
+        let mut random = Random::keyed(self.plan.seed, hold.job.0, hold.fence.0);
+        let most = self.plan.lease * STOPS_WITHIN.0 / STOPS_WITHIN.1;
+        let takes = match random.below(3) {
+            0 => Duration::ZERO,
+            1 => Duration::from_micros(random.below(100_000)),
+            _ => Duration::from_micros(random.below(most.as_micros() as u64)),
+        };
+        let happening = InProcess::JobStops { hold };
+        self.agenda.put(self.now.plus(takes), Happening::Process { place, life, happening });
+    }
+
+    /// The process is told to end in good order.
+    pub(super) fn drain(&mut self, place: usize, grace: Duration) {
+        let member = &self.places[place];
+        if member.process.is_none() || member.is_paused() {
+            return;
+        }
+        let until = member.clock.read(self.now).monotonic.plus(grace);
+        let until = member.clock.when(until);
+        self.see(Seen::Draining { place, until });
+        self.tell(place, Event::Drain { grace });
+    }
+
+    /// The process ends at once.
+    pub(super) fn crash(&mut self, place: usize, away: Duration) {
+        if self.places[place].process.is_some() {
+            self.end_process(place);
+            self.agenda.put(self.now.plus(away), Happening::ProcessStarts { place });
+        }
+    }
+
+    /// A job has taken its process with it.
+    fn crash_by_job(&mut self, place: usize) {
+        self.counts.faults += 1;
+        let until = self.now.plus(EMPTY_FOR);
+        self.see(Seen::Trouble { place: Some(place), until });
+        if self.is_embedded(place) {
+            self.crash_server(EMPTY_FOR, true);
+        } else {
+            self.crash(place, EMPTY_FOR);
+        }
+        if self.audit != Audit::Never {
+            self.audit_all();
+        }
+    }
+
+    /// Whatever the process was about, it is over; the operating system closes its connection.
+    pub(super) fn end_process(&mut self, place: usize) {
+        let Some(process) = self.places[place].process.take() else {
+            return;
+        };
+        for &hold in process.running.keys() {
+            self.see(Seen::Ended { place, hold, how: Ended::Killed });
+        }
+        self.see(Seen::Crashed { place });
+        self.disconnect(place);
+    }
+
+    pub(super) fn pause(&mut self, place: usize, span: Duration, jobs: Paused) {
+        let member = &mut self.places[place];
+        let (now, life) = (self.now, member.lives);
+        let Some(process) = member.process.as_mut().filter(|process| process.pause.is_none())
+        else {
+            return;
+        };
+        process.pause = Some(Pause { since: now, jobs, missed: Vec::new() });
+        self.agenda.put(now.plus(span), Happening::Resumes { place, life });
+        if jobs == Paused::GoOn {
+            let deadline = process.agent.fence_at().map_or(now, |at| member.clock.when(at));
+            self.agenda.put(deadline.max(now), Happening::GuardianKills { place, life });
+        }
+        self.see(Seen::Paused { place });
+    }
+
+    /// The worker's deadline has passed while it stood still: the guardian ends its jobs.
+    pub(super) fn guardian_kills(&mut self, place: usize, life: u64) {
+        let member = &mut self.places[place];
+        let Some(process) = member.process.as_mut().filter(|_| member.lives == life) else {
+            return;
+        };
+        if process.pause.as_ref().is_none_or(|pause| pause.jobs != Paused::GoOn) {
+            return;
+        }
+        for hold in std::mem::take(&mut process.running).into_keys() {
+            self.see(Seen::Ended { place, hold, how: Ended::Killed });
+            self.miss(place, InProcess::HearsOfEnd { hold, outcome: Outcome::Stopped });
+        }
+    }
+
+    pub(super) fn resume(&mut self, place: usize, life: u64) {
+        let member = &mut self.places[place];
+        let Some(process) = member.process.as_mut().filter(|_| member.lives == life) else {
+            return;
+        };
+        let Some(Pause { since, jobs, missed }) = process.pause.take() else {
+            return;
+        };
+        process.ticks_at = None;
+        self.see(Seen::Resumed { place });
+        for (at, happening) in missed {
+            let is_of_a_job =
+                matches!(happening, InProcess::JobEnds { .. } | InProcess::JobStops { .. });
+            if is_of_a_job && jobs == Paused::Frozen {
+                let left = at.since(since);
+                let happening = Happening::Process { place, life, happening };
+                self.agenda.put(self.now.plus(left), happening);
+            } else {
+                self.happen_in_process(place, life, happening);
+            }
+        }
+        if self.places[place].lives == life {
+            self.tell(place, Event::Tick);
+        }
+    }
+
+    /// Whatever is wrong with this place is mended.
+    pub(super) fn mend_place(&mut self, place: usize) {
+        let life = self.places[place].lives;
+        self.resume(place, life);
+        self.start_process(place);
+        let Some(process) = &self.places[place].process else {
+            return;
+        };
+        let hanging = process.running.iter().filter(|(_, running)| running.is_hanging);
+        for hold in hanging.map(|(&hold, _)| hold).collect::<Vec<_>>() {
+            let happening = InProcess::JobEnds { hold, deed: Deed::Succeed };
+            let life = self.places[place].lives;
+            self.agenda
+                .put(self.now.plus(MENDED_RUN), Happening::Process { place, life, happening });
+        }
+    }
+}
+
+/// What a worker hears of a job that comes to an end.
+fn outcome_of(happening: &InProcess) -> (Hold, Outcome) {
+    match happening {
+        InProcess::JobEnds { hold, deed } => {
+            let outcome = match deed {
+                Deed::Succeed => Outcome::Finished,
+                Deed::Fail => Outcome::Failed { again: Again::ByPolicy, error: "no luck".into() },
+                Deed::FailForGood => {
+                    Outcome::Failed { again: Again::Never, error: "no use".into() }
+                }
+                Deed::Snooze => Outcome::Snoozed(Millis(700)),
+                Deed::KillWorker | Deed::Hang => Outcome::Stopped,
+            };
+            (*hold, outcome)
+        }
+        InProcess::JobStops { hold } => (*hold, Outcome::Stopped),
+        _ => unreachable!("only jobs come to an end"),
+    }
+}

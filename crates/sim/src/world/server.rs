@@ -1,0 +1,477 @@
+//! The shell around the server's brain, and the store behind it: performs what the brain decides, makes
+//! it durable in groups, and lets nothing out before its receipt.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use filch_scheduler::dispatch::{Config, Counters, Dispatch, Effect, Event, Loader};
+use filch_scheduler::gate::{Gate, Told};
+use filch_scheduler::id::{CommitNo, FetchNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
+use filch_scheduler::name::Name;
+use filch_scheduler::record::Mutation;
+use filch_scheduler::time::{Monotonic, Now, Wall};
+
+use super::agenda::{Happening, Letter};
+use super::{Audit, World};
+use crate::clock::Clock;
+use crate::log::{Seen, Witness};
+use crate::plan::Plan;
+use crate::random::Random;
+
+/// A server that does nothing else looks at its clocks at least this often, to notice jumps.
+const LOOKS_EVERY: Duration = Duration::from_secs(1);
+
+/// How often ended jobs are looked through.
+const RETIRES_EVERY: Duration = Duration::from_secs(5);
+
+/// How many ended jobs are proposed for removal at once.
+const RETIRED_TOGETHER: usize = 64;
+
+/// How long before a commit whose outcome is unknown is tried again.
+const TRIES_AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+/// The machine that the server runs on.
+pub(super) struct Server {
+    pub(super) clock: Clock,
+    config: Config,
+    /// Grows with each process that is the server.
+    pub(super) life: u64,
+    process: Option<Process>,
+    random: Random,
+    slow_by: Duration,
+    slow_turn: u64,
+    unknown: u32,
+    unknown_turn: u64,
+}
+
+/// One process that is the server.
+struct Process {
+    dispatch: Dispatch,
+    gate: Gate,
+    /// Commits that wait for the one that is under way.
+    gathered: VecDeque<Commit>,
+    /// The group that is being stored.
+    under_way: Vec<Commit>,
+    /// Which connection a session has.
+    connections: BTreeMap<(WorkerId, SessionNo), (usize, u64)>,
+    sessions: BTreeMap<u64, (WorkerId, SessionNo)>,
+    closed: BTreeSet<u64>,
+    /// Who waits for the answer to a request.
+    asks: BTreeMap<RequestNo, usize>,
+    /// When the next tick is planned.
+    ticks_at: Option<Monotonic>,
+}
+
+struct Commit {
+    number: CommitNo,
+    mutations: Vec<Mutation>,
+    decided: (Monotonic, Now),
+}
+
+impl Server {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let config = Config {
+            seed: plan.seed,
+            lease: plan.lease,
+            strategy: plan.strategy,
+            steal: plan.steal,
+            ..Config::default()
+        };
+        Self {
+            clock: Clock::new(1_000_000),
+            config,
+            life: 0,
+            process: None,
+            random: Random::keyed(plan.seed, 1, 0),
+            slow_by: Duration::ZERO,
+            slow_turn: 0,
+            unknown: 0,
+            unknown_turn: 0,
+        }
+    }
+
+    pub(super) const fn is_up(&self) -> bool {
+        self.process.is_some()
+    }
+}
+
+impl<W: Witness> World<'_, W> {
+    pub(super) fn start_server(&mut self) {
+        if self.server.is_up() {
+            return;
+        }
+        self.server.life += 1;
+        if self.server.life > 1 {
+            self.server.clock.restart(self.now);
+        }
+        let now = self.server.clock.read(self.now);
+        if let Some(tape) = &mut self.tape {
+            tape.server_starts(now, &self.server.config, self.store.last_commit());
+        }
+        let mut loader = Loader::new(self.server.config.clone(), now);
+        for piece in self.store.load() {
+            loader.add(piece).expect("what is kept fits together");
+        }
+        let mut effects = Vec::new();
+        let dispatch = loader.finish(&mut effects).expect("what is kept fits together");
+        self.server.process = Some(Process {
+            dispatch,
+            gate: Gate::default(),
+            gathered: VecDeque::new(),
+            under_way: Vec::new(),
+            connections: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            closed: BTreeSet::new(),
+            asks: BTreeMap::new(),
+            ticks_at: None,
+        });
+        let (lease, strategy) = (self.plan.lease, self.plan.strategy);
+        self.see(Seen::ServerStarted { lease, strategy });
+        self.see(Seen::ServerRead(now));
+        self.perform(now, effects);
+        if self.plan.retention.is_some() {
+            let server = self.server.life;
+            self.agenda.put(self.now.plus(RETIRES_EVERY), Happening::Retires { server });
+        }
+        for place in 0..self.places.len() {
+            if self.is_embedded(place) {
+                self.agenda.put(self.now, Happening::ProcessStarts { place });
+            }
+        }
+    }
+
+    /// The server's process ends. What was being stored is stored or not.
+    pub(super) fn crash_server(&mut self, away: Duration, noticed: bool) {
+        self.count_server();
+        let Some(mut process) = self.server.process.take() else {
+            return;
+        };
+        if self.server.random.one_in(2) {
+            let group = std::mem::take(&mut process.under_way);
+            self.store_group(&group);
+        }
+        self.see(Seen::ServerCrashed);
+        for place in 0..self.places.len() {
+            if self.is_embedded(place) {
+                self.end_process(place);
+            } else if noticed {
+                self.lose_connection_soon(place);
+            }
+        }
+        self.agenda.put(self.now.plus(away), Happening::ServerStarts);
+    }
+
+    /// One event for the server's brain.
+    pub(super) fn serve(&mut self, event: Event) {
+        let now = self.server.clock.read(self.now);
+        let Some(process) = &mut self.server.process else {
+            return;
+        };
+        self.fingerprint.add(u64::MAX, now, &event);
+        if let Some(tape) = &mut self.tape {
+            tape.server_hears(now, &event);
+        }
+        let mut effects = Vec::new();
+        process.dispatch.handle(now, event, &mut effects);
+        self.see(Seen::ServerRead(now));
+        self.perform(now, effects);
+        if self.audit == Audit::Always {
+            self.audit_server();
+        }
+    }
+
+    pub(super) fn audit_server(&mut self) {
+        if let Some(process) = &self.server.process
+            && let Err(error) = process.dispatch.audit()
+        {
+            self.audit_failed("the server", &error.to_string());
+        }
+    }
+
+    fn perform(&mut self, now: Now, effects: Vec<Effect>) {
+        if let Some(tape) = &mut self.tape {
+            tape.server_does(&effects);
+        }
+        let decided = (self.now, now);
+        let mut told = Vec::new();
+        for effect in effects {
+            let process = self.server.process.as_mut().expect("only a server that is up decides");
+            match process.gate.pass(effect, &mut told) {
+                None => {}
+                Some(Effect::Commit { number, mutations }) => {
+                    process.gathered.push_back(Commit { number, mutations, decided });
+                }
+                Some(Effect::Fetch { fetch, ids, keys, seqs }) => {
+                    let server = self.server.life;
+                    let takes = Duration::from_micros(self.server.random.between(50, 2_000));
+                    let happening = Happening::Finds { server, fetch, ids, keys, seqs };
+                    self.agenda.put(self.now.plus(takes + self.server.slow_by), happening);
+                }
+                Some(Effect::HangUp { worker, session }) => self.hang_up(worker, session),
+                Some(Effect::Send { .. } | Effect::Reply { .. }) => {
+                    unreachable!("the gate keeps what is told")
+                }
+            }
+            self.tell_all(&mut told);
+        }
+        self.begin_commit();
+        self.plan_tick();
+    }
+
+    fn tell_all(&mut self, told: &mut Vec<Told>) {
+        for told in told.drain(..) {
+            match told {
+                Told::Worker { worker, session, number, messages } => {
+                    self.see(Seen::Told { worker, session, messages: &messages });
+                    let process = self.server.process.as_ref().expect("it is up");
+                    if let Some(&(place, connection)) = process.connections.get(&(worker, session))
+                    {
+                        self.send_to_worker(place, connection, session, number, messages);
+                    }
+                }
+                Told::Request { to, answer } => {
+                    self.see(Seen::Answered { request: to, answer: &answer });
+                    let process = self.server.process.as_mut().expect("it is up");
+                    if let Some(ask) = process.asks.remove(&to) {
+                        self.send_answer(ask);
+                    }
+                }
+            }
+        }
+    }
+
+    /// While one group is being stored, others gather.
+    fn begin_commit(&mut self) {
+        let server = &mut self.server;
+        let process = server.process.as_mut().expect("it is up");
+        if process.under_way.is_empty() && !process.gathered.is_empty() {
+            process.under_way.extend(process.gathered.drain(..));
+            let (least, most) = self.plan.commit;
+            let takes = server.random.between(least.as_micros() as u64, most.as_micros() as u64);
+            let takes = Duration::from_micros(takes) + server.slow_by;
+            let happening = Happening::CommitReturns { server: server.life };
+            self.agenda.put(self.now.plus(takes), happening);
+        }
+    }
+
+    pub(super) fn commit_returns(&mut self, server: u64) {
+        if server != self.server.life || !self.server.is_up() {
+            return;
+        }
+        let is_unknown = self.server.random.happens(self.server.unknown);
+        // Perhaps it was stored, perhaps not: the same group again, under the same numbers.
+        let is_stored = !is_unknown || self.server.random.one_in(2);
+        let process = self.server.process.as_mut().expect("checked above");
+        let group = std::mem::take(&mut process.under_way);
+        if is_stored {
+            self.store_group(&group);
+        }
+        let process = self.server.process.as_mut().expect("checked above");
+        if is_unknown {
+            process.under_way = group;
+            let again = Happening::CommitReturns { server };
+            self.agenda.put(self.now.plus(TRIES_AGAIN_AFTER), again);
+            return;
+        }
+        let last = group.last().expect("a group is not empty").number;
+        let mut told = Vec::new();
+        process.gate.receipt(last, &mut told);
+        self.see(Seen::Receipted(last));
+        self.tell_all(&mut told);
+        self.serve(Event::Committed(last));
+    }
+
+    /// Makes a group durable, unless it is already.
+    fn store_group(&mut self, group: &[Commit]) {
+        let Some(last) = group.last() else {
+            return;
+        };
+        if last.number <= self.store.last_commit() {
+            return;
+        }
+        let mutations: Vec<Mutation> =
+            group.iter().flat_map(|commit| commit.mutations.iter().cloned()).collect();
+        for mutation in &mutations {
+            self.count_unended(mutation);
+        }
+        for Commit { number, mutations, decided } in group {
+            self.see(Seen::Stored { number: *number, decided: *decided, mutations });
+        }
+        if let Err(error) = self.store.commit(last.number, &mutations) {
+            self.audit_failed("the store", &error.to_string());
+        }
+    }
+
+    fn count_unended(&mut self, mutation: &Mutation) {
+        self.counts.jobs += u64::from(matches!(mutation, Mutation::Put(_)));
+        let (job, state) = match mutation {
+            Mutation::Put(row) => (row.seq, row.now.state),
+            Mutation::Write(write) => (write.job, write.state),
+            _ => return,
+        };
+        if state.is_ended() {
+            self.unended.remove(&job);
+        } else {
+            self.unended.insert(job);
+        }
+    }
+
+    pub(super) fn answer_fetch(
+        &mut self,
+        server: u64,
+        fetch: FetchNo,
+        ids: &[JobId],
+        keys: &[Name],
+        seqs: &[Seq],
+    ) {
+        if server == self.server.life && self.server.is_up() {
+            let found = self.store.find(ids, keys, seqs);
+            self.serve(Event::Fetched { fetch, found });
+        }
+    }
+
+    /// The store proposes what it has kept for long enough.
+    pub(super) fn retire(&mut self, server: u64) {
+        let Some(retention) = self.plan.retention else {
+            return;
+        };
+        if server != self.server.life || !self.server.is_up() {
+            return;
+        }
+        let wall = self.server.clock.read(self.now).wall;
+        let before = Wall(wall.0.saturating_sub(retention.as_millis() as u64));
+        let expired = self.store.expired(before, RETIRED_TOGETHER);
+        if !expired.is_empty() {
+            self.serve(Event::Expired(expired));
+        }
+        self.agenda.put(self.now.plus(RETIRES_EVERY), Happening::Retires { server });
+    }
+
+    fn plan_tick(&mut self) {
+        let server = &mut self.server;
+        let process = server.process.as_mut().expect("it is up");
+        let latest = self.now.plus(LOOKS_EVERY);
+        let due = process.dispatch.next_deadline().map_or(latest, |at| server.clock.when(at));
+        let due = due.clamp(self.now, latest);
+        if process.ticks_at.is_none_or(|at| due < at) {
+            process.ticks_at = Some(due);
+            self.agenda.put(due, Happening::ServerTicks);
+        }
+    }
+
+    pub(super) fn tick_server(&mut self) {
+        let now = self.now;
+        if let Some(process) = &mut self.server.process
+            && process.ticks_at.is_some_and(|at| at <= now)
+        {
+            process.ticks_at = None;
+            self.serve(Event::Tick);
+        }
+    }
+
+    /// A batch came over a connection that this server knows or has just accepted.
+    pub(super) fn reach_server(&mut self, letter: Letter) {
+        let Letter { place, connection, server, worker, session, number, messages } = letter;
+        let life = self.server.life;
+        let Some(process) = &mut self.server.process else {
+            return;
+        };
+        if server != life || process.closed.contains(&connection) {
+            return;
+        }
+        process.connections.insert((worker, session), (place, connection));
+        process.sessions.insert(connection, (worker, session));
+        self.see(Seen::Arrived { worker, session, number, messages: &messages });
+        self.serve(Event::Worker { worker, session, number, messages });
+    }
+
+    pub(super) fn close_at_server(&mut self, connection: u64, server: u64) {
+        let life = self.server.life;
+        let Some(process) = self.server.process.as_mut().filter(|_| server == life) else {
+            return;
+        };
+        process.closed.insert(connection);
+        if let Some((worker, session)) = process.sessions.remove(&connection) {
+            process.connections.remove(&(worker, session));
+            process.gate.close(worker, session);
+            self.see(Seen::Closed { worker, session });
+            self.serve(Event::Closed { worker, session });
+        }
+    }
+
+    /// The server ends a connection; the worker hears of it.
+    fn hang_up(&mut self, worker: WorkerId, session: SessionNo) {
+        let process = self.server.process.as_mut().expect("it is up");
+        if let Some((place, connection)) = process.connections.remove(&(worker, session)) {
+            process.sessions.remove(&connection);
+            process.closed.insert(connection);
+            process.gate.close(worker, session);
+            self.see(Seen::Closed { worker, session });
+            self.tell_of_broken_connection(place, connection);
+        }
+    }
+
+    pub(super) fn take_request(&mut self, ask: usize) {
+        self.requests += 1;
+        let from = RequestNo(self.requests);
+        let request = self.asks[ask].request.clone();
+        let Some(process) = &mut self.server.process else {
+            return;
+        };
+        process.asks.insert(from, ask);
+        self.see(Seen::Asked { request: from, what: &request });
+        self.serve(Event::Request { from, request });
+    }
+
+    pub(super) fn slow_store(&mut self, span: Duration, by: Duration) {
+        self.server.slow_by = by;
+        self.server.slow_turn += 1;
+        let turn = self.server.slow_turn;
+        self.agenda.put(self.now.plus(span), Happening::StoreSpeedsUp { turn });
+    }
+
+    pub(super) fn speed_up_store(&mut self, turn: u64) {
+        if turn == self.server.slow_turn {
+            self.server.slow_by = Duration::ZERO;
+        }
+    }
+
+    pub(super) fn doubt_store(&mut self, span: Duration, unknown: u32) {
+        self.server.unknown = unknown;
+        self.server.unknown_turn += 1;
+        let turn = self.server.unknown_turn;
+        self.agenda.put(self.now.plus(span), Happening::StoreIsTrusted { turn });
+    }
+
+    pub(super) fn trust_store(&mut self, turn: u64) {
+        if turn == self.server.unknown_turn {
+            self.server.unknown = 0;
+        }
+    }
+
+    pub(super) fn mend_store(&mut self) {
+        (self.server.slow_by, self.server.unknown) = (Duration::ZERO, 0);
+    }
+
+    /// What the present server has counted; a new one begins at nothing.
+    pub(super) fn count_server(&mut self) {
+        if let Some(process) = &self.server.process {
+            let (sum, more) = (&mut self.counts.server, process.dispatch.counters());
+            *sum = add(*sum, more);
+        }
+    }
+}
+
+const fn add(one: Counters, other: Counters) -> Counters {
+    Counters {
+        claimed: one.claimed + other.claimed,
+        steals: one.steals + other.steals,
+        stolen: one.stolen + other.stolen,
+        steals_empty: one.steals_empty + other.steals_empty,
+        stale: one.stale + other.stale,
+        repeated: one.repeated + other.repeated,
+        hung_up: one.hung_up + other.hung_up,
+        lost: one.lost + other.lost,
+        gone: one.gone + other.gone,
+    }
+}

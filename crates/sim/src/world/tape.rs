@@ -1,0 +1,105 @@
+//! What every brain was told and did, in the form of traces that can be played again.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use filch_scheduler::time::Now;
+use filch_scheduler::trace::{Context, Traced, print, print_line};
+use filch_scheduler::{agent, dispatch, id};
+
+/// Traces of the server and of every worker's process.
+#[derive(Default)]
+pub(crate) struct Tape {
+    server: Track,
+    workers: BTreeMap<usize, Vec<Track>>,
+}
+
+/// One trace.
+#[derive(Default)]
+struct Track {
+    context: Context,
+    text: String,
+}
+
+impl Track {
+    fn new(header: &str) -> Self {
+        Self { context: Context::default(), text: format!("{header}\n\n") }
+    }
+
+    fn event(&mut self, now: Now, event: &impl Traced) {
+        let text = print(event, &self.context);
+        event.learn(&mut self.context);
+        self.line(now, &text);
+    }
+
+    fn line(&mut self, now: Now, text: &str) {
+        let line = print_line(now, text, &mut self.context);
+        self.text.push_str(&line);
+        self.text.push('\n');
+    }
+
+    fn effects<T: Traced>(&mut self, effects: &[T]) {
+        for effect in effects {
+            let text = print(effect, &self.context);
+            effect.learn(&mut self.context);
+            writeln!(self.text, "  -> {text}").expect("a string takes everything");
+        }
+    }
+}
+
+impl Tape {
+    /// The server's trace, and those of the places that are spoken of.
+    pub(crate) fn about(&self, what: &str) -> String {
+        let mut text = format!("# the server\n{}", self.server.text);
+        for (place, tracks) in &self.workers {
+            let is_named = what
+                .split_once(&format!("place {}", place + 1))
+                .is_some_and(|(_, rest)| !rest.starts_with(|next: char| next.is_ascii_digit()));
+            for track in tracks.iter().filter(|_| is_named) {
+                write!(text, "\n# a worker in place {}\n{}", place + 1, track.text)
+                    .expect("a string takes everything");
+            }
+        }
+        text
+    }
+
+    pub(super) fn server_starts(
+        &mut self,
+        now: Now,
+        config: &dispatch::Config,
+        stored: id::CommitNo,
+    ) {
+        if self.server.text.is_empty() {
+            self.server = Track::new(&crate::replay::dispatch_header(config));
+            // The clocks of the world do not begin at nothing.
+            self.server.line(now, "tick");
+        } else {
+            self.server.line(now, &format!("restart stored {}", stored.0));
+        }
+    }
+
+    pub(super) fn server_hears(&mut self, now: Now, event: &dispatch::Event) {
+        self.server.event(now, event);
+    }
+
+    pub(super) fn server_does(&mut self, effects: &[dispatch::Effect]) {
+        self.server.effects(effects);
+    }
+
+    pub(super) fn worker_starts(&mut self, place: usize, config: &agent::Config) {
+        let track = Track::new(&crate::replay::agent_header(config));
+        self.workers.entry(place).or_default().push(track);
+    }
+
+    pub(super) fn worker_hears(&mut self, place: usize, now: Now, event: &agent::Event) {
+        if let Some(track) = self.workers.get_mut(&place).and_then(|tracks| tracks.last_mut()) {
+            track.event(now, event);
+        }
+    }
+
+    pub(super) fn worker_does(&mut self, place: usize, effects: &[agent::Effect]) {
+        if let Some(track) = self.workers.get_mut(&place).and_then(|tracks| tracks.last_mut()) {
+            track.effects(effects);
+        }
+    }
+}

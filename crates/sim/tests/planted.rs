@@ -1,0 +1,50 @@
+//! Every planted bug is caught, within so many seeds, and the true code passes the same seeds.
+//!
+//! Run by `cargo xtask test` in a build of its own, with the feature `planted`.
+
+use std::time::Duration;
+
+use filch_scheduler::planted::{Bug, plant};
+use filch_sim::hunt::{Faults, Hunt, Looks};
+
+/// Within how many seeds a bug must show.
+const SEEDS: u64 = 400;
+
+/// So many bugs must show to a bystander who cannot look into the brains.
+const SEEN_FROM_OUTSIDE: usize = 8;
+
+fn hunt() -> Hunt {
+    Hunt {
+        seeds: 1..=SEEDS,
+        duration: Duration::from_secs(180),
+        workers: 6,
+        faults: Faults::Swarm,
+        threads: 1,
+    }
+}
+
+/// In one test, because a planted bug is planted in the whole process.
+#[test]
+fn every_planted_bug_is_caught_and_the_true_code_passes_the_same_seeds() {
+    plant(None);
+    assert_eq!(hunt().first_violation(Looks::Inside), None, "the true code breaks no rule");
+    let mut missed = Vec::new();
+    let mut seen_from_outside = 0;
+    println!("{:<40} {:>14} {:>20}", "bug", "looking inside", "from outside only");
+    for bug in Bug::ALL {
+        plant(Some(bug));
+        let inside = hunt().first_violation(Looks::Inside);
+        let outside = hunt().first_violation(Looks::OutsideOnly);
+        let show = |found: &Option<(u64, filch_sim::check::Violation)>| {
+            found.as_ref().map_or("-".to_owned(), |(seed, it)| format!("{} in {seed}", it.rule.name()))
+        };
+        println!("{:<40} {:>14} {:>20}", bug.name(), show(&inside), show(&outside));
+        seen_from_outside += usize::from(outside.is_some());
+        if inside.is_none() {
+            missed.push(bug.name());
+        }
+    }
+    plant(None);
+    assert!(missed.is_empty(), "not caught within {SEEDS} seeds: {missed:?}");
+    assert!(seen_from_outside >= SEEN_FROM_OUTSIDE, "a bystander sees only {seen_from_outside}");
+}
