@@ -215,9 +215,14 @@ impl Dispatch {
         }
         if let Entrance::Instead(older) = hello.entrance
             && older != id
-            && self.workers.find(older).is_some()
+            && let Some(before) = self.workers.find(older)
         {
+            // Whoever told the older one to drain meant the process.
+            let is_draining = before.draining;
             self.end_worker(older, End::Left);
+            if is_draining {
+                self.drain(id);
+            }
         }
         self.tell_truth(id, hello.holds);
         // It may have been told in a session that broke, or while it had none.
