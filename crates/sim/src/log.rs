@@ -12,6 +12,8 @@ use filch_scheduler::message::{Assignment, FromWorker, Serves, ToWorker};
 use filch_scheduler::record::{Mutation, Strategy};
 use filch_scheduler::time::{Monotonic, Now, Wall};
 
+use crate::plan::Paused;
+
 /// Something that was seen.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
@@ -159,6 +161,8 @@ pub enum Seen<'a> {
     Paused {
         /// Where.
         place: usize,
+        /// What its jobs do meanwhile.
+        jobs: Paused,
     },
     /// It goes on.
     Resumed {

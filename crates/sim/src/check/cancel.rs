@@ -109,7 +109,7 @@ impl Cancels {
         for message in messages {
             match message {
                 ToWorker::Cancel(hold) => {
-                    self.untold.remove(&hold.job);
+                    self.untold.retain(|&job, untold| job != hold.job || untold.holder != worker);
                 }
                 ToWorker::Truth { .. } => {
                     self.greeted.insert(worker, session);

@@ -26,6 +26,8 @@ pub(super) struct Facts {
     /// How many jobs each worker owns, or has yet to let go of.
     owned: BTreeMap<WorkerId, u32>,
     pub(super) places: BTreeMap<usize, Place>,
+    /// When incarnations ended, as far as they did.
+    ended_at: BTreeMap<WorkerId, Monotonic>,
     /// The open session of each worker, as the server knows it.
     pub(super) sessions: BTreeMap<WorkerId, SessionNo>,
     /// Which incarnation came instead of which.
@@ -58,6 +60,8 @@ pub(super) struct Job {
     /// When it was last written.
     pub(super) written_at: Wall,
     pub(super) tenures: Vec<Tenure>,
+    /// The jobs that it waits for, by number: an id may be used again after a purge.
+    pub(super) parents: Vec<Seq>,
     pub(super) is_purged: bool,
 }
 
@@ -149,6 +153,7 @@ impl Default for Facts {
             strategy: None,
             owned: BTreeMap::new(),
             places: BTreeMap::new(),
+            ended_at: BTreeMap::new(),
             sessions: BTreeMap::new(),
             instead: BTreeMap::new(),
             lease: USUAL_LEASE,
@@ -256,10 +261,25 @@ impl Facts {
             held_by: None,
             written_at: row.now.at,
             tenures: Vec::new(),
+            parents: Vec::new(),
             is_purged: false,
         };
         self.jobs.insert(row.seq, job);
         self.file(row.seq);
+    }
+
+    /// Once all jobs of a commit are put: who waits for whom, by number.
+    pub(super) fn resolve_parents(&mut self, row: &JobRow) {
+        let parents = row.spec.parents.iter();
+        let parents = parents.filter_map(|parent| self.ids.get(parent).copied()).collect();
+        if let Some(job) = self.jobs.get_mut(&row.seq) {
+            job.parents = parents;
+        }
+    }
+
+    /// When this incarnation ended, if it did.
+    pub(super) fn ended_at(&self, worker: WorkerId) -> Option<Monotonic> {
+        self.ended_at.get(&worker).copied()
     }
 
     pub(super) fn write(&mut self, write: &JobWrite) {
@@ -380,7 +400,9 @@ impl Facts {
                 if let Some(FromWorker::Hello(hello)) = messages.first() {
                     let known = self.sessions.entry(worker).or_insert(session);
                     *known = session.max(*known);
-                    if let Entrance::Instead(older) = hello.entrance {
+                    if let Entrance::Instead(older) = hello.entrance
+                        && older != worker
+                    {
                         self.instead.insert(worker, older);
                     }
                 }
@@ -413,7 +435,7 @@ impl Facts {
                     tenure.is_started = true;
                 }
             }
-            Seen::Sent { place, worker, messages } => self.sent(place, worker, messages),
+            Seen::Sent { place, worker, messages } => self.sent(at, place, worker, messages),
             Seen::Heard { place, messages, .. } => self.heard(place, messages),
             Seen::Healed => self.healed_at = Some(at),
             Seen::Trouble { place: Some(place), until } => {
@@ -425,15 +447,15 @@ impl Facts {
             }
             Seen::Ended { place, .. }
             | Seen::Draining { place, .. }
-            | Seen::Paused { place }
+            | Seen::Paused { place, .. }
             | Seen::Resumed { place }
             | Seen::Crashed { place }
-            | Seen::Left { place } => self.see_place(place, seen),
+            | Seen::Left { place } => self.see_place(at, place, seen),
             _ => {}
         }
     }
 
-    fn see_place(&mut self, place: usize, seen: &Seen<'_>) {
+    fn see_place(&mut self, at: Monotonic, place: usize, seen: &Seen<'_>) {
         let Some(place) = self.places.get_mut(&place) else {
             return;
         };
@@ -447,17 +469,22 @@ impl Facts {
             Seen::Crashed { .. } | Seen::Left { .. } => {
                 place.is_alive = false;
                 place.waiting.clear();
+                if let Some(worker) = place.worker {
+                    self.ended_at.entry(worker).or_insert(at);
+                }
             }
             _ => {}
         }
     }
 
-    fn sent(&mut self, place: usize, worker: WorkerId, messages: &[FromWorker]) {
+    fn sent(&mut self, at: Monotonic, place: usize, worker: WorkerId, messages: &[FromWorker]) {
         let Some(place) = self.places.get_mut(&place) else {
             return;
         };
         if place.worker != Some(worker) {
-            place.worker = Some(worker);
+            if let Some(before) = place.worker.replace(worker) {
+                self.ended_at.entry(before).or_insert(at);
+            }
             place.waiting.clear();
         }
         for message in messages {

@@ -1,14 +1,15 @@
 //! What comes to pass once nothing breaks any more: L1 every job ends, L2 orphans are taken back, L3 nobody is
 //! idle beside plenty, L4 a server that is back gives out work, L7 a drain comes to its end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use filch_scheduler::id::WorkerId;
+use filch_scheduler::message::ToWorker;
 use filch_scheduler::state::State;
 use filch_scheduler::time::Monotonic;
 
-use super::facts::{Facts, Place};
+use super::facts::{Facts, Job, Place};
 use super::ownership::who;
 use super::{Change, Commit, Holds, Rule, ensure};
 use crate::log::Seen;
@@ -16,14 +17,25 @@ use crate::log::Seen;
 /// What these rules remember.
 #[derive(Default)]
 pub(super) struct Liveness {
-    /// When orphans are looked for.
+    /// When orphans are looked for next.
     orphans_at: Option<Monotonic>,
-    /// Since when somebody is idle beside somebody with jobs to spare.
-    unfair_since: Option<(Monotonic, usize, usize)>,
+    /// Since when somebody is idle, beside whoever has jobs to spare.
+    unfair: BTreeMap<usize, (Monotonic, usize)>,
     /// When the present server must have given out something.
     first_lease_by: Option<Monotonic>,
-    /// Until when the processes that drain must have left.
-    drains: BTreeMap<usize, Monotonic>,
+    /// The processes that drain.
+    drains: BTreeMap<usize, Drain>,
+    /// Those that stand still, since when.
+    halted: BTreeMap<usize, (Monotonic, Drain)>,
+}
+
+/// A process that was told to end.
+struct Drain {
+    /// Until when it must have left.
+    until: Monotonic,
+    /// Whether the server has told it. What it hears past its own deadline it need not heed: it is told
+    /// again when it has come back.
+    is_by_server: bool,
 }
 
 /// How long what a commit and a few messages take may add to any bound.
@@ -41,25 +53,31 @@ const RECOVERS_WITHIN: Duration = Duration::from_secs(6);
 /// L4.
 const LEASES_WITHIN: Duration = Duration::from_secs(5);
 
+/// The grace of a worker that the server tells to drain, by the slowest clock.
+const USUAL_GRACE: Duration = Duration::from_secs(43);
+
+/// How often orphans are looked for.
+const ORPHANS_EVERY: Duration = Duration::from_secs(1);
+
 /// A deque holds jobs to spare.
 const TO_SPARE: usize = 2;
 
 impl Liveness {
     pub(super) fn time_passes(&mut self, at: Monotonic, facts: &Facts) -> Holds {
         if self.orphans_at.is_some_and(|due| due < at) {
-            self.orphans_at = None;
-            check_orphans(facts)?;
+            self.orphans_at = Some(at.plus(ORPHANS_EVERY));
+            check_orphans(at, facts)?;
         }
         if self.first_lease_by.is_some_and(|due| due < at) {
             self.first_lease_by = None;
             check_first_lease(facts)?;
         }
-        let late = self.drains.iter().find(|&(_, &until)| until < at);
+        let late = self.drains.iter().find(|(_, drain)| drain.until < at);
         ensure(late.is_none(), Rule::L7, || {
             let place = late.map_or(0, |(place, _)| *place);
             format!("the worker in place {} was told to end and is still there", place + 1)
         })?;
-        if let Some((since, idle, busy)) = self.unfair_since {
+        for (&idle, &(since, busy)) in &self.unfair {
             let is_calm = facts.healed_at.is_some_and(|healed| healed < since);
             let within = if is_calm { SHARED_WITHIN } else { SHARED_WITHIN_AMID_TROUBLE };
             let is_short = at.since(since) <= within;
@@ -74,31 +92,45 @@ impl Liveness {
     pub(super) fn see(&mut self, at: Monotonic, seen: &Seen<'_>, facts: &Facts) -> Holds {
         match *seen {
             Seen::Healed => {
-                let lease = facts.lease.max(facts.lease_kept);
-                self.orphans_at = Some(at.plus(lease + Duration::from_secs(1) + SLACK));
-                let is_new = facts.server_since == Some(at);
+                self.orphans_at = Some(at);
+                let is_new = |since: Monotonic| at.since(since) < LEASES_WITHIN;
+                let is_new = facts.server_since.is_some_and(is_new);
                 self.first_lease_by = is_new.then(|| at.plus(LEASES_WITHIN));
             }
             Seen::Draining { place, until } => {
-                // What is stopped may take three tenths of a lease; without a server the worker waits
-                // for one more, and clocks run at different rates.
-                let spare = match facts.healed_at {
-                    Some(_) => facts.lease * 3 / 10,
-                    None => facts.lease * 2,
-                };
-                self.drains.insert(place, until.plus(spare + SLACK));
+                let until = until.plus(leaves_within(facts));
+                self.drains.insert(place, Drain { until, is_by_server: false });
             }
-            Seen::Paused { place } | Seen::Crashed { place } | Seen::Left { place } => {
+            Seen::Heard { place, messages, .. } if messages.contains(&ToWorker::DrainNow) => {
+                let until = at.plus(USUAL_GRACE + leaves_within(facts));
+                self.drains.entry(place).or_insert(Drain { until, is_by_server: true });
+            }
+            Seen::PastDeadline { place } => {
+                self.drains.retain(|&it, drain| it != place || !drain.is_by_server);
+            }
+            Seen::Paused { place, .. } => {
+                let drain = self.drains.remove(&place);
+                self.halted.extend(drain.map(|drain| (place, (at, drain))));
+            }
+            Seen::Resumed { place } => {
+                if let Some((since, drain)) = self.halted.remove(&place) {
+                    let until = drain.until.plus(at.since(since));
+                    self.drains.insert(place, Drain { until, ..drain });
+                }
+            }
+            Seen::Crashed { place } | Seen::Left { place } => {
                 self.drains.remove(&place);
+                self.halted.remove(&place);
             }
             Seen::Over(_) if facts.healed_at.is_some() => check_ends(facts)?,
             _ => {}
         }
         if is_about_places(seen) {
             let unfair = find_unfair(at, facts);
-            let same = self.unfair_since.filter(|&(_, idle, busy)| unfair.contains(&(idle, busy)));
-            let new = unfair.first().map(|&(idle, busy)| (at, idle, busy));
-            self.unfair_since = same.or(new);
+            self.unfair.retain(|idle, _| unfair.contains_key(idle));
+            for (idle, busy) in unfair {
+                self.unfair.entry(idle).or_insert((at, busy));
+            }
         }
         Ok(())
     }
@@ -123,13 +155,18 @@ fn check_ends(facts: &Facts) -> Holds {
 }
 
 /// L2.
-fn check_orphans(facts: &Facts) -> Holds {
-    let alive = facts.places.values().filter(|place| place.is_alive);
-    let alive: BTreeSet<WorkerId> = alive.filter_map(|place| place.worker).collect();
-    let is_orphan = |owner: WorkerId| !alive.contains(&owner);
-    let orphan = facts.jobs().find(|job| job.owner.is_some_and(is_orphan));
+fn check_orphans(at: Monotonic, facts: &Facts) -> Holds {
+    let within = facts.lease.max(facts.lease_kept) + Duration::from_secs(1) + SLACK;
+    let is_orphan = |owner: WorkerId| {
+        // A server that has just started gives everybody time, and so does a world that has just healed.
+        let since = facts.ended_at(owner).map(Some).map(|it| it.max(facts.server_since));
+        since
+            .is_some_and(|since| since.max(facts.healed_at).is_some_and(|it| at.since(it) > within))
+    };
+    let owner = |job: &Job| job.owner.or(job.held_by).filter(|&owner| is_orphan(owner));
+    let orphan = facts.jobs().find(|job| owner(job).is_some());
     ensure(orphan.is_none(), Rule::L2, || {
-        let what = orphan.and_then(|job| Some((job, job.owner?)));
+        let what = orphan.and_then(|job| Some((job, owner(job)?)));
         what.map_or(String::new(), |(job, owner)| {
             format!("{} is still with {}, which is gone", job.name(), who(owner))
         })
@@ -138,7 +175,7 @@ fn check_orphans(facts: &Facts) -> Holds {
 
 /// L4.
 fn check_first_lease(facts: &Facts) -> Holds {
-    let is_free = |job: &&super::facts::Job| {
+    let is_free = |job: &&Job| {
         let queue = facts.queues.get(&job.spec.queue);
         let is_open = queue.is_none_or(|queue| !queue.is_paused && queue.limit.is_none());
         job.state == State::Queued && job.suspicions == 0 && is_open
@@ -163,6 +200,16 @@ fn is_idle(place: &Place, facts: &Facts) -> bool {
         && (place.running.len() as u32) < place.slots
 }
 
+/// How long a worker may take beyond its grace. What is stopped may take three tenths of a lease; without a
+/// server it waits for one more, and clocks run at different rates.
+fn leaves_within(facts: &Facts) -> Duration {
+    let spare = match facts.healed_at {
+        Some(_) => facts.lease * 3 / 10,
+        None => facts.lease * 2,
+    };
+    spare + SLACK
+}
+
 /// Whether this can change who is idle beside whom.
 const fn is_about_places(seen: &Seen<'_>) -> bool {
     matches!(
@@ -180,8 +227,8 @@ const fn is_about_places(seen: &Seen<'_>) -> bool {
 }
 
 /// Who is idle beside whom, of those that have had no trouble for a while.
-fn find_unfair(at: Monotonic, facts: &Facts) -> Vec<(usize, usize)> {
-    let mut pairs = Vec::new();
+fn find_unfair(at: Monotonic, facts: &Facts) -> BTreeMap<usize, usize> {
+    let mut pairs = BTreeMap::new();
     let is_well = |place: usize| at.since(facts.trouble_of(place)) > RECOVERS_WITHIN;
     let has_plenty = |place: &Place| place.waiting.len() >= TO_SPARE;
     if !facts.places.values().any(has_plenty) || facts.server_since.is_none() {
@@ -199,7 +246,7 @@ fn find_unfair(at: Monotonic, facts: &Facts) -> Vec<(usize, usize)> {
                 is_plain && idle.serves(queue)
             });
             if to_spare.count() >= TO_SPARE && is_reachable(busy, facts) {
-                pairs.push((idle_at, busy_at));
+                pairs.insert(idle_at, busy_at);
             }
         }
     }

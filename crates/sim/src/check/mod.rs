@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use filch_scheduler::id::{CommitNo, Hold, Seq, WorkerId};
-use filch_scheduler::record::{Cause, Mutation, Note};
+use filch_scheduler::record::{Cause, JobRow, Mutation, Note};
 use filch_scheduler::time::{Monotonic, Now};
 
 use self::cancel::Cancels;
@@ -169,6 +169,13 @@ impl<'a> Commit<'a> {
         Self { number, decided, mutations, changes }
     }
 
+    fn puts(&self) -> impl Iterator<Item = &'a JobRow> {
+        self.mutations.iter().filter_map(|mutation| match mutation {
+            Mutation::Put(row) => Some(row),
+            _ => None,
+        })
+    }
+
     fn notes(&self) -> impl Iterator<Item = &'a Note> {
         self.mutations.iter().filter_map(|mutation| match mutation {
             Mutation::Note(note) => Some(note),
@@ -231,30 +238,32 @@ impl Checkers {
         if let Seen::Stored { number, decided, mutations } = *seen {
             self.stored(&Commit::new(number, decided, mutations))
         } else {
-            self.ownership.see(at, seen, &self.facts)?;
             self.outcomes.see(seen, &self.facts)?;
-            self.order.see(at, seen, &self.facts)?;
+            self.ownership.see(at, seen, &self.facts)?;
+            self.order.see(at, seen);
             self.cancels.see(at, seen, &self.facts)?;
-            self.liveness.see(at, seen, &self.facts)?;
             self.facts.see(at, seen);
-            Ok(())
+            self.liveness.see(at, seen, &self.facts)
         }
     }
 
-    /// A commit: everything that is written, then every change of owner.
+    /// A commit: what is put, what is written, then every change of owner.
     fn stored(&mut self, commit: &Commit<'_>) -> Holds {
+        for row in commit.puts() {
+            self.outcomes.put(row, &self.facts)?;
+            self.order.put(commit, row);
+            self.facts.put(row);
+        }
+        for row in commit.puts() {
+            self.facts.resolve_parents(row);
+        }
         for mutation in commit.mutations {
             match mutation {
-                Mutation::Put(row) => {
-                    self.outcomes.put(row, &self.facts)?;
-                    self.order.put(commit, row);
-                    self.facts.put(row);
-                }
                 Mutation::Write(write) => {
                     let job = self.facts.known(write.job)?;
                     Ownership::written(write, job)?;
                     self.outcomes.written(commit, write, job)?;
-                    self.order.written(commit, write, &self.facts);
+                    self.order.written(commit, write, &self.facts)?;
                     self.cancels.written(commit.number, write, &self.facts);
                     self.facts.write(write);
                 }
@@ -269,7 +278,7 @@ impl Checkers {
                 Mutation::Strategy(strategy) => self.facts.strategy = Some(*strategy),
                 Mutation::Note(note) => self.ownership.noted(commit, note, &self.facts)?,
                 Mutation::LeaseLength(lease) => self.facts.lease_kept = *lease,
-                Mutation::Lease(_) | Mutation::Close(_) => {}
+                Mutation::Put(_) | Mutation::Lease(_) | Mutation::Close(_) => {}
             }
         }
         for change in &commit.changes {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use filch_scheduler::id::{JobId, Seq};
 use filch_scheduler::name::Name;
-use filch_scheduler::record::{Cause, DEFAULT_AGING, JobRow, JobWrite, Mutation, Strategy};
+use filch_scheduler::record::{Cause, DEFAULT_AGING, JobRow, JobWrite, Reason, Strategy};
 use filch_scheduler::spec::{Condition, Otherwise};
 use filch_scheduler::state::State;
 use filch_scheduler::time::{Monotonic, Wall};
@@ -32,7 +32,7 @@ pub(super) struct Order {
 const THEFTS_FREE: u32 = 2;
 
 impl Order {
-    pub(super) fn see(&mut self, at: Monotonic, seen: &Seen<'_>, _: &Facts) -> Holds {
+    pub(super) fn see(&mut self, at: Monotonic, seen: &Seen<'_>) {
         match seen {
             Seen::ServerRead(now) => {
                 while self.walls.back().is_some_and(|&(_, wall)| wall <= now.wall) {
@@ -44,7 +44,6 @@ impl Order {
             Seen::ServerCrashed => self.thefts.clear(),
             _ => {}
         }
-        Ok(())
     }
 
     /// The latest that the wall clock has shown since then.
@@ -58,15 +57,20 @@ impl Order {
         }
     }
 
-    pub(super) fn written(&mut self, commit: &Commit<'_>, write: &JobWrite, facts: &Facts) {
+    pub(super) fn written(
+        &mut self,
+        commit: &Commit<'_>,
+        write: &JobWrite,
+        facts: &Facts,
+    ) -> Holds {
         if write.state == State::Scheduled {
             self.due.insert(write.job, (commit.decided.0, write.due));
-        } else {
-            self.due.remove(&write.job);
         }
-        let Some(job) = facts.job(write.job) else {
-            return;
-        };
+        let job = facts.known(write.job)?;
+        let is_hopeless = write.reason == Some(Reason::Condition) && !job.is_ended();
+        ensure(!is_hopeless || judge(job, facts) == Verdict::Never, Rule::S12, || {
+            format!("{} is cancelled, and its parents may still end as they must", job.name())
+        })?;
         if job.is_ended() && !write.state.is_ended() {
             self.thefts.remove(&write.job);
             // What its end has allowed stays allowed.
@@ -74,6 +78,7 @@ impl Order {
             let allowed = children.filter(|child| may_start(child, facts));
             self.released.extend(allowed.map(|child| child.seq));
         }
+        Ok(())
     }
 
     pub(super) fn changed(&mut self, change: &Change, job: &Job, facts: &Facts) -> Holds {
@@ -86,6 +91,7 @@ impl Order {
             ensure(shown.is_some_and(|wall| wall >= due), Rule::S11, || {
                 format!("{id} is handed out before its time, {} ms", due.0)
             })?;
+            self.due.remove(&job.seq);
         }
         let is_allowed = self.released.contains(&job.seq) || may_start(job, facts);
         ensure(is_allowed, Rule::S12, || {
@@ -96,6 +102,14 @@ impl Order {
         let owned = queue.map_or(0, |queue| queue.owned);
         let after = owned + u32::from(job.owner.is_none() && job.held_by.is_none());
         let is_more = job.owner.is_none();
+        let is_open = queue.is_none_or(|queue| !queue.is_paused);
+        ensure(!is_more || is_open, Rule::S13, || {
+            format!("{id} is taken from its queue, which is paused")
+        })?;
+        let is_served = facts.place_of(worker).is_none_or(|place| place.serves(&job.spec.queue));
+        ensure(is_served, Rule::S13, || {
+            format!("{id} goes to {}, which does not serve its queue", who(worker))
+        })?;
         ensure(!is_more || limit.is_none_or(|limit| after <= limit), Rule::S13, || {
             let limit = limit.unwrap_or_default();
             format!("{id} is number {after} of its queue to be owned, the limit is {limit}")
@@ -106,7 +120,7 @@ impl Order {
             let slots = facts.place_of(worker).map_or(u32::MAX, |place| place.slots);
             let has_free_slot = facts.owned_by(worker) < slots;
             ensure(*thefts <= THEFTS_FREE || has_free_slot, Rule::L6, || {
-                format!("{id} is stolen for the {thefts}th time, by {}, busy itself", who(worker))
+                format!("{id} is stolen {thefts} times, now by {}, busy itself", who(worker))
             })?;
         }
         Ok(())
@@ -119,36 +133,53 @@ impl Order {
     }
 }
 
-/// Whether the parents of a job have ended as they must, or cannot and it was to run all the same.
-fn may_start(job: &Job, facts: &Facts) -> bool {
+/// What the parents of a job mean for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// They may still come to end as they must.
+    Open,
+    /// They have ended as they must.
+    Holds,
+    /// They cannot any more.
+    Never,
+}
+
+fn judge(job: &Job, facts: &Facts) -> Verdict {
+    let states = job.parents.iter().filter_map(|&parent| facts.job(parent)).map(|it| it.state);
     let (mut pending, mut succeeded, mut failed) = (0, 0, 0);
-    for parent in &job.spec.parents {
-        // A parent that was purged has no id any more; it can only have ended, and what it came to was
-        // judged while it was there.
-        match facts.by_id(*parent).map(|parent| parent.state) {
-            Some(State::Succeeded) => succeeded += 1,
-            Some(State::Dead | State::Cancelled) => failed += 1,
-            Some(_) => pending += 1,
-            None => return true,
+    for state in states {
+        match state {
+            State::Succeeded => succeeded += 1,
+            State::Dead | State::Cancelled => failed += 1,
+            _ => pending += 1,
         }
     }
-    let all = job.spec.parents.is_empty();
     let (holds, never) = match job.spec.condition {
+        _ if job.parents.is_empty() => (true, false),
         Condition::AllSucceeded => (pending + failed == 0, failed > 0),
         Condition::AnySucceeded => (succeeded > 0, pending == 0),
         Condition::AllDone => (pending == 0, false),
         Condition::AnyFailed => (failed > 0, pending == 0),
     };
-    all || holds || (never && job.spec.otherwise == Otherwise::Run)
+    match (holds, never) {
+        (true, _) => Verdict::Holds,
+        (false, true) => Verdict::Never,
+        (false, false) => Verdict::Open,
+    }
+}
+
+/// Whether the parents of a job have ended as they must, or cannot and it was to run all the same.
+fn may_start(job: &Job, facts: &Facts) -> bool {
+    match judge(job, facts) {
+        Verdict::Holds => true,
+        Verdict::Never => job.spec.otherwise == Otherwise::Run,
+        Verdict::Open => false,
+    }
 }
 
 /// Every parent is there, and no job waits for itself.
 fn check_graph(commit: &Commit<'_>, facts: &Facts) -> Holds {
-    let put = commit.mutations.iter().filter_map(|mutation| match mutation {
-        Mutation::Put(row) => Some(row),
-        _ => None,
-    });
-    let put: BTreeMap<JobId, &JobRow> = put.map(|row| (row.spec.id, row)).collect();
+    let put: BTreeMap<JobId, &JobRow> = commit.puts().map(|row| (row.spec.id, row)).collect();
     for row in put.values() {
         for parent in &row.spec.parents {
             ensure(facts.by_id(*parent).is_some(), Rule::S12, || {

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use filch_scheduler::agent::Verdict;
-use filch_scheduler::dispatch::{Answer, Request};
-use filch_scheduler::id::{Hold, RequestNo, Seq};
-use filch_scheduler::record::{AttemptOutcome, Cause, JobRow, JobWrite, Note};
+use filch_scheduler::agent::{StopReason, Verdict};
+use filch_scheduler::dispatch::{Answer, Refused, Request};
+use filch_scheduler::id::{CommitNo, Hold, JobId, RequestNo, Seq};
+use filch_scheduler::record::{AttemptOutcome, Cause, JobRow, JobWrite, Note, Reason};
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::state::State;
 
@@ -20,8 +20,13 @@ pub(super) struct Outcomes {
     retention: Option<Duration>,
     /// What was submitted under each request.
     submits: BTreeMap<RequestNo, Vec<JobSpec>>,
-    /// Runs that came to a good end.
+    /// Runs that came to a good end, and to a bad one.
     finished: BTreeSet<Hold>,
+    failed: BTreeSet<Hold>,
+    /// Whom somebody has asked to cancel.
+    unwanted: BTreeSet<JobId>,
+    /// How often a job was charged before the commit in which it was written last.
+    charged_before: BTreeMap<Seq, (CommitNo, u16)>,
     /// The success of each job that was accepted.
     accepted: BTreeMap<Seq, Hold>,
 }
@@ -32,6 +37,9 @@ impl Outcomes {
             retention,
             submits: BTreeMap::new(),
             finished: BTreeSet::new(),
+            failed: BTreeSet::new(),
+            unwanted: BTreeSet::new(),
+            charged_before: BTreeMap::new(),
             accepted: BTreeMap::new(),
         }
     }
@@ -42,6 +50,10 @@ impl Outcomes {
                 self.submits.insert(request, specs.clone());
                 Ok(())
             }
+            Seen::Asked { what: Request::Cancel(id), .. } => {
+                self.unwanted.insert(*id);
+                Ok(())
+            }
             Seen::Answered { request, answer } => {
                 let specs = self.submits.remove(&request).unwrap_or_default();
                 answered(&specs, answer, facts)
@@ -49,6 +61,11 @@ impl Outcomes {
             Seen::Started { assignment, .. } => started(assignment.hold, facts),
             Seen::Ended { hold, how: Ended::Finished, .. } => {
                 self.finished.insert(hold);
+                Ok(())
+            }
+            Seen::Ended { hold, how: Ended::Failed, .. }
+            | Seen::Stopping { hold, why: StopReason::TimedOut, .. } => {
+                self.failed.insert(hold);
                 Ok(())
             }
             Seen::Settled { hold, verdict: Verdict::Accepted, .. } => self.settled(hold, facts),
@@ -89,8 +106,13 @@ impl Outcomes {
     }
 
     /// S3, S5 and S9.
-    pub(super) fn written(&self, commit: &Commit<'_>, write: &JobWrite, job: &Job) -> Holds {
+    pub(super) fn written(&mut self, commit: &Commit<'_>, write: &JobWrite, job: &Job) -> Holds {
         let (id, before) = (job.spec.id, job.state);
+        let is_success = write.state == State::Succeeded;
+        let hold = Hold { job: job.seq, fence: write.fence };
+        ensure(!is_success || self.finished.contains(&hold), Rule::S3, || {
+            format!("{id}.{} is stored as a success, and no run of it was one", hold.fence.0)
+        })?;
         if before.is_ended() {
             let is_retried =
                 || commit.notes().any(|note| matches!(note, Note::Retried(it) if *it == id));
@@ -103,14 +125,38 @@ impl Outcomes {
             let rule = if write.state == State::Succeeded { Rule::S3 } else { Rule::S5 };
             ensure(fits, rule, || format!("{id} is {before} and is written as {}", write.state))?;
             if is_retried() {
-                return Ok(());
+                return ensure(write.attempts == 0, Rule::S9, || {
+                    format!("{id} is tried again with {} attempts charged", write.attempts)
+                });
             }
+        } else if write.state == State::Cancelled && write.reason != Some(Reason::Condition) {
+            ensure(self.unwanted.contains(&id), Rule::S5, || {
+                format!("{id} is cancelled, and nobody has asked for it")
+            })?;
         }
-        let charged = commit.notes().filter(|note| is_charge(note, job.seq)).count();
-        let grown = usize::from(write.attempts.saturating_sub(job.attempts));
-        ensure(grown <= charged && write.attempts >= job.attempts, Rule::S9, || {
-            let (from, to) = (job.attempts, write.attempts);
-            format!("{id} is charged from {from} to {to} attempts, and {charged} of it failed")
+        let charges: Vec<Option<Hold>> =
+            commit.notes().filter_map(|note| charge(note, job.seq)).collect();
+        let unearned = charges.iter().flatten().find(|hold| !self.failed.contains(hold));
+        ensure(unearned.is_none(), Rule::S9, || {
+            let fence = unearned.map_or(0, |hold| hold.fence.0);
+            format!("{id}.{fence} is charged as a failure, and it did not fail")
+        })?;
+        let charged_before = match self.charged_before.get(&job.seq) {
+            Some(&(number, attempts)) if number == commit.number => attempts,
+            _ => job.attempts,
+        };
+        self.charged_before.insert(job.seq, (commit.number, charged_before));
+        let charged = usize::from(charged_before) + charges.len();
+        ensure(usize::from(write.attempts) == charged, Rule::S9, || {
+            let failed = charges.len();
+            format!(
+                "{id} is charged {} attempts after {charged_before}, and {failed} of it failed",
+                write.attempts
+            )
+        })?;
+        let is_buried = write.state == State::Dead && !charges.is_empty();
+        ensure(is_buried || write.state != State::Dead, Rule::S9, || {
+            format!("{id} is written as dead, and no attempt of it has failed")
         })?;
         ensure(write.attempts <= job.spec.retry.max, Rule::S9, || {
             format!("{id} is charged {} of {} attempts", write.attempts, job.spec.retry.max)
@@ -145,9 +191,29 @@ impl Outcomes {
 
 /// S1 and S6, for the answer to a submit.
 fn answered(specs: &[JobSpec], answer: &Answer, facts: &Facts) -> Holds {
-    let Answer::Submitted(jobs) = answer else {
-        return Ok(());
+    let jobs = match answer {
+        Answer::Submitted(jobs) => jobs,
+        Answer::Refused(Refused::IdConflict(id)) => {
+            let spec = specs.iter().find(|spec| spec.id == *id);
+            let stored = facts.by_id(*id).map(|job| job.spec.body);
+            let is_same = spec.is_some_and(|spec| stored == Some(spec.body));
+            return ensure(!is_same, Rule::S6, || {
+                format!("the submit of {id} is refused, and it is the same job")
+            });
+        }
+        Answer::Refused(Refused::KeyConflict { key, holder }) => {
+            let spec = specs.iter().find(|spec| spec.key.as_ref() == Some(key));
+            let stored = facts.by_key(key).map(|job| job.spec.body);
+            let is_same = spec.is_some_and(|spec| stored == Some(spec.body));
+            return ensure(!is_same, Rule::S6, || {
+                format!("a submit with the key of {holder} is refused, and it is the same job")
+            });
+        }
+        Answer::Done | Answer::Refused(_) => return Ok(()),
     };
+    ensure(jobs.len() == specs.len(), Rule::S1, || {
+        format!("{} jobs were submitted and {} are acknowledged", specs.len(), jobs.len())
+    })?;
     for (job, spec) in jobs.iter().zip(specs) {
         let stored = facts.job(job.seq);
         ensure(stored.is_some(), Rule::S1, || {
@@ -180,10 +246,17 @@ fn started(hold: Hold, facts: &Facts) -> Holds {
     ensure(!is_repeated, Rule::S9, || format!("{}.{} starts twice", job.name(), hold.fence.0))
 }
 
-/// Whether this says that an attempt of the job counts.
-fn is_charge(note: &Note, job: Seq) -> bool {
+/// Whether this says that an attempt of the job counts, and which run must have failed for that.
+fn charge(note: &Note, job: Seq) -> Option<Option<Hold>> {
     let Note::Attempt { hold, outcome, .. } = note else {
-        return false;
+        return None;
     };
-    hold.job == job && matches!(outcome, AttemptOutcome::Failed(_) | AttemptOutcome::LostAlone)
+    match outcome {
+        _ if hold.job != job => None,
+        AttemptOutcome::Failed(_) => Some(Some(*hold)),
+        AttemptOutcome::LostAlone => Some(None),
+        AttemptOutcome::Snoozed | AttemptOutcome::Interrupted | AttemptOutcome::LostAmongOthers => {
+            None
+        }
+    }
 }

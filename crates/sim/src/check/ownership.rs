@@ -11,6 +11,7 @@ use filch_scheduler::time::Monotonic;
 use super::facts::{End, Facts, Job, Tenure};
 use super::{Change, Commit, Holds, Rule, ensure};
 use crate::log::Seen;
+use crate::plan::Paused;
 
 /// What these rules remember.
 #[derive(Default)]
@@ -23,6 +24,9 @@ pub(super) struct Ownership {
     renewed_at: BTreeMap<WorkerId, Monotonic>,
     /// Who was lost, and when that was decided.
     lost: BTreeMap<WorkerId, Monotonic>,
+    /// What workers have let go of, and which of them have gone, as far as the server has heard.
+    let_go: BTreeSet<Hold>,
+    left: BTreeSet<WorkerId>,
     /// What a process has given away.
     given: BTreeSet<(usize, WorkerId, Hold)>,
 }
@@ -97,7 +101,7 @@ impl Ownership {
                 }
                 Ok(())
             }
-            Seen::Paused { place } => {
+            Seen::Paused { place, jobs: Paused::Frozen } => {
                 self.set_paused(at, place, true);
                 Ok(())
             }
@@ -151,7 +155,8 @@ impl Ownership {
         // A cancel that its owner has not heard of yet is no end; what was acknowledged is S14's.
         let is_owned = job.is_some_and(|job| {
             let is_current = job.owner == Some(worker) && job.fence == hold.fence;
-            is_current || job.held_by == Some(worker)
+            let last = job.tenures.last().map(|tenure| tenure.fence);
+            is_current || (job.held_by == Some(worker) && last == Some(hold.fence))
         });
         ensure(is_owned, Rule::S2, || {
             format!("{} starts in place {}, which does not own it", show(hold, facts), place + 1)
@@ -190,6 +195,29 @@ impl Ownership {
         {
             self.lost.remove(&worker);
         }
+        for message in messages {
+            match message {
+                FromWorker::Report(report) => {
+                    self.let_go.insert(report.hold);
+                }
+                FromWorker::Given { jobs, .. } => self.let_go.extend(jobs),
+                FromWorker::Goodbye => {
+                    self.left.insert(worker);
+                }
+                FromWorker::Hello(hello) => {
+                    self.let_go.extend(hello.reports.iter().map(|report| report.hold));
+                    if let Entrance::Instead(older) = hello.entrance {
+                        self.left.insert(older);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether the owner has said that it does not have the job any more.
+    fn is_let_go(&self, tenure: &Tenure, job: Seq) -> bool {
+        self.let_go.contains(&Hold { job, fence: tenure.fence })
     }
 
     fn told(
@@ -210,7 +238,9 @@ impl Ownership {
                 ToWorker::Assign(assignments) => {
                     for assignment in assignments {
                         let hold = assignment.hold;
-                        ensure(tenure(worker, hold, facts).is_some(), Rule::S4, || {
+                        let is_lost = self.lost.contains_key(&worker);
+                        let is_owner = !is_lost && tenure(worker, hold, facts).is_some();
+                        ensure(is_owner, Rule::S4, || {
                             let (job, worker) = (show(hold, facts), who(worker));
                             format!("{job} is assigned to {worker} before that is stored")
                         })?;
@@ -221,8 +251,26 @@ impl Ownership {
                     let is_stored = job.is_some_and(|job| {
                         job.fence > hold.fence || (job.fence == hold.fence && has_started(job))
                     });
-                    ensure(is_stored && tenure(worker, *hold, facts).is_some(), Rule::S4, || {
+                    let is_lost = self.lost.contains_key(&worker);
+                    let is_owner = !is_lost && tenure(worker, *hold, facts).is_some();
+                    ensure(is_stored && is_owner, Rule::S4, || {
                         format!("the start of {} is granted and not stored", show(*hold, facts))
+                    })?;
+                }
+                ToWorker::Refused { hold, .. } => {
+                    let job = facts.job(hold.job);
+                    let is_owner =
+                        job.is_some_and(|job| job.owner == Some(worker) && job.fence == hold.fence);
+                    ensure(!is_owner, Rule::S4, || {
+                        let (worker, job) = (who(worker), show(*hold, facts));
+                        format!("a word of {worker} on {job} is refused, and it is the owner")
+                    })?;
+                }
+                ToWorker::Gone => {
+                    let is_met = self.renewed_at.get(&worker).copied() > facts.server_since;
+                    let has_ended = self.lost.contains_key(&worker) || self.left.contains(&worker);
+                    ensure(has_ended || !is_met, Rule::S4, || {
+                        format!("{} is told that it is gone, and it is not", who(worker))
                     })?;
                 }
                 ToWorker::Accepted(holds) => {
@@ -278,7 +326,7 @@ impl Ownership {
         };
         self.lost.insert(worker, commit.decided.0);
         // One in the server's process is lost with it.
-        if worker.is_embedded() {
+        if worker.is_embedded() && facts.server_since == Some(commit.decided.0) {
             return Ok(());
         }
         let since = self.renewed_at.get(&worker).copied().max(facts.server_since);
@@ -321,7 +369,17 @@ impl Ownership {
         })?;
         let fits = match cause {
             Cause::Claim => job.owner.is_none(),
-            Cause::Steal(victim) => job.owner == Some(victim) && worker != Some(victim),
+            Cause::Steal(victim) => {
+                let last = job.tenures.last().map(|tenure| self.is_let_go(tenure, job.seq));
+                job.owner == Some(victim) && worker != Some(victim) && last == Some(true)
+            }
+            Cause::Lost(from) if !self.lost.contains_key(&from) => false,
+            Cause::Returned(from)
+                if !self.left.contains(&from)
+                    && !job.tenures.last().is_some_and(|last| self.is_let_go(last, job.seq)) =>
+            {
+                false
+            }
             Cause::Lost(from) | Cause::Returned(from) => {
                 // The same event may have written already that nobody has it.
                 job.owner == Some(from)

@@ -421,7 +421,7 @@ impl<W: Witness> World<'_, W> {
             let deadline = process.agent.fence_at().map_or(now, |at| member.clock.when(at));
             self.agenda.put(deadline.max(now), Happening::GuardianKills { place, life });
         }
-        self.see(Seen::Paused { place });
+        self.see(Seen::Paused { place, jobs });
     }
 
     /// The worker's deadline has passed while it stood still: the guardian ends its jobs.
