@@ -3,18 +3,12 @@
 //!
 //! With `FILCH_BLESS=1` the files are rewritten with what really happens, as for other traces.
 
-#[expect(dead_code, reason = "other tests keep more")]
-#[path = "scheduler/keeping.rs"]
-mod keeping;
-#[path = "scheduler/play.rs"]
-mod play;
-
 use std::fs;
 use std::path::Path;
 
 use filch_scheduler::planted::{Bug, plant};
 
-use crate::play::play;
+use filch_sim::replay::play;
 
 /// One test for all of them: a bug is planted for the whole process.
 #[test]

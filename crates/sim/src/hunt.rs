@@ -181,6 +181,15 @@ impl Hunt {
     }
 }
 
+/// Runs a plan once, looking closely.
+#[must_use]
+pub fn play(plan: &Plan) -> (Tally, Option<Violation>) {
+    let _quiet = Quiet::new();
+    let Run { mut tally, violation, .. } = run(plan, Audit::Always, None);
+    (tally.seeds, tally.violations) = (1, u64::from(violation.is_some()));
+    (tally, violation)
+}
+
 /// What came of one run.
 pub(crate) struct Run {
     pub(crate) tally: Tally,

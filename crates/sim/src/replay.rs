@@ -1,9 +1,11 @@
-//! Plays a trace: feeds its events to a brain and writes down what they cause.
+//! Plays what was written down: a trace, or a run.
 //!
-//! The first line that is no comment names the brain and what is not as usual:
+//! A run is a plan (see [`crate::script`]): a whole world goes through it under the eyes of all checkers. A
+//! trace is about one brain, which is fed with its events; what they cause is written down. The first line
+//! that is no comment names the brain and what is not as usual:
 //!
 //! ```text
-//! dispatch lease 10s strategy fifo seed 0      and `receipts by-hand`
+//! dispatch lease 10s strategy fifo steal half seed 0      and `receipts by-hand`
 //! agent slots 2 reserve 3 seed 0
 //! ```
 //!
@@ -11,19 +13,64 @@
 //! why a job is where it is, and `restart` ends the server and loads a new one from the store, perhaps
 //! with another lease (`restart lease 2s`). `restart stored 7` says that everything up to commit 7 had
 //! become durable, receipt or not, and nothing after it. An event followed by `...` is not what the trace
-//! is about: what it causes is not shown.
+//! is about: what it causes is not shown. Both brains are audited after every event, but for a `dispatch
+//! unaudited`.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use filch_scheduler::agent::{self, Agent, Home, Reserve};
-use filch_scheduler::dispatch::{self, Dispatch, Effect, Loader};
+use filch_scheduler::dispatch::{self, Dispatch, Effect};
 use filch_scheduler::id::{CommitNo, JobId};
 use filch_scheduler::message::Serves;
 use filch_scheduler::record::{Mutation, Strategy};
 use filch_scheduler::time::{Duration, Now};
 use filch_scheduler::trace::{Context, Readable, Traced, parse, parse_line, print};
 use filch_store::Memory;
+
+use crate::check::Violation;
+use crate::hunt::{self, Tally};
+use crate::script;
+
+/// What came of a replay.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Replayed {
+    /// A trace, as it plays now. `difference` is the first line that is not as it was written.
+    Trace {
+        /// The whole trace.
+        played: String,
+        /// What was written, and what was played.
+        difference: Option<(String, String)>,
+    },
+    /// A run.
+    Run {
+        /// What happened.
+        tally: Tally,
+        /// The rule that was broken, if one was.
+        violation: Option<Violation>,
+    },
+}
+
+/// Plays a trace or a run, whichever the text is.
+///
+/// # Errors
+/// Names the line that makes no sense.
+pub fn replay(text: &str) -> Result<Replayed, String> {
+    let mut lines = text.lines().map(str::trim);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
+    if first.is_some_and(|line| line.starts_with("run ")) {
+        let (tally, violation) = hunt::play(&script::parse(text)?);
+        return Ok(Replayed::Run { tally, violation });
+    }
+    let played = play(text)?;
+    let pairs = text.lines().map(str::trim_end).zip(played.lines());
+    let different = |(written, now): (&str, &str)| (written.to_owned(), now.to_owned());
+    let difference = pairs.into_iter().find(|(written, now)| written != now).map(different);
+    let lengths = (text.lines().count(), played.lines().count());
+    let longer = || (format!("{} lines", lengths.0), format!("{} lines", lengths.1));
+    let difference = difference.or_else(|| (lengths.0 != lengths.1).then(longer));
+    Ok(Replayed::Trace { played, difference })
+}
 
 /// The same trace with what its events really cause, or why it cannot be played.
 ///
@@ -85,6 +132,7 @@ struct Server {
     /// What is decided and not durable yet.
     pending: VecDeque<(CommitNo, Vec<Mutation>)>,
     receipts: Receipts,
+    is_audited: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -139,10 +187,12 @@ impl Server {
         if receipts == Receipts::ByHand {
             words.truncate(words.len() - 2);
         }
+        let is_audited = !words.contains(&"unaudited");
+        words.retain(|word| *word != "unaudited");
         let config = dispatch_config(words, context)?;
         let dispatch = Dispatch::new(config.clone(), Now::default());
         let (store, pending) = (Memory::default(), VecDeque::new());
-        Ok(Self { dispatch, config, store, pending, receipts })
+        Ok(Self { dispatch, config, store, pending, receipts, is_audited })
     }
 
     fn line(&mut self, now: Now, line: &str, context: &mut Context) -> Result<Vec<String>, String> {
@@ -173,7 +223,9 @@ impl Server {
                 return Err("a receipt must not lead to another commit".into());
             }
         }
-        self.dispatch.audit().map_err(|error| error.to_string())?;
+        if self.is_audited {
+            self.dispatch.audit().map_err(|error| error.to_string())?;
+        }
         Ok(told)
     }
 
@@ -194,11 +246,8 @@ impl Server {
         }
         self.store_up_to(CommitNo(stored.unwrap_or(u64::MAX)))?;
         self.pending.clear();
-        let mut loader = Loader::new(self.config.clone(), now);
-        for piece in self.store.load() {
-            loader.add(piece).map_err(|error| error.to_string())?;
-        }
-        self.dispatch = loader.finish(effects).map_err(|error| error.to_string())?;
+        let loaded = Dispatch::load(self.config.clone(), now, self.store.load(), effects);
+        self.dispatch = loaded.map_err(|error| error.to_string())?;
         Ok(())
     }
 
@@ -261,6 +310,9 @@ fn dispatch_config(words: &mut Vec<&str>, context: &Context) -> Result<dispatch:
     if let Some(lease) = setting::<Duration>(words, "lease", 1, context)? {
         config.lease = lease;
     }
+    if let Some(steal) = setting(words, "steal", 1, context)? {
+        config.steal = steal;
+    }
     let aging = words.contains(&"priority");
     if let Some(strategy) = setting(words, "strategy", if aging { 2 } else { 1 }, context)? {
         config.strategy = strategy;
@@ -294,7 +346,8 @@ fn agent_config(words: &mut Vec<&str>, context: &Context) -> Result<agent::Confi
 pub(crate) fn dispatch_header(config: &dispatch::Config) -> String {
     let context = Context::default();
     let (lease, strategy) = (print(&config.lease, &context), print(&config.strategy, &context));
-    format!("dispatch lease {lease} strategy {strategy} seed {} receipts by-hand", config.seed)
+    let (steal, seed) = (print(&config.steal, &context), config.seed);
+    format!("dispatch lease {lease} strategy {strategy} steal {steal} seed {seed} receipts by-hand")
 }
 
 /// The first line of a worker's trace.

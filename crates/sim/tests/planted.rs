@@ -36,7 +36,9 @@ fn every_planted_bug_is_caught_and_the_true_code_passes_the_same_seeds() {
         let inside = hunt().first_violation(Looks::Inside);
         let outside = hunt().first_violation(Looks::OutsideOnly);
         let show = |found: &Option<(u64, filch_sim::check::Violation)>| {
-            found.as_ref().map_or("-".to_owned(), |(seed, it)| format!("{} in {seed}", it.rule.name()))
+            found
+                .as_ref()
+                .map_or("-".to_owned(), |(seed, it)| format!("{} in {seed}", it.rule.name()))
         };
         println!("{:<40} {:>14} {:>20}", bug.name(), show(&inside), show(&outside));
         seen_from_outside += usize::from(outside.is_some());

@@ -69,6 +69,11 @@ pub(crate) fn run(order: &HuntOrder) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
+/// What was gone through, as rows of a table.
+pub(super) fn rows(tally: &Tally) -> Vec<Vec<String>> {
+    Report::new(tally, None, None).rows()
+}
+
 impl<'a> Report<'a> {
     fn new(tally: &Tally, used: Option<Duration>, failure: Option<&'a Failure>) -> Self {
         let cluster_hours = tally.simulated.as_secs_f64() / 3_600.0;

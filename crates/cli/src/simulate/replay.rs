@@ -1,11 +1,13 @@
-//! Replaying: plays a trace or a run that was written down, and prints what it causes.
+//! Replaying: plays a trace or a run that was written down, and says whether it went as it should.
 
 use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
+use filch_sim::replay::{Replayed, replay};
 
+use crate::table;
 use crate::usage::Usage;
 
 pub(crate) fn run(path: &Path) -> Result<ExitCode> {
@@ -16,10 +18,26 @@ pub(crate) fn run(path: &Path) -> Result<ExitCode> {
         let what = format!("cannot read {name} ({error})");
         Usage::new(what, "name a trace, or a run that a hunt has printed")
     })?;
-    let played = filch_sim::replay::play(&text)
-        .map_err(|error| anyhow!("{name} cannot be played: {error}"))?;
-    super::print(&played)?;
-    Ok(ExitCode::SUCCESS)
+    match replay(&text).map_err(|error| anyhow!("{name} cannot be played: {error}"))? {
+        Replayed::Trace { played, difference } => {
+            super::print(&played)?;
+            let Some((written, now)) = difference else {
+                return Ok(ExitCode::SUCCESS);
+            };
+            eprintln!("error: {name} does not play as it was written");
+            eprintln!("  written: {}\n  played:  {}", written.trim(), now.trim());
+            Ok(ExitCode::FAILURE)
+        }
+        Replayed::Run { tally, violation } => {
+            table::print(&super::hunt::rows(&tally))?;
+            let Some(violation) = violation else {
+                return Ok(ExitCode::SUCCESS);
+            };
+            let at = violation.at.0 as f64 / 1_000_000.0;
+            eprintln!("error: {} is broken at {at} s: {}", violation.rule.name(), violation.what);
+            Ok(ExitCode::FAILURE)
+        }
+    }
 }
 
 fn read_stdin() -> std::io::Result<String> {

@@ -65,6 +65,26 @@ impl fmt::Display for LoadError {
 
 impl core::error::Error for LoadError {}
 
+impl Dispatch {
+    /// A server that starts with what is kept, and what it does first. The pieces come in the order that
+    /// [`Loaded`] asks for.
+    ///
+    /// # Errors
+    /// If the pieces do not fit together.
+    pub fn load(
+        config: Config,
+        now: Now,
+        pieces: impl IntoIterator<Item = Loaded>,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Self, LoadError> {
+        let mut loader = Loader::new(config, now);
+        for piece in pieces {
+            loader.add(piece)?;
+        }
+        loader.finish(effects)
+    }
+}
+
 impl Loader {
     /// Nothing is loaded yet.
     #[must_use]

@@ -46,7 +46,7 @@ proptest! {
     /// goes on.
     #[test]
     fn the_server_may_end_at_every_commit(seed in 0_u64..1 << 32, steps in steps(70)) {
-        let commits = live_through(seed, &steps, None).keeping.commit.0;
+        let commits = live_through(seed, &steps, None).store.last_commit().0;
         for at in 1..=commits {
             let world = live_through(seed, &steps, Some(CommitNo(at)));
             prop_assert!(world.crashes > 0);

@@ -9,7 +9,7 @@ use filch_scheduler::state::State;
 use filch_scheduler::time::{Monotonic, Now, Wall};
 use filch_scheduler::trace::{Context, Traced, parse};
 
-use crate::keeping::Keeping;
+use filch_store::Memory;
 
 /// One row a state, one column a word. `+` is accepted or done, `-` refused, `?` no answer yet. A word
 /// without a mark behind it needs no answer. `cancelling` is cancelled, but not yet let go of.
@@ -29,7 +29,7 @@ const TABLE: &str = "
 /// A server, its store, and one worker.
 struct Bench {
     dispatch: Dispatch,
-    keeping: Keeping,
+    store: Memory,
     now: Now,
     number: MessageNo,
     /// The last answer about the job: accepted, refused, or none.
@@ -49,7 +49,7 @@ impl Bench {
         let now = Now { monotonic: Monotonic(0), wall: Wall(1_000) };
         Self {
             dispatch: Dispatch::new(config, now),
-            keeping: Keeping::default(),
+            store: Memory::default(),
             now,
             number: MessageNo(0),
             answer: None,
@@ -63,11 +63,11 @@ impl Bench {
         for effect in effects {
             match effect {
                 Effect::Commit { number, mutations } => {
-                    self.keeping.apply(number, &mutations);
+                    self.store.commit(number, &mutations).expect("what is decided can be kept");
                     self.event(Event::Committed(number));
                 }
                 Effect::Fetch { fetch, ids, keys, seqs } => {
-                    let found = self.keeping.find(&ids, &keys, &seqs);
+                    let found = self.store.find(&ids, &keys, &seqs);
                     self.event(Event::Fetched { fetch, found });
                 }
                 Effect::Reply { to: REQUEST, answer, .. } => {
@@ -108,7 +108,7 @@ impl Bench {
     }
 
     fn seq(&self) -> Seq {
-        self.keeping.by_id(job()).map_or(Seq(1), |row| row.seq)
+        self.store.by_id(job()).map_or(Seq(1), |row| row.seq)
     }
 
     /// The fence under which somebody held the job last.
@@ -116,7 +116,7 @@ impl Bench {
         match self.dispatch.job_view(job()) {
             Some(view) if view.state == State::Cancelled => Fence(view.fence.0 - 1),
             Some(view) => view.fence,
-            None => self.keeping.by_id(job()).expect("kept").now.fence,
+            None => self.store.by_id(job()).expect("kept").now.fence,
         }
     }
 
@@ -125,7 +125,7 @@ impl Bench {
         match view {
             Some(view) if view.state == State::Cancelled && view.holder.is_some() => "cancelling",
             Some(view) => view.state.word(),
-            None => self.keeping.by_id(job()).expect("kept").now.state.word(),
+            None => self.store.by_id(job()).expect("kept").now.state.word(),
         }
     }
 
@@ -243,7 +243,7 @@ fn look_ups_for_reports_are_bounded() {
 #[test]
 fn impossible_words_are_answered_and_change_nothing() {
     let mut bench = Bench::bring_to("leased");
-    let kept = bench.keeping.commit;
+    let kept = bench.store.last_commit();
     for text in [
         "report #99.1 finished",
         "start #99.1",
@@ -257,7 +257,7 @@ fn impossible_words_are_answered_and_change_nothing() {
     ] {
         bench.say(text, Fence(0));
     }
-    assert_eq!((bench.state(), bench.keeping.commit), ("leased", kept));
+    assert_eq!((bench.state(), bench.store.last_commit()), ("leased", kept));
     let session = SessionNo(1);
     let number = MessageNo(u64::MAX);
     bench.event(Event::Worker { worker: WORKER, session, number, messages: Vec::new() });

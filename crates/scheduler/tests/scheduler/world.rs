@@ -27,7 +27,7 @@ use filch_scheduler::time::{Duration, Millis, Monotonic, Now, Wall};
 use filch_scheduler::trace::{Context, Traced, print, print_line};
 
 use self::witness::live;
-use crate::keeping::Keeping;
+use filch_store::Memory;
 
 /// One thing that happens: what, and a number that decides the details.
 pub(crate) type Step = (u8, u16);
@@ -63,7 +63,7 @@ pub(crate) struct World {
     config: dispatch::Config,
     dispatch: Dispatch,
     gate: Gate,
-    pub(crate) keeping: Keeping,
+    pub(crate) store: Memory,
     /// Commits that are not durable yet.
     commits: VecDeque<(CommitNo, Vec<Mutation>)>,
     fetches: VecDeque<Fetch>,
@@ -119,7 +119,7 @@ impl World {
             dispatch: Dispatch::new(config.clone(), now),
             config,
             gate: Gate::default(),
-            keeping: Keeping::default(),
+            store: Memory::default(),
             commits: VecDeque::new(),
             fetches: VecDeque::new(),
             reads: Vec::new(),
@@ -312,10 +312,10 @@ impl World {
             self.audit();
             self.cancel_held();
             let is_over = |row: &JobRow| row.now.state.is_ended() && row.now.holder.is_none();
-            if self.keeping.jobs.values().all(is_over) && self.requests.is_empty() {
+            if self.store.jobs().all(is_over) && self.requests.is_empty() {
                 let left = live(&self.dispatch);
                 assert_eq!(left, [], "what has ended has left memory");
-                assert_eq!(self.keeping.open.len(), 0, "no lease row is left open");
+                assert_eq!(self.store.open_leases().count(), 0, "no lease row is left open");
                 return;
             }
         }

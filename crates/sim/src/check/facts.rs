@@ -113,6 +113,8 @@ pub(super) struct Place {
     pub(super) running: BTreeSet<Hold>,
     /// What it was given, as far as it has heard, and has not started.
     pub(super) waiting: BTreeMap<Hold, Name>,
+    /// All that it was ever given. A message that comes twice gives nothing new.
+    given: BTreeSet<Hold>,
 }
 
 impl Job {
@@ -420,6 +422,7 @@ impl Facts {
                     is_draining: false,
                     running: BTreeSet::new(),
                     waiting: BTreeMap::new(),
+                    given: BTreeSet::new(),
                 };
                 self.places.insert(place, new);
             }
@@ -511,7 +514,9 @@ impl Facts {
         for message in messages {
             if let ToWorker::Assign(assignments) = message {
                 for assignment in assignments {
-                    place.waiting.insert(assignment.hold, assignment.queue.clone());
+                    if place.given.insert(assignment.hold) {
+                        place.waiting.insert(assignment.hold, assignment.queue.clone());
+                    }
                 }
             }
         }

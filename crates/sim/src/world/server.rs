@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use filch_scheduler::dispatch::{Config, Counters, Dispatch, Effect, Event, Loader};
+use filch_scheduler::dispatch::{Config, Counters, Dispatch, Effect, Event};
 use filch_scheduler::gate::{Gate, Told};
 use filch_scheduler::id::{CommitNo, FetchNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::name::Name;
@@ -108,12 +108,10 @@ impl<W: Witness> World<'_, W> {
         if let Some(tape) = &mut self.tape {
             tape.server_starts(now, &self.server.config, self.store.last_commit());
         }
-        let mut loader = Loader::new(self.server.config.clone(), now);
-        for piece in self.store.load() {
-            loader.add(piece).expect("what is kept fits together");
-        }
         let mut effects = Vec::new();
-        let dispatch = loader.finish(&mut effects).expect("what is kept fits together");
+        let config = self.server.config.clone();
+        let dispatch = Dispatch::load(config, now, self.store.load(), &mut effects);
+        let dispatch = dispatch.expect("what is kept fits together");
         self.server.process = Some(Process {
             dispatch,
             gate: Gate::default(),

@@ -23,7 +23,7 @@ struct Track {
 
 impl Track {
     fn new(header: &str) -> Self {
-        Self { context: Context::default(), text: format!("{header}\n\n") }
+        Self { context: Context::default(), text: format!("{header}\n") }
     }
 
     fn event(&mut self, now: Now, event: &impl Traced) {
@@ -100,6 +100,32 @@ impl Tape {
     pub(super) fn worker_does(&mut self, place: usize, effects: &[agent::Effect]) {
         if let Some(track) = self.workers.get_mut(&place).and_then(|tracks| tracks.last_mut()) {
             track.effects(effects);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::hunt::{Faults, run};
+    use crate::replay::play;
+    use crate::world::Audit;
+
+    #[test]
+    fn what_was_recorded_plays_again_as_it_was() {
+        for seed in 1..=12 {
+            let plan = crate::swarm::draw(seed, 4, Duration::from_secs(60), Faults::All);
+            let tape = run(&plan, Audit::Never, Some(Tape::default())).tape.expect("it was given");
+            let tracks = tape.workers.values().flatten().chain([&tape.server]);
+            for track in tracks {
+                let played = play(&track.text).unwrap_or_else(|error| error);
+                let pairs = track.text.lines().zip(played.lines());
+                let different = pairs.into_iter().find(|(written, now)| written != now);
+                assert_eq!(different, None, "seed {seed}");
+                assert_eq!(track.text.len(), played.len(), "seed {seed}");
+            }
         }
     }
 }

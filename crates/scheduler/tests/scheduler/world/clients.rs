@@ -8,7 +8,7 @@ impl World {
         // Sometimes the same again, as a client would that got no answer.
         if bits % 7 == 0 && !self.ids.is_empty() {
             let id = self.ids[bits % self.ids.len()];
-            if let Some(row) = self.keeping.by_id(id) {
+            if let Some(row) = self.store.by_id(id) {
                 let again = row.spec.clone();
                 self.request(Request::Submit(vec![again]));
                 return;

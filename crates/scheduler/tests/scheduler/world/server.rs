@@ -68,7 +68,7 @@ impl World {
             let Some((number, mutations)) = self.commits.pop_front() else {
                 break;
             };
-            self.keeping.apply(number, &mutations);
+            self.store.commit(number, &mutations).expect("what is decided can be kept");
             last = Some(number);
             if self.crash_at == Some(number) {
                 self.crash_at = None;
@@ -108,19 +108,26 @@ impl World {
         self.reads.clear();
         self.requests.clear();
         self.gate = Gate::default();
-        let (dispatch, effects) = self.keeping.start(self.config.clone(), self.now);
-        self.dispatch = dispatch;
+        let effects;
+        (self.dispatch, effects) = self.load();
         self.write_down("restart");
         self.perform(effects);
         // The crash itself may have been asked for by a commit that came before a cancel's answer.
         self.audit();
     }
 
+    /// A server that starts now, and what it does first.
+    pub(super) fn load(&self) -> (Dispatch, Vec<Effect>) {
+        let mut effects = Vec::new();
+        let loaded = Dispatch::load(self.config.clone(), self.now, self.store.load(), &mut effects);
+        (loaded.expect("what is kept fits together"), effects)
+    }
+
     /// The store looks something up. What it finds may be old by the time the server hears of it.
     pub(super) fn read_fetch(&mut self, which: usize) {
         let which = which % self.fetches.len().max(1);
         if let Some((fetch, ids, keys, seqs)) = self.fetches.remove(which) {
-            let found = self.keeping.find(&ids, &keys, &seqs);
+            let found = self.store.find(&ids, &keys, &seqs);
             self.reads.push((fetch, found));
         }
     }
@@ -138,14 +145,15 @@ impl World {
 
     pub(super) fn purge(&mut self) {
         let ended = |row: &&JobRow| row.now.state.is_ended();
-        let rows = self.keeping.jobs.values().filter(ended);
+        let rows = self.store.jobs().filter(ended);
         let proposed: Vec<(Seq, JobId)> = rows.map(|row| (row.seq, row.spec.id)).collect();
         let before = self.commits.len();
         self.event(Event::Expired(proposed));
         for (_, mutations) in self.commits.iter().skip(before) {
             for mutation in mutations {
                 if let Mutation::Purge(seqs) = mutation {
-                    let ids = seqs.iter().map(|seq| self.keeping.jobs[seq].spec.id);
+                    let ids =
+                        seqs.iter().map(|seq| self.store.job(*seq).expect("it is kept").spec.id);
                     self.purged.extend(ids);
                 }
             }

@@ -9,7 +9,7 @@ impl World {
             member.agent.audit().expect("the audit of a worker");
         }
         for id in self.submitted.difference(&self.purged) {
-            assert!(self.keeping.by_id(*id).is_some(), "an acknowledged job is kept: {id}");
+            assert!(self.store.by_id(*id).is_some(), "an acknowledged job is kept: {id}");
         }
     }
 
@@ -19,12 +19,12 @@ impl World {
             (Request::Submit(_), Answer::Submitted(jobs)) => {
                 self.submitted.extend(jobs.iter().map(|job| job.id));
                 for job in jobs {
-                    let is_kept = self.keeping.by_id(job.id).is_some();
+                    let is_kept = self.store.by_id(job.id).is_some();
                     assert!(is_kept || self.purged.contains(&job.id), "told before its receipt");
                 }
             }
             (Request::Cancel(id), Answer::Done) => {
-                self.cancelled.extend(self.keeping.by_id(id).map(|row| row.seq));
+                self.cancelled.extend(self.store.by_id(id).map(|row| row.seq));
             }
             _ => {}
         }
@@ -38,7 +38,7 @@ impl World {
         if !self.commits.is_empty() || self.dispatch.worker_views().any(is_held_here) {
             return;
         }
-        let (loaded, effects) = self.keeping.start(self.config.clone(), self.now);
+        let (loaded, effects) = self.load();
         assert_eq!(effects, [], "nothing is left to decide");
         loaded.audit().expect("the audit of a server that was just loaded");
         let (mut loaded, mut here) = (live(&loaded), live(&self.dispatch));
@@ -60,7 +60,7 @@ impl World {
             let same = member.running.iter().find(|other| other.job == hold.job);
             assert_eq!(same, None, "a job runs in one place only");
         }
-        let row = self.keeping.jobs.get(&hold.job).expect("what runs is kept");
+        let row = self.store.job(hold.job).expect("what runs is kept");
         assert!(!self.cancelled.contains(&hold.job), "a cancelled job does not start");
         // A cancel that its holder has not heard of yet is no end, and has not been answered.
         let has_ended = row.now.state.is_ended() && row.now.holder.is_none();
@@ -69,7 +69,7 @@ impl World {
         if row.spec.condition == Condition::AllSucceeded && row.spec.otherwise == Otherwise::Cancel
         {
             for parent in &row.spec.parents {
-                let state = self.keeping.by_id(*parent).map(|row| row.now.state);
+                let state = self.store.by_id(*parent).map(|row| row.now.state);
                 let has_succeeded = state.is_none_or(|state| state == State::Succeeded);
                 assert!(has_succeeded, "a child starts after its parents: {state:?}");
             }
@@ -79,13 +79,13 @@ impl World {
 
     pub(super) fn settled(&mut self, hold: Hold, verdict: Verdict) {
         if verdict == Verdict::Refused && self.finished.contains(&hold) {
-            let row = self.keeping.jobs.get(&hold.job).map(|row| (row.now.state, row.now.fence));
+            let row = self.store.job(hold.job).map(|row| (row.now.state, row.now.fence));
             assert_ne!(row, Some((State::Succeeded, hold.fence)), "a stored success is refused");
         }
         if verdict == Verdict::Accepted && self.finished.contains(&hold) {
             let before = self.succeeded.insert(hold.job, hold);
             assert!(before.is_none_or(|before| before == hold), "one success is accepted");
-            let state = self.keeping.jobs.get(&hold.job).map(|row| row.now.state);
+            let state = self.store.job(hold.job).map(|row| row.now.state);
             let is_kept = state.is_none_or(|state| state == State::Succeeded);
             assert!(is_kept, "an accepted success is durable: {state:?}");
         }
@@ -133,7 +133,7 @@ impl World {
     /// What every accepted report has come to.
     pub(crate) fn check_outcomes(&self) {
         for (seq, hold) in &self.succeeded {
-            if let Some(row) = self.keeping.jobs.get(seq) {
+            if let Some(row) = self.store.job(*seq) {
                 assert_eq!((row.now.state, row.now.fence), (State::Succeeded, hold.fence));
             }
         }
