@@ -1,15 +1,19 @@
 //! `cargo xtask`: what is done to this repository, as plain Rust that runs wherever cargo does.
 //!
 //! This file reads the arguments and hands over: `test` is what CI runs, `tidy` the house rules that
-//! no compiler checks, `bench` starts a bench, `figures` writes what it measured into the README.
+//! no compiler checks, `soak` hunts for bugs as long as it is told to (`simulation` says in which
+//! clusters), `bench` starts a bench, `figures` writes what it measured into the README.
 
 mod bench;
 mod figures;
+mod simulation;
+mod soak;
 mod test;
 mod tidy;
 
 use std::env;
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -18,8 +22,9 @@ use anyhow::{Context, Result};
 const HELP: &str = "\
 usage: cargo xtask COMMAND
 
-  test                    everything CI runs: format, lints, tests, docs, tidy
+  test                    everything CI runs: format, lints, tests, docs, simulation, tidy
   tidy                    the house rules that no compiler checks
+  soak --minutes N        hunt for bugs with fresh seeds until N minutes are over or one is found
   bench NAME [FLAG...]    run a bench in release mode, e.g. `bench scheduler --json`
   table [--check] FILE... write figures (saved output of `bench NAME --json`) into README.md;
                           with --check only say whether it is up to date
@@ -34,6 +39,7 @@ enum Request {
     Help,
     Test,
     Tidy,
+    Soak { minutes: NonZeroU32 },
     Bench { name: String, flags: Vec<String> },
     Table { files: Vec<PathBuf>, action: figures::Action },
 }
@@ -60,6 +66,7 @@ fn perform(request: Request) -> Result<ExitCode> {
         }
         Request::Test => test::run(&workspace_root()?),
         Request::Tidy => tidy::run(&workspace_root()?),
+        Request::Soak { minutes } => soak::run(&workspace_root()?, minutes),
         Request::Bench { name, flags } => bench::run(&name, &flags),
         Request::Table { files, action } => {
             figures::run(&workspace_root()?.join("README.md"), &files, action)
@@ -80,6 +87,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Request, String> {
         "help" | "--help" | "-h" => Ok(Request::Help),
         "test" => nothing_more("test", rest).map(|()| Request::Test),
         "tidy" => nothing_more("tidy", rest).map(|()| Request::Tidy),
+        "soak" => parse_soak(rest),
         "bench" => parse_bench(rest),
         "table" => parse_table(rest),
         unknown => Err(format!("unknown command `{unknown}`")),
@@ -90,6 +98,23 @@ fn nothing_more(command: &str, rest: &[String]) -> Result<(), String> {
     match rest.first() {
         None => Ok(()),
         Some(extra) => Err(format!("`{command}` takes no arguments, but got `{extra}`")),
+    }
+}
+
+fn parse_soak(rest: &[String]) -> Result<Request, String> {
+    match rest {
+        [flag, number] if flag == "--minutes" => match number.parse() {
+            Ok(minutes) => Ok(Request::Soak { minutes }),
+            Err(_) => {
+                Err(format!("`--minutes` takes a whole number, 1 or more, but got `{number}`"))
+            }
+        },
+        [flag, _, extra, ..] if flag == "--minutes" => {
+            Err(format!("`soak` takes only `--minutes N`, but also got `{extra}`"))
+        }
+        [] => Err("`soak` needs `--minutes N`".to_owned()),
+        [flag] if flag == "--minutes" => Err("`--minutes` needs a number after it".to_owned()),
+        [other, ..] => Err(format!("`soak` needs `--minutes N`, but got `{other}`")),
     }
 }
 
@@ -145,6 +170,8 @@ mod tests {
         assert_eq!(parsed("test"), Ok(Request::Test));
         assert_eq!(parsed("tidy"), Ok(Request::Tidy));
         assert_eq!(parsed("--help"), Ok(Request::Help));
+        let minutes = NonZeroU32::new(90).unwrap();
+        assert_eq!(parsed("soak --minutes 90"), Ok(Request::Soak { minutes }));
         let flags = vec!["--json".to_owned(), "--quick".to_owned()];
         let bench = Request::Bench { name: "scheduler".to_owned(), flags };
         assert_eq!(parsed("bench scheduler --json --quick"), Ok(bench));
@@ -160,6 +187,15 @@ mod tests {
             ("tset", "unknown command `tset`"),
             ("test --fast", "`test` takes no arguments, but got `--fast`"),
             ("tidy now", "`tidy` takes no arguments, but got `now`"),
+            ("soak", "`soak` needs `--minutes N`"),
+            ("soak 5", "`soak` needs `--minutes N`, but got `5`"),
+            ("soak --hours 5", "`soak` needs `--minutes N`, but got `--hours`"),
+            ("soak --minutes", "`--minutes` needs a number after it"),
+            ("soak --minutes 0", "`--minutes` takes a whole number, 1 or more, but got `0`"),
+            ("soak --minutes -5", "`--minutes` takes a whole number, 1 or more, but got `-5`"),
+            ("soak --minutes 1.5", "`--minutes` takes a whole number, 1 or more, but got `1.5`"),
+            ("soak --minutes ten", "`--minutes` takes a whole number, 1 or more, but got `ten`"),
+            ("soak --minutes 5 now", "`soak` takes only `--minutes N`, but also got `now`"),
             ("bench", "`bench` needs the name of a bench first"),
             ("bench --json", "`bench` needs the name of a bench first"),
             ("table --check", "`table` needs at least one file of figures"),

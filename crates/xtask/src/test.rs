@@ -1,8 +1,9 @@
 //! What CI runs: a list of steps, in order, up to the first that fails.
 //!
 //! Each step is one cargo command that a person can repeat by hand; the last is `tidy`, which runs in
-//! this process. No step is allowed to rewrite what it should check, whatever the caller's
-//! environment asks for, and the target folder stays the caller's choice.
+//! this process. What is built for release comes after what is quicker to fail. No step is allowed to
+//! rewrite what it should check, whatever the caller's environment asks for, and the target folder
+//! stays the caller's choice.
 
 use std::fmt;
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{cargo, tidy};
+use crate::{cargo, simulation, tidy};
 
 /// Variables that make a test tool accept, rewrite or repeat instead of judge.
 const LENIENT_VARIABLES: &[&str] = &[
@@ -26,11 +27,20 @@ const LENIENT_VARIABLES: &[&str] = &[
     "UPDATE_EXPECT",
 ];
 
+/// How many seeds every change is hunted through.
+const SEEDS: u64 = 2_000;
+
+/// What is behind the feature `planted`, which no crate enables: it is built and checked only when
+/// asked for, in steps of its own.
+const PLANTED: &str = "-p filch-scheduler -p filch-sim \
+                       --features filch-scheduler/planted,filch-sim/planted";
+
 /// One command and what it is called when it fails.
 struct Step {
     name: &'static str,
     variable: Option<(&'static str, &'static str)>,
-    arguments: &'static [&'static str],
+    /// As they are typed: with a space between them, and none within.
+    arguments: String,
 }
 
 /// Which program runs the tests that are not doc tests.
@@ -46,7 +56,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     let runner = find_runner();
 
     let started = Instant::now();
-    let steps = steps(runner);
+    let steps = steps(runner, find_first_seed(root));
     let count = steps.len() + 1;
     for (index, step) in steps.iter().enumerate() {
         announce(index + 1, count, step.name, step);
@@ -66,26 +76,30 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn steps(runner: Runner) -> Vec<Step> {
-    let step = |name, arguments| Step { name, variable: None, arguments };
+fn steps(runner: Runner, first_seed: u64) -> Vec<Step> {
+    let step = |name, arguments: &str| {
+        let arguments = arguments.to_owned();
+        Step { name, variable: None, arguments }
+    };
+    let (tests, planted) = match runner {
+        Runner::Nextest => ("nextest run --workspace", "nextest run"),
+        // `--tests` is every target with tests, units of libraries and programs included; it leaves
+        // out the doc tests, which have their own step.
+        Runner::Cargo => ("test --workspace --tests", "test"),
+    };
+    let hunt = simulation::hunt(first_seed, SEEDS);
     vec![
-        step("format", &["fmt", "--all", "--check"]),
-        step(
-            "lints",
-            &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"],
-        ),
-        match runner {
-            Runner::Nextest => step("tests", &["nextest", "run", "--workspace", "--locked"]),
-            // `--tests` is every target with tests, units of libraries and programs included; it
-            // leaves out the doc tests, which have their own step.
-            Runner::Cargo => step("tests", &["test", "--workspace", "--tests", "--locked"]),
-        },
-        step("doc tests", &["test", "--workspace", "--doc", "--locked"]),
+        step("format", "fmt --all --check"),
+        step("lints", "clippy --workspace --all-targets --locked -- -D warnings"),
+        step("lints, planted", &format!("clippy --locked {PLANTED} --all-targets -- -D warnings")),
+        step("tests", &format!("{tests} --locked")),
+        step("doc tests", "test --workspace --doc --locked"),
         Step {
-            name: "docs",
             variable: Some(("RUSTDOCFLAGS", "-D warnings")),
-            arguments: &["doc", "--workspace", "--no-deps", "--locked"],
+            ..step("docs", "doc --workspace --no-deps --locked")
         },
+        step("planted bugs", &format!("{planted} --release --locked {PLANTED} --test planted")),
+        step("simulation", &format!("run --release --locked --package filch-cli -- {hunt}")),
     ]
 }
 
@@ -100,7 +114,7 @@ fn perform(step: &Step, root: &Path) -> Result<()> {
 impl Step {
     fn command(&self, root: &Path) -> Command {
         let mut command = cargo();
-        command.args(self.arguments).current_dir(root);
+        command.args(self.arguments.split(' ')).current_dir(root);
         for variable in LENIENT_VARIABLES {
             command.env_remove(variable);
         }
@@ -116,7 +130,7 @@ impl fmt::Display for Step {
         if let Some((name, value)) = self.variable {
             write!(formatter, "{name}='{value}' ")?;
         }
-        write!(formatter, "cargo {}", self.arguments.join(" "))
+        write!(formatter, "cargo {}", self.arguments)
     }
 }
 
@@ -139,6 +153,13 @@ fn find_runner() -> Runner {
     Runner::Cargo
 }
 
+fn find_first_seed(root: &Path) -> u64 {
+    simulation::seed_of_commit(root).unwrap_or_else(|| {
+        eprintln!("note: git names no commit; the simulation's seeds begin with 1");
+        1
+    })
+}
+
 fn exists(subcommand: &str) -> bool {
     let mut command = cargo();
     command.args([subcommand, "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -158,7 +179,7 @@ mod tests {
     use super::*;
 
     fn typed(runner: Runner) -> String {
-        steps(runner).iter().map(|step| format!("{}: {step}\n", step.name)).collect()
+        steps(runner, 500).iter().map(|step| format!("{}: {step}\n", step.name)).collect()
     }
 
     #[test]
@@ -166,19 +187,26 @@ mod tests {
         let expected = "\
 format: cargo fmt --all --check
 lints: cargo clippy --workspace --all-targets --locked -- -D warnings
+lints, planted: cargo clippy --locked -p filch-scheduler -p filch-sim \
+--features filch-scheduler/planted,filch-sim/planted --all-targets -- -D warnings
 tests: cargo nextest run --workspace --locked
 doc tests: cargo test --workspace --doc --locked
 docs: RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+planted bugs: cargo nextest run --release --locked -p filch-scheduler -p filch-sim \
+--features filch-scheduler/planted,filch-sim/planted --test planted
+simulation: cargo run --release --locked --package filch-cli -- simulate --seeds 500..2499 \
+--duration 10m --workers 10 --faults swarm
 ";
         assert_eq!(typed(Runner::Nextest), expected);
-        let without_nextest =
-            expected.replace("nextest run --workspace", "test --workspace --tests");
+        let without_nextest = expected
+            .replace("nextest run --workspace", "test --workspace --tests")
+            .replace("nextest run --release", "test --release");
         assert_eq!(typed(Runner::Cargo), without_nextest);
     }
 
     #[test]
     fn no_step_may_rewrite_what_it_checks() {
-        for step in steps(Runner::Nextest) {
+        for step in steps(Runner::Nextest, 1) {
             let command = step.command(Path::new("."));
             let value_of =
                 |name: &str| command.get_envs().find(|(key, _)| *key == name).map(|pair| pair.1);
@@ -192,7 +220,8 @@ docs: RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 
     #[test]
     fn a_failing_step_is_named_with_its_command() {
-        let step = Step { name: "lints", variable: None, arguments: &["no-such-subcommand"] };
+        let arguments = "no-such-subcommand".to_owned();
+        let step = Step { name: "lints", variable: None, arguments };
         let error = perform(&step, Path::new(".")).unwrap_err().to_string();
         assert!(error.starts_with("step `lints` failed ("), "{error}");
         assert!(error.ends_with("help: repeat it with `cargo no-such-subcommand`"), "{error}");

@@ -1,10 +1,12 @@
 //! Tidy: the house rules that no compiler checks, held by a test.
 //!
-//! Each rule is a function from the files of the repository to findings, in a file of its own under
-//! `tidy/`; none of them stops at the first. This file collects and prints what they found.
+//! Each rule is a function from the files of the repository, or from what cargo makes of them, to
+//! findings, in a file of its own under `tidy/`; none of them stops at the first. This file
+//! collects and prints what they found.
 
 mod dependencies;
 mod edges;
+mod features;
 mod headers;
 mod leftovers;
 mod links;
@@ -60,6 +62,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
 fn find(root: &Path) -> Result<Vec<Finding>> {
     let tree = Tree::read(root)?;
     let mut findings = edges::check(root, &tree)?;
+    findings.extend(features::check(root)?);
     for rule in [
         dependencies::check,
         headers::check,

@@ -1,7 +1,8 @@
 //! Which crate may know which: the table of rooms, and whether the manifests keep to it.
 //!
 //! The reasons are in `docs/decisions/0001-rooms-and-edges.md`. Cargo itself is asked for the
-//! dependencies, so that no spelling of a manifest escapes; all kinds count, tests included.
+//! dependencies, so that no spelling of a manifest escapes; all kinds count. Tests may use what
+//! their room may, and in few rooms more: the table says what.
 
 use std::path::Path;
 
@@ -16,6 +17,9 @@ use super::tree::Tree;
 struct Room {
     folder: &'static str,
     may_use: &'static [&'static str],
+    /// What only its tests may use, beyond that. These may be rooms that are built upon this one: a
+    /// circle, which cargo permits because tests are no part of the library.
+    tests_may_use: &'static [&'static str],
     outside: Outside,
 }
 
@@ -27,7 +31,7 @@ enum Outside {
 }
 
 const fn room(folder: &'static str, may_use: &'static [&'static str]) -> Room {
-    Room { folder, may_use, outside: Outside::Any }
+    Room { folder, may_use, tests_may_use: &[], outside: Outside::Any }
 }
 
 /// All that the programs at the top may build upon.
@@ -40,6 +44,8 @@ const ROOMS: &[Room] = &[
     Room {
         folder: "scheduler",
         may_use: &[],
+        // So that its traces can be played by the simulator's player, against a store.
+        tests_may_use: &["sim", "store"],
         // It must be the same everywhere and forget nothing: no clock, no I/O, no random source.
         outside: Outside::Only(&["hashbrown"]),
     },
@@ -108,16 +114,24 @@ fn check_package(package: &Package, tree: &Tree) -> Vec<Finding> {
 }
 
 fn objection(room: &Room, dependency: &Dependency) -> Option<String> {
-    let Room { folder, may_use, outside } = room;
-    let (name, allowed) = match (&dependency.folder, outside) {
-        (Some(ours), _) => (ours, may_use),
-        (None, Outside::Only(names)) if !dependency.only_for_tests => (&dependency.name, names),
+    let Room { folder, may_use, tests_may_use, outside } = room;
+    let Dependency { name, folder: ours, only_for_tests } = dependency;
+    let (name, whose, allowed) = match (ours, outside) {
+        (Some(ours), _) if *only_for_tests => {
+            (ours, "our crates", [*may_use, *tests_may_use].concat())
+        }
+        (Some(ours), _) => (ours, "our crates", may_use.to_vec()),
+        (None, Outside::Only(names)) if !only_for_tests => (name, "others' crates", names.to_vec()),
         (None, Outside::Only(_) | Outside::Any) => return None,
     };
-    let whose = if dependency.folder.is_some() { "our crates" } else { "others' crates" };
+    if allowed.contains(&name.as_str()) {
+        return None;
+    }
     let list = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
-    (!allowed.contains(&name.as_str()))
-        .then(|| format!("`{folder}` may not use `{name}`: of {whose} it may use {list}"))
+    Some(match only_for_tests {
+        true => format!("tests of `{folder}` may not use `{name}`: of {whose} they may use {list}"),
+        false => format!("`{folder}` may not use `{name}`: of {whose} it may use {list}"),
+    })
 }
 
 fn package_name(folder: &str) -> String {
@@ -228,15 +242,33 @@ mod tests {
 
     #[test]
     fn other_edges_are_found_whatever_their_kind() {
-        for kind in ["normal", "dev", "build"] {
-            let expected = "crates/scheduler/Cargo.toml:5: \
-                            `scheduler` may not use `store`: of our crates it may use none";
+        for (kind, complaint) in [
+            ("normal", "`pool` may not use `store`: of our crates it may use none"),
+            ("build", "`pool` may not use `store`: of our crates it may use none"),
+            ("dev", "tests of `pool` may not use `store`: of our crates they may use none"),
+        ] {
+            let expected = format!("crates/pool/Cargo.toml:5: {complaint}");
             let edge = format!("{kind} filch-store ours");
-            assert_eq!(found("scheduler", "filch-scheduler", &[&edge]), [expected]);
+            assert_eq!(found("pool", "filch-pool", &[&edge]), [expected]);
         }
         let expected = "crates/sim/Cargo.toml:1: \
                         `sim` may not use `pool`: of our crates it may use scheduler, store";
         assert_eq!(found("sim", "filch-sim", &["normal filch-pool ours"]), [expected]);
+    }
+
+    #[test]
+    fn tests_of_the_scheduler_may_use_what_it_may_not_itself() {
+        let check = |line: &str| found("scheduler", "filch-scheduler", &[line]);
+        assert_eq!(check("dev filch-store ours"), NONE);
+        assert_eq!(check("dev filch-sim ours"), NONE);
+        for kind in ["normal", "build"] {
+            let expected = "crates/scheduler/Cargo.toml:5: \
+                            `scheduler` may not use `store`: of our crates it may use none";
+            assert_eq!(check(&format!("{kind} filch-store ours")), [expected]);
+        }
+        let expected = "crates/scheduler/Cargo.toml:1: tests of `scheduler` may not use `pool`: \
+                        of our crates they may use sim, store";
+        assert_eq!(check("dev filch-pool ours"), [expected]);
     }
 
     #[test]
@@ -262,6 +294,7 @@ mod tests {
 
     #[test]
     fn the_table_itself_goes_one_way() {
+        const PROGRAMS: [&str; 4] = ["cli", "benches", "e2e", "xtask"];
         for (index, room) in ROOMS.iter().enumerate() {
             for used in room.may_use {
                 // Each room uses only rooms further up in the table, so there is no circle, and
@@ -269,7 +302,14 @@ mod tests {
                 let place = ROOMS.iter().position(|other| other.folder == *used);
                 let place = place.expect("a room in the table uses rooms of the table");
                 assert!(place < index, "{} uses {used}", room.folder);
-                assert!(!["cli", "benches", "e2e", "xtask"].contains(used), "{}", room.folder);
+                assert!(!PROGRAMS.contains(used), "{}", room.folder);
+            }
+            for used in room.tests_may_use {
+                // Here a circle is allowed, but nothing that is no room, and still no program.
+                let place = ROOMS.iter().position(|other| other.folder == *used);
+                assert!(place.is_some_and(|place| place != index), "{} uses {used}", room.folder);
+                assert!(!room.may_use.contains(used), "{} may use {used} anyway", room.folder);
+                assert!(!PROGRAMS.contains(used), "{}", room.folder);
             }
         }
     }
