@@ -230,11 +230,12 @@ impl<W: Witness> World<'_, W> {
         if let Some(tape) = &mut self.tape {
             tape.worker_hears(place, now, &event);
         }
-        let mut effects = Vec::new();
-        process.agent.handle(now, event, &mut effects);
+        // Looked at before: at the end of the event it may have come back already, as another.
         if process.agent.fence_at().is_some_and(|at| at <= now.monotonic) {
             self.witness.see(self.now, Seen::PastDeadline { place });
         }
+        let mut effects = Vec::new();
+        process.agent.handle(now, event, &mut effects);
         if let Some(tape) = &mut self.tape {
             tape.worker_does(place, &effects);
         }
