@@ -150,6 +150,43 @@ fn a_workload_is_reported_and_drawn() {
     assert!(stderr.contains("cannot write no/such/folder/a.svg: "), "{stderr}");
 }
 
+/// The first 64 of 512 jobs are long, and eight workers take up to 65 each: stealing makes up for that.
+#[test]
+fn stealing_shows_its_worth() {
+    let uneven = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/uneven.jsonl");
+    let times_ideal = |steal: &str| {
+        let words = format!(
+            "simulate --workload file:{uneven} --workers 8 --slots 1 --reserve 64 --steal {steal} --json"
+        );
+        let json: Value = serde_json::from_str(&filch(&words, "").stdout).unwrap();
+        assert_eq!(json["ideal_ms"], 912.0);
+        json["makespan_ms"].as_f64().expect("a number") / 912.0
+    };
+    assert!(times_ideal("half") <= 1.15, "{}", times_ideal("half"));
+    assert!(times_ideal("one") <= 1.15, "{}", times_ideal("one"));
+    assert!(times_ideal("none") >= 3.0, "{}", times_ideal("none"));
+}
+
+#[test]
+fn a_run_is_played_again() {
+    let run = "\
+run seed 7 lease 10s strategy fifo steal half commit 100us 1ms retention - heals 20s
+clients delay 200us 2ms lost 0 repeated 0 overtaken 0
+worker slots 1 reserve auto home apart rate 1000000 delay 100us 1ms lost 0 repeated 0 overtaken 0 serves all
+1s ask 3 submit [a kind run-20ms; b kind run-5s after a]
+2s crash 1 away 3s
+";
+    let Ended { code, stdout, stderr } = filch("simulate --replay -", run);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    assert!(stdout.contains("\nstarts\t3\n"), "b runs again after the crash: {stdout}");
+
+    let broken = run.replace("crash 1", "crash 2");
+    let Ended { code, stdout, stderr } = filch("simulate --replay -", &broken);
+    assert_eq!((code, stdout.as_str()), (1, ""));
+    let said = "error: stdin cannot be played: line 5: there is no worker `2`";
+    assert!(stderr.starts_with(said), "{stderr}");
+}
+
 #[test]
 fn a_trace_is_played_again() {
     let trace = "dispatch lease 10s\n\n0s    r1 submit a\n";
@@ -160,6 +197,11 @@ fn a_trace_is_played_again() {
         "{}",
         played.stdout
     );
+
+    let claimed = format!("{trace}  -> commit 1: put #1 at 0s: b: queued\n");
+    let Ended { code, stderr, .. } = filch("simulate --replay -", &claimed);
+    assert_eq!(code, 1);
+    assert!(stderr.starts_with("error: stdin does not play as it was written\n"), "{stderr}");
 
     let Ended { code, stdout, stderr } = filch("simulate --replay -", "nonsense\n");
     assert_eq!((code, stdout.as_str()), (1, ""));

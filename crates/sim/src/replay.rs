@@ -63,6 +63,10 @@ pub fn replay(text: &str) -> Result<Replayed, String> {
         return Ok(Replayed::Run { tally, violation });
     }
     let played = play(text)?;
+    // Events alone are a question, not a claim.
+    if !text.lines().any(|line| line.trim_start().starts_with("->")) {
+        return Ok(Replayed::Trace { played, difference: None });
+    }
     let pairs = text.lines().map(str::trim_end).zip(played.lines());
     let different = |(written, now): (&str, &str)| (written.to_owned(), now.to_owned());
     let difference = pairs.into_iter().find(|(written, now)| written != now).map(different);

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use filch_scheduler::planted::{Bug, plant};
 use filch_sim::hunt::{Faults, Hunt, Looks};
+use filch_sim::replay::{self, Replayed, replay};
+use filch_sim::script;
 
 /// Within how many seeds a bug must show.
 const SEEDS: u64 = 400;
@@ -46,7 +48,30 @@ fn every_planted_bug_is_caught_and_the_true_code_passes_the_same_seeds() {
             missed.push(bug.name());
         }
     }
+    check_failure_report(Bug::StealWithoutNewFence);
+    check_failure_report(Bug::CancelAcknowledgedEarly);
     plant(None);
     assert!(missed.is_empty(), "not caught within {SEEDS} seeds: {missed:?}");
     assert!(seen_from_outside >= SEEN_FROM_OUTSIDE, "a bystander sees only {seen_from_outside}");
+}
+
+/// What is told of a failure is small, and plays again.
+fn check_failure_report(bug: Bug) {
+    plant(Some(bug));
+    let (tally, failure) = hunt().run(&|_| ());
+    let failure = failure.expect("the bug is caught");
+    assert_eq!(tally.violations, 1, "it stops at the first");
+    let plan = script::parse(&failure.run).expect("the run can be read");
+    let whole = hunt().plan(failure.seed);
+    assert!(plan.acts.len() * 4 < whole.acts.len(), "{} of {}", plan.acts.len(), whole.acts.len());
+    match replay(&failure.run) {
+        Ok(Replayed::Run { violation: Some(violation), .. }) => {
+            assert_eq!(violation.rule.name(), failure.rule);
+            assert_eq!(violation.what, failure.what);
+        }
+        other => panic!("the run breaks the same rule: {other:?}"),
+    }
+    let server = failure.trace.split("\n# a worker").next().expect("the server comes first");
+    assert_eq!(replay::play(server).as_deref(), Ok(server), "the trace plays as it is printed");
+    plant(None);
 }
