@@ -240,19 +240,14 @@ impl Agent {
         if self.has_left {
             return None;
         }
-        let mut deadlines = Vec::from([self.fence_at().filter(|_| !self.is_fenced)]);
-        if self.session.is_open {
-            deadlines.push(Some(self.session.beat_at));
-            deadlines.push(Some(self.silence_at()));
-        }
+        let fence = self.fence_at().filter(|_| !self.is_fenced);
+        let session = &self.session;
+        let session = session.is_open.then(|| session.beat_at.min(self.silence_at()));
         let drain = self.drain.map(|at| [at, self.patience_end(at)]);
         let drain = drain.into_iter().flatten().find(|&at| at > self.now.monotonic);
-        deadlines.push(drain);
-        for slot in self.slots.values() {
-            deadlines.push(self.started_at(slot));
-            deadlines.push(slot.times_out_at());
-        }
-        deadlines.into_iter().flatten().min()
+        let of_slot = |slot| [self.started_at(slot), slot.times_out_at()];
+        let slots = self.slots.values().flat_map(of_slot).flatten().min();
+        [fence, session, drain, slots].into_iter().flatten().min()
     }
 
     /// This incarnation.
