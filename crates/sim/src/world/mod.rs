@@ -248,6 +248,9 @@ impl<'a, W: Witness> World<'a, W> {
 
     fn audit_all(&mut self) {
         self.audit_server();
+        if self.audit == Audit::Always {
+            self.audit_memory();
+        }
         for place in 0..self.places.len() {
             self.audit_place(place);
         }

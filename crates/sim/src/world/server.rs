@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use filch_scheduler::dispatch::{Config, Counters, Dispatch, Effect, Event};
+use filch_scheduler::dispatch::{Config, Counters, Dispatch, Effect, Event, JobView, WorkerView};
 use filch_scheduler::gate::{Gate, Told};
 use filch_scheduler::id::{CommitNo, FetchNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::Mutation;
+use filch_scheduler::state::State;
 use filch_scheduler::time::{Monotonic, Now, Wall};
 
 use super::agenda::{Happening, Letter};
@@ -183,6 +184,31 @@ impl<W: Witness> World<'_, W> {
             && let Err(error) = process.dispatch.audit()
         {
             self.audit_failed("the server", &error.to_string());
+        }
+    }
+
+    /// While nothing waits to be stored, a server that were loaded now would know what this one knows.
+    pub(super) fn audit_memory(&mut self) {
+        let Some(process) = &self.server.process else {
+            return;
+        };
+        let is_quiet = process.gathered.is_empty() && process.under_way.is_empty();
+        // A server that starts takes back what workers in the process of the last one held.
+        let is_held_here = |worker: WorkerView| worker.id.is_embedded() && worker.held > 0;
+        if !is_quiet || process.dispatch.worker_views().any(is_held_here) {
+            return;
+        }
+        let (config, now) = (self.server.config.clone(), self.server.clock.read(self.now));
+        let loaded = Dispatch::load(config, now, self.store.load(), &mut Vec::new());
+        let known = match loaded {
+            Ok(loaded) => live(&loaded).eq(live(&process.dispatch)),
+            Err(error) => {
+                self.audit_failed("the store", &error.to_string());
+                return;
+            }
+        };
+        if !known {
+            self.audit_failed("the server", "it knows something else than the store");
         }
     }
 
@@ -458,6 +484,20 @@ impl<W: Witness> World<'_, W> {
             *sum = add(*sum, more);
         }
     }
+}
+
+/// What a server knows of the jobs that have not ended or that somebody still holds. Whether a job's time
+/// has come depends on when a server has looked at its clock, which may have jumped since.
+fn live(dispatch: &Dispatch) -> impl Iterator<Item = JobView> {
+    let views = dispatch.job_views(Seq(0));
+    let views = views.filter(|view| !view.state.is_ended() || view.holder.is_some());
+    views.map(|view| {
+        let state = match view.state {
+            State::Scheduled => State::Queued,
+            state => state,
+        };
+        JobView { state, due: Wall(0), progress: None, ..view }
+    })
 }
 
 const fn add(one: Counters, other: Counters) -> Counters {
