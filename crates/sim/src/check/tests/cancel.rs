@@ -23,6 +23,7 @@ fn s14_a_job_starts_after_its_cancel_is_acknowledged() {
 #[test]
 fn s14_a_cancel_is_acknowledged_and_not_stored() {
     let story = "
+           0s    w1 runs a.1 finished
            1s    r1 cancel a
         -    -> reply r1 done
         -2   -> commit 3: write a succeeded fence 1
@@ -63,6 +64,12 @@ fn s14_the_holder_is_not_told_for_a_beat() {
         -3   -> tell w1: renewed 2
         -4 2s    w2: hello new slots 1 want 1
         -4   -> tell w2: gone
+        # Somebody else is told, or of something else.
+        -5 2s    w2: hello new slots 1 want 1
+        -5   -> tell w2: cancel a.1
+        -6 2s    submit b
+        -6   -> commit 4: put #2 at 2s: b: queued
+        -6   -> tell w1: cancel b.1
         +  2s    tick
         +    -> tell w1: cancel a.1
         +2 2s    w1: beat
@@ -71,6 +78,8 @@ fn s14_the_holder_is_not_told_for_a_beat() {
         -2 2000001us tick
         -3 2000001us tick
         -4 2000001us tick
+        -5 2000001us tick
+        -6 2000001us tick
         +  9s    tick
         +2 9s    tick
         +3 2s    tick

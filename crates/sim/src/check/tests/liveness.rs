@@ -10,9 +10,11 @@ fn l1_a_job_never_ends() {
     let story = "
         -  5s    healed
         +  5s    healed
+        +  5s    w1 runs a.1 finished
         +    -> commit 3: write a succeeded fence 1
         +2 5s    healed
-        +2   -> commit 3: write a cancelled fence 2 held-by w1
+        +2 5s    cancel a
+        +2   -> commit 3: write a cancelled fence 2 held-by w1 because request
         +2   -> tell w1: cancel a.1
         # Nobody promises anything as long as things break.
         +3 5s    tick
@@ -70,6 +72,43 @@ fn l2_what_a_lost_worker_held_is_not_taken_back() {
 }
 
 #[test]
+fn l2_orphans_are_looked_for_again_and_again() {
+    let story = "
+           20s   healed
+           25s   w1 crashes
+           25s   closed w1
+        # A job that was cancelled counts as well.
+        -2 26s   cancel a
+        -2   -> commit 3: write a cancelled fence 2 held-by w1 because request
+        +3 26s   cancel a
+        +3   -> commit 3: write a cancelled fence 2 held-by w1 because request
+        +2 36500ms tick
+        +2   -> commit 4: note lost w1 with 1, lease 2 nobody lost-by w1 a.2 at 36500ms
+        +3 36500ms tick
+        +3   -> commit 4: note lost w1 with 1, write a cancelled fence 2 because request
+        -  36500001us tick
+        -2 36500001us tick
+        +  36500ms tick
+        +2 39s   tick
+        +3 39s   tick
+    ";
+    breaks(L2, "a is still with worker 1, which is gone", &[OWNED, story]);
+}
+
+#[test]
+fn l2_a_server_that_has_just_started_gives_everybody_time() {
+    let story = "
+           5s    w1 crashes
+           18s   server crashes
+           20s   healed
+           22s   server starts
+        -  33500001us tick
+        +  33500ms tick
+    ";
+    breaks(L2, "a is still with worker 1, which is gone", &[OWNED, story]);
+}
+
+#[test]
 fn l2_another_incarnation_in_the_same_place_does_not_own_it() {
     let story = "
         -  5s    w2: hello instead-of w1 slots 1 want 1
@@ -88,7 +127,6 @@ const PLENTY: &str = "
       -> commit 2: lease 1 w1 claimed [a.1 b.1 c.1] at 0s
       -> tell w1: renewed 1, truth lease 10s keep [], assign [a.1; b.1; c.1]
     0s    w1 starts a.1
-    0s    w1: beat
 ";
 
 const UNFAIR: &str = "place 2 is idle beside place 1, which has jobs to spare";
@@ -100,17 +138,42 @@ fn l3_somebody_is_idle_beside_plenty() {
            17s   w2: hello new slots 1 want 1
            17s   w2: beat
         +2 17100ms w1: give 1 c.1
-        +2 17100ms w1: beat
-        +3   -> commit 3: lease 2 w2 stolen-from w1 c.2 at 17s
-        +3 17100ms tick
-        +3   -> tell w2: assign c.2
-        +3 17100ms w2 starts c.2
+        +3 17100ms submit d
+        +3   -> commit 3: put #4 at 17s: d: queued, lease 2 w2 claimed d.1 at 17s
+        +3   -> tell w2: assign d.1
         -  17100001us tick
         +  17100ms tick
         +2 17100001us tick
         +3 17100001us tick
     ";
     breaks(L3, UNFAIR, &[PLENTY, story]);
+}
+
+#[test]
+fn l3_each_of_two_is_idle_by_itself() {
+    let story = "
+           1s    healed
+           17s   w2: hello new slots 1 want 3
+           17s   w3: hello new slots 1 want 1
+           17s   w3: beat
+           17050ms submit [d; e; f]
+             -> commit 3: put #4 at 17s: d: queued, put #5 at 17s: e: queued, put #6 at 17s: f: queued
+        -    -> commit 4: lease 2 w2 claimed d.1 at 17s
+        -    -> tell w2: assign d.1
+        # It does not matter who has jobs to spare.
+        -2   -> commit 4: lease 2 w2 claimed [d.1 e.1] at 17s
+        -2   -> tell w2: assign [d.1; e.1]
+        -2 17060ms w1: give 1 [b.1 c.1]
+        +    -> commit 4: lease 2 w2 claimed d.1 at 17s, lease 3 w3 claimed e.1 at 17s
+        +    -> tell w2: assign d.1
+        +    -> tell w3: assign e.1
+        # For a moment nobody had any.
+        +2 17060ms w1: give 1 [b.1 c.1]
+        +2   -> commit 4: lease 2 w2 claimed [d.1 e.1] at 17s
+        +2   -> tell w2: assign [d.1; e.1]
+           17100001us tick
+    ";
+    breaks(L3, "place 3 is idle beside place 1, which has jobs to spare", &[PLENTY, story]);
 }
 
 #[test]
@@ -193,8 +256,8 @@ fn l3_from_whom_nothing_can_be_taken_has_nothing_to_spare() {
         +2   -> commit 3: lease 2 nobody returned-by w1 b.2 at 2s
         +3 2s    w1 ends a.1 finished
         +3 2s    w1 starts b.1
-        +4 2s    tick
-        +4   -> commit 3: write b cancelled fence 2 held-by w1
+        +4 2s    cancel b
+        +4   -> commit 3: write b cancelled fence 2 held-by w1 because request
         +4   -> tell w1: cancel b.1
         +5 2s    w1: hello resume slots 1 want 3 started a.1 holds [a.1 b.1]
         +5   -> tell w1: truth lease 10s keep [a.1 b.1]
@@ -260,9 +323,10 @@ fn l4_a_server_that_was_there_all_along_is_not_back() {
     let story = "
            0s    submit a
              -> commit 1: put #1 at 0s: a: queued
-           5s    server crashes
+           4s    server crashes
         -  10s   server starts
-        +  9s    server starts
+        -2 5000001us server starts
+        +  5s    server starts
            10s   healed
            10s   w1: hello new slots 1 want 1
            16s   tick
@@ -270,22 +334,49 @@ fn l4_a_server_that_was_there_all_along_is_not_back() {
     breaks(L4, "a is queued, and the server has given out nothing", &[story]);
 }
 
+const STAYS: &str = "the worker in place 1 was told to end and is still there";
+
 #[test]
 fn l7_a_worker_does_not_leave() {
-    let what = "the worker in place 1 was told to end and is still there";
     let story = "
            1s    healed
            2s    w1 drains until 5s
         +  8500ms w1 leaves
         +2 8500ms w1 crashes
-        +3 5s    w1 pauses
+        # It has been told before, and by somebody else.
+        -2 3s    drain-worker w1
+        -2   -> tell w1: drain-now
+        -3 6s    w1 is late
         -  8500001us tick
+        -2 8500001us tick
+        -3 8500001us tick
         +  9s    tick
         +2 9s    tick
-        +3 9s    tick
-        +4 8500ms tick
+        +3 8500ms tick
     ";
-    breaks(L7, what, &[OWNED, story]);
+    breaks(L7, STAYS, &[OWNED, story]);
+}
+
+#[test]
+fn l7_a_pause_stops_the_clock_of_a_drain() {
+    let story = "
+           1s    healed
+           2s    w1 drains until 5s
+           5s    w1 pauses
+        -  8s    w1 resumes
+        +  8s    w1 resumes
+        -  11500001us tick
+        +  11500ms tick
+        +2 99s   tick
+        # Another process in the same place has not been told anything.
+        +3 6s    w1 crashes
+        +3 7s    w2: hello instead-of w1 slots 1 want 1
+        +3   -> commit 3: lease 2 nobody returned-by w1 a.2 at 7s
+        +3 8s    w2 pauses
+        +3 9s    w2 resumes
+        +3 99s   tick
+    ";
+    breaks(L7, STAYS, &[OWNED, story]);
 }
 
 #[test]
@@ -295,5 +386,39 @@ fn l7_while_things_break_a_drain_takes_two_leases_more() {
         -  25500001us tick
         +  25500ms tick
     ";
-    breaks(L7, "the worker in place 1 was told to end", &[OWNED, story]);
+    breaks(L7, STAYS, &[OWNED, story]);
+}
+
+#[test]
+fn l7_a_worker_does_not_leave_although_the_server_says_so() {
+    let story = "
+           1s    healed
+           2s    drain-worker w1
+        -    -> tell w1: drain-now
+        -2   -> tell w1: renewed 2, drain-now
+        +    -> tell w1: drain-now
+        +2   -> tell w1: drain-now
+        +3   -> tell w1: drain-now
+        +  48500ms w1 leaves
+        # It did not have to listen any more.
+        +2 3s    w1 is late
+        -  48500001us tick
+        -2 48500001us tick
+        +  49s   tick
+        +2 49s   tick
+        +3 48500ms tick
+    ";
+    breaks(L7, STAYS, &[OWNED, story]);
+    let story = "
+           2s    drain-worker w1
+             -> tell w1: drain-now
+        # Somebody else is late.
+           2s    w2: hello new slots 1 want 1
+           2s    w2 is late
+        -2 5s    w1 drains until 6s
+        -  65500001us tick
+        -2 26500001us tick
+        +  65500ms tick
+    ";
+    breaks(L7, STAYS, &[OWNED, story]);
 }

@@ -2,7 +2,9 @@
 //!
 //! A story is a log in the words of a trace. The server hears events and does what the arrows say, a commit is
 //! stored and has its receipt at once (`store commit ...` is one that still waits for it), and messages arrive
-//! when they are sent. What workers do besides talking has words of its own: `w1 starts a.1`, `w1 pauses`.
+//! when they are sent. What workers do besides talking has words of its own: `w1 starts a.1`, `w1 ends a.1
+//! finished`, `w1 runs a.1 finished` for both and the report; `w1 pauses` with its jobs, `w1 pauses alone` if
+//! they go on.
 //! Worker 1 lives in place 1, and so on; whoever comes instead of another lives in that one's place.
 //!
 //! Stories are written as differences. A line with `-` is only in the log that is broken, one with `+` only in
@@ -19,16 +21,17 @@ mod ownership;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use filch_scheduler::agent::{StopReason, Verdict};
+use filch_scheduler::agent::Verdict;
 use filch_scheduler::dispatch::{Effect, Event};
 use filch_scheduler::id::WorkerId;
 use filch_scheduler::message::{Entrance, FromWorker, ToWorker};
 use filch_scheduler::record::Strategy;
 use filch_scheduler::time::Now;
-use filch_scheduler::trace::{Context, Readable, Traced, parse, parse_line};
+use filch_scheduler::trace::{Context, Readable, Traced, parse, parse_line, print};
 
 use super::{Checkers, Rule, Violation};
 use crate::log::{Ended, Seen, Witness};
+use crate::plan::Paused;
 
 /// How long a worker may be silent, in every story.
 const LEASE: Duration = Duration::from_secs(10);
@@ -233,8 +236,22 @@ impl Player {
             ("starts", job) => {
                 self.see(Seen::Started { place, worker, assignment: &self.read(job) });
             }
-            ("stops", job) => {
-                let (hold, why) = (self.read(job), StopReason::Fenced);
+            ("runs", rest) => {
+                let (job, how) = rest.split_once(' ').expect("it ends in some way");
+                let ending = match how {
+                    "failed" => r#"failed again "x""#,
+                    "snoozed" => "snoozed 1s",
+                    "stopped" => "interrupted",
+                    how => how,
+                };
+                self.worker_does(worker, &format!("starts {job}"));
+                self.worker_does(worker, &format!("ends {job} {how}"));
+                let worker = print(&worker, &self.context);
+                self.server_hears(self.read(&format!("{worker}: report {job} {ending}")));
+            }
+            ("stops", rest) => {
+                let (job, why) = rest.split_once(' ').unwrap_or((rest, "fenced"));
+                let (hold, why) = (self.read(job), self.read(why));
                 self.see(Seen::Stopping { place, hold, why });
             }
             ("ends", rest) => {
@@ -242,6 +259,7 @@ impl Player {
                 let how = match how {
                     "finished" => Ended::Finished,
                     "failed" => Ended::Failed,
+                    "snoozed" => Ended::Snoozed,
                     "stopped" => Ended::Stopped,
                     "killed" => Ended::Killed,
                     _ => panic!("{how} is no way to end"),
@@ -257,7 +275,8 @@ impl Player {
                 self.see(Seen::Trouble { place: Some(place), until: self.read(until) });
             }
             ("is", "late") => self.see(Seen::PastDeadline { place }),
-            ("pauses", "") => self.see(Seen::Paused { place }),
+            ("pauses", "") => self.see(Seen::Paused { place, jobs: Paused::Frozen }),
+            ("pauses", "alone") => self.see(Seen::Paused { place, jobs: Paused::GoOn }),
             ("resumes", "") => self.see(Seen::Resumed { place }),
             ("crashes", "") => self.see(Seen::Crashed { place }),
             ("leaves", "") => self.see(Seen::Left { place }),

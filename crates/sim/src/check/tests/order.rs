@@ -38,7 +38,7 @@ fn s11_what_the_wall_clock_showed_before_the_submit_does_not_count() {
 #[test]
 fn s11_a_second_attempt_comes_too_soon() {
     let story = r#"
-          1s    w1: report a.1 failed again "x"
+          1s    w1 runs a.1 failed
             -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
         - 2999ms tick
         + 3s    tick
@@ -48,22 +48,73 @@ fn s11_a_second_attempt_comes_too_soon() {
 }
 
 #[test]
+fn s11_a_word_in_the_store_does_not_change_the_time() {
+    let story = "
+           0s    submit a not-before 10s
+             -> commit 1: put #1 at 0s: a not-before 10s: scheduled
+           1s    w1: hello new slots 1 want 1
+        -    -> commit 2: write a queued due 10s
+        +    -> commit 2: write a scheduled due 10s
+        +  10s   tick
+             -> commit 3: lease 1 w1 claimed a.1 at 10s
+    ";
+    breaks(S11, "a is handed out before its time, 10000 ms", &[story]);
+}
+
+const TOO_SOON: &str = " is handed out, and its parents have not ended as they must";
+
+#[test]
 fn s12_a_child_is_handed_out_before_its_parent_has_ended() {
     let story = "
            0s    submit [p; c after p]
              -> commit 1: put #1 at 0s: p: queued, put #2 at 0s: c after p: blocked
            0s    w1: hello new slots 2 want 2
-        +2   -> commit 2: write p cancelled fence 1, write c cancelled fence 1
+        -    -> commit 2: lease 1 w1 claimed [p.1 c.1] at 0s
+        +    -> commit 2: lease 1 w1 claimed p.1 at 0s
+        +2   -> commit 2: lease 1 w1 claimed p.1 at 0s
+        +  1s    w1 runs p.1 finished
+        +2 1s    w1 runs p.1 finished
+        +    -> commit 3: write p succeeded fence 1, lease 2 w1 claimed c.1 at 1s
         # A parent is forgotten long after its end.
-        +3   -> commit 2: write p succeeded
-        +3 61s   expired [#1 p]
-        +3   -> commit 3: purge p
-        +3   -> commit 4: lease 1 w1 claimed c.1 at 61s
-        -    -> commit 3: lease 1 w1 claimed [p.1 c.1] at 0s
-        +    -> commit 3: lease 1 w1 claimed p.1 at 0s
-        +    -> commit 4: write p succeeded fence 1, lease 2 w1 claimed c.1 at 1s
+        +2   -> commit 3: write p succeeded fence 1
+        +2 61s   expired [#1 p]
+        +2   -> commit 4: purge p
+        +2   -> commit 5: lease 2 w1 claimed c.1 at 61s
     ";
-    breaks(S12, "c is handed out, and its parents have not ended as they must", &[story]);
+    breaks(S12, TOO_SOON, &[story]);
+}
+
+/// How a parent ends that the first worker owns.
+fn ends(mark: &str, commit: u32, parent: &str, state: &str) -> String {
+    let (run, stored) = match state {
+        "leased" => return String::new(),
+        "succeeded" => (format!("w1 runs {parent}.1 finished"), "fence 1"),
+        "dead" => (format!("w1 runs {parent}.1 failed"), "fence 1 charged 1"),
+        "cancelled" => (format!("cancel {parent}"), "fence 2 because request"),
+        _ => panic!("no parent ends as {state}"),
+    };
+    let note = match state {
+        "dead" => format!(r#"note attempt {parent}.1 by w1 failed "x", "#),
+        _ => String::new(),
+    };
+    format!("{mark} 1s {run}\n{mark} -> commit {commit}: {note}write {parent} {state} {stored}\n")
+}
+
+/// `c` waits for `p` and `q`, of which this is said; in one log they end in some way, in the other in another.
+fn with_parents(said: &str, broken: [&str; 2], legal: [&str; 2]) -> String {
+    let mut story = format!(
+        "
+        0s    submit [p; q; c after [p q] {said}]
+          -> commit 1: put #1 at 0s: p: queued, put #2 at 0s: q: queued, put #3 at 0s: c after [p q] {said}: blocked
+        0s    w1: hello new slots 3 want 3
+          -> commit 2: lease 1 w1 claimed [p.1 q.1] at 0s
+        "
+    );
+    for (mark, [p, q]) in [("-", broken), ("+", legal)] {
+        story += &ends(mark, 3, "p", p);
+        story += &ends(mark, 4, "q", q);
+    }
+    story
 }
 
 #[test]
@@ -72,33 +123,67 @@ fn s12_each_condition_on_parents() {
         // What is said of the child, ends of its parents that are not enough, ends that are.
         ("", ["succeeded", "dead"], ["succeeded", "succeeded"]),
         ("", ["succeeded", "cancelled"], ["succeeded", "succeeded"]),
-        ("", ["succeeded", "queued"], ["succeeded", "succeeded"]),
-        ("when any-succeeded", ["dead", "queued"], ["succeeded", "queued"]),
+        ("", ["succeeded", "leased"], ["succeeded", "succeeded"]),
+        ("when any-succeeded", ["dead", "leased"], ["succeeded", "leased"]),
         ("when any-succeeded", ["dead", "cancelled"], ["dead", "succeeded"]),
-        ("when all-done", ["dead", "queued"], ["dead", "cancelled"]),
-        ("when any-failed", ["succeeded", "queued"], ["dead", "queued"]),
+        ("when all-done", ["dead", "leased"], ["dead", "cancelled"]),
+        ("when any-failed", ["succeeded", "leased"], ["dead", "leased"]),
         ("when any-failed", ["succeeded", "succeeded"], ["succeeded", "cancelled"]),
-        ("else run", ["succeeded", "queued"], ["dead", "queued"]),
-        ("when any-succeeded else run", ["dead", "queued"], ["dead", "dead"]),
-        ("when any-failed else run", ["succeeded", "queued"], ["succeeded", "succeeded"]),
-        ("when all-done else run", ["succeeded", "queued"], ["succeeded", "dead"]),
+        ("else run", ["succeeded", "leased"], ["dead", "leased"]),
+        ("when any-succeeded else run", ["dead", "leased"], ["dead", "dead"]),
+        ("when any-failed else run", ["succeeded", "leased"], ["succeeded", "succeeded"]),
+        ("when all-done else run", ["succeeded", "leased"], ["succeeded", "dead"]),
         ("else hold", ["succeeded", "dead"], ["succeeded", "succeeded"]),
     ];
-    for (said, [p, q], [good_p, good_q]) in cases {
-        let story = format!(
-            "
-               0s    submit [p; q; c after [p q] {said}]
-                 -> commit 1: put #1 at 0s: p: queued, put #2 at 0s: q: queued, put #3 at 0s: c after [p q] {said}: blocked
-               0s    w1: hello new slots 3 want 3
-                 -> commit 2: lease 1 w1 claimed [p.1 q.1] at 0s
-            -    -> commit 3: write p {p} fence 1, write q {q} fence 1
-            +    -> commit 3: write p {good_p} fence 1, write q {good_q} fence 1
-            # Its turn comes before that of parents that wait.
-                 -> commit 4: strategy priority 1ms, priority c 1, lease 2 w1 claimed c.1 at 1s
-            "
-        );
-        breaks(S12, "c is handed out", &[&story]);
+    for (said, broken, legal) in cases {
+        let story = with_parents(said, broken, legal);
+        breaks(S12, "c is handed out", &[&story, "-> commit 5: lease 2 w1 claimed c.1 at 1s"]);
     }
+}
+
+#[test]
+fn s12_a_child_is_cancelled_that_may_still_run() {
+    let cases = [
+        // What is said of the child, ends of its parents that leave hope, ends that do not.
+        ("", ["succeeded", "leased"], ["leased", "dead"]),
+        ("", ["succeeded", "succeeded"], ["succeeded", "cancelled"]),
+        ("when any-succeeded", ["dead", "leased"], ["dead", "cancelled"]),
+        ("when any-succeeded", ["succeeded", "dead"], ["dead", "dead"]),
+        ("when any-failed", ["succeeded", "leased"], ["succeeded", "succeeded"]),
+        ("when any-failed", ["dead", "succeeded"], ["succeeded", "succeeded"]),
+    ];
+    let cancelled = "-> commit 5: write c cancelled fence 1 because condition";
+    let what = "c is cancelled, and its parents may still end as they must";
+    for (said, broken, legal) in cases {
+        breaks(S12, what, &[&with_parents(said, broken, legal), cancelled]);
+    }
+    // There is always hope for a job that only wants its parents to end, or has none.
+    let done = with_parents("when all-done", ["dead", "dead"], ["dead", "dead"]);
+    let alone =
+        "0s submit c when any-failed\n-> commit 1: put #1 at 0s: c when any-failed: queued\n";
+    for story in [&done, alone] {
+        breaks(S12, what, &[story, "- ", cancelled]);
+    }
+}
+
+#[test]
+fn s12_a_parent_is_known_by_its_number() {
+    let story = "
+           0s    submit [p; c after p]
+             -> commit 1: put #1 at 0s: p: queued, put #2 at 0s: c after p: blocked
+           0s    w1: hello new slots 2 want 2
+             -> commit 2: lease 1 w1 claimed p.1 at 0s
+           1s    w1 runs p.1 finished
+             -> commit 3: write p succeeded fence 1 written 1s
+           61s   expired [#1 p]
+             -> commit 4: purge p
+        # Another job by the name of an older one.
+           61s   submit [p; d after p]
+             -> commit 5: put #3 at 61s: p: queued, put #4 at 61s: d after p: blocked
+        -    -> commit 6: lease 2 w1 claimed d.1 at 61s
+        +    -> commit 6: lease 2 w1 claimed c.1 at 61s
+    ";
+    breaks(S12, TOO_SOON, &[story]);
 }
 
 #[test]
@@ -113,6 +198,7 @@ fn s12_what_a_parents_end_has_allowed_stays_allowed() {
         +    -> commit 2: put #2 at 0s: c after p when any-failed: blocked
            0s    w1: hello new slots 1 want 1
              -> commit 3: lease 1 w1 claimed p.1 at 0s
+           0s    w1 runs p.1 failed
              -> commit 4: note attempt p.1 by w1 failed "x", write p dead fence 1 charged 1
            1s    retry p
              -> commit 5: note retried p, write p queued fence 2, lease 2 w1 claimed p.3 at 1s
@@ -121,7 +207,7 @@ fn s12_what_a_parents_end_has_allowed_stays_allowed() {
            2s    w2: hello new slots 1 want 1
              -> commit 7: lease 3 w2 claimed c.1 at 2s
     "#;
-    breaks(S12, "c is handed out, and its parents have not ended as they must", &[story]);
+    breaks(S12, TOO_SOON, &[story]);
 }
 
 #[test]
@@ -132,12 +218,13 @@ fn s12_a_child_may_be_stored_before_its_parent() {
         +    -> commit 1: put #1 at 0s: c after p when any-failed: blocked, put #2 at 0s: p: queued
            0s    w1: hello new slots 2 want 2
              -> commit 2: lease 1 w1 claimed p.1 at 0s
+           0s    w1 runs p.1 failed
              -> commit 3: note attempt p.1 by w1 failed "x", write p dead fence 1 charged 1
            1s    retry p
              -> commit 4: note retried p, write p queued fence 2, lease 2 w1 claimed p.3 at 1s
              -> commit 5: lease 3 w1 claimed c.1 at 1s
     "#;
-    breaks(S12, "c is handed out, and its parents have not ended as they must", &[story]);
+    breaks(S12, TOO_SOON, &[story]);
 }
 
 #[test]
@@ -171,8 +258,10 @@ fn s12_a_child_is_released_twice() {
              -> commit 1: put #1 at 0s: p: queued, put #2 at 0s: c after p: blocked
            0s    w1: hello new slots 1 want 1
              -> commit 2: lease 1 w1 claimed p.1 at 0s
+           1s    w1 runs p.1 finished
              -> commit 3: write p succeeded fence 1, lease 2 w1 claimed c.1 at 1s
            2s    w2: hello new slots 1 want 1
+           2s    w1: give 1 c.1
         -    -> commit 4: lease 3 w2 claimed c.2 at 2s
         +    -> commit 4: lease 3 w2 stolen-from w1 c.2 at 2s
     ";
@@ -190,6 +279,8 @@ fn s13_more_jobs_of_a_queue_are_owned_than_its_limit() {
         +3   -> commit 3: queue default limit 1
         +4   -> commit 3: queue default limit 1
         +5   -> commit 3: queue default limit 1, queue default
+        +3 0s    w1 runs a.1 finished
+        +4 0s    w1 runs a.1 snoozed
            1s    submit b
         +2 1s    submit b queue mail
         -    -> commit 4: put #2 at 1s: b: queued
@@ -212,6 +303,7 @@ fn s13_more_than_the_limit_in_one_commit() {
            0s    w1: hello new slots 2 want 2
         -    -> commit 2: lease 1 w1 claimed [a.1 b.1] at 0s
         +    -> commit 2: lease 1 w1 claimed a.1 at 0s
+        +  1s    w1 runs a.1 finished
         +    -> commit 3: write a succeeded fence 1, lease 2 w1 claimed b.1 at 1s
     ";
     breaks(S13, "b is number 2 of its queue to be owned, the limit is 1", &[story]);
@@ -223,7 +315,9 @@ fn s13_a_stolen_job_counts_once() {
            0s    submit b
              -> commit 3: put #2 at 0s: b: queued, queue default limit 1
            1s    w2: hello new slots 1 want 1
+           1s    w1: give 1 a.1
              -> commit 4: lease 2 w2 stolen-from w1 a.2 at 1s
+        +  1s    w2 runs a.2 finished
         +    -> commit 5: write a succeeded fence 2
              -> commit 6: lease 3 w1 claimed b.1 at 1s
     ";
@@ -268,11 +362,51 @@ fn s13_a_lower_limit_takes_nothing_away() {
              -> commit 5: queue default limit 2, queue default limit 1
         -    -> commit 6: lease 3 w2 claimed c.1 at 2s
         # What is owned may change hands.
+        +  2s    w1: give 1 a.1
         +    -> commit 6: lease 3 w2 stolen-from w1 a.2 at 2s
+        +  3s    w2 runs a.2 finished
+        +  3s    w2 runs b.1 finished
         +    -> commit 7: write a succeeded fence 2, write b succeeded fence 1
         +    -> commit 8: lease 4 w2 claimed c.1 at 3s
     ";
     breaks(S13, "c is number 3 of its queue to be owned, the limit is 1", &[OWNED, story]);
+}
+
+#[test]
+fn s13_a_job_is_taken_from_a_paused_queue() {
+    let story = "
+           0s    submit b
+        -    -> commit 3: put #2 at 0s: b: queued, queue default paused
+        +    -> commit 3: put #2 at 0s: b: queued, queue default paused, queue default
+        +2   -> commit 3: put #2 at 0s: b: queued, queue mail paused
+        +3   -> commit 3: put #2 at 0s: b: queued, queue default paused
+           1s    w2: hello new slots 1 want 1
+        -    -> commit 4: lease 2 w2 claimed b.1 at 1s
+        +    -> commit 4: lease 2 w2 claimed b.1 at 1s
+        +2   -> commit 4: lease 2 w2 claimed b.1 at 1s
+        # What is owned may change hands.
+        +3 1s    w1: give 1 a.1
+        +3   -> commit 4: lease 2 w2 stolen-from w1 a.2 at 1s
+    ";
+    breaks(S13, "b is taken from its queue, which is paused", &[OWNED, story]);
+}
+
+#[test]
+fn s13_a_job_goes_to_whom_does_not_serve_its_queue() {
+    let story = "
+           0s    submit b queue mail
+             -> commit 3: put #2 at 0s: b queue mail: queued
+        -  1s    w2: hello new slots 1 want 1 serves [fax]
+        -2 1s    w2: hello new slots 1 want 1 serves [mail]
+        +  1s    w2: hello new slots 1 want 1 serves [fax mail]
+        +2 1s    w2: hello new slots 1 want 1 serves [default]
+           1s    w1: give 1 a.1
+        -    -> commit 4: lease 2 w2 claimed b.1 at 1s
+        -2   -> commit 4: lease 2 w2 stolen-from w1 a.2 at 1s
+        +    -> commit 4: lease 2 w2 claimed b.1 at 1s
+        +2   -> commit 4: lease 2 w2 stolen-from w1 a.2 at 1s
+    ";
+    breaks(S13, " goes to worker 2, which does not serve its queue", &[OWNED, story]);
 }
 
 #[test]
@@ -287,11 +421,13 @@ fn l5_the_first_of_a_queue_is_passed_over() {
         +    -> commit 2: lease 1 w1 claimed a.1 at 0s
         +2   -> commit 2: lease 1 w1 claimed [b.1 a.1] at 0s
         +3   -> commit 2: lease 1 w1 claimed c.1 at 0s
+        +4 0s    cancel a
         +4   -> commit 2: write a cancelled fence 1, lease 1 w1 claimed b.1 at 0s
         +5   -> commit 2: write a queued suspicions 1, lease 1 w1 claimed b.1 at 0s
         # Only what waits in the queue has a turn.
         +6   -> commit 2: lease 1 w1 claimed [a.1 b.1] at 0s
         +6 1s    w2: hello new slots 1 want 1
+        +6 1s    w1: report a.1 dropped, give 1 b.1
         +6   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w2 stolen-from w1 b.2 at 1s
     ";
     breaks(L5, " is passed over by ", &[story]);
@@ -345,22 +481,27 @@ fn l5_who_has_waited_long_enough_is_passed_over() {
     breaks(L5, "a is passed over by b in its own queue", &[story]);
 }
 
-/// `a` is stolen twice; the second worker has one slot.
+/// `a` is stolen twice, and is about to be stolen again; the second worker has one slot.
 const STOLEN_TWICE: &str = "
     0s    submit b
       -> commit 3: put #2 at 0s: b: queued
     1s    w2: hello new slots 1 want 2
     1s    w3: hello new slots 1 want 1
+    1s    w1: give 1 a.1
       -> commit 4: lease 2 w3 stolen-from w1 a.2 at 1s
+    1s    w3: give 2 a.2
       -> commit 5: lease 3 w1 stolen-from w3 a.3 at 1s
 ";
 
+const ROUND_AND_ROUND: &str = "a is stolen 3 times, now by worker 2, busy itself";
+
 #[test]
 fn l6_a_job_stolen_twice_moves_where_no_slot_is_free() {
-    let what = "by worker 2, busy itself";
     let story = "
+           2s    w1: give 3 a.3
         -    -> commit 6: lease 4 w2 claimed b.1 at 2s
         +2   -> commit 6: lease 4 w2 claimed b.1 at 2s
+        +2 2s    w2 runs b.1 finished
         +2   -> commit 7: write b succeeded fence 1
         # How often it was stolen is not kept.
         +3   -> commit 6: lease 4 w2 claimed b.1 at 2s
@@ -368,27 +509,34 @@ fn l6_a_job_stolen_twice_moves_where_no_slot_is_free() {
         +3 3s    server starts
              -> commit 8: lease 5 w2 stolen-from w1 a.4 at 3s
     ";
-    breaks(L6, what, &[OWNED, STOLEN_TWICE, story]);
+    breaks(L6, ROUND_AND_ROUND, &[OWNED, STOLEN_TWICE, story]);
 }
 
 #[test]
 fn l6_a_retry_forgets_the_thefts() {
     let story = r#"
              -> commit 6: lease 4 w2 claimed b.1 at 2s
+        +  2s    w1 runs a.3 failed
         +    -> commit 7: note attempt a.3 by w1 failed "x", write a dead fence 3 charged 1
+        +  2s    retry a
         +    -> commit 8: note retried a, write a queued fence 4, lease 5 w1 claimed a.5 at 2s
+        -  3s    w1: give 3 a.3
+        +  3s    w1: give 3 a.5
              -> commit 9: lease 6 w2 stolen-from w1 a.6 at 3s
     "#;
-    breaks(L6, "a is stolen for the 3", &[OWNED, STOLEN_TWICE, story]);
+    breaks(L6, ROUND_AND_ROUND, &[OWNED, STOLEN_TWICE, story]);
 }
 
 #[test]
 fn l6_the_second_theft_may_go_into_any_deque() {
     let story = "
              -> commit 6: lease 4 w2 claimed b.1 at 2s
+           2s    w1: give 3 a.3
+           2s    w2: give 4 b.1
         -    -> commit 7: lease 5 w2 stolen-from w1 a.4 at 2s
         +    -> commit 7: lease 5 w3 stolen-from w2 b.2 at 2s
+        +  2s    w3: give 5 b.2
         +    -> commit 8: lease 6 w1 stolen-from w3 b.3 at 2s
     ";
-    breaks(L6, "a is stolen for the 3", &[OWNED, STOLEN_TWICE, story]);
+    breaks(L6, ROUND_AND_ROUND, &[OWNED, STOLEN_TWICE, story]);
 }

@@ -16,11 +16,24 @@ fn s1_a_submit_is_acknowledged_before_it_is_stored() {
 }
 
 #[test]
+fn s1_fewer_jobs_are_acknowledged_than_were_submitted() {
+    let story = "
+           0s    submit [a; b]
+             -> commit 1: put #1 at 0s: a: queued, put #2 at 0s: b: queued
+        -    -> reply submitted a #1 new
+        -2   -> reply submitted []
+        +    -> reply submitted [a #1 new; b #2 new]
+    ";
+    breaks(S1, "2 jobs were submitted and ", &[story]);
+}
+
+#[test]
 fn s1_a_commit_names_a_job_that_is_not_there() {
     let story = "
            0s    submit a
              -> commit 1: put #1 at 0s: a: queued
            61s   w1: hello new slots 1 want 1
+           61s   cancel a
         -    -> commit 2: write #7 cancelled fence 1
         -2   -> commit 2: lease 1 w1 claimed #7.1 at 0s
         -3   -> commit 2: purge #7
@@ -34,7 +47,7 @@ fn s1_a_commit_names_a_job_that_is_not_there() {
 #[test]
 fn s1_a_job_is_purged_that_has_not_ended() {
     let story = "
-          1s    w1: report a.1 finished
+          1s    w1 runs a.1 finished
         -   -> commit 3: write a running fence 1 held-by w1 written 1s
         +   -> commit 3: write a succeeded fence 1 written 1s
           100s  expired [#1 a]
@@ -46,7 +59,7 @@ fn s1_a_job_is_purged_that_has_not_ended() {
 #[test]
 fn s1_a_job_is_purged_too_soon() {
     let story = "
-          1s    w1: report a.1 finished
+          1s    w1 runs a.1 finished
             -> commit 3: write a succeeded fence 1 written 1s
         - 60999ms expired [#1 a]
         + 61s   expired [#1 a]
@@ -74,88 +87,127 @@ fn s1_nothing_is_purged_where_all_is_kept() {
     let log = [
         "0s    submit a",
         "-> commit 1: put #1 at 0s: a: queued",
+        "0s    cancel a",
         "-> commit 2: write a cancelled fence 1",
         "9999s expired [#1 a]",
         "-> commit 3: purge a",
     ];
     assert_eq!(play(&log, None).map(|found| found.rule), Some(S1));
-    assert_eq!(play(&log[..4], None), None);
+    assert_eq!(play(&log[..5], None), None);
+}
+
+#[test]
+fn s3_a_success_is_stored_that_was_none() {
+    let what = "a.1 is stored as a success, and no run of it was one";
+    let story = "
+        -2 1s    w1 starts a.1
+        -3 1s    w1 runs a.1 failed
+        -4 1s    w1 runs a.1 stopped
+        -5 1s    w1 runs a.1 snoozed
+        -6 1s    submit b
+        -6   -> commit 3: put #2 at 1s: b: queued, lease 2 w1 claimed b.1 at 1s
+        -6 1s    w1 runs b.1 finished
+        +  1s    w1 runs a.1 finished
+             -> commit 4: write a succeeded fence 1
+    ";
+    breaks(S3, what, &[OWNED, story]);
+}
+
+#[test]
+fn s3_a_success_is_stored_of_an_older_run() {
+    let story = "
+           9s    w1 starts a.1
+           9s    w1 pauses
+    ";
+    let after = "
+        -  11s   w1 resumes
+        -  11s   w1 ends a.1 finished
+        +  11s   w2 runs a.3 finished
+             -> commit 5: write a succeeded fence 3 charged 1 suspicions 1
+    ";
+    let what = "a.3 is stored as a success, and no run of it was one";
+    breaks(S3, what, &[OWNED, story, LOST, after]);
 }
 
 #[test]
 fn s3_a_success_is_accepted_and_something_else_stored() {
     let what = "the success of a.1 is accepted, and it is";
     let story = r#"
-           0s    w1 starts a.1
-        -  1s    w1 ends a.1 finished
-        -2 1s    w1 ends a.1 finished
-        -3 1s    w1 ends a.1 finished
-        +  1s    w1 ends a.1 finished
-        +2 1s    w1 ends a.1 failed
-        +3 1s    w1 ends a.1 finished
-           1s    w1: report a.1 finished
-        -    -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1 because failed
-        -2   -> commit 3: write a scheduled fence 1 due 2s
-        -3   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
+        -  1s    w1 runs a.1 finished
+        -    -> commit 3: write a scheduled fence 1 due 2s
+        -2 1s    w1 runs a.1 finished
+        -2   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
+        +  1s    w1 runs a.1 finished
         +    -> commit 3: write a succeeded fence 1
-        +2   -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1 because failed
-        # It came too late, and was told to stop.
-        +3   -> commit 3: write a cancelled fence 2 held-by w1
+        # It was told to stop, and came to a good end all the same.
+        -3 1s    w1 starts a.1
+        -3 1s    w1 stops a.1 timed-out
+        -3 1s    w1 ends a.1 finished
+        -3   -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1 because failed
+        +2 1s    w1 starts a.1
+        +2 1s    cancel a
+        +2   -> commit 3: write a cancelled fence 2 held-by w1 because request
+        +2   -> tell w1: cancel a.1
+        +2 1s    w1 ends a.1 finished
+        +2 1s    w1: report a.1 stopped
+        +2   -> commit 4: write a cancelled fence 2 because request
+        +3 1s    w1 starts a.1
+        +3 1s    w1 stops a.1 timed-out
+        +3 1s    w1 ends a.1 stopped
+        +3 1s    w1: report a.1 failed again "too slow"
+        +3   -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1 because failed
              -> tell w1: accepted a.1
     "#;
     breaks(S3, what, &[OWNED, story]);
 }
 
+/// The first worker hands `a` back, however its run of it ended, and a second one is given it.
+const HANDED_BACK: &str = "
+      1s    w1 starts a.1
+    - 1s    w1 ends a.1 finished
+    + 1s    w1 ends a.1 stopped
+      1s    w1: report a.1 interrupted
+        -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
+      1s    w2: hello new slots 1 want 1
+        -> commit 4: lease 3 w2 claimed a.3 at 1s
+";
+
 #[test]
 fn s3_the_success_of_an_older_owner_is_accepted() {
-    let what = "the success of a.1 is accepted, and it is succeeded";
     let story = "
-           0s    w1 starts a.1
-           1s    w1 pauses
-           1s    w2: hello new slots 1 want 1
-             -> commit 3: lease 2 w2 stolen-from w1 a.2 at 1s
-           1s    w2 starts a.2
-           2s    w2 ends a.2 finished
-           2s    w2: report a.2 finished
-             -> commit 4: write a succeeded fence 2
-             -> tell w2: accepted a.2
+        2s    w2 runs a.3 finished
+          -> commit 5: write a succeeded fence 3
+          -> tell w2: accepted a.3
         # To hear twice of the same success is nothing new.
-             -> tell w2: accepted a.2
-           3s    w1 resumes
-           3s    w1 ends a.1 finished
-        -    -> tell w1: accepted a.1
-        +    -> tell w1: refused a.1 current 2
+          -> tell w2: accepted a.3
+          -> tell w1: accepted a.1
     ";
-    breaks(S3, what, &[OWNED, story]);
+    let what = "the success of a.1 is accepted, and it is succeeded";
+    breaks(S3, what, &[OWNED, HANDED_BACK, story]);
 }
 
 #[test]
 fn s3_two_successes_of_a_cancelled_job_are_accepted() {
     let story = "
-          0s    w1 starts a.1
-          1s    w1 pauses
-          1s    w2: hello new slots 1 want 1
-            -> commit 3: lease 2 w2 stolen-from w1 a.2 at 1s
-          1s    w2 starts a.2
-          2s    cancel a
-            -> commit 4: write a cancelled fence 3 held-by w2 because request
-            -> tell w2: cancel a.2
-          2s    w2 ends a.2 finished
-            -> tell w2: accepted a.2
-          3s    w1 resumes
-        - 3s    w1 ends a.1 finished
-        + 3s    w1 ends a.1 stopped
-            -> tell w1: accepted a.1
+        2s    cancel a
+          -> commit 5: write a cancelled fence 4 held-by w2 because request
+          -> tell w2: cancel a.3
+        2s    w2 runs a.3 finished
+          -> tell w2: accepted a.3
+          -> tell w1: accepted a.1
     ";
-    breaks(S3, "a second success of a is accepted", &[OWNED, story]);
+    breaks(S3, "a second success of a is accepted", &[OWNED, HANDED_BACK, story]);
 }
 
 #[test]
 fn s3_a_success_is_stored_after_the_end() {
     let story = r#"
-           1s    tick
+           1s    w1 starts a.1
+        -  1s    w1 stops a.1 timed-out
+        -2 1s    cancel a
+           1s    w1 ends a.1 finished
         -    -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1
-        -2   -> commit 3: write a cancelled fence 1 held-by w1
+        -2   -> commit 3: write a cancelled fence 1 held-by w1 because request
         -3   -> commit 3: write a succeeded fence 1
         +    -> commit 3: write a running fence 1 held-by w1
            2s    w1: report a.1 finished
@@ -170,7 +222,7 @@ fn s3_a_success_is_stored_after_the_end() {
 #[test]
 fn s5_a_dead_job_lives_again_without_an_operator() {
     let story = r#"
-           1s    w1: report a.1 failed for-good "x"
+           1s    w1 runs a.1 failed
              -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1 because failed
            2s    retry a
         -    -> commit 4: write a queued fence 2
@@ -202,8 +254,9 @@ fn s5_what_was_cancelled_lives_again() {
 #[test]
 fn s5_what_succeeded_lives_again() {
     let story = r#"
-           1s    w1: report a.1 finished
+        -  1s    w1 runs a.1 finished
         -    -> commit 3: write a succeeded fence 1
+        +  1s    w1 runs a.1 failed
         +    -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1
            2s    retry a
              -> commit 4: note retried a, write a queued fence 2
@@ -224,9 +277,51 @@ fn s5_a_cancelled_job_is_let_go_of_once() {
 }
 
 #[test]
+fn s5_a_job_is_cancelled_and_nobody_has_asked_for_it() {
+    let story = "
+           0s    submit b
+             -> commit 3: put #2 at 0s: b: queued
+        -2 1s    cancel b
+        -3 1s    retry a
+        +  1s    cancel a
+        -    -> commit 4: write a cancelled fence 2 held-by w1 because request
+        -2   -> commit 4: write a cancelled fence 2
+        -3   -> commit 4: note cancelled a, write a cancelled fence 2 because request
+        +    -> commit 4: write a cancelled fence 2 because request
+    ";
+    breaks(S5, "a is cancelled, and nobody has asked for it", &[OWNED, story]);
+}
+
+#[test]
+fn s5_nobody_need_ask_for_the_cancel_of_a_job_without_hope() {
+    let story = "
+           1s    submit b after a
+             -> commit 3: put #2 at 1s: b after a: blocked
+           1s    cancel a
+        -    -> commit 4: write a cancelled fence 2, write b cancelled fence 1 because request
+        +    -> commit 4: write a cancelled fence 2, write b cancelled fence 1 because condition
+    ";
+    breaks(S5, "b is cancelled, and nobody has asked for it", &[OWNED, story]);
+}
+
+#[test]
+fn s5_what_has_ended_starts() {
+    let story = r#"
+        -  1s    w1 runs a.1 finished
+        -    -> commit 3: write a succeeded fence 1
+        -2 1s    w1 runs a.1 failed
+        -2   -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1
+        +  1s    cancel a
+        +    -> commit 3: write a cancelled fence 2 held-by w1 because request
+           1s    w1 starts a.1
+    "#;
+    breaks(S5, "a.1 starts, and it is ", &[OWNED, story]);
+}
+
+#[test]
 fn s5_what_has_ended_is_given_out() {
     let story = r#"
-           1s    w1: report a.1 failed for-good "x"
+           1s    w1 runs a.1 failed
              -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1
         +  1s    retry a
         +    -> commit 4: note retried a, write a queued fence 2
@@ -254,6 +349,7 @@ fn s6_an_id_is_stored_twice() {
     let story = "
            0s    submit a
              -> commit 1: put #1 at 0s: a: queued
+        +2 0s    cancel a
         +2   -> commit 2: write a cancelled fence 1
         +2 60s   expired [#1 a]
         +2   -> commit 3: purge a
@@ -270,6 +366,7 @@ fn s6_a_key_is_stored_twice() {
     let story = "
            0s    submit a key k
              -> commit 1: put #1 at 0s: a key k: queued
+        +2 0s    cancel a
         +2   -> commit 2: write a cancelled fence 1
         +2 60s   expired [#1 a]
         +2   -> commit 3: purge a
@@ -312,6 +409,31 @@ fn s6_the_same_id_with_another_body_is_taken_for_the_same_job() {
 }
 
 #[test]
+fn s6_the_same_job_is_refused_as_another() {
+    let story = "
+           0s    submit a body 1 key k
+             -> commit 1: put #1 at 0s: a body 1 key k: queued
+        -  1s    submit a body 1 key k
+        -2 1s    submit [b body 2; a body 1 key k]
+        +  1s    submit a body 2 key k
+        +2 1s    submit [b body 1; a body 2 key k]
+             -> reply refused id-conflict a
+    ";
+    breaks(S6, "the submit of a is refused, and it is the same job", &[story]);
+    let story = "
+           0s    submit a body 1 key k
+             -> commit 1: put #1 at 0s: a body 1 key k: queued
+        -  1s    submit b body 1 key k
+        -2 1s    submit [b body 2; c body 2 key l; d body 1 key k]
+        +  1s    submit b body 2 key k
+        +2 1s    submit [b body 1; c body 1 key l; d body 2 key k]
+             -> reply refused key-conflict k of a
+    ";
+    let what = "a submit with the key of a is refused, and it is the same job";
+    breaks(S6, what, &[story]);
+}
+
+#[test]
 fn s6_a_submit_is_answered_with_the_number_of_another_job() {
     let story = "
           0s    submit [a; b]
@@ -325,12 +447,12 @@ fn s6_a_submit_is_answered_with_the_number_of_another_job() {
 }
 
 #[test]
-fn s9_an_attempt_is_charged_that_did_not_fail() {
-    let what = "a is charged from 0 to 1 attempts, and 0 of it failed";
+fn s9_an_attempt_is_charged_that_is_not_noted() {
+    let what = "a is charged 1 attempts after 0, and 0 of it failed";
     let story = r#"
            0s    submit b
              -> commit 3: put #2 at 0s: b: queued
-           1s    w1: report a.1 failed again "x"
+           1s    w1 runs a.1 failed
         -    -> commit 4: write a scheduled fence 1 charged 1 due 3s
         -2   -> commit 4: note attempt a.1 by w1 snoozed, write a scheduled fence 1 charged 1 due 3s
         -3   -> commit 4: note attempt a.1 by w1 interrupted, write a scheduled fence 1 charged 1 due 3s
@@ -339,33 +461,113 @@ fn s9_an_attempt_is_charged_that_did_not_fail() {
         -6   -> commit 4: note attempt a.1 by w1 failed "x"
         -6   -> commit 5: write a scheduled fence 1 charged 1 due 3s
         +    -> commit 4: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
-        +2   -> commit 4: note attempt a.1 by w1 snoozed, write a scheduled fence 1 due 3s
-        +3   -> commit 4: note attempt a.1 by w1 lost-alone, write a scheduled fence 1 charged 1
     "#;
     breaks(S9, what, &[OWNED, story]);
 }
 
 #[test]
-fn s9_one_failure_is_charged_twice() {
+fn s9_a_failure_is_noted_that_was_none() {
     let story = r#"
-           1s    w1: report a.1 failed again "x"
-        -    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 2
-        +    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1
+        -2 1s    w1 starts a.1
+        -3 1s    w1 runs a.1 finished
+        -4 1s    w1 runs a.1 snoozed
+        -5 1s    w1 starts a.1
+        -5 1s    w1 stops a.1 drained
+        -5 1s    w1 ends a.1 stopped
+        +  1s    w1 runs a.1 failed
+        # It was given up as too slow.
+        +2 1s    w1 starts a.1
+        +2 1s    w1 stops a.1 timed-out
+        +2 1s    w1 ends a.1 stopped
+             -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
     "#;
-    breaks(S9, "a is charged from 0 to 2 attempts, and 1 of it failed", &[OWNED, story]);
+    breaks(S9, "a.1 is charged as a failure, and it did not fail", &[OWNED, story]);
+}
+
+#[test]
+fn s9_the_failure_of_an_older_run_is_charged() {
+    let before = "
+           9s    w1 starts a.1
+           9s    w1 pauses
+    ";
+    let after = r#"
+        -  11s   w1 resumes
+        -  11s   w1 ends a.1 failed
+        +  11s   w2 runs a.3 failed
+             -> commit 5: note attempt a.3 by w2 failed "x", write a scheduled fence 3 charged 2 due 13s
+    "#;
+    let what = "a.3 is charged as a failure, and it did not fail";
+    breaks(S9, what, &[OWNED, before, LOST, after]);
+}
+
+#[test]
+fn s9_one_failure_is_charged_twice() {
+    let what = "a is charged 2 attempts after 0, and 1 of it failed";
+    let story = r#"
+           1s    w1 runs a.1 failed
+        -    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 2
+        -2   -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1, write a queued fence 1 charged 2
+        +    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1
+        +2   -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1, write a queued fence 1 charged 1
+    "#;
+    breaks(S9, what, &[OWNED, story]);
+}
+
+#[test]
+fn s9_a_failure_is_not_charged() {
+    let what = "a is charged 0 attempts after 0, and 1 of it failed";
+    let story = r#"
+           1s    w1 runs a.1 failed
+        -    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 due 3s
+        +    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
+        +2   -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1 because failed
+    "#;
+    breaks(S9, what, &[OWNED, story]);
+    let story = "
+           10s   tick
+        -    -> commit 3: note lost w1 with 1, note attempt a.1 by w1 lost-alone, write a queued fence 2 suspicions 1, lease 2 nobody lost-by w1 a.2 at 10s
+        +    -> commit 3: note lost w1 with 1, note attempt a.1 by w1 lost-among-others, write a queued fence 2 suspicions 1, lease 2 nobody lost-by w1 a.2 at 10s
+    ";
+    breaks(S9, what, &[OWNED, story]);
 }
 
 #[test]
 fn s9_a_charge_is_forgotten() {
+    let story = "
+           12s   w2 runs a.3 snoozed
+        -    -> commit 5: note attempt a.3 by w2 snoozed, write a scheduled fence 3 due 13s
+        +    -> commit 5: note attempt a.3 by w2 snoozed, write a scheduled fence 3 charged 1 due 13s
+    ";
+    breaks(S9, "a is charged 0 attempts after 1, and 0 of it failed", &[OWNED, LOST, story]);
+}
+
+#[test]
+fn s9_a_retry_gives_back_all_attempts() {
     let story = r#"
-           12s   w2: report a.3 snoozed 1s
-        -    -> commit 5: write a scheduled fence 3 suspicions 1 due 13s
-        +    -> commit 5: write a scheduled fence 3 charged 1 suspicions 1 due 13s
-        # An operator gives back all attempts.
-        +2   -> commit 5: note attempt a.3 by w2 failed "x", write a dead fence 3 charged 2 suspicions 1
-        +2   -> commit 6: note retried a, write a queued fence 4
+           12s   w2 runs a.3 failed
+             -> commit 5: note attempt a.3 by w2 failed "x", write a dead fence 3 charged 2 suspicions 1
+           13s   retry a
+        -    -> commit 6: note retried a, write a queued fence 4 charged 1
+        +    -> commit 6: note retried a, write a queued fence 4
     "#;
-    breaks(S9, "a is charged from 1 to 0 attempts", &[OWNED, LOST, story]);
+    breaks(S9, "a is tried again with 1 attempts charged", &[OWNED, LOST, story]);
+}
+
+#[test]
+fn s9_a_job_is_dead_and_has_not_failed() {
+    let story = r#"
+        -  12s   w2 runs a.3 stopped
+        -    -> commit 5: write a dead fence 3 charged 1 suspicions 1 because failed
+        -2 12s   w2 runs a.3 snoozed
+        -2   -> commit 5: note attempt a.3 by w2 snoozed, write a dead fence 3 charged 1 suspicions 1
+        +  12s   w2 runs a.3 failed
+        +    -> commit 5: note attempt a.3 by w2 failed "x", write a dead fence 3 charged 2 suspicions 1
+        # It has taken another worker with it.
+        +2 20s   tick
+        +2   -> commit 5: note lost w2 with 1, note attempt a.3 by w2 lost-alone, write a dead fence 4 charged 2 suspicions 2, lease 4 nobody lost-by w2 a.4 at 20s
+    "#;
+    let what = "a is written as dead, and no attempt of it has failed";
+    breaks(S9, what, &[OWNED, LOST, story]);
 }
 
 #[test]
@@ -377,8 +579,10 @@ fn s9_more_attempts_than_there_are() {
         +    -> commit 1: put #1 at 0s: a attempts 2: queued
            0s    w1: hello new slots 1 want 1
              -> commit 2: lease 1 w1 claimed a.1 at 0s
+           0s    w1 runs a.1 failed
              -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1
              -> commit 4: lease 2 w1 claimed a.2 at 1s
+           1s    w1 runs a.2 failed
              -> commit 5: note attempt a.2 by w1 failed "x", write a dead fence 2 charged 2
     "#;
     breaks(S9, "a is charged 2 of 1 attempts", &[story]);

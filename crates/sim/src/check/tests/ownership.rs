@@ -3,43 +3,45 @@
 use super::{LOST, OWNED, breaks};
 use crate::check::Rule::{S2, S4, S7, S8, S10};
 
-/// `a` goes to a second worker.
-const STOLEN: &str = "
+/// The first worker says that it has stopped `a`, true or not, and a second one is given it.
+const HANDED_BACK: &str = "
+    10s   w1: report a.1 interrupted
+      -> commit 3: lease 2 nobody returned-by w1 a.2 at 10s
     10s   w2: hello new slots 1 want 1
-      -> commit 3: lease 2 w2 stolen-from w1 a.2 at 10s
+      -> commit 4: lease 3 w2 claimed a.3 at 10s
+      -> tell w2: renewed 1, truth lease 10s keep [], assign a.3
 ";
 
 #[test]
 fn s2_the_older_run_goes_on() {
-    let what = "a runs in place 1 under fence 1 and in place 2 under fence 2";
     let story = "
            0s    w1 starts a.1
         -2 9s    w1 stops a.1
         -3 9s    w1 is late
-        +  9s    w1 pauses
-        +2 9s    w1 is late
-        +2 9s    w1 stops a.1
         -4 9s    w1 stops a.1
-        +3 9s    w1 ends a.1 stopped
+        -6 9s    w1 pauses alone
+        +  9s    w1 ends a.1 stopped
     ";
     let after = "
         -4 10s   w2 is late
         -5 10s   w2 pauses
-           11s   w2 starts a.2
+           11s   w2 starts a.3
     ";
-    breaks(S2, what, &[OWNED, story, STOLEN, after]);
+    let what = "a runs in place 1 under fence 1 and in place 2 under fence 3";
+    breaks(S2, what, &[OWNED, story, HANDED_BACK, after]);
 }
+
+/// `a` runs when the first worker stands still, which costs it the job.
+const FROZEN: &str = "
+    0s    w1 starts a.1
+    5s    w1 pauses
+";
 
 #[test]
 fn s2_the_older_run_goes_on_after_a_pause() {
-    let what = "a runs in place 1 under fence 1 and in place 2 under fence 2";
-    let before = "
-           0s    w1 starts a.1
-           5s    w1 pauses
-    ";
-    let after = "
-           11s   w2 starts a.2
-        +2 12s   w2 ends a.2 finished
+    let story = "
+           11s   w2 starts a.3
+        +2 12s   w2 ends a.3 finished
            12s   w1 resumes
         +  12s   w1 is late
         +  12s   w1 stops a.1
@@ -47,44 +49,47 @@ fn s2_the_older_run_goes_on_after_a_pause() {
         +3 12s   w1 ends a.1 killed
            12000001us tick
     ";
-    breaks(S2, what, &[OWNED, before, STOLEN, after]);
+    let what = "a runs in place 1 under fence 1 and in place 2 under fence 3";
+    breaks(S2, what, &[OWNED, FROZEN, LOST, story]);
 }
 
 #[test]
 fn s2_a_third_run_beside_two_older_ones() {
-    let before = "
-          0s    w1 starts a.1
-          5s    w1 pauses
-    ";
-    let after = "
-          11s   w2 starts a.2
-        + 19s   w2 pauses
+    let story = "
+          11s   w2 starts a.3
+        # The end of another run is not the end of this one.
+        -2 12s   w1 resumes
+        -2 12s   w1 is late
+        -2 12s   w1 stops a.1
+        -2 12s   w1 ends a.1 stopped
+        + 19s   w2 ends a.3 stopped
+          20s   w2: report a.3 interrupted
+            -> commit 5: lease 4 nobody returned-by w2 a.4 at 20s
           20s   w3: hello new slots 1 want 1
-            -> commit 4: lease 3 w3 stolen-from w2 a.3 at 20s
-          20s   w3 starts a.3
+            -> commit 6: lease 5 w3 claimed a.5 at 20s
+          20s   w3 starts a.5
     ";
-    breaks(S2, "a runs in place 2 under fence 2", &[OWNED, before, STOLEN, after]);
+    let what = "a runs in place 2 under fence 3 and in place 3 under fence 5";
+    breaks(S2, what, &[OWNED, FROZEN, LOST, story]);
 }
 
 #[test]
 fn s2_the_oldest_of_three_runs_goes_on_after_a_pause() {
-    let before = "
-          0s    w1 starts a.1
-          5s    w1 pauses
-    ";
-    let after = "
-          11s   w2 starts a.2
+    let story = "
+          11s   w2 starts a.3
           19s   w2 pauses
+          20s   tick
+            -> commit 5: note lost w2 with 1, note attempt a.3 by w2 lost-alone, write a queued fence 4 charged 2 suspicions 2, lease 4 nobody lost-by w2 a.4 at 20s
           20s   w3: hello new slots 1 want 1
-            -> commit 4: lease 3 w3 stolen-from w2 a.3 at 20s
-          20s   w3 starts a.3
+            -> commit 6: lease 5 w3 claimed a.5 at 20s
+          20s   w3 starts a.5
           21s   w1 resumes
         + 21s   w1 is late
         + 21s   w1 stops a.1
           22s   tick
     ";
-    let what = "a runs in place 1 under fence 1 and in place 3 under fence 3";
-    breaks(S2, what, &[OWNED, before, STOLEN, after]);
+    let what = "a runs in place 1 under fence 1 and in place 3 under fence 5";
+    breaks(S2, what, &[OWNED, FROZEN, LOST, story]);
 }
 
 #[test]
@@ -98,29 +103,31 @@ fn s2_the_end_of_an_older_run_in_the_same_place_is_not_the_end_of_this_one() {
           6s    w2 starts a.3
           7s    w2 ends a.1 stopped
         + 8s    w2 ends a.3 stopped
+          8s    w2: report a.3 interrupted
+            -> commit 4: lease 4 nobody returned-by w2 a.4 at 8s
           9s    w3: hello new slots 1 want 1
-            -> commit 4: lease 4 w3 stolen-from w2 a.4 at 9s
-          9s    w3 starts a.4
+            -> commit 5: lease 5 w3 claimed a.5 at 9s
+          9s    w3 starts a.5
     ";
-    let what = "a runs in place 1 under fence 3 and in place 3 under fence 4";
+    let what = "a runs in place 1 under fence 3 and in place 3 under fence 5";
     breaks(S2, what, &[OWNED, story]);
 }
 
 #[test]
 fn s2_the_stopping_of_another_run_does_not_count() {
-    let what = "a runs in place 1 under fence 1 and in place 3 under fence 3";
     let before = "
            0s    w1 starts a.1
-           0s    w1 is late
-        +  0s    w1 stops a.1
+           8s    w1 is late
+        +  8s    w1 stops a.1
+        +  9s    w1 ends a.1 stopped
     ";
     let after = "
-           10s   w1 stops a.2
-           11s   w3: hello new slots 1 want 1
-             -> commit 4: lease 3 w3 stolen-from w2 a.3 at 11s
-           11s   w3 starts a.3
+        -  11s   w1 stops a.3
+        -2 11s   w2 stops a.1
+           11s   w2 starts a.3
     ";
-    breaks(S2, what, &[OWNED, before, STOLEN, after]);
+    let what = "a runs in place 1 under fence 1 and in place 2 under fence 3";
+    breaks(S2, what, &[OWNED, before, HANDED_BACK, after]);
 }
 
 #[test]
@@ -128,6 +135,8 @@ fn s2_a_start_of_what_another_owns() {
     let what = "a.1 starts in place 2, which does not own it";
     let story = "
            1s    w2: hello new slots 1 want 1
+        -2 1s    cancel a
+        +2 1s    cancel a
         -2   -> commit 3: write a cancelled fence 2 held-by w1 because request
         +2   -> commit 3: write a cancelled fence 2 held-by w1 because request
         -  1s    w2 starts a.1
@@ -149,8 +158,14 @@ fn s2_a_start_under_an_older_fence() {
     let story = "
           1s    w1: report a.1 dropped
             -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w1 claimed a.3 at 1s
-        - 2s    w1 starts a.1
-        + 2s    w1 starts a.3
+        -2 1s    cancel a
+        -2  -> commit 4: write a cancelled fence 4 held-by w1 because request
+        +2 1s    cancel a
+        +2  -> commit 4: write a cancelled fence 4 held-by w1 because request
+        -  2s    w1 starts a.1
+        -2 2s    w1 starts a.1
+        +  2s    w1 starts a.3
+        +2 2s    w1 starts a.3
     ";
     breaks(S2, what, &[OWNED, story]);
 }
@@ -168,27 +183,19 @@ fn s2_a_start_of_what_was_cancelled_and_nobody_holds() {
 }
 
 #[test]
-fn s2_a_start_of_what_has_succeeded() {
-    let story = "
-          0s    w1 starts a.1
-          1s    w1 ends a.1 finished
-            -> commit 3: write a succeeded fence 1
-        - 1s    w1 starts a.1
-    ";
-    breaks(S2, "a.1 starts in place 1, which does not own it", &[OWNED, story]);
-}
-
-#[test]
 fn s4_a_word_of_somebody_else_is_accepted() {
     let what = "a word of worker 2 on a.1 is accepted";
     let story = "
            0s    w1 starts a.1
            1s    w1 ends a.1 finished
         -  2s    w2: hello new slots 1 want 1 reports a.1 finished
+        -2 2s    w2: hello new slots 1 want 1
+        -2 2s    w2: hello instead-of w2 slots 1 want 1 reports a.1 finished
         +  2s    w2: hello instead-of w1 slots 1 want 1 reports a.1 finished
         +2 2s    w2: hello new slots 1 want 1
              -> commit 3: write a succeeded fence 1
         -    -> tell w2: accepted a.1
+        -2   -> tell w2: accepted a.1
         +    -> tell w2: accepted a.1
         +2   -> tell w1: accepted a.1
     ";
@@ -198,7 +205,7 @@ fn s4_a_word_of_somebody_else_is_accepted() {
 #[test]
 fn s4_a_word_under_a_fence_that_never_was() {
     let story = "
-          1s    w1: report a.1 finished
+          1s    w1 runs a.1 finished
             -> commit 3: write a succeeded fence 1
         -   -> tell w1: accepted a.2
         +   -> tell w1: accepted a.1
@@ -221,7 +228,7 @@ fn s4_a_word_is_accepted_after_the_loss() {
 fn s4_a_word_is_accepted_before_it_is_stored() {
     let what = "a word of worker 1 on a.1 is accepted before it is stored";
     let story = "
-           1s    w1: report a.1 finished
+           1s    w1 runs a.1 finished
         -    -> tell w1: accepted a.1
         -2   -> commit 3: write a running fence 1 held-by w1
         -2   -> tell w1: accepted a.1
@@ -272,6 +279,16 @@ fn s4_a_job_is_assigned_to_somebody_else() {
 }
 
 #[test]
+fn s4_a_job_is_assigned_to_whom_was_lost() {
+    let story = "
+          11s   w1: hello resume slots 1 want 1
+        -   -> tell w1: assign a.1
+        +   -> tell w2: assign a.3
+    ";
+    breaks(S4, "a.1 is assigned to worker 1 before that is stored", &[OWNED, LOST, story]);
+}
+
+#[test]
 fn s4_a_lease_is_renewed_after_the_loss() {
     let story = "
           12s   w1: beat
@@ -314,10 +331,13 @@ fn s4_a_start_is_granted_before_it_is_stored() {
         -    -> tell w2: start-granted a.3
              -> commit 5: write a running fence 3 charged 1 suspicions 1 held-by w2
         -2   -> tell w1: start-granted a.3
+        -3 11s   w3: hello new slots 1 want 1
+        -3   -> tell w3: start-granted a.3
         +    -> tell w2: start-granted a.3
-        +2 12s   w2: report a.3 finished
+        +2 12s   w2 runs a.3 finished
         +2   -> commit 6: write a succeeded fence 3 charged 1 suspicions 1
         +2   -> tell w2: start-granted a.3
+        +3 12s   cancel a
         +3   -> commit 6: write a cancelled fence 4 charged 1 suspicions 1 held-by w2
         +3   -> tell w2: start-granted a.3
     ";
@@ -325,14 +345,97 @@ fn s4_a_start_is_granted_before_it_is_stored() {
 }
 
 #[test]
-fn s4_somebody_else_hands_a_job_back() {
-    let what = "and its owner is worker 1";
+fn s4_a_start_is_granted_to_whom_was_lost() {
+    let before = "
+          1s    w1: start a.1
+            -> commit 3: write a running fence 1 held-by w1
+        +   -> tell w1: start-granted a.1
+          10s   tick
+            -> commit 4: note lost w1 with 1, note attempt a.1 by w1 lost-alone, write a queued fence 2 charged 1 suspicions 1, lease 2 nobody lost-by w1 a.2 at 10s
+        -   -> tell w1: start-granted a.1
+    ";
+    breaks(S4, "the start of a.1 is granted and not stored", &[OWNED, before]);
+}
+
+#[test]
+fn s4_a_word_of_the_owner_is_refused() {
     let story = "
            1s    w2: hello new slots 1 want 1
+        -  1s    w1 runs a.1 finished
+        -    -> tell w1: refused a.1 current 1
+        -2 1s    w1: start a.1
+        -2   -> commit 3: write a running fence 1 held-by w1
+        -2   -> tell w1: refused a.1 current -
+        +  1s    w1 runs a.1 finished
+        +    -> commit 3: write a succeeded fence 1
+        +    -> tell w1: accepted a.1
+        # It is not the owner, or only of a newer fence.
+        +2 1s    w2: start a.1
+        +2   -> tell w2: refused a.1 current 1
+        +3 1s    w1: report a.1 dropped
+        +3   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w1 claimed a.3 at 1s
+        +3   -> tell w1: refused a.1 current 3
+    ";
+    let what = "a word of worker 1 on a.1 is refused, and it is the owner";
+    breaks(S4, what, &[OWNED, story]);
+}
+
+#[test]
+fn s4_a_worker_in_good_standing_is_told_that_it_is_gone() {
+    let story = "
+           1s    w1: beat
+             -> tell w1: renewed 2
+           2s    w2: hello new slots 1 want 1
+        +  2s    w1: goodbye
+        +    -> commit 3: lease 2 nobody returned-by w1 a.2 at 2s
+        +2 2s    w3: hello instead-of w1 slots 1 want 1
+        +2   -> commit 3: lease 2 nobody returned-by w1 a.2 at 2s
+        +3 11s   tick
+        +3   -> commit 3: note lost w1 with 1, lease 2 nobody lost-by w1 a.2 at 11s
+        # This server has not met it.
+        +4 5s    server crashes
+        +4 6s    server starts
+        # Somebody else has gone.
+        -2 2s    w2: goodbye
+        -3 2s    w3: hello instead-of w2 slots 1 want 1
+           12s   w1: beat
+             -> tell w1: gone
+    ";
+    breaks(S4, "worker 1 is told that it is gone, and it is not", &[OWNED, story]);
+}
+
+#[test]
+fn s4_somebody_else_hands_a_job_back() {
+    let story = "
+           1s    w2: hello new slots 1 want 1
+        -  1s    w2: report a.1 dropped
         -    -> commit 3: lease 2 nobody returned-by w2 a.2 at 1s
+        -2 1s    w2: goodbye
+        -2   -> commit 3: lease 2 nobody returned-by w2 a.2 at 1s
+        +  1s    w1: report a.1 dropped
         +    -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
     ";
-    breaks(S4, what, &[OWNED, story]);
+    breaks(S4, "by Returned(WorkerId(2)), and its owner is worker 1", &[OWNED, story]);
+}
+
+#[test]
+fn s4_a_job_is_handed_back_without_its_owners_word() {
+    let story = "
+           1s    w2: hello new slots 1 want 1
+        -2 1s    w2: goodbye
+        -3 1s    submit b
+        -3   -> commit 3: put #2 at 1s: b: queued, lease 2 w2 claimed b.1 at 1s
+        -3 1s    w2: report b.1 dropped
+        -4 1s    w1: report a.2 dropped
+        -5 1s    w1: beat, drain, stopping a.1
+        +  1s    w1: report a.1 dropped
+        +2 1s    w1: give 1 a.1
+        +3 1s    w1: goodbye
+        +4 1s    w3: hello instead-of w1 slots 1 want 1
+        +5 1s    w1: hello resume slots 1 want 1 reports a.1 dropped
+             -> commit 4: lease 3 nobody returned-by w1 a.2 at 1s
+    ";
+    breaks(S4, "by Returned(WorkerId(1)), and its owner is worker 1", &[OWNED, story]);
 }
 
 #[test]
@@ -341,7 +444,10 @@ fn s4_a_job_is_taken_back_from_somebody_else() {
     let story = "
           20s   tick
         -   -> commit 5: write a queued fence 4 charged 1 suspicions 1, lease 4 nobody lost-by w1 a.4 at 20s
-        +   -> commit 5: write a queued fence 4 charged 1 suspicions 2, lease 4 nobody lost-by w2 a.4 at 20s
+        # It has not been lost.
+        -2  -> commit 5: write a queued fence 4 charged 1 suspicions 2, lease 4 nobody lost-by w2 a.4 at 20s
+        -3  -> commit 5: note lost w1 with 1, write a queued fence 4 charged 1 suspicions 2, lease 4 nobody lost-by w2 a.4 at 20s
+        +   -> commit 5: note lost w2 with 1, write a queued fence 4 charged 1 suspicions 2, lease 4 nobody lost-by w2 a.4 at 20s
     ";
     breaks(S4, what, &[OWNED, LOST, story]);
 }
@@ -349,6 +455,7 @@ fn s4_a_job_is_taken_back_from_somebody_else() {
 #[test]
 fn s4_a_job_is_taken_back_that_nobody_owns() {
     let story = "
+        - 9s    cancel a
           10s   tick
         -   -> commit 3: note lost w1 with 1, write a cancelled fence 2, lease 2 nobody lost-by w1 a.2 at 10s
         # That it has no attempts left may be stored before.
@@ -361,6 +468,7 @@ fn s4_a_job_is_taken_back_that_nobody_owns() {
 fn s7_a_fence_is_used_twice() {
     let story = "
            1s    w2: hello new slots 1 want 1
+           1s    w1: report a.1 dropped
              -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
         -2 2s    server crashes
         -2 3s    server starts
@@ -379,6 +487,7 @@ fn s7_a_fence_is_used_twice() {
 fn s7_a_theft_under_the_same_fence() {
     let story = "
           1s    w2: hello new slots 1 want 1
+          1s    w1: give 1 a.1
         -   -> commit 3: lease 2 w2 stolen-from w1 a.1 at 1s
         +   -> commit 3: lease 2 w2 stolen-from w1 a.2 at 1s
     ";
@@ -409,6 +518,7 @@ fn s7_back_in_the_queue_under_an_older_fence_than_was_written() {
 fn s7_two_owners_in_one_commit_under_one_fence() {
     let story = "
           1s    w2: hello new slots 1 want 1
+          1s    w1: report a.1 dropped
         -   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w2 claimed a.2 at 1s
         +   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w2 claimed a.3 at 1s
         # Rows need not come in the order of fences.
@@ -420,7 +530,8 @@ fn s7_two_owners_in_one_commit_under_one_fence() {
 #[test]
 fn s7_what_an_older_owner_says_is_written() {
     let story = "
-           12s   tick
+           11s   w2 runs a.3 finished
+           12s   cancel a
         -    -> commit 5: write a succeeded fence 1 charged 1 suspicions 1
         -2   -> commit 5: write a running fence 2 charged 1 suspicions 1 held-by w2
         -3   -> commit 5: write a scheduled fence 1 charged 1 suspicions 1
@@ -438,7 +549,7 @@ fn s7_what_an_older_owner_says_is_written() {
 #[test]
 fn s7_a_word_of_the_owner_moves_the_fence() {
     let story = "
-           1s    tick
+           1s    w1 runs a.1 finished
         -    -> commit 3: write a running fence 2 held-by w1
         -2   -> commit 3: write a succeeded fence 2
         -3   -> commit 3: write a scheduled fence 2
@@ -501,6 +612,24 @@ fn s8_only_a_worker_inside_the_server_is_lost_with_it() {
 }
 
 #[test]
+fn s8_a_worker_inside_the_server_is_lost_while_that_lives() {
+    let story = "
+           0s    submit a
+             -> commit 1: put #1 at 0s: a: queued
+           0s    e2: hello new slots 1 want 1
+             -> commit 2: lease 1 e2 claimed a.1 at 0s
+             -> tell e2: renewed 1
+           1s    server crashes
+           2s    server starts
+        -  2000001us tick
+        -2 11s   tick
+        +2 12s   tick
+             -> commit 3: note lost e2 with 1, lease 2 nobody lost-by e2 a.2 at 2s
+    ";
+    breaks(S8, " is lost after ", &[story]);
+}
+
+#[test]
 fn s8_a_worker_is_given_up_while_it_runs_a_job_by_right() {
     let what = "the jobs of place 1 are taken back while it runs a.1 by right";
     // Others may run what they like.
@@ -511,12 +640,13 @@ fn s8_a_worker_is_given_up_while_it_runs_a_job_by_right() {
            0s    w3 starts b.1
         -2 9s    w1 stops a.1
         -3 9s    w1 is late
+        -4 9s    w1 pauses alone
         +  9s    w1 pauses
         +2 9s    w1 is late
         +2 9s    w1 stops a.1
         +3 9s    w1 ends a.1 stopped
     ";
-    breaks(S8, what, &[OWNED, story, LOST]);
+    breaks(S8, what, &[OWNED, story, LOST, "11s w2 starts a.3"]);
 }
 
 #[test]
@@ -554,6 +684,7 @@ fn s10_a_job_is_stolen_from_whom_it_does_not_belong_to() {
     let story = "
            1s    w2: hello new slots 1 want 1
            1s    w3: hello new slots 1 want 1
+           1s    w1: give 1 a.1
         -    -> commit 3: lease 2 w2 stolen-from w3 a.2 at 1s
         -2   -> commit 3: lease 2 w1 stolen-from w1 a.2 at 1s
         -3   -> commit 3: lease 2 w2 claimed a.2 at 1s
@@ -564,9 +695,38 @@ fn s10_a_job_is_stolen_from_whom_it_does_not_belong_to() {
 }
 
 #[test]
+fn s10_a_job_is_stolen_that_its_owner_has_not_given() {
+    let story = "
+           1s    w2: hello new slots 1 want 1
+        -2 1s    w1: give 1 []
+        -3 1s    w1: give 1 a.2
+        -4 1s    submit b
+        -4   -> commit 3: put #2 at 1s: b: queued, lease 2 w1 claimed b.1 at 1s
+        -4 1s    w1: give 1 b.1
+        -5 1s    w1: goodbye
+        +  1s    w1: give 1 a.1
+             -> commit 4: lease 3 w2 stolen-from w1 a.2 at 1s
+    ";
+    breaks(S10, "by Steal(WorkerId(1)), and its owner is worker 1", &[OWNED, story]);
+}
+
+#[test]
+fn s10_a_gift_moves_once() {
+    let story = "
+           1s    w2: hello new slots 1 want 1
+           1s    w1: give 1 a.1
+             -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w1 claimed a.3 at 1s
+        +  2s    w1: give 2 a.3
+             -> commit 4: lease 4 w2 stolen-from w1 a.4 at 2s
+    ";
+    breaks(S10, "a.4 changes hands by Steal(WorkerId(1))", &[OWNED, story]);
+}
+
+#[test]
 fn s10_a_queued_job_is_stolen() {
     let story = "
           1s    w2: hello new slots 1 want 1
+          1s    w1: give 1 a.1
         -   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
             -> commit 4: lease 3 w2 stolen-from w1 a.3 at 1s
     ";
