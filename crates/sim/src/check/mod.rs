@@ -1,7 +1,7 @@
 //! The checkers: what must hold of every history, judged by what a bystander saw and by nothing else.
 //!
 //! Safety S1-S14 holds at every moment; liveness L1-L7 once nothing breaks any more. [`Checkers`] shows each
-//! thing that was seen to the rules that care, with the [`facts`] that follow from all that was seen before.
+//! thing that was seen to the rules that care, with the facts that follow from all that was seen before.
 //!
 //! The files next door: `facts` what the store and the workers are known to have said, `ownership` S2 S4 S7
 //! S8 S10, `outcome` S1 S3 S5 S6 S9, `order` S11 S12 S13 L5 L6, `cancel` S14, `liveness` L1-L4 and L7.
