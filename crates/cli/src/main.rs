@@ -3,16 +3,17 @@
 //! What is printed on stdout is data, what is printed on stderr is talk. Codes: 0 all is well, 1 it is
 //! not, 2 the command line is wrong.
 
+mod output;
 mod simulate;
 mod span;
 mod table;
 mod usage;
 
-use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use output::talk;
 use usage::Usage;
 
 /// A durable job scheduler whose idle workers steal.
@@ -33,16 +34,7 @@ fn main() -> ExitCode {
         Command::Simulate(options) => simulate::run(*options),
     };
     result.unwrap_or_else(|error| {
-        if is_closed_pipe(&error) {
-            // Whoever read our output has seen enough.
-            return ExitCode::SUCCESS;
-        }
-        eprintln!("error: {error:#}");
+        talk(format_args!("error: {error:#}"));
         ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
     })
-}
-
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let kinds = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
-    kinds.map(io::Error::kind).any(|kind| kind == io::ErrorKind::BrokenPipe)
 }

@@ -1,12 +1,15 @@
 //! Tables: in columns for people on a terminal, with tabs between the cells for programs.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
+
+use anyhow::Result;
+
+use crate::output;
 
 /// Prints rows of one length; a heading is a row.
-pub(crate) fn print(rows: &[Vec<String>]) -> std::io::Result<()> {
-    let stdout = std::io::stdout();
-    let text = if stdout.is_terminal() { columns(rows) } else { tabs(rows) };
-    stdout.lock().write_all(text.as_bytes())
+pub(crate) fn print(rows: &[Vec<String>]) -> Result<()> {
+    let is_terminal = std::io::stdout().is_terminal();
+    output::data(&if is_terminal { columns(rows) } else { tabs(rows) })
 }
 
 fn tabs(rows: &[Vec<String>]) -> String {

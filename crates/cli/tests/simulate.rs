@@ -188,6 +188,24 @@ worker slots 1 reserve auto home apart rate 1000000 delay 100us 1ms lost 0 repea
 }
 
 #[test]
+fn a_closed_pipe_does_not_hide_how_it_went() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_filch"))
+        .args(["simulate", "--replay", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program was built for this test");
+    // Nobody listens by the time it has read its input.
+    drop((child.stdout.take(), child.stderr.take()));
+    let mut stdin = child.stdin.take().expect("asked for");
+    stdin.write_all(b"dispatch\n0s submit a\n  -> nothing\n").expect("it reads");
+    drop(stdin);
+    let status = child.wait().expect("it was started");
+    assert_eq!(status.code(), Some(1), "it does not play as it was written");
+}
+
+#[test]
 fn a_trace_is_played_again() {
     let trace = "dispatch lease 10s\n\n0s    r1 submit a\n";
     let played = filch("simulate --replay -", trace);

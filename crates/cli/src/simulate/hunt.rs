@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::options::HuntOrder;
 use super::progress::Progress;
 use super::{cpu, print_json};
+use crate::output::talk;
 use crate::table;
 
 /// The document that `--json` prints.
@@ -60,11 +61,11 @@ pub(crate) fn run(order: &HuntOrder) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let Failure { seed, rule, what, run, trace } = &failure;
-    eprintln!("error: seed {seed} breaks {rule}: {what}");
-    eprintln!("  help: repeat it with `filch simulate --seeds {seed}{given}`");
+    talk(format_args!("error: seed {seed} breaks {rule}: {what}"));
+    talk(format_args!("  help: repeat it with `filch simulate --seeds {seed}{given}`"));
     if !json {
         let (run, trace) = (run.trim_end(), trace.trim_end());
-        eprintln!("\n== the run, made small\n{run}\n\n== its trace\n{trace}");
+        talk(format_args!("\n== the run, made small\n{run}\n\n== its trace\n{trace}"));
     }
     Ok(ExitCode::FAILURE)
 }

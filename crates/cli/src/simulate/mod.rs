@@ -8,11 +8,12 @@ mod progress;
 mod replay;
 mod whatif;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use serde::Serialize;
+
+use crate::output;
 
 use options::Mode;
 pub(crate) use options::Options;
@@ -29,9 +30,5 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
 fn print_json(document: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_string_pretty(document)?;
     text.push('\n');
-    print(&text)
-}
-
-fn print(text: &str) -> Result<()> {
-    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+    output::data(&text)
 }

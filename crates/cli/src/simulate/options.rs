@@ -32,7 +32,7 @@ Examples:
   filch simulate --seeds 1..1000 --faults all
   filch simulate --workload skew:1000:1ms:100ms:50 --workers 8 --svg skew.svg
   filch simulate --workload file:jobs.jsonl --strategy fair --json
-  filch simulate --replay found/17.run";
+  filch simulate --replay crates/sim/found/l3-suspects-on-both-sides.run";
 
 /// Run the real scheduler in an invented cluster: hunt for bugs, ask what if, or replay
 #[derive(Args)]

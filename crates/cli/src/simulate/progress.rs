@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use filch_sim::hunt::Tally;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::output::talk;
+
 const EVERY: Duration = Duration::from_secs(10);
 
 pub(crate) enum Progress {
@@ -37,7 +39,7 @@ impl Progress {
                 let mut last = last.lock().expect("nobody panics while printing a line");
                 if last.elapsed() >= EVERY {
                     *last = Instant::now();
-                    eprintln!("{} of {seeds} seeds, {}", tally.seeds, text(tally));
+                    talk(format_args!("{} of {seeds} seeds, {}", tally.seeds, text(tally)));
                 }
             }
         }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow};
 use filch_sim::replay::{Replayed, replay};
 
+use crate::output::{self, talk};
 use crate::table;
 use crate::usage::Usage;
 
@@ -18,14 +19,17 @@ pub(crate) fn run(path: &Path) -> Result<ExitCode> {
         let what = format!("cannot read {name} ({error})");
         Usage::new(what, "name a trace, or a run that a hunt has printed")
     })?;
-    match replay(&text).map_err(|error| anyhow!("{name} cannot be played: {error}"))? {
+    match replay(&text).map_err(|error| {
+        let help = "docs/simulate.md says what a trace and a run look like";
+        anyhow!("{name} cannot be played: {error}\n  help: {help}")
+    })? {
         Replayed::Trace { played, difference } => {
-            super::print(&played)?;
+            output::data(&played)?;
             let Some((written, now)) = difference else {
                 return Ok(ExitCode::SUCCESS);
             };
-            eprintln!("error: {name} does not play as it was written");
-            eprintln!("  written: {}\n  played:  {}", written.trim(), now.trim());
+            talk(format_args!("error: {name} does not play as it was written"));
+            talk(format_args!("  written: {}\n  played:  {}", written.trim(), now.trim()));
             Ok(ExitCode::FAILURE)
         }
         Replayed::Run { tally, violation } => {
@@ -34,7 +38,11 @@ pub(crate) fn run(path: &Path) -> Result<ExitCode> {
                 return Ok(ExitCode::SUCCESS);
             };
             let at = violation.at.0 as f64 / 1_000_000.0;
-            eprintln!("error: {} is broken at {at} s: {}", violation.rule.name(), violation.what);
+            talk(format_args!(
+                "error: {} is broken at {at} s: {}",
+                violation.rule.name(),
+                violation.what
+            ));
             Ok(ExitCode::FAILURE)
         }
     }

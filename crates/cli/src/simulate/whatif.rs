@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::options::Question;
 use super::print_json;
+use crate::output::{self, talk};
 use crate::table;
 use crate::usage::Usage;
 
@@ -58,14 +59,14 @@ pub(crate) fn run(question: &Question) -> Result<ExitCode> {
         let path = path.display();
         std::fs::write(path.to_string(), picture)
             .with_context(|| format!("cannot write {path}"))?;
-        eprintln!("drawn into {path}");
+        talk(format_args!("drawn into {path}"));
     }
     let report = Report::new(&outcome, workload.jobs.len(), best, bound(&workload, slots));
     if *json {
         print_json(&report)?;
     } else {
         table::print(&report.rows())?;
-        super::print("\n")?;
+        output::data("\n")?;
         table::print(&report.worker_rows())?;
     }
     Ok(ExitCode::SUCCESS)
