@@ -49,6 +49,18 @@ pub enum FromWorker {
     Goodbye,
 }
 
+impl FromWorker {
+    /// What became of jobs, as far as this says it.
+    #[must_use]
+    pub fn reports(&self) -> &[Report] {
+        match self {
+            Self::Report(report) => core::slice::from_ref(report),
+            Self::Hello(hello) => &hello.reports,
+            _ => &[],
+        }
+    }
+}
+
 /// How a worker introduces itself.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Hello {

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::ops::RangeInclusive;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 use std::thread;
 
@@ -102,7 +102,7 @@ impl Hunt {
     /// Runs every seed. `watch` hears of each that is done; after a violation no more are begun, and the
     /// lowest seed that has one is made small.
     pub fn run(&self, watch: &(dyn Fn(&Tally) + Sync)) -> (Tally, Option<Failure>) {
-        let next = AtomicU64::new(0);
+        let (next, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         let state = Mutex::new((Tally::default(), None::<(u64, Violation)>));
         let count = (self.seeds.end() - self.seeds.start()).saturating_add(1);
         thread::scope(|scope| {
@@ -111,7 +111,7 @@ impl Hunt {
                     let _quiet = Quiet::new();
                     loop {
                         let index = next.fetch_add(1, Ordering::Relaxed);
-                        if index >= count {
+                        if index >= count || is_over.load(Ordering::Relaxed) {
                             return;
                         }
                         let seed = self.seeds.start() + index;
@@ -124,7 +124,7 @@ impl Hunt {
                         state.0.add(&tally);
                         watch(&state.0);
                         if let Some(violation) = violation {
-                            next.store(count, Ordering::Relaxed);
+                            is_over.store(true, Ordering::Relaxed);
                             if state.1.as_ref().is_none_or(|(other, _)| seed < *other) {
                                 state.1 = Some((seed, violation));
                             }

@@ -151,6 +151,8 @@ pub enum Act {
         away: Duration,
         /// Whether workers notice that their connections are gone.
         noticed: bool,
+        /// At which moment.
+        when: When,
     },
     /// Every commit takes this much longer for a while.
     SlowStore {
@@ -166,6 +168,15 @@ pub enum Act {
         /// How many of a million.
         unknown: u32,
     },
+}
+
+/// When a server crashes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// Now.
+    AtOnce,
+    /// While its next commit is under way.
+    AmidCommit,
 }
 
 /// What the jobs of a paused process do.

@@ -1,6 +1,8 @@
 //! Chance, from a seed. What is drawn for one purpose does not move what is drawn for another, so that
 //! a run from which something was taken away stays otherwise the same.
 
+use filch_scheduler::id::Fence;
+
 /// SplitMix64.
 #[derive(Clone, Debug)]
 pub(crate) struct Random {
@@ -13,8 +15,9 @@ impl Random {
     }
 
     /// A stream of its own for each purpose.
-    pub(crate) const fn keyed(seed: u64, purpose: u64, which: u64) -> Self {
-        Self { state: mix(mix(seed ^ mix(purpose)) ^ which) }
+    pub(crate) const fn keyed(seed: u64, purpose: Purpose, which: u64) -> Self {
+        let (kind, part) = purpose.words();
+        Self { state: mix(mix(mix(seed ^ mix(kind)) ^ part) ^ which) }
     }
 
     pub(crate) const fn next(&mut self) -> u64 {
@@ -44,6 +47,36 @@ impl Random {
 
     pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len() as u64) as usize]
+    }
+}
+
+/// What chance is needed for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    /// Drawing a plan.
+    Plan,
+    /// How long commits and look-ups take, and what comes of them.
+    Server,
+    /// The way of one request.
+    Client,
+    /// The worker's own seed, in a place.
+    Worker(usize),
+    /// The messages of a place.
+    Link(usize),
+    /// How long a job takes to stop.
+    Stop(Fence),
+}
+
+impl Purpose {
+    const fn words(self) -> (u64, u64) {
+        match self {
+            Self::Plan => (1, 0),
+            Self::Server => (2, 0),
+            Self::Client => (3, 0),
+            Self::Worker(place) => (4, place as u64),
+            Self::Link(place) => (5, place as u64),
+            Self::Stop(fence) => (6, fence.0),
+        }
     }
 }
 

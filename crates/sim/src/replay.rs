@@ -58,7 +58,10 @@ pub enum Replayed {
 pub fn replay(text: &str) -> Result<Replayed, String> {
     let mut lines = text.lines().map(str::trim);
     let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
-    if first.is_some_and(|line| line.starts_with("run ")) {
+    let Some(first) = first else {
+        return Err("there is nothing to play in it".to_owned());
+    };
+    if first.split_whitespace().next() == Some("run") {
         let (tally, violation) = hunt::play(&script::parse(text)?);
         return Ok(Replayed::Run { tally, violation });
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! run seed 17 lease 10s strategy fifo steal half commit 100us 2ms retention - heals 90s
 //! clients delay 200us 20ms lost 0 repeated 0 overtaken 0
-//! worker slots 1 reserve auto home apart rate 1000000 serves all delay 100us 2ms lost 0 repeated 0 overtaken 0
+//! worker slots 1 reserve auto home apart rate 1000000 delay 100us 2ms lost 0 repeated 0 overtaken 0 serves all
 //! 1s ask 3 submit [a kind run-20ms; b after a]
 //! 2s crash 1 away 3s
 //! ```
@@ -14,12 +14,13 @@ use std::fmt::{Display, Write as _};
 use std::time::Duration;
 
 use filch_scheduler::agent::{Home, Reserve};
-use filch_scheduler::dispatch::Steal;
+use filch_scheduler::dispatch::{Request, Steal};
 use filch_scheduler::message::Serves;
 use filch_scheduler::record::Strategy;
 use filch_scheduler::trace::{self, Context, Readable};
 
-use crate::plan::{Act, Mail, Member, Paused, Plan, SeenBy, Way, Weather};
+use crate::plan::{Act, Mail, Member, Paused, Plan, SeenBy, Way, Weather, When};
+use crate::work;
 
 /// The plan as text.
 #[must_use]
@@ -51,7 +52,35 @@ pub fn parse(text: &str) -> Result<Plan, String> {
         };
         read.map_err(|error| format!("line {}: {error}", at + 1))?;
     }
-    plan.ok_or_else(|| "there is no line that begins with `run`".to_owned())
+    let plan = plan.ok_or_else(|| "there is no line that begins with `run`".to_owned())?;
+    if plan.members.is_empty() {
+        return Err("there is no line that begins with `worker`: nobody would run anything".into());
+    }
+    Ok(plan)
+}
+
+/// Nothing takes longer than this, so that no clock runs over.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// With a shorter lease beats would be all that happens.
+const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+
+/// A wall clock jumps no further than this.
+const FARTHEST_JUMP_MS: i64 = 365 * 24 * 60 * 60 * 1_000;
+
+fn in_bounds(span: Duration, least: Duration, most: Duration) -> Result<(), String> {
+    match (least..=most).contains(&span) {
+        true => Ok(()),
+        false => Err(format!("{span:?} is not between {least:?} and {most:?}")),
+    }
+}
+
+fn check_range((least, most): (Duration, Duration)) -> Result<(), String> {
+    in_bounds(most, Duration::ZERO, LONGEST)?;
+    match least <= most {
+        true => Ok(()),
+        false => Err(format!("{least:?} comes before {most:?}, and is longer")),
+    }
 }
 
 fn word<T: Readable>(value: &T) -> String {
@@ -125,9 +154,9 @@ fn print_act(act: &Act) -> String {
             let whose = place.map_or("server".to_owned(), |place| (place + 1).to_string());
             format!("jump-wall {whose} by-ms {by_ms}")
         }
-        Act::CrashServer { away, noticed } => {
-            let noticed = if *noticed { "yes" } else { "no" };
-            format!("crash-server away {} noticed {noticed}", word(away))
+        Act::CrashServer { away, noticed, when } => {
+            let (noticed, when) = (one_of(&YES_OR_NO, *noticed), one_of(&WHEN, *when));
+            format!("crash-server away {} noticed {noticed} when {when}", word(away))
         }
         Act::SlowStore { span, by } => format!("slow-store for {} by {}", word(span), word(by)),
         Act::DoubtfulStore { span, unknown } => {
@@ -141,6 +170,8 @@ const WAYS: [(&str, Way); 3] =
     [("both", Way::Both), ("to-server", Way::ToServer), ("to-worker", Way::ToWorker)];
 const MAIL: [(&str, Mail); 3] =
     [("lost", Mail::Lost), ("late", Mail::Late), ("stuck", Mail::Stuck)];
+const YES_OR_NO: [(&str, bool); 2] = [("yes", true), ("no", false)];
+const WHEN: [(&str, When); 2] = [("at-once", When::AtOnce), ("amid-commit", When::AmidCommit)];
 const SEEN_BY: [(&str, SeenBy); 3] =
     [("both", SeenBy::Both), ("server", SeenBy::Server), ("worker", SeenBy::Worker)];
 
@@ -173,6 +204,13 @@ impl<'a> Words<'a> {
     fn read<T: Readable>(&mut self, name: &str) -> Result<T, String> {
         self.expect(name)?;
         read(self.next()?)
+    }
+
+    /// The span after this name.
+    fn span(&mut self, name: &str) -> Result<Duration, String> {
+        let span = self.read(name)?;
+        in_bounds(span, Duration::ZERO, LONGEST)?;
+        Ok(span)
     }
 
     fn number<T: std::str::FromStr<Err: Display>>(&mut self, name: &str) -> Result<T, String> {
@@ -227,6 +265,12 @@ fn parse_head(words: &mut Words<'_>) -> Result<Plan, String> {
     let commit = (words.read("commit")?, read(words.next()?)?);
     let (retention, heals_at) = (words.optional("retention")?, words.optional("heals")?);
     words.end()?;
+    in_bounds(lease, SHORTEST_LEASE, LONGEST)?;
+    check_range(commit)?;
+    let Some(heals) = heals_at else {
+        return Err("`heals -` would never end: say when everything heals".to_owned());
+    };
+    in_bounds(heals, Duration::ZERO, LONGEST)?;
     let clients = Weather::fair(Duration::ZERO);
     let (members, acts) = (Vec::new(), Vec::new());
     Ok(Plan { seed, lease, strategy, steal, commit, retention, heals_at, clients, members, acts })
@@ -244,6 +288,7 @@ fn parse_line(words: &mut Words<'_>, plan: &mut Plan) -> Result<(), String> {
         }
         moment => {
             let at: Duration = read(moment)?;
+            in_bounds(at, Duration::ZERO, LONGEST)?;
             let is_late = plan.acts.last().is_none_or(|(before, _)| *before <= at);
             if !is_late {
                 return Err(format!("`{moment}` comes before the line above"));
@@ -257,15 +302,16 @@ fn parse_line(words: &mut Words<'_>, plan: &mut Plan) -> Result<(), String> {
 
 fn parse_weather(words: &mut Words<'_>) -> Result<Weather, String> {
     let delay: (Duration, Duration) = (words.read("delay")?, read(words.next()?)?);
-    if delay.0 > delay.1 {
-        return Err("the shortest delay comes first".to_owned());
-    }
+    check_range(delay)?;
     let (lost, repeated) = (words.number("lost")?, words.number("repeated")?);
     Ok(Weather { delay, lost, repeated, overtaken: words.number("overtaken")? })
 }
 
 fn parse_member(words: &mut Words<'_>) -> Result<Member, String> {
     let slots = words.number("slots")?;
+    if slots == 0 {
+        return Err("a worker has at least one slot".to_owned());
+    }
     words.expect("reserve")?;
     let reserve = match words.next()? {
         "auto" => Reserve::Auto { most: 1_024 },
@@ -274,8 +320,8 @@ fn parse_member(words: &mut Words<'_>) -> Result<Member, String> {
     words.expect("home")?;
     let home = words.choice(&[("apart", Home::Apart), ("embedded", Home::Embedded)])?;
     let rate: u32 = words.number("rate")?;
-    if rate == 0 {
-        return Err("a clock that stands still shows no time".to_owned());
+    if !(100_000..=10_000_000).contains(&rate) {
+        return Err(format!("the rate of a clock is from 100000 to 10000000, not {rate}"));
     }
     let weather = parse_weather(words)?;
     words.expect("serves")?;
@@ -289,20 +335,21 @@ fn parse_act(words: &mut Words<'_>, plan: &Plan) -> Result<Act, String> {
             let found = words.next()?;
             let tries = found.parse().map_err(|_| format!("`{found}` is no number of tries"))?;
             let request = read(words.rest)?;
+            check_work(&request)?;
             words.rest = "";
             Act::Ask { request, tries }
         }
         "dismiss" => Act::Dismiss { place: words.place(plan)? },
-        "drain" => Act::Drain { place: words.place(plan)?, grace: words.read("grace")? },
-        "crash" => Act::Crash { place: words.place(plan)?, away: words.read("away")? },
+        "drain" => Act::Drain { place: words.place(plan)?, grace: words.span("grace")? },
+        "crash" => Act::Crash { place: words.place(plan)?, away: words.span("away")? },
         "pause" => {
-            let (place, span) = (words.place(plan)?, words.read("for")?);
+            let (place, span) = (words.place(plan)?, words.span("for")?);
             words.expect("jobs")?;
             Act::Pause { place, span, jobs: words.choice(&PAUSED)? }
         }
         "cut" => {
             let (place, way) = (words.place(plan)?, words.choice(&WAYS)?);
-            let span = words.read("for")?;
+            let span = words.span("for")?;
             words.expect("mail")?;
             Act::Cut { place, way, span, mail: words.choice(&MAIL)? }
         }
@@ -312,7 +359,7 @@ fn parse_act(words: &mut Words<'_>, plan: &Plan) -> Result<Act, String> {
             Act::Break { place, seen_by: words.choice(&SEEN_BY)? }
         }
         "weather" => {
-            let (place, span) = (words.place(plan)?, words.read("for")?);
+            let (place, span) = (words.place(plan)?, words.span("for")?);
             Act::Weather { place, span, weather: parse_weather(words)? }
         }
         "jump-wall" => {
@@ -323,21 +370,40 @@ fn parse_act(words: &mut Words<'_>, plan: &Plan) -> Result<Act, String> {
                 }
                 None => Some(words.place(plan)?),
             };
-            Act::JumpWall { place, by_ms: words.number("by-ms")? }
+            let by_ms = words.number("by-ms")?;
+            if !(-FARTHEST_JUMP_MS..=FARTHEST_JUMP_MS).contains(&by_ms) {
+                return Err(format!("a wall clock jumps no further than {FARTHEST_JUMP_MS} ms"));
+            }
+            Act::JumpWall { place, by_ms }
         }
         "crash-server" => {
-            let away = words.read("away")?;
+            let away = words.span("away")?;
             words.expect("noticed")?;
-            Act::CrashServer { away, noticed: words.choice(&[("yes", true), ("no", false)])? }
+            let noticed = words.choice(&YES_OR_NO)?;
+            words.expect("when")?;
+            Act::CrashServer { away, noticed, when: words.choice(&WHEN)? }
         }
-        "slow-store" => Act::SlowStore { span: words.read("for")?, by: words.read("by")? },
+        "slow-store" => Act::SlowStore { span: words.span("for")?, by: words.span("by")? },
         "doubtful-store" => {
-            Act::DoubtfulStore { span: words.read("for")?, unknown: words.number("unknown")? }
+            Act::DoubtfulStore { span: words.span("for")?, unknown: words.number("unknown")? }
         }
         other => return Err(format!("nothing is called `{other}`")),
     };
     words.end()?;
     Ok(act)
+}
+
+/// What jobs do when they run comes to an end.
+fn check_work(request: &Request) -> Result<(), String> {
+    let Request::Submit(specs) = request else {
+        return Ok(());
+    };
+    for spec in specs {
+        let sum = work::all_runs(&spec.kind);
+        let sum = sum.ok_or_else(|| format!("jobs of kind {:?} run for too long", spec.kind))?;
+        in_bounds(sum, Duration::ZERO, LONGEST)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -355,17 +421,38 @@ mod tests {
     }
 
     #[test]
+    fn the_example_above_can_be_read() {
+        let text = include_str!("script.rs");
+        let example = text.split("```text\n").nth(1).and_then(|rest| rest.split("//! ```").next());
+        let lines = example.expect("it is there").lines();
+        let example: Vec<&str> = lines.map(|line| line.trim_start_matches("//! ")).collect();
+        let plan = parse(&example.join("\n")).expect("an example is right");
+        assert_eq!((plan.members.len(), plan.acts.len()), (1, 2));
+    }
+
+    #[test]
     fn a_line_that_makes_no_sense_is_named() {
         let head =
             "run seed 1 lease 10s strategy fifo steal half commit 1ms 1ms retention - heals 9s";
         for (text, error) in [
             ("", "there is no line that begins with `run`"),
             ("walk", "line 1: expected `run`, found `walk`"),
+            (head, "there is no line that begins with `worker`: nobody would run anything"),
+            (&head.replace("1ms 1ms", "2ms 1ms"), "line 1: 2ms comes before 1ms, and is longer"),
+            (&head.replace("10s", "0s"), "line 1: 0ns is not between 100ms and 86400s"),
+            (
+                &head.replace("heals 9s", "heals -"),
+                "line 1: `heals -` would never end: say when everything heals",
+            ),
+            (
+                &format!("{head}\n1s ask 1 submit a kind fail-4000000000-1s"),
+                "line 2: jobs of kind \"fail-4000000000-1s\" run for too long",
+            ),
             (&format!("{head}\n1s crash 2 away 1s"), "line 2: there is no worker `2`"),
             (&format!("{head}\n\n1s explode"), "line 3: nothing is called `explode`"),
             (&format!("{head} now"), "line 1: `now` is too much"),
             (
-                &format!("{head}\n2s crash-server away 1s noticed yes\n1s x"),
+                &format!("{head}\n2s crash-server away 1s noticed yes when at-once\n1s x"),
                 "line 3: `1s` comes before the line above",
             ),
         ] {

@@ -14,13 +14,13 @@ use filch_scheduler::time::{Millis, Wall};
 
 use crate::clock::BEGINNING_MS;
 use crate::hunt::Faults;
-use crate::plan::{Act, Mail, Member, Paused, Plan, SeenBy, Way, Weather};
-use crate::random::Random;
+use crate::plan::{Act, Mail, Member, Paused, Plan, SeenBy, Way, Weather, When};
+use crate::random::{Purpose, Random};
 
 /// The plan of a seed.
 pub(crate) fn draw(seed: u64, workers: u32, duration: Duration, faults: Faults) -> Plan {
     let mut swarm = Swarm {
-        random: Random::keyed(seed, 0, 0),
+        random: Random::keyed(seed, Purpose::Plan, 0),
         duration,
         faults,
         queues: Vec::new(),
@@ -87,7 +87,7 @@ impl Swarm {
             seed,
             lease,
             strategy,
-            steal: Steal::Half,
+            steal: *self.random.pick(&[Steal::Half, Steal::Half, Steal::Half, Steal::One]),
             commit: (Duration::from_micros(100), self.millis(1, 5)),
             retention,
             heals_at: Some(self.duration),
@@ -220,6 +220,10 @@ impl Swarm {
                     let name = format!("again{}", self.acts.len());
                     let made_at = Wall(again.as_millis() as u64);
                     specs[which].id = JobId::named(&name, made_at).expect("a short name");
+                    // Perhaps it takes the key for another job's.
+                    if self.random.one_in(3) {
+                        specs[which].body = Digest(u128::from(self.random.next()));
+                    }
                 }
                 _ => {}
             }
@@ -317,14 +321,16 @@ impl Swarm {
     /// Jobs that wait for one another, and perhaps for jobs of before.
     fn flow(&mut self, at: Duration, count: u64, mixture: &Mixture) -> Vec<JobSpec> {
         let before = self.jobs.len();
+        let now = Wall(at.as_millis() as u64);
         let mut specs: Vec<JobSpec> = Vec::new();
         for _ in 0..count {
             let mut spec = self.job(at, mixture);
             let parents = self.random.below(4);
             for _ in 0..parents {
                 let is_old = before > 0 && self.random.one_in(5);
+                let old = |random: &mut Random| self.jobs[random.below(before as u64) as usize].id;
                 let parent = match is_old {
-                    true => Some(self.jobs[self.random.below(before as u64) as usize].id),
+                    true => Some(old(&mut self.random)).filter(|id| id.made_at() < Some(now)),
                     false if specs.is_empty() => None,
                     false => Some(specs[self.random.below(specs.len() as u64) as usize].id),
                 };
@@ -336,6 +342,13 @@ impl Swarm {
             use Otherwise::{Cancel, Hold, Run};
             spec.otherwise = *self.random.pick(&[Cancel, Cancel, Cancel, Run, Hold]);
             specs.push(spec);
+        }
+        // Once in a while somebody gets it wrong, and the jobs wait for one another in a circle.
+        if self.random.one_in(20)
+            && let [first, .., last] = &mut specs[..]
+            && last.parents.contains(&first.id)
+        {
+            first.parents.push(last.id);
         }
         // Parents may also come after their children.
         if self.random.one_in(3) {
@@ -353,8 +366,16 @@ impl Swarm {
             let number = self.random.between(1, 6) as u32;
             let request = match self.random.below(10) {
                 0..=2 => Request::Cancel(job),
-                3 => Request::Retry(job),
-                4 => Request::SetPriority { job, priority: number as i16 - 3 },
+                3 => {
+                    self.retry_the_dead();
+                    continue;
+                }
+                4 => {
+                    let at = made_at(job) + self.millis(0, 2_000);
+                    let priority = number as i16 - 3;
+                    self.ask(at, Request::SetPriority { job, priority });
+                    continue;
+                }
                 5 => {
                     let resumes = at + self.span(40);
                     self.ask(resumes, set(QueueChange::Resume));
@@ -387,6 +408,28 @@ impl Swarm {
         }
     }
 
+    /// An operator tries again what is likely to be dead by then.
+    fn retry_the_dead(&mut self) {
+        let is_frail = |spec: &&JobSpec| {
+            let kind = spec.kind.as_str();
+            kind.starts_with("never") || kind.starts_with("fail")
+        };
+        let frail: Vec<JobId> = self.jobs.iter().filter(is_frail).map(|spec| spec.id).collect();
+        if !frail.is_empty() {
+            let job = *self.random.pick(&frail);
+            let at = made_at(job) + self.seconds(2, 60);
+            self.ask(at, Request::Retry(job));
+        }
+    }
+
+    /// Clients go on while the server is away, and wait for it.
+    fn submit_meanwhile(&mut self, at: Duration) {
+        let mixture =
+            Mixture { failing: 0, hanging: 0, poison: 0, snoozing: 0, long: 0, short: 50 };
+        let specs = (0..self.random.between(1, 8)).map(|_| self.job(at, &mixture)).collect();
+        self.acts.push((at, Act::Ask { request: Request::Submit(specs), tries: 1_000 }));
+    }
+
     fn draw_faults(&mut self, members: &[Member]) {
         let apart: Vec<usize> =
             (0..members.len()).filter(|&place| members[place].home == Home::Apart).collect();
@@ -401,6 +444,11 @@ impl Swarm {
                 let at = self.moment();
                 let place = *self.random.pick(&apart);
                 let act = self.fault(kind, place);
+                if let Act::CrashServer { away, .. } = act
+                    && self.random.one_in(3)
+                {
+                    self.submit_meanwhile(at + away / 2);
+                }
                 match kind {
                     FLAPPING => self.then_silence(at, place, &act),
                     STUMBLING => self.then_stumble(at, place),
@@ -459,7 +507,11 @@ impl Swarm {
                 let place = self.random.one_in(3).then_some(place);
                 Act::JumpWall { place, by_ms }
             }
-            6 => Act::CrashServer { away: self.span(15), noticed: !self.random.one_in(3) },
+            6 => {
+                let (away, noticed) = (self.span(15), !self.random.one_in(3));
+                let when = *self.random.pick(&[When::AtOnce, When::AmidCommit]);
+                Act::CrashServer { away, noticed, when }
+            }
             7 => Act::SlowStore { span: self.span(20), by: self.millis(5, 4_000) },
             STUMBLING => {
                 let delay = (Duration::from_millis(100), self.millis(100, 400));
@@ -496,6 +548,11 @@ impl Swarm {
 
 fn queue_name(number: u64) -> Name {
     Name::from(["default", "mail", "video", "report"][number as usize % 4])
+}
+
+/// When the job's client made its id.
+fn made_at(job: JobId) -> Duration {
+    Duration::from_millis(job.made_at().unwrap_or_default().0)
 }
 
 fn submitted((at, act): &(Duration, Act)) -> Option<(Duration, JobId)> {

@@ -39,18 +39,24 @@ pub(crate) fn deed(kind: &Name, run: u32) -> Option<(Deed, Duration)> {
     }
 }
 
-/// How long a job of this kind keeps a slot busy, over all its runs, once everything is mended.
-pub(crate) fn all_runs(kind: &Name) -> Duration {
+/// How long a job of this kind keeps a slot busy, over all its runs, once everything is mended. `None` if it
+/// has more runs than anybody would wait for.
+pub(crate) fn all_runs(kind: &Name) -> Option<Duration> {
     let mut sum = Duration::ZERO;
-    for run in 1.. {
+    for run in 1..=RUNS_MAX {
         match deed(kind, run) {
-            None | Some((Deed::Hang, _)) => break,
-            Some((Deed::Succeed | Deed::FailForGood, span)) => return sum + span,
-            Some((Deed::Fail | Deed::Snooze | Deed::KillWorker, span)) => sum += span,
+            None | Some((Deed::Hang, _)) => return Some(sum),
+            Some((Deed::Succeed | Deed::FailForGood, span)) => return sum.checked_add(span),
+            Some((Deed::Fail | Deed::Snooze | Deed::KillWorker, span)) => {
+                sum = sum.checked_add(span)?;
+            }
         }
     }
-    sum
+    None
 }
+
+/// More runs than any job is drawn or written with.
+const RUNS_MAX: u32 = 1_000;
 
 /// The kind of a job that runs for so long and succeeds.
 pub(crate) fn runs_for(span: Duration) -> Name {
@@ -90,7 +96,8 @@ mod tests {
             assert_eq!(deed(&Name::from(kind), run), expected, "{kind}");
         }
         assert_eq!(deed(&runs_for(millis(3)), 1), Some((Deed::Succeed, millis(3))));
-        assert_eq!(all_runs(&Name::from("fail-2-5ms")), millis(15));
-        assert_eq!(all_runs(&Name::from("hang")), Duration::ZERO);
+        assert_eq!(all_runs(&Name::from("fail-2-5ms")), Some(millis(15)));
+        assert_eq!(all_runs(&Name::from("hang")), Some(Duration::ZERO));
+        assert_eq!(all_runs(&Name::from("fail-4000000000-5ms")), None);
     }
 }

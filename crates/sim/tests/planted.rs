@@ -1,4 +1,5 @@
-//! Every planted bug is caught, within so many seeds, and the true code passes the same seeds.
+//! Every planted bug is caught, within so many seeds, by audits or without; the true code passes the same
+//! seeds.
 //!
 //! Run by `cargo xtask test` in a build of its own, with the feature `planted`.
 
@@ -10,10 +11,7 @@ use filch_sim::replay::{self, Replayed, replay};
 use filch_sim::script;
 
 /// Within how many seeds a bug must show.
-const SEEDS: u64 = 400;
-
-/// So many bugs must show to a bystander who cannot look into the brains.
-const SEEN_FROM_OUTSIDE: usize = 8;
+const SEEDS: u64 = 800;
 
 fn hunt() -> Hunt {
     Hunt {
@@ -31,7 +29,6 @@ fn every_planted_bug_is_caught_and_the_true_code_passes_the_same_seeds() {
     plant(None);
     assert_eq!(hunt().first_violation(Looks::Inside), None, "the true code breaks no rule");
     let mut missed = Vec::new();
-    let mut seen_from_outside = 0;
     println!("{:<40} {:>14} {:>20}", "bug", "looking inside", "from outside only");
     for bug in Bug::ALL {
         plant(Some(bug));
@@ -43,8 +40,8 @@ fn every_planted_bug_is_caught_and_the_true_code_passes_the_same_seeds() {
                 .map_or("-".to_owned(), |(seed, it)| format!("{} in {seed}", it.rule.name()))
         };
         println!("{:<40} {:>14} {:>20}", bug.name(), show(&inside), show(&outside));
-        seen_from_outside += usize::from(outside.is_some());
-        if inside.is_none() {
+        // A bystander who cannot look into the brains must see it too.
+        if inside.is_none() || outside.is_none() {
             missed.push(bug.name());
         }
     }
@@ -52,7 +49,6 @@ fn every_planted_bug_is_caught_and_the_true_code_passes_the_same_seeds() {
     check_failure_report(Bug::CancelAcknowledgedEarly);
     plant(None);
     assert!(missed.is_empty(), "not caught within {SEEDS} seeds: {missed:?}");
-    assert!(seen_from_outside >= SEEN_FROM_OUTSIDE, "a bystander sees only {seen_from_outside}");
 }
 
 /// What is told of a failure is small, and plays again.

@@ -62,7 +62,6 @@ pub(super) struct Job {
     pub(super) tenures: Vec<Tenure>,
     /// The jobs that it waits for, by number: an id may be used again after a purge.
     pub(super) parents: Vec<Seq>,
-    pub(super) is_purged: bool,
 }
 
 /// The time for which one worker owned a job.
@@ -264,7 +263,6 @@ impl Facts {
             written_at: row.now.at,
             tenures: Vec::new(),
             parents: Vec::new(),
-            is_purged: false,
         };
         self.jobs.insert(row.seq, job);
         self.file(row.seq);
@@ -362,8 +360,7 @@ impl Facts {
     }
 
     pub(super) fn purge(&mut self, seq: Seq) {
-        if let Some(job) = self.jobs.get_mut(&seq) {
-            job.is_purged = true;
+        if let Some(job) = self.jobs.get(&seq) {
             if self.ids.get(&job.spec.id) == Some(&seq) {
                 self.ids.remove(&job.spec.id);
             }

@@ -11,7 +11,7 @@ use filch_scheduler::time::Monotonic;
 
 use super::facts::{Facts, Job, Place};
 use super::ownership::who;
-use super::{Change, Commit, Holds, Rule, ensure};
+use super::{Change, Holds, Rule, ensure};
 use crate::log::Seen;
 
 /// What these rules remember.
@@ -135,7 +135,7 @@ impl Liveness {
         Ok(())
     }
 
-    pub(super) fn changed(&mut self, _: &Commit<'_>, change: &Change) {
+    pub(super) fn changed(&mut self, change: &Change) {
         if change.worker.is_some() {
             self.first_lease_by = None;
         }
@@ -221,6 +221,11 @@ const fn is_about_places(seen: &Seen<'_>) -> bool {
             | Seen::Closed { .. }
             | Seen::Began { .. }
             | Seen::Crashed { .. }
+            | Seen::Left { .. }
+            | Seen::Paused { .. }
+            | Seen::Resumed { .. }
+            | Seen::Draining { .. }
+            | Seen::Arrived { .. }
             | Seen::Trouble { .. }
             | Seen::ServerCrashed
     )

@@ -1,10 +1,11 @@
 //! The checkers: what must hold of every history, judged by what a bystander saw and by nothing else.
 //!
-//! Safety S1-S14 holds at every moment; liveness L1-L7 once nothing breaks any more. [`Checkers`] shows each
+//! Safety S1-S15 holds at every moment; liveness L1-L7 once nothing breaks any more. [`Checkers`] shows each
 //! thing that was seen to the rules that care, with the facts that follow from all that was seen before.
 //!
 //! The files next door: `facts` what the store and the workers are known to have said, `ownership` S2 S4 S7
-//! S8 S10, `outcome` S1 S3 S5 S6 S9, `order` S11 S12 S13 L5 L6, `cancel` S14, `liveness` L1-L4 and L7.
+//! S8 S10, `outcome` S1 S3 S5 S6 S9, `order` S11 S12 S13 L5 L6, `cancel` S14, `timeout` S15, `liveness` L1-L4 and
+//! L7.
 
 mod cancel;
 mod facts;
@@ -14,6 +15,7 @@ mod outcome;
 mod ownership;
 #[cfg(test)]
 mod tests;
+mod timeout;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,6 +30,7 @@ use self::liveness::Liveness;
 use self::order::Order;
 use self::outcome::Outcomes;
 use self::ownership::Ownership;
+use self::timeout::Timeouts;
 use crate::log::{Seen, Witness};
 
 /// What must hold.
@@ -61,6 +64,8 @@ pub enum Rule {
     S13,
     /// After a cancel is acknowledged nothing starts; a running job is told within one beat.
     S14,
+    /// A run is told to stop when it has taken as long as it may, and not before.
+    S15,
     /// Every job ends.
     L1,
     /// What a lost worker held is taken back within a lease and a second.
@@ -102,6 +107,7 @@ impl Rule {
             Self::S12 => "S12",
             Self::S13 => "S13",
             Self::S14 => "S14",
+            Self::S15 => "S15",
             Self::L1 => "L1",
             Self::L2 => "L2",
             Self::L3 => "L3",
@@ -206,6 +212,7 @@ pub struct Checkers {
     outcomes: Outcomes,
     order: Order,
     cancels: Cancels,
+    timeouts: Timeouts,
     liveness: Liveness,
     violation: Option<Violation>,
 }
@@ -220,6 +227,7 @@ impl Checkers {
             outcomes: Outcomes::new(retention),
             order: Order::default(),
             cancels: Cancels::default(),
+            timeouts: Timeouts::default(),
             liveness: Liveness::default(),
             violation: None,
         }
@@ -234,6 +242,7 @@ impl Checkers {
     fn check(&mut self, at: Monotonic, seen: &Seen<'_>) -> Holds {
         self.ownership.time_passes(at, &self.facts)?;
         self.cancels.time_passes(at)?;
+        self.timeouts.time_passes(at)?;
         self.liveness.time_passes(at, &self.facts)?;
         if let Seen::Stored { number, decided, mutations } = *seen {
             self.stored(&Commit::new(number, decided, mutations))
@@ -242,6 +251,7 @@ impl Checkers {
             self.ownership.see(at, seen, &self.facts)?;
             self.order.see(at, seen);
             self.cancels.see(at, seen, &self.facts)?;
+            self.timeouts.see(at, seen)?;
             self.facts.see(at, seen);
             self.liveness.see(at, seen, &self.facts)
         }
@@ -261,7 +271,7 @@ impl Checkers {
             match mutation {
                 Mutation::Write(write) => {
                     let job = self.facts.known(write.job)?;
-                    Ownership::written(write, job)?;
+                    self.ownership.written(write, job)?;
                     self.outcomes.written(commit, write, job)?;
                     self.order.written(commit, write, &self.facts)?;
                     self.cancels.written(commit.number, write, &self.facts);
@@ -286,7 +296,7 @@ impl Checkers {
             self.ownership.changed(commit, change, job, &self.facts)?;
             self.outcomes.changed(change, job)?;
             self.order.changed(change, job, &self.facts)?;
-            self.liveness.changed(commit, change);
+            self.liveness.changed(change);
             self.facts.change(change);
         }
         self.order.commit_ends(commit, &self.facts)

@@ -3,12 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use filch_scheduler::id::{JobId, Seq};
+use filch_scheduler::id::{Hold, JobId, Seq};
+use filch_scheduler::message::{Ending, FromWorker};
 use filch_scheduler::name::Name;
-use filch_scheduler::record::{Cause, DEFAULT_AGING, JobRow, JobWrite, Reason, Strategy};
-use filch_scheduler::spec::{Condition, Otherwise};
+use filch_scheduler::record::{
+    AttemptOutcome, Cause, DEFAULT_AGING, JobRow, JobWrite, Note, Reason, Strategy,
+};
+use filch_scheduler::spec::{Backoff, Condition, Otherwise, Retry};
 use filch_scheduler::state::State;
-use filch_scheduler::time::{Monotonic, Wall};
+use filch_scheduler::time::{Millis, Monotonic, Wall};
 
 use super::facts::{Facts, Job};
 use super::ownership::who;
@@ -20,6 +23,8 @@ use crate::log::Seen;
 pub(super) struct Order {
     /// Since when a job waits for which moment of the wall clock.
     due: BTreeMap<Seq, (Monotonic, Wall)>,
+    /// For how long runs have asked to be left alone.
+    snoozed: BTreeMap<Hold, Millis>,
     /// What the server's wall clock has shown: of each stretch that ends now, the latest reading.
     walls: VecDeque<(Monotonic, Wall)>,
     /// Children whose condition held before a parent was tried again.
@@ -39,6 +44,14 @@ impl Order {
                     self.walls.pop_back();
                 }
                 self.walls.push_back((at, now.wall));
+            }
+            Seen::Arrived { messages, .. } => {
+                let reports = messages.iter().flat_map(FromWorker::reports);
+                for report in reports {
+                    if let Ending::Snoozed(wait) = report.ending {
+                        self.snoozed.insert(report.hold, wait);
+                    }
+                }
             }
             // How often a job was stolen is not kept over a restart.
             Seen::ServerCrashed => self.thefts.clear(),
@@ -63,12 +76,32 @@ impl Order {
         write: &JobWrite,
         facts: &Facts,
     ) -> Holds {
+        let job = facts.known(write.job)?;
         if write.state == State::Scheduled {
+            let hold = Hold { job: write.job, fence: write.fence };
+            let outcome = commit.notes().find_map(|note| match note {
+                Note::Attempt { hold: it, outcome, .. } if *it == hold => Some(outcome),
+                _ => None,
+            });
+            let wait = match outcome {
+                Some(AttemptOutcome::Snoozed) => {
+                    self.snoozed.get(&hold).map_or(0, |wait| u64::from(wait.0))
+                }
+                Some(AttemptOutcome::Failed(_)) => shortest_wait(&job.spec.retry, write.attempts),
+                // It is written again for another reason, and waits on.
+                _ => 0,
+            };
+            let earliest = commit.decided.1.wall.0 + wait;
+            ensure(wait == 0 || write.due.0 >= earliest, Rule::S11, || {
+                let (name, due) = (job.name(), write.due.0);
+                format!("{name} is due at {due} ms, and should wait until {earliest} ms")
+            })?;
             self.due.insert(write.job, (commit.decided.0, write.due));
         }
-        let job = facts.known(write.job)?;
         let is_hopeless = write.reason == Some(Reason::Condition) && !job.is_ended();
-        ensure(!is_hopeless || judge(job, facts) == Verdict::Never, Rule::S12, || {
+        let is_to_end = job.spec.otherwise == Otherwise::Cancel;
+        let is_right = is_to_end && judge(job, facts) == Verdict::Never;
+        ensure(!is_hopeless || is_right, Rule::S12, || {
             format!("{} is cancelled, and its parents may still end as they must", job.name())
         })?;
         if job.is_ended() && !write.state.is_ended() {
@@ -131,6 +164,20 @@ impl Order {
         check_graph(commit, facts)?;
         check_turns(commit, facts)
     }
+}
+
+/// How long a job waits at the least after so many charged attempts, in milliseconds.
+fn shortest_wait(retry: &Retry, attempts: u16) -> u64 {
+    let plain = match retry.backoff {
+        Backoff::None => 0,
+        Backoff::Fixed(wait) => u64::from(wait.0),
+        Backoff::Exponential { base, factor_percent, cap } => {
+            let longer = |wait: u64| (wait * u64::from(factor_percent) / 100).min(u64::from(cap.0));
+            let first = u64::from(base.0).min(u64::from(cap.0));
+            (1..attempts).fold(first, |wait, _| longer(wait))
+        }
+    };
+    plain - plain * u64::from(retry.jitter_percent.min(100)) / 100
 }
 
 /// What the parents of a job mean for it.

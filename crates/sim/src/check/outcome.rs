@@ -7,6 +7,7 @@ use std::time::Duration;
 use filch_scheduler::agent::{StopReason, Verdict};
 use filch_scheduler::dispatch::{Answer, Refused, Request};
 use filch_scheduler::id::{CommitNo, Hold, JobId, RequestNo, Seq};
+use filch_scheduler::message::{Again, Ending, FromWorker};
 use filch_scheduler::record::{AttemptOutcome, Cause, JobRow, JobWrite, Note, Reason};
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::state::State;
@@ -23,8 +24,13 @@ pub(super) struct Outcomes {
     /// Runs that came to a good end, and to a bad one.
     finished: BTreeSet<Hold>,
     failed: BTreeSet<Hold>,
-    /// Whom somebody has asked to cancel.
+    /// Failures after which nobody need try again.
+    hopeless: BTreeSet<Hold>,
+    /// Failures that were charged.
+    charged: BTreeSet<Hold>,
+    /// What somebody has asked to cancel, and to try again.
     unwanted: BTreeSet<JobId>,
+    retried: BTreeSet<JobId>,
     /// How often a job was charged before the commit in which it was written last.
     charged_before: BTreeMap<Seq, (CommitNo, u16)>,
     /// The success of each job that was accepted.
@@ -38,7 +44,10 @@ impl Outcomes {
             submits: BTreeMap::new(),
             finished: BTreeSet::new(),
             failed: BTreeSet::new(),
+            hopeless: BTreeSet::new(),
+            charged: BTreeSet::new(),
             unwanted: BTreeSet::new(),
+            retried: BTreeSet::new(),
             charged_before: BTreeMap::new(),
             accepted: BTreeMap::new(),
         }
@@ -54,6 +63,10 @@ impl Outcomes {
                 self.unwanted.insert(*id);
                 Ok(())
             }
+            Seen::Asked { what: Request::Retry(id), .. } => {
+                self.retried.insert(*id);
+                Ok(())
+            }
             Seen::Answered { request, answer } => {
                 let specs = self.submits.remove(&request).unwrap_or_default();
                 answered(&specs, answer, facts)
@@ -66,6 +79,14 @@ impl Outcomes {
             Seen::Ended { hold, how: Ended::Failed, .. }
             | Seen::Stopping { hold, why: StopReason::TimedOut, .. } => {
                 self.failed.insert(hold);
+                Ok(())
+            }
+            Seen::Arrived { messages, .. } => {
+                let reports = messages.iter().flat_map(FromWorker::reports);
+                let hopeless = reports.filter(|report| {
+                    matches!(report.ending, Ending::Failed { again: Again::Never, .. })
+                });
+                self.hopeless.extend(hopeless.map(|report| report.hold));
                 Ok(())
             }
             Seen::Settled { hold, verdict: Verdict::Accepted, .. } => self.settled(hold, facts),
@@ -95,6 +116,8 @@ impl Outcomes {
     pub(super) fn put(&self, row: &JobRow, facts: &Facts) -> Holds {
         let id = row.spec.id;
         ensure(facts.by_id(id).is_none(), Rule::S6, || format!("{id} is stored twice"))?;
+        let state = row.now.state;
+        ensure(!state.is_ended(), Rule::S5, || format!("{id} is {state} as it is put"))?;
         let Some(key) = &row.spec.key else {
             return Ok(());
         };
@@ -114,8 +137,9 @@ impl Outcomes {
             format!("{id}.{} is stored as a success, and no run of it was one", hold.fence.0)
         })?;
         if before.is_ended() {
-            let is_retried =
+            let is_noted =
                 || commit.notes().any(|note| matches!(note, Note::Retried(it) if *it == id));
+            let is_retried = || self.retried.contains(&id) && is_noted();
             let is_let_go = before == State::Cancelled && job.held_by.is_some();
             let fits = match (before, write.state) {
                 (State::Dead, State::Queued) => is_retried(),
@@ -136,6 +160,9 @@ impl Outcomes {
         }
         let charges: Vec<Option<Hold>> =
             commit.notes().filter_map(|note| charge(note, job.seq)).collect();
+        ensure(are_losses_real(commit, job.seq), Rule::S9, || {
+            format!("{id} is charged for a worker that was not lost, or that others pay for")
+        })?;
         let unearned = charges.iter().flatten().find(|hold| !self.failed.contains(hold));
         ensure(unearned.is_none(), Rule::S9, || {
             let fence = unearned.map_or(0, |hold| hold.fence.0);
@@ -143,7 +170,14 @@ impl Outcomes {
         })?;
         let charged_before = match self.charged_before.get(&job.seq) {
             Some(&(number, attempts)) if number == commit.number => attempts,
-            _ => job.attempts,
+            _ => {
+                let again = charges.iter().flatten().find(|&&hold| !self.charged.insert(hold));
+                ensure(again.is_none(), Rule::S9, || {
+                    let fence = again.map_or(0, |hold| hold.fence.0);
+                    format!("the failure of {id}.{fence} is charged twice")
+                })?;
+                job.attempts
+            }
         };
         self.charged_before.insert(job.seq, (commit.number, charged_before));
         let charged = usize::from(charged_before) + charges.len();
@@ -154,9 +188,11 @@ impl Outcomes {
                 write.attempts
             )
         })?;
-        let is_buried = write.state == State::Dead && !charges.is_empty();
-        ensure(is_buried || write.state != State::Dead, Rule::S9, || {
-            format!("{id} is written as dead, and no attempt of it has failed")
+        let is_hopeless = charges.iter().flatten().any(|hold| self.hopeless.contains(hold));
+        let is_used_up = !charges.is_empty() && write.attempts >= job.spec.retry.max;
+        ensure(is_used_up || is_hopeless || write.state != State::Dead, Rule::S9, || {
+            let (used, max) = (write.attempts, job.spec.retry.max);
+            format!("{id} is written as dead after {used} of {max} attempts")
         })?;
         ensure(write.attempts <= job.spec.retry.max, Rule::S9, || {
             format!("{id} is charged {} of {} attempts", write.attempts, job.spec.retry.max)
@@ -194,17 +230,17 @@ fn answered(specs: &[JobSpec], answer: &Answer, facts: &Facts) -> Holds {
     let jobs = match answer {
         Answer::Submitted(jobs) => jobs,
         Answer::Refused(Refused::IdConflict(id)) => {
-            let spec = specs.iter().find(|spec| spec.id == *id);
+            let mut same = specs.iter().filter(|spec| spec.id == *id);
             let stored = facts.by_id(*id).map(|job| job.spec.body);
-            let is_same = spec.is_some_and(|spec| stored == Some(spec.body));
+            let is_same = same.all(|spec| stored == Some(spec.body));
             return ensure(!is_same, Rule::S6, || {
                 format!("the submit of {id} is refused, and it is the same job")
             });
         }
         Answer::Refused(Refused::KeyConflict { key, holder }) => {
-            let spec = specs.iter().find(|spec| spec.key.as_ref() == Some(key));
+            let mut same = specs.iter().filter(|spec| spec.key.as_ref() == Some(key));
             let stored = facts.by_key(key).map(|job| job.spec.body);
-            let is_same = spec.is_some_and(|spec| stored == Some(spec.body));
+            let is_same = same.all(|spec| stored == Some(spec.body));
             return ensure(!is_same, Rule::S6, || {
                 format!("a submit with the key of {holder} is refused, and it is the same job")
             });
@@ -244,6 +280,25 @@ fn started(hold: Hold, facts: &Facts) -> Holds {
     })?;
     let is_repeated = job.tenure(hold.fence).is_some_and(|tenure| tenure.is_started);
     ensure(!is_repeated, Rule::S9, || format!("{}.{} starts twice", job.name(), hold.fence.0))
+}
+
+/// Whether each worker whose loss is charged to this job was lost, and its loss is charged to nobody else.
+fn are_losses_real(commit: &Commit<'_>, job: Seq) -> bool {
+    let charged = |note: &Note| match note {
+        Note::Attempt { hold, worker, outcome: AttemptOutcome::LostAlone } => {
+            Some((hold.job, *worker))
+        }
+        _ => None,
+    };
+    let losses: Vec<_> = commit.notes().filter_map(charged).collect();
+    let is_lost = |worker| {
+        let of_it =
+            |note: &Note| matches!(note, Note::WorkerLost { worker: it, .. } if *it == worker);
+        commit.notes().any(of_it)
+    };
+    let is_alone = |worker| losses.iter().filter(|&&(_, it)| it == worker).count() == 1;
+    let mut own = losses.iter().filter(|&&(it, _)| it == job);
+    own.all(|&(_, worker)| is_lost(worker) && is_alone(worker))
 }
 
 /// Whether this says that an attempt of the job counts, and which run must have failed for that.

@@ -171,6 +171,13 @@ impl Ownership {
         facts: &Facts,
     ) -> Holds {
         for message in messages {
+            if let FromWorker::Stopping(hold) = message {
+                let runs = self.runs.get(&hold.job).into_iter().flatten();
+                let mut here = runs.filter(|run| run.place == place && run.hold == *hold);
+                ensure(here.all(|run| run.is_stopping), Rule::S14, || {
+                    format!("place {} says that it stops {}", place + 1, show(*hold, facts))
+                })?;
+            }
             let FromWorker::Given { jobs, .. } = message else {
                 continue;
             };
@@ -195,19 +202,28 @@ impl Ownership {
         {
             self.lost.remove(&worker);
         }
+        // Only the owner's word counts, or that of whoever has come in its place.
+        let is_own = |worker: WorkerId, hold: &Hold| tenure(worker, *hold, facts).is_some();
         for message in messages {
             match message {
                 FromWorker::Report(report) => {
-                    self.let_go.insert(report.hold);
+                    self.let_go.extend(Some(report.hold).filter(|hold| is_own(worker, hold)));
                 }
-                FromWorker::Given { jobs, .. } => self.let_go.extend(jobs),
+                FromWorker::Given { jobs, .. } => {
+                    self.let_go.extend(jobs.iter().filter(|hold| is_own(worker, hold)));
+                }
                 FromWorker::Goodbye => {
                     self.left.insert(worker);
                 }
                 FromWorker::Hello(hello) => {
-                    self.let_go.extend(hello.reports.iter().map(|report| report.hold));
-                    if let Entrance::Instead(older) = hello.entrance {
-                        self.left.insert(older);
+                    let speaker = match hello.entrance {
+                        Entrance::Instead(older) => older,
+                        Entrance::New | Entrance::Resume => worker,
+                    };
+                    let holds = hello.reports.iter().map(|report| report.hold);
+                    self.let_go.extend(holds.filter(|hold| is_own(speaker, hold)));
+                    if speaker != worker {
+                        self.left.insert(speaker);
                     }
                 }
                 _ => {}
@@ -295,6 +311,8 @@ impl Ownership {
         let says = |what: &str| {
             format!("a word of {} on {} is accepted {what}", who(worker), show(hold, facts))
         };
+        let has_spoken = self.let_go.contains(&hold);
+        ensure(has_spoken, Rule::S4, || says("before it has come"))?;
         match tenure.end {
             Some(End::Word | End::Returned | End::Stolen | End::Cancelled) => Ok(()),
             Some(End::Lost) => Err((Rule::S4, says("although it was taken back"))),
@@ -302,8 +320,21 @@ impl Ownership {
         }
     }
 
-    /// S7, for what is written of a job.
-    pub(super) fn written(write: &JobWrite, job: &Job) -> Holds {
+    /// S7, for what is written of a job, and S4: nobody loses a job without a word, but by a lease that is
+    /// over.
+    pub(super) fn written(&self, write: &JobWrite, job: &Job) -> Holds {
+        if let Some(owner) = job.owner {
+            let hold = Hold { job: job.seq, fence: job.fence };
+            let has_let_go = self.let_go.contains(&hold)
+                || self.lost.contains_key(&owner)
+                || self.left.contains(&owner);
+            let stays = matches!(write.state, State::Running | State::Cancelled)
+                && write.holder == Some(owner);
+            ensure(stays || has_let_go, Rule::S4, || {
+                let (job, state) = (job.name(), write.state);
+                format!("{job} is written as {state}, and {} has not let go of it", who(owner))
+            })?;
+        }
         let is_owners = matches!(write.state, State::Running | State::Succeeded | State::Scheduled);
         let fits = match is_owners {
             true => write.fence == job.fence,

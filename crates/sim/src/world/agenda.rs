@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::time::Duration;
 
 use filch_scheduler::agent::Outcome;
 use filch_scheduler::id::{FetchNo, Hold, JobId, MessageNo, Seq, SessionNo, WorkerId};
@@ -20,6 +21,7 @@ pub(super) enum Happening {
     Clears,
     ServerStarts,
     ServerTicks,
+    ServerCrashes { server: u64, away: Duration, noticed: bool },
     CommitReturns { server: u64 },
     Finds { server: u64, fetch: FetchNo, ids: Vec<JobId>, keys: Vec<Name>, seqs: Vec<Seq> },
     Retires { server: u64 },
@@ -71,6 +73,10 @@ pub(super) enum InProcess {
     },
     JobStops {
         hold: Hold,
+    },
+    /// It was told to end while it stood still.
+    Drains {
+        grace: Duration,
     },
     /// The job is over already, and the worker has yet to hear of it.
     HearsOfEnd {

@@ -8,7 +8,7 @@ use super::World;
 use super::agenda::Happening;
 use crate::log::Witness;
 use crate::plan::Weather;
-use crate::random::Random;
+use crate::random::{Purpose, Random};
 
 /// Something that somebody has asked for.
 pub(super) struct Ask {
@@ -44,7 +44,7 @@ impl Ask {
 
 impl<W: Witness> World<'_, W> {
     pub(super) fn ask(&mut self, request: Request, tries: u32) {
-        let random = Random::keyed(self.plan.seed, u64::MAX, self.asks.len() as u64);
+        let random = Random::keyed(self.plan.seed, Purpose::Client, self.asks.len() as u64);
         self.asks.push(Ask { request, tries_left: tries, is_answered: false, random });
         self.ask_again(self.asks.len() - 1);
     }

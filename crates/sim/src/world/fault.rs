@@ -6,7 +6,7 @@ use filch_scheduler::dispatch::Request;
 use super::agenda::Happening;
 use super::{Audit, World, moment};
 use crate::log::{Seen, Witness};
-use crate::plan::Act;
+use crate::plan::{Act, When};
 
 impl<W: Witness> World<'_, W> {
     pub(super) fn act(&mut self, which: usize) {
@@ -44,7 +44,12 @@ impl<W: Witness> World<'_, W> {
                 self.places[*place].clock.jump_wall(*by_ms);
             }
             Act::JumpWall { place: None, by_ms } => self.server.clock.jump_wall(*by_ms),
-            Act::CrashServer { away, noticed } => self.crash_server(*away, *noticed),
+            Act::CrashServer { away, noticed, when: When::AtOnce } => {
+                self.crash_server(*away, *noticed);
+            }
+            Act::CrashServer { away, noticed, when: When::AmidCommit } => {
+                self.crash_server_amid_commit(*away, *noticed);
+            }
             Act::SlowStore { span, by } => self.slow_store(*span, *by),
             Act::DoubtfulStore { span, unknown } => self.doubt_store(*span, *unknown),
         }

@@ -105,7 +105,7 @@ impl<'a, W: Witness> World<'a, W> {
             requests: 0,
             connections: 0,
             is_healed: false,
-            patience: PATIENCE + plan.work(),
+            patience: PATIENCE.saturating_add(plan.work()),
             audit,
             fingerprint: Fingerprint::default(),
             audit_error: None,
@@ -181,6 +181,9 @@ impl<'a, W: Witness> World<'a, W> {
             Happening::Clears => self.clear(),
             Happening::ServerStarts => self.start_server(),
             Happening::ServerTicks => self.tick_server(),
+            Happening::ServerCrashes { server, away, noticed } => {
+                self.server_crashes(server, away, noticed);
+            }
             Happening::CommitReturns { server } => self.commit_returns(server),
             Happening::Finds { server, fetch, ids, keys, seqs } => {
                 self.answer_fetch(server, fetch, &ids, &keys, &seqs);
@@ -270,7 +273,8 @@ impl Plan {
             Act::Ask { request: Request::Submit(specs), .. } => specs.as_slice(),
             _ => &[],
         });
-        jobs.map(|spec| work::all_runs(&spec.kind)).sum()
+        jobs.filter_map(|spec| work::all_runs(&spec.kind))
+            .fold(Duration::ZERO, Duration::saturating_add)
     }
 
     /// Every queue that somebody pauses.

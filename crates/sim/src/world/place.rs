@@ -15,7 +15,7 @@ use super::{Audit, World};
 use crate::clock::Clock;
 use crate::log::{Ended, Seen, Witness};
 use crate::plan::{Member, Paused, Way};
-use crate::random::Random;
+use crate::random::{Purpose, Random};
 use crate::work::{self, Deed};
 
 /// A place.
@@ -96,8 +96,9 @@ impl<W: Witness> World<'_, W> {
             return;
         }
         member.lives += 1;
-        let mut random = Random::keyed(self.plan.seed, 2 + place as u64, member.lives);
-        member.link.seed(random.clone());
+        let mut random = Random::keyed(self.plan.seed, Purpose::Worker(place), member.lives);
+        let link = Random::keyed(self.plan.seed, Purpose::Link(place), member.lives);
+        member.link.seed(link);
         let config = agent::Config {
             seed: random.next(),
             home: plan.home,
@@ -167,6 +168,7 @@ impl<W: Witness> World<'_, W> {
             InProcess::HearsOfEnd { hold, outcome } => {
                 self.tell(place, Event::Ended { hold, outcome });
             }
+            InProcess::Drains { grace } => self.drain(place, grace),
         }
     }
 
@@ -350,8 +352,8 @@ impl<W: Witness> World<'_, W> {
             return;
         };
         running.is_stopping = true;
-        // Most stop at once, some take as long as they may by the clock of their machine.
-        let mut random = Random::keyed(self.plan.seed, hold.job.0, hold.fence.0);
+        // Most stop at once, some take as long as they may.
+        let mut random = Random::keyed(self.plan.seed, Purpose::Stop(hold.fence), hold.job.0);
         let most = self.plan.lease * STOPS_WITHIN.0 / STOPS_WITHIN.1;
         let takes = match random.below(3) {
             0 => Duration::ZERO,
@@ -365,7 +367,11 @@ impl<W: Witness> World<'_, W> {
     /// The process is told to end in good order.
     pub(super) fn drain(&mut self, place: usize, grace: Duration) {
         let member = &self.places[place];
-        if member.process.is_none() || member.is_paused() {
+        if member.process.is_none() {
+            return;
+        }
+        if member.is_paused() {
+            self.miss(place, InProcess::Drains { grace });
             return;
         }
         let until = member.clock.read(self.now).monotonic.plus(grace);

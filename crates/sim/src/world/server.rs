@@ -17,7 +17,7 @@ use super::{Audit, World};
 use crate::clock::Clock;
 use crate::log::{Seen, Witness};
 use crate::plan::Plan;
-use crate::random::Random;
+use crate::random::{Purpose, Random};
 
 /// A server that does nothing else looks at its clocks at least this often, to notice jumps.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
@@ -39,6 +39,8 @@ pub(super) struct Server {
     pub(super) life: u64,
     process: Option<Process>,
     random: Random,
+    /// A crash that waits for a commit to be under way.
+    crash_amid_commit: Option<(Duration, bool)>,
     slow_by: Duration,
     slow_turn: u64,
     unknown: u32,
@@ -51,8 +53,9 @@ struct Process {
     gate: Gate,
     /// Commits that wait for the one that is under way.
     gathered: VecDeque<Commit>,
-    /// The group that is being stored.
+    /// The group that is being stored, and whether it is, though nobody has said so.
     under_way: Vec<Commit>,
+    is_stored: bool,
     /// Which connection a session has.
     connections: BTreeMap<(WorkerId, SessionNo), (usize, u64)>,
     sessions: BTreeMap<u64, (WorkerId, SessionNo)>,
@@ -83,7 +86,8 @@ impl Server {
             config,
             life: 0,
             process: None,
-            random: Random::keyed(plan.seed, 1, 0),
+            random: Random::keyed(plan.seed, Purpose::Server, 0),
+            crash_amid_commit: None,
             slow_by: Duration::ZERO,
             slow_turn: 0,
             unknown: 0,
@@ -118,6 +122,7 @@ impl<W: Witness> World<'_, W> {
             gate: Gate::default(),
             gathered: VecDeque::new(),
             under_way: Vec::new(),
+            is_stored: false,
             connections: BTreeMap::new(),
             sessions: BTreeMap::new(),
             closed: BTreeSet::new(),
@@ -139,15 +144,29 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
+    /// The server's process will end while its next commit is under way.
+    pub(super) fn crash_server_amid_commit(&mut self, away: Duration, noticed: bool) {
+        self.server.crash_amid_commit = Some((away, noticed));
+    }
+
+    pub(super) fn server_crashes(&mut self, server: u64, away: Duration, noticed: bool) {
+        if server == self.server.life && !self.is_healed {
+            self.see(Seen::Trouble { place: None, until: self.now.plus(away) });
+            self.crash_server(away, noticed);
+        }
+    }
+
     /// The server's process ends. What was being stored is stored or not.
     pub(super) fn crash_server(&mut self, away: Duration, noticed: bool) {
         self.count_server();
-        let Some(mut process) = self.server.process.take() else {
+        let Some(process) = self.server.process.take() else {
             return;
         };
-        if self.server.random.one_in(2) {
-            let group = std::mem::take(&mut process.under_way);
-            self.store_group(&group);
+        if process.is_stored || self.server.random.one_in(2) {
+            self.store_group(&process.under_way);
+            for commit in &process.under_way {
+                self.show(commit);
+            }
         }
         self.see(Seen::ServerCrashed);
         for place in 0..self.places.len() {
@@ -275,6 +294,10 @@ impl<W: Witness> World<'_, W> {
             let takes = Duration::from_micros(takes) + server.slow_by;
             let happening = Happening::CommitReturns { server: server.life };
             self.agenda.put(self.now.plus(takes), happening);
+            if let Some((away, noticed)) = server.crash_amid_commit.take() {
+                let happening = Happening::ServerCrashes { server: server.life, away, noticed };
+                self.agenda.put(self.now.plus(takes / 2), happening);
+            }
         }
     }
 
@@ -292,17 +315,29 @@ impl<W: Witness> World<'_, W> {
         }
         let process = self.server.process.as_mut().expect("checked above");
         if is_unknown {
-            process.under_way = group;
+            (process.under_way, process.is_stored) = (group, is_stored || process.is_stored);
             let again = Happening::CommitReturns { server };
             self.agenda.put(self.now.plus(TRIES_AGAIN_AFTER), again);
             return;
         }
+        process.is_stored = false;
+        // What was decided with a commit is told before a bystander sees the next one, and can be judged
+        // by what was true when it was decided.
+        for commit in &group {
+            self.show(commit);
+            let mut told = Vec::new();
+            let process = self.server.process.as_mut().expect("checked above");
+            process.gate.receipt(commit.number, &mut told);
+            self.see(Seen::Receipted(commit.number));
+            self.tell_all(&mut told);
+        }
         let last = group.last().expect("a group is not empty").number;
-        let mut told = Vec::new();
-        process.gate.receipt(last, &mut told);
-        self.see(Seen::Receipted(last));
-        self.tell_all(&mut told);
         self.serve(Event::Committed(last));
+    }
+
+    fn show(&mut self, commit: &Commit) {
+        let Commit { number, mutations, decided } = commit;
+        self.see(Seen::Stored { number: *number, decided: *decided, mutations });
     }
 
     /// Makes a group durable, unless it is already.
@@ -317,9 +352,6 @@ impl<W: Witness> World<'_, W> {
             group.iter().flat_map(|commit| commit.mutations.iter().cloned()).collect();
         for mutation in &mutations {
             self.count_unended(mutation);
-        }
-        for Commit { number, mutations, decided } in group {
-            self.see(Seen::Stored { number: *number, decided: *decided, mutations });
         }
         if let Err(error) = self.store.commit(last.number, &mutations) {
             self.audit_failed("the store", &error.to_string());
@@ -475,6 +507,7 @@ impl<W: Witness> World<'_, W> {
 
     pub(super) fn mend_store(&mut self) {
         (self.server.slow_by, self.server.unknown) = (Duration::ZERO, 0);
+        self.server.crash_amid_commit = None;
     }
 
     /// What the present server has counted; a new one begins at nothing.

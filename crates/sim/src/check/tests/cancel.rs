@@ -10,6 +10,7 @@ fn s14_a_job_starts_after_its_cancel_is_acknowledged() {
              -> commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
              -> tell w1: cancel a.1
         +  1s    w1 starts a.1
+        +  1s    w1 stops a.1 cancelled
            2s    w1: stopping a.1
         -    -> reply r1 done
         +    -> reply r1 done
@@ -85,6 +86,20 @@ fn s14_the_holder_is_not_told_for_a_beat() {
         +3 2s    tick
     ";
     breaks(S14, UNTOLD, &[OWNED, CANCELLED, story]);
+}
+
+#[test]
+fn s14_a_worker_says_that_it_stops_what_goes_on() {
+    let story = "
+           0s    w1 starts a.1
+    ";
+    let after = "
+             -> tell w1: cancel a.1
+        +  1s    w1 stops a.1 cancelled
+        +2 1s    w1 ends a.1 stopped
+           1s    w1: stopping a.1
+    ";
+    breaks(S14, "place 1 says that it stops a.1", &[OWNED, story, CANCELLED, after]);
 }
 
 #[test]

@@ -136,7 +136,6 @@ fn l3_somebody_is_idle_beside_plenty() {
     let story = "
            1s    healed
            17s   w2: hello new slots 1 want 1
-           17s   w2: beat
         +2 17100ms w1: give 1 c.1
         +3 17100ms submit d
         +3   -> commit 3: put #4 at 17s: d: queued, lease 2 w2 claimed d.1 at 17s
@@ -150,12 +149,30 @@ fn l3_somebody_is_idle_beside_plenty() {
 }
 
 #[test]
+fn l3_somebody_is_idle_from_the_end_of_its_pause() {
+    let story = "
+           1s    healed
+           1s    w2: hello new slots 1 want 1
+           1s    w2 pauses
+           17s   w2 resumes
+        +2 17100ms w2 pauses
+        +3 17100ms w2 drains until 30s
+        +4 17100ms w2 leaves
+        -  17100001us tick
+        +  17100ms tick
+        +2 17100001us tick
+        +3 17100001us tick
+        +4 17100001us tick
+    ";
+    breaks(L3, UNFAIR, &[PLENTY, story]);
+}
+
+#[test]
 fn l3_each_of_two_is_idle_by_itself() {
     let story = "
            1s    healed
            17s   w2: hello new slots 1 want 3
            17s   w3: hello new slots 1 want 1
-           17s   w3: beat
            17050ms submit [d; e; f]
              -> commit 3: put #4 at 17s: d: queued, put #5 at 17s: e: queued, put #6 at 17s: f: queued
         -    -> commit 4: lease 2 w2 claimed d.1 at 17s
@@ -180,7 +197,6 @@ fn l3_each_of_two_is_idle_by_itself() {
 fn l3_while_others_are_in_trouble_two_seconds_will_do() {
     let story = "
            17s   w2: hello new slots 1 want 1
-           17s   w2: beat
         -2 18s   healed
         +2 18s   healed
         +2 19s   tick
@@ -316,6 +332,22 @@ fn l4_a_server_that_is_back_gives_out_nothing() {
         +9 15000001us tick
     ";
     breaks(L4, what, &[story]);
+}
+
+#[test]
+fn l4_to_take_something_back_is_not_to_give_it_out() {
+    let story = "
+           5s    server crashes
+           10s   server starts
+           10s   healed
+           10s   w1: hello resume slots 1 want 0 holds a.1
+           10s   w2: hello new slots 1 want 1
+           11s   w1: report a.1 dropped
+             -> commit 3: lease 2 nobody returned-by w1 a.2 at 11s
+        +    -> commit 4: lease 3 w2 claimed a.3 at 11s
+           16s   tick
+    ";
+    breaks(L4, "a is queued, and the server has given out nothing", &[OWNED, story]);
 }
 
 #[test]

@@ -48,6 +48,15 @@ const OWNED: &str = "
       -> tell w1: renewed 1, truth lease 10s keep [], assign a.1
 ";
 
+/// The same, but `a` may be tried only once.
+const OWNED_ONCE: &str = "
+    0s    submit a attempts 1
+      -> commit 1: put #1 at 0s: a attempts 1: queued
+    0s    w1: hello new slots 1 want 1
+      -> commit 2: lease 1 w1 claimed a.1 at 0s
+      -> tell w1: renewed 1, truth lease 10s keep [], assign a.1
+";
+
 /// The first worker is lost, and a second one is given `a`.
 const LOST: &str = "
     10s   tick
@@ -240,6 +249,7 @@ impl Player {
                 let (job, how) = rest.split_once(' ').expect("it ends in some way");
                 let ending = match how {
                     "failed" => r#"failed again "x""#,
+                    "failed for-good" => r#"failed for-good "x""#,
                     "snoozed" => "snoozed 1s",
                     "stopped" => "interrupted",
                     how => how,
@@ -258,7 +268,7 @@ impl Player {
                 let (job, how) = rest.split_once(' ').expect("it ends in some way");
                 let how = match how {
                     "finished" => Ended::Finished,
-                    "failed" => Ended::Failed,
+                    "failed" | "failed for-good" => Ended::Failed,
                     "snoozed" => Ended::Snoozed,
                     "stopped" => Ended::Stopped,
                     "killed" => Ended::Killed,

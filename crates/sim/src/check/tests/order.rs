@@ -1,6 +1,6 @@
 //! S11 not before its time, S12 after its parents, S13 within limits, L5 in its turn, L6 not round and round.
 
-use super::{OWNED, breaks};
+use super::{LOST, OWNED, breaks};
 use crate::check::Rule::{L5, L6, S11, S12, S13};
 
 #[test]
@@ -48,6 +48,31 @@ fn s11_a_second_attempt_comes_too_soon() {
 }
 
 #[test]
+fn s11_a_second_attempt_is_due_too_soon() {
+    let story = r#"
+        -  1s    w1 runs a.1 failed
+        -    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 1999ms
+        +  1s    w1 runs a.1 failed
+        +    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 2s
+        # It says itself for how long it wants to be left alone.
+        -2 1s    w1: report a.1 snoozed 5s
+        -2   -> commit 3: note attempt a.1 by w1 snoozed, write a scheduled fence 1 due 5999ms
+        +2 1s    w1: report a.1 snoozed 5s
+        +2   -> commit 3: note attempt a.1 by w1 snoozed, write a scheduled fence 1 due 6s
+        +3 1s    w1: report a.1 snoozed 100ms
+        +3   -> commit 3: note attempt a.1 by w1 snoozed, write a scheduled fence 1 due 1100ms
+    "#;
+    breaks(S11, " ms, and should wait until ", &[OWNED, story]);
+    // The more attempts, the longer.
+    let story = r#"
+           11s   w2 runs a.3 failed
+        -    -> commit 5: note attempt a.3 by w2 failed "x", write a scheduled fence 3 charged 2 due 12999ms
+        +    -> commit 5: note attempt a.3 by w2 failed "x", write a scheduled fence 3 charged 2 due 13s
+    "#;
+    breaks(S11, "a is due at 12999 ms, and should wait until 13000 ms", &[OWNED, LOST, story]);
+}
+
+#[test]
 fn s11_a_word_in_the_store_does_not_change_the_time() {
     let story = "
            0s    submit a not-before 10s
@@ -89,8 +114,8 @@ fn ends(mark: &str, commit: u32, parent: &str, state: &str) -> String {
     let (run, stored) = match state {
         "leased" => return String::new(),
         "succeeded" => (format!("w1 runs {parent}.1 finished"), "fence 1"),
-        "dead" => (format!("w1 runs {parent}.1 failed"), "fence 1 charged 1"),
-        "cancelled" => (format!("cancel {parent}"), "fence 2 because request"),
+        "dead" => (format!("w1 runs {parent}.1 failed for-good"), "fence 1 charged 1"),
+        "cancelled" => (format!("cancel {parent}"), "fence 2 held-by w1 because request"),
         _ => panic!("no parent ends as {state}"),
     };
     let note = match state {
@@ -167,6 +192,19 @@ fn s12_a_child_is_cancelled_that_may_still_run() {
 }
 
 #[test]
+fn s12_a_child_is_cancelled_that_was_not_to_be() {
+    let story = "
+           1s    cancel c
+        -    -> commit 5: write c cancelled fence 1 because condition
+        +    -> commit 5: write c cancelled fence 1 because request
+    ";
+    for said in ["else run", "else hold"] {
+        let parents = with_parents(said, ["dead", "leased"], ["dead", "leased"]);
+        breaks(S12, "c is cancelled, and its parents", &[&parents, story]);
+    }
+}
+
+#[test]
 fn s12_a_parent_is_known_by_its_number() {
     let story = "
            0s    submit [p; c after p]
@@ -198,7 +236,7 @@ fn s12_what_a_parents_end_has_allowed_stays_allowed() {
         +    -> commit 2: put #2 at 0s: c after p when any-failed: blocked
            0s    w1: hello new slots 1 want 1
              -> commit 3: lease 1 w1 claimed p.1 at 0s
-           0s    w1 runs p.1 failed
+           0s    w1 runs p.1 failed for-good
              -> commit 4: note attempt p.1 by w1 failed "x", write p dead fence 1 charged 1
            1s    retry p
              -> commit 5: note retried p, write p queued fence 2, lease 2 w1 claimed p.3 at 1s
@@ -218,7 +256,7 @@ fn s12_a_child_may_be_stored_before_its_parent() {
         +    -> commit 1: put #1 at 0s: c after p when any-failed: blocked, put #2 at 0s: p: queued
            0s    w1: hello new slots 2 want 2
              -> commit 2: lease 1 w1 claimed p.1 at 0s
-           0s    w1 runs p.1 failed
+           0s    w1 runs p.1 failed for-good
              -> commit 3: note attempt p.1 by w1 failed "x", write p dead fence 1 charged 1
            1s    retry p
              -> commit 4: note retried p, write p queued fence 2, lease 2 w1 claimed p.3 at 1s
@@ -330,10 +368,9 @@ fn s13_a_cancelled_job_counts_until_it_is_let_go_of() {
            0s    submit b
              -> commit 3: put #2 at 0s: b: queued, queue default limit 1
            1s    cancel a
-        -    -> commit 4: write a cancelled fence 2 held-by w1
-        +    -> commit 4: write a cancelled fence 2
-        +2   -> commit 4: write a cancelled fence 2 held-by w1
-        +2   -> commit 5: write a cancelled fence 2
+             -> commit 4: write a cancelled fence 2 held-by w1
+        +  1s    w1: report a.1 stopped
+        +    -> commit 5: write a cancelled fence 2
            1s    w2: hello new slots 1 want 1
              -> commit 6: lease 2 w2 claimed b.1 at 1s
     ";
@@ -516,7 +553,7 @@ fn l6_a_job_stolen_twice_moves_where_no_slot_is_free() {
 fn l6_a_retry_forgets_the_thefts() {
     let story = r#"
              -> commit 6: lease 4 w2 claimed b.1 at 2s
-        +  2s    w1 runs a.3 failed
+        +  2s    w1 runs a.3 failed for-good
         +    -> commit 7: note attempt a.3 by w1 failed "x", write a dead fence 3 charged 1
         +  2s    retry a
         +    -> commit 8: note retried a, write a queued fence 4, lease 5 w1 claimed a.5 at 2s

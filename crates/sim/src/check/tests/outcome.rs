@@ -1,6 +1,6 @@
 //! S1 none is lost, S3 one success, S5 an end is an end, S6 one id is one job, S9 what is charged.
 
-use super::{LOST, OWNED, breaks, play};
+use super::{LOST, OWNED, OWNED_ONCE, breaks, play};
 use crate::check::Rule::{S1, S3, S5, S6, S9};
 
 #[test]
@@ -108,6 +108,8 @@ fn s3_a_success_is_stored_that_was_none() {
         -6   -> commit 3: put #2 at 1s: b: queued, lease 2 w1 claimed b.1 at 1s
         -6 1s    w1 runs b.1 finished
         +  1s    w1 runs a.1 finished
+        # Whatever became of it, this is what is said.
+           1s    w1: report a.1 finished
              -> commit 4: write a succeeded fence 1
     ";
     breaks(S3, what, &[OWNED, story]);
@@ -122,6 +124,7 @@ fn s3_a_success_is_stored_of_an_older_run() {
     let after = "
         -  11s   w1 resumes
         -  11s   w1 ends a.1 finished
+        -  11s   w2: report a.3 finished
         +  11s   w2 runs a.3 finished
              -> commit 5: write a succeeded fence 3 charged 1 suspicions 1
     ";
@@ -143,6 +146,7 @@ fn s3_a_success_is_accepted_and_something_else_stored() {
         -3 1s    w1 starts a.1
         -3 1s    w1 stops a.1 timed-out
         -3 1s    w1 ends a.1 finished
+        -3 1s    w1: report a.1 failed for-good "too slow"
         -3   -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1 because failed
         +2 1s    w1 starts a.1
         +2 1s    cancel a
@@ -154,7 +158,7 @@ fn s3_a_success_is_accepted_and_something_else_stored() {
         +3 1s    w1 starts a.1
         +3 1s    w1 stops a.1 timed-out
         +3 1s    w1 ends a.1 stopped
-        +3 1s    w1: report a.1 failed again "too slow"
+        +3 1s    w1: report a.1 failed for-good "too slow"
         +3   -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1 because failed
              -> tell w1: accepted a.1
     "#;
@@ -206,11 +210,12 @@ fn s3_a_success_is_stored_after_the_end() {
         -  1s    w1 stops a.1 timed-out
         -2 1s    cancel a
            1s    w1 ends a.1 finished
+        -  1s    w1: report a.1 failed for-good "too slow"
+           2s    w1: report a.1 finished
         -    -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1
         -2   -> commit 3: write a cancelled fence 1 held-by w1 because request
         -3   -> commit 3: write a succeeded fence 1
         +    -> commit 3: write a running fence 1 held-by w1
-           2s    w1: report a.1 finished
         -    -> commit 4: write a succeeded fence 1 charged 1
         -2   -> commit 4: write a succeeded fence 1
         -3   -> commit 4: write a succeeded fence 1
@@ -222,7 +227,7 @@ fn s3_a_success_is_stored_after_the_end() {
 #[test]
 fn s5_a_dead_job_lives_again_without_an_operator() {
     let story = r#"
-           1s    w1 runs a.1 failed
+           1s    w1 runs a.1 failed for-good
              -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1 because failed
            2s    retry a
         -    -> commit 4: write a queued fence 2
@@ -234,6 +239,31 @@ fn s5_a_dead_job_lives_again_without_an_operator() {
         +2   -> commit 4: write a queued fence 2, note retried a
     "#;
     breaks(S5, "a is dead and is written as", &[OWNED, story]);
+}
+
+#[test]
+fn s5_a_retry_is_noted_that_nobody_has_asked_for() {
+    let story = r#"
+           1s    w1 runs a.1 failed for-good
+             -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1 because failed
+        -2 2s    retry b
+        -3 2s    cancel a
+        +  2s    retry a
+             -> commit 4: note retried a, write a queued fence 2
+    "#;
+    breaks(S5, "a is dead and is written as queued", &[OWNED, story]);
+}
+
+#[test]
+fn s5_a_job_has_ended_before_it_has_begun() {
+    let story = "
+           0s    submit a
+        -    -> commit 1: put #1 at 0s: a: succeeded
+        -2   -> commit 1: put #1 at 0s: a: dead
+        -3   -> commit 1: put #1 at 0s: a: cancelled
+        +    -> commit 1: put #1 at 0s: a: queued
+    ";
+    breaks(S5, " as it is put", &[story]);
 }
 
 #[test]
@@ -256,7 +286,7 @@ fn s5_what_succeeded_lives_again() {
     let story = r#"
         -  1s    w1 runs a.1 finished
         -    -> commit 3: write a succeeded fence 1
-        +  1s    w1 runs a.1 failed
+        +  1s    w1 runs a.1 failed for-good
         +    -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1
            2s    retry a
              -> commit 4: note retried a, write a queued fence 2
@@ -268,10 +298,10 @@ fn s5_what_succeeded_lives_again() {
 fn s5_a_cancelled_job_is_let_go_of_once() {
     let story = "
            1s    cancel a
-        -    -> commit 3: write a cancelled fence 2
-        +    -> commit 3: write a cancelled fence 2 held-by w1
+             -> commit 3: write a cancelled fence 2 held-by w1
            2s    w1: report a.1 stopped
              -> commit 4: write a cancelled fence 2
+        -    -> commit 5: write a cancelled fence 2
     ";
     breaks(S5, "a is cancelled and is written as cancelled", &[OWNED, story]);
 }
@@ -285,9 +315,9 @@ fn s5_a_job_is_cancelled_and_nobody_has_asked_for_it() {
         -3 1s    retry a
         +  1s    cancel a
         -    -> commit 4: write a cancelled fence 2 held-by w1 because request
-        -2   -> commit 4: write a cancelled fence 2
-        -3   -> commit 4: note cancelled a, write a cancelled fence 2 because request
-        +    -> commit 4: write a cancelled fence 2 because request
+        -2   -> commit 4: write a cancelled fence 2 held-by w1
+        -3   -> commit 4: note cancelled a, write a cancelled fence 2 held-by w1 because request
+        +    -> commit 4: write a cancelled fence 2 held-by w1 because request
     ";
     breaks(S5, "a is cancelled, and nobody has asked for it", &[OWNED, story]);
 }
@@ -298,8 +328,8 @@ fn s5_nobody_need_ask_for_the_cancel_of_a_job_without_hope() {
            1s    submit b after a
              -> commit 3: put #2 at 1s: b after a: blocked
            1s    cancel a
-        -    -> commit 4: write a cancelled fence 2, write b cancelled fence 1 because request
-        +    -> commit 4: write a cancelled fence 2, write b cancelled fence 1 because condition
+        -    -> commit 4: write a cancelled fence 2 held-by w1, write b cancelled fence 1 because request
+        +    -> commit 4: write a cancelled fence 2 held-by w1, write b cancelled fence 1 because condition
     ";
     breaks(S5, "b is cancelled, and nobody has asked for it", &[OWNED, story]);
 }
@@ -309,7 +339,7 @@ fn s5_what_has_ended_starts() {
     let story = r#"
         -  1s    w1 runs a.1 finished
         -    -> commit 3: write a succeeded fence 1
-        -2 1s    w1 runs a.1 failed
+        -2 1s    w1 runs a.1 failed for-good
         -2   -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1
         +  1s    cancel a
         +    -> commit 3: write a cancelled fence 2 held-by w1 because request
@@ -321,7 +351,7 @@ fn s5_what_has_ended_starts() {
 #[test]
 fn s5_what_has_ended_is_given_out() {
     let story = r#"
-           1s    w1 runs a.1 failed
+           1s    w1 runs a.1 failed for-good
              -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1
         +  1s    retry a
         +    -> commit 4: note retried a, write a queued fence 2
@@ -341,7 +371,7 @@ fn s5_what_has_died_with_its_worker_is_given_out() {
            12s   w2: hello new slots 1 want 1
              -> commit 5: lease 3 w2 claimed a.4 at 12s
     ";
-    breaks(S5, "a is dead and changes hands by Claim", &[OWNED, story]);
+    breaks(S5, "a is dead and changes hands by Claim", &[OWNED_ONCE, story]);
 }
 
 #[test]
@@ -415,8 +445,11 @@ fn s6_the_same_job_is_refused_as_another() {
              -> commit 1: put #1 at 0s: a body 1 key k: queued
         -  1s    submit a body 1 key k
         -2 1s    submit [b body 2; a body 1 key k]
+        -3 1s    submit [a body 1 key k; a body 1 key k]
+        -4 1s    submit b body 2
         +  1s    submit a body 2 key k
         +2 1s    submit [b body 1; a body 2 key k]
+        +3 1s    submit [a body 1 key k; a body 2 key k]
              -> reply refused id-conflict a
     ";
     breaks(S6, "the submit of a is refused, and it is the same job", &[story]);
@@ -425,8 +458,11 @@ fn s6_the_same_job_is_refused_as_another() {
              -> commit 1: put #1 at 0s: a body 1 key k: queued
         -  1s    submit b body 1 key k
         -2 1s    submit [b body 2; c body 2 key l; d body 1 key k]
+        -3 1s    submit [b body 1 key k; c body 1 key k]
+        -4 1s    submit b body 2 key l
         +  1s    submit b body 2 key k
         +2 1s    submit [b body 1; c body 1 key l; d body 2 key k]
+        +3 1s    submit [b body 1 key k; c body 2 key k]
              -> reply refused key-conflict k of a
     ";
     let what = "a submit with the key of a is refused, and it is the same job";
@@ -456,7 +492,7 @@ fn s9_an_attempt_is_charged_that_is_not_noted() {
         -    -> commit 4: write a scheduled fence 1 charged 1 due 3s
         -2   -> commit 4: note attempt a.1 by w1 snoozed, write a scheduled fence 1 charged 1 due 3s
         -3   -> commit 4: note attempt a.1 by w1 interrupted, write a scheduled fence 1 charged 1 due 3s
-        -4   -> commit 4: note attempt a.1 by w1 lost-among-others, write a scheduled fence 1 charged 1
+        -4   -> commit 4: note attempt a.1 by w1 lost-among-others, write a scheduled fence 1 charged 1 due 3s
         -5   -> commit 4: note attempt b.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
         -6   -> commit 4: note attempt a.1 by w1 failed "x"
         -6   -> commit 5: write a scheduled fence 1 charged 1 due 3s
@@ -479,6 +515,8 @@ fn s9_a_failure_is_noted_that_was_none() {
         +2 1s    w1 starts a.1
         +2 1s    w1 stops a.1 timed-out
         +2 1s    w1 ends a.1 stopped
+        # Whatever became of it, this is what is said.
+           1s    w1: report a.1 failed again "x"
              -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
     "#;
     breaks(S9, "a.1 is charged as a failure, and it did not fail", &[OWNED, story]);
@@ -493,6 +531,7 @@ fn s9_the_failure_of_an_older_run_is_charged() {
     let after = r#"
         -  11s   w1 resumes
         -  11s   w1 ends a.1 failed
+        -  11s   w2: report a.3 failed again "x"
         +  11s   w2 runs a.3 failed
              -> commit 5: note attempt a.3 by w2 failed "x", write a scheduled fence 3 charged 2 due 13s
     "#;
@@ -505,12 +544,62 @@ fn s9_one_failure_is_charged_twice() {
     let what = "a is charged 2 attempts after 0, and 1 of it failed";
     let story = r#"
            1s    w1 runs a.1 failed
-        -    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 2
-        -2   -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1, write a queued fence 1 charged 2
-        +    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1
-        +2   -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1, write a queued fence 1 charged 1
+        -    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 2 due 3s
+        -2   -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s, write a queued fence 1 charged 2
+        +    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
+        +2   -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s, write a queued fence 1 charged 1
     "#;
     breaks(S9, what, &[OWNED, story]);
+}
+
+#[test]
+fn s9_the_failure_of_one_run_is_charged_twice() {
+    let story = r#"
+           1s    w1 runs a.1 failed
+        -2   -> commit 3: note attempt a.1 by w1 failed "x", note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 2 due 5s
+        -    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
+        +    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
+        -    -> commit 4: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 2 due 5s
+        +  3s    tick
+        +    -> commit 4: lease 2 w1 claimed a.2 at 3s
+        +  3s    w1 runs a.2 failed
+        +    -> commit 5: note attempt a.2 by w1 failed "x", write a scheduled fence 2 charged 2 due 7s
+    "#;
+    breaks(S9, "the failure of a.1 is charged twice", &[OWNED, story]);
+}
+
+const NOT_TO_PAY: &str = "a is charged for a worker that was not lost, or that others pay for";
+
+#[test]
+fn s9_a_job_pays_for_a_worker_that_was_not_lost() {
+    let story = "
+           10s   tick
+        -  10s   w1: report a.1 interrupted
+        -    -> commit 3: note attempt a.1 by w1 lost-alone, write a queued fence 2 charged 1
+        # Somebody else was lost, or it was lost before.
+        -2 10s   w1: report a.1 interrupted
+        -2   -> commit 3: note lost w2 with 1, note attempt a.1 by w1 lost-alone, write a queued fence 2 charged 1
+        -3   -> commit 3: note lost w1 with 1
+        -3   -> commit 4: note attempt a.1 by w1 lost-alone, write a queued fence 2 charged 1, lease 2 nobody lost-by w1 a.2 at 10s
+        +    -> commit 3: note lost w1 with 1, note attempt a.1 by w1 lost-alone, write a queued fence 2 charged 1, lease 2 nobody lost-by w1 a.2 at 10s
+    ";
+    breaks(S9, NOT_TO_PAY, &[OWNED, story]);
+}
+
+#[test]
+fn s9_two_jobs_pay_for_one_worker() {
+    let story = "
+           0s    submit b
+           0s    w2: hello new slots 1 want 1
+        -    -> commit 3: put #2 at 0s: b: queued, lease 2 w1 claimed b.1 at 0s
+        +    -> commit 3: put #2 at 0s: b: queued, lease 2 w1 claimed b.1 at 0s
+        +2   -> commit 3: put #2 at 0s: b: queued, lease 2 w2 claimed b.1 at 0s
+           10s   tick
+        -    -> commit 4: note lost w1 with 2, note attempt a.1 by w1 lost-alone, note attempt b.1 by w1 lost-alone, write a queued fence 2 charged 1, write b queued fence 2 charged 1, lease 3 nobody lost-by w1 [a.2 b.2] at 10s
+        +    -> commit 4: note lost w1 with 2, note attempt a.1 by w1 lost-alone, write a queued fence 2 charged 1, lease 3 nobody lost-by w1 [a.2 b.2] at 10s
+        +2   -> commit 4: note lost w1 with 1, note lost w2 with 1, note attempt a.1 by w1 lost-alone, note attempt b.1 by w2 lost-alone, write a queued fence 2 charged 1, write b queued fence 2 charged 1, lease 3 nobody lost-by w1 a.2 at 10s, lease 4 nobody lost-by w2 b.2 at 10s
+    ";
+    breaks(S9, NOT_TO_PAY, &[OWNED, story]);
 }
 
 #[test]
@@ -520,7 +609,6 @@ fn s9_a_failure_is_not_charged() {
            1s    w1 runs a.1 failed
         -    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 due 3s
         +    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
-        +2   -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1 because failed
     "#;
     breaks(S9, what, &[OWNED, story]);
     let story = "
@@ -544,7 +632,7 @@ fn s9_a_charge_is_forgotten() {
 #[test]
 fn s9_a_retry_gives_back_all_attempts() {
     let story = r#"
-           12s   w2 runs a.3 failed
+           12s   w2 runs a.3 failed for-good
              -> commit 5: note attempt a.3 by w2 failed "x", write a dead fence 3 charged 2 suspicions 1
            13s   retry a
         -    -> commit 6: note retried a, write a queued fence 4 charged 1
@@ -554,20 +642,41 @@ fn s9_a_retry_gives_back_all_attempts() {
 }
 
 #[test]
-fn s9_a_job_is_dead_and_has_not_failed() {
+fn s9_a_job_is_dead_and_has_attempts_left() {
     let story = r#"
         -  12s   w2 runs a.3 stopped
         -    -> commit 5: write a dead fence 3 charged 1 suspicions 1 because failed
         -2 12s   w2 runs a.3 snoozed
         -2   -> commit 5: note attempt a.3 by w2 snoozed, write a dead fence 3 charged 1 suspicions 1
-        +  12s   w2 runs a.3 failed
+        -3 12s   w2 runs a.3 failed
+        -3   -> commit 5: note attempt a.3 by w2 failed "x", write a dead fence 3 charged 2 suspicions 1
+        # To try again cannot help.
+        +  12s   w2 runs a.3 failed for-good
         +    -> commit 5: note attempt a.3 by w2 failed "x", write a dead fence 3 charged 2 suspicions 1
-        # It has taken another worker with it.
-        +2 20s   tick
-        +2   -> commit 5: note lost w2 with 1, note attempt a.3 by w2 lost-alone, write a dead fence 4 charged 2 suspicions 2, lease 4 nobody lost-by w2 a.4 at 20s
+        +2 12s   w2 starts a.3
+        +2 12s   w2 ends a.3 failed
+        +2 12s   w2: hello resume slots 1 want 1 reports a.3 failed for-good "x"
+        +2   -> commit 5: note attempt a.3 by w2 failed "x", write a dead fence 3 charged 2 suspicions 1
     "#;
-    let what = "a is written as dead, and no attempt of it has failed";
-    breaks(S9, what, &[OWNED, LOST, story]);
+    breaks(S9, "a is written as dead after ", &[OWNED, LOST, story]);
+}
+
+#[test]
+fn s9_a_job_is_dead_and_has_not_failed() {
+    let story = r#"
+        -  10s   w1 runs a.1 stopped
+        -    -> commit 3: write a dead fence 1 because failed
+        # It has failed before.
+        -2 10s   w1 runs a.1 failed
+        -2   -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 12s
+        -2   -> commit 4: write a dead fence 1 charged 1
+        +  10s   w1 runs a.1 failed
+        +    -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1
+        # It has taken its worker with it.
+        +2 10s   tick
+        +2   -> commit 3: note lost w1 with 1, note attempt a.1 by w1 lost-alone, write a dead fence 2 charged 1, lease 2 nobody lost-by w1 a.2 at 10s
+    "#;
+    breaks(S9, "a is written as dead after ", &[OWNED_ONCE, story]);
 }
 
 #[test]
@@ -580,7 +689,8 @@ fn s9_more_attempts_than_there_are() {
            0s    w1: hello new slots 1 want 1
              -> commit 2: lease 1 w1 claimed a.1 at 0s
            0s    w1 runs a.1 failed
-             -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1
+             -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 1s
+           1s    tick
              -> commit 4: lease 2 w1 claimed a.2 at 1s
            1s    w1 runs a.2 failed
              -> commit 5: note attempt a.2 by w1 failed "x", write a dead fence 2 charged 2

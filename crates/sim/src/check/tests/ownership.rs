@@ -1,6 +1,6 @@
 //! S2 overlap, S4 words of the owner, S7 fences, S8 leases, S10 thefts.
 
-use super::{LOST, OWNED, breaks};
+use super::{LOST, OWNED, OWNED_ONCE, breaks};
 use crate::check::Rule::{S2, S4, S7, S8, S10};
 
 /// The first worker says that it has stopped `a`, true or not, and a second one is given it.
@@ -175,8 +175,9 @@ fn s2_a_start_of_what_was_cancelled_and_nobody_holds() {
     let what = "a.1 starts in place 1, which does not own it";
     let story = "
           1s    cancel a
-        -   -> commit 3: note cancelled a, write a cancelled fence 2 because request
-        +   -> commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
+            -> commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
+        - 1s    w1: report a.1 stopped
+        -   -> commit 4: write a cancelled fence 2 because request
           1s    w1 starts a.1
     ";
     breaks(S2, what, &[OWNED, story]);
@@ -186,8 +187,7 @@ fn s2_a_start_of_what_was_cancelled_and_nobody_holds() {
 fn s4_a_word_of_somebody_else_is_accepted() {
     let what = "a word of worker 2 on a.1 is accepted";
     let story = "
-           0s    w1 starts a.1
-           1s    w1 ends a.1 finished
+           1s    w1 runs a.1 finished
         -  2s    w2: hello new slots 1 want 1 reports a.1 finished
         -2 2s    w2: hello new slots 1 want 1
         -2 2s    w2: hello instead-of w2 slots 1 want 1 reports a.1 finished
@@ -222,6 +222,22 @@ fn s4_a_word_is_accepted_after_the_loss() {
         +   -> tell w1: refused a.1 current 3
     ";
     breaks(S4, what, &[OWNED, LOST, story]);
+}
+
+#[test]
+fn s4_a_word_is_accepted_before_it_has_come() {
+    let story = "
+           1s    cancel a
+             -> commit 3: write a cancelled fence 2 held-by w1 because request
+        -2 1s    w1: report a.2 stopped
+        -3 1s    w1: goodbye
+        -3   -> commit 4: write a cancelled fence 2 because request
+        +  1s    w1: report a.1 stopped
+        +    -> commit 4: write a cancelled fence 2 because request
+             -> tell w1: accepted a.1
+    ";
+    let what = "a word of worker 1 on a.1 is accepted before it has come";
+    breaks(S4, what, &[OWNED, story]);
 }
 
 #[test]
@@ -439,15 +455,44 @@ fn s4_a_job_is_handed_back_without_its_owners_word() {
 }
 
 #[test]
+fn s4_a_job_is_written_away_without_its_owners_word() {
+    let story = "
+           1s    cancel a
+           1s    w2: hello new slots 1 want 1
+        -2 1s    w2: goodbye
+        -3 1s    w1: report a.2 stopped
+        -4 1s    w1: beat, drain, stopping a.1
+        +  1s    w1: report a.1 stopped
+        +2 1s    w1: give 1 a.1
+        +3 1s    w1: hello resume slots 1 want 1 reports a.1 stopped
+        +4 1s    w1: goodbye
+        +5 1s    w3: hello instead-of w1 slots 1 want 1
+             -> commit 3: write a cancelled fence 2 because request
+    ";
+    let what = "a is written as cancelled, and worker 1 has not let go of it";
+    breaks(S4, what, &[OWNED, story]);
+    let story = "
+           11s   cancel a
+        -    -> commit 5: write a cancelled fence 4 charged 1 suspicions 1 held-by w1 because request
+        -2   -> commit 5: write a running fence 3 charged 1 suspicions 1 held-by w1
+        -3   -> commit 5: write a running fence 3 charged 1 suspicions 1
+        -4   -> commit 5: write a queued fence 4 charged 1 suspicions 1 held-by w2
+        +    -> commit 5: write a cancelled fence 4 charged 1 suspicions 1 held-by w2 because request
+        +2   -> commit 5: write a running fence 3 charged 1 suspicions 1 held-by w2
+    ";
+    breaks(S4, "and worker 2 has not let go of it", &[OWNED, LOST, story]);
+}
+
+#[test]
 fn s4_a_job_is_taken_back_from_somebody_else() {
     let what = "a.4 changes hands by Lost(";
     let story = "
           20s   tick
-        -   -> commit 5: write a queued fence 4 charged 1 suspicions 1, lease 4 nobody lost-by w1 a.4 at 20s
+        -   -> commit 5: lease 4 nobody lost-by w1 a.4 at 20s
         # It has not been lost.
-        -2  -> commit 5: write a queued fence 4 charged 1 suspicions 2, lease 4 nobody lost-by w2 a.4 at 20s
-        -3  -> commit 5: note lost w1 with 1, write a queued fence 4 charged 1 suspicions 2, lease 4 nobody lost-by w2 a.4 at 20s
-        +   -> commit 5: note lost w2 with 1, write a queued fence 4 charged 1 suspicions 2, lease 4 nobody lost-by w2 a.4 at 20s
+        -2  -> commit 5: lease 4 nobody lost-by w2 a.4 at 20s
+        -3  -> commit 5: note lost w1 with 1, lease 4 nobody lost-by w2 a.4 at 20s
+        +   -> commit 5: note lost w2 with 1, lease 4 nobody lost-by w2 a.4 at 20s
     ";
     breaks(S4, what, &[OWNED, LOST, story]);
 }
@@ -461,7 +506,7 @@ fn s4_a_job_is_taken_back_that_nobody_owns() {
         # That it has no attempts left may be stored before.
         +   -> commit 3: note lost w1 with 1, note attempt a.1 by w1 lost-alone, write a dead fence 2 charged 1, lease 2 nobody lost-by w1 a.2 at 10s
     ";
-    breaks(S4, "and its owner is nobody", &[OWNED, story]);
+    breaks(S4, "and its owner is nobody", &[OWNED_ONCE, story]);
 }
 
 #[test]
@@ -534,13 +579,13 @@ fn s7_what_an_older_owner_says_is_written() {
            12s   cancel a
         -    -> commit 5: write a succeeded fence 1 charged 1 suspicions 1
         -2   -> commit 5: write a running fence 2 charged 1 suspicions 1 held-by w2
-        -3   -> commit 5: write a scheduled fence 1 charged 1 suspicions 1
+        -3   -> commit 5: write a scheduled fence 1 charged 1 suspicions 1 due 14s
         -4   -> commit 5: write a cancelled fence 2 charged 1 suspicions 1 held-by w2
         -5   -> commit 5: write a queued fence 1 charged 1 suspicions 1
         -6   -> commit 5: write a dead fence 2 charged 1 suspicions 1
         +    -> commit 5: write a succeeded fence 3 charged 1 suspicions 1
         +2   -> commit 5: write a running fence 3 charged 1 suspicions 1 held-by w2
-        +3   -> commit 5: write a scheduled fence 3 charged 1 suspicions 1
+        +3   -> commit 5: write a scheduled fence 3 charged 1 suspicions 1 due 14s
         +4   -> commit 5: write a cancelled fence 4 charged 1 suspicions 1 held-by w2
     ";
     breaks(S7, "a is written as", &[OWNED, LOST, story]);
@@ -552,10 +597,10 @@ fn s7_a_word_of_the_owner_moves_the_fence() {
            1s    w1 runs a.1 finished
         -    -> commit 3: write a running fence 2 held-by w1
         -2   -> commit 3: write a succeeded fence 2
-        -3   -> commit 3: write a scheduled fence 2
+        -3   -> commit 3: write a scheduled fence 2 due 3s
         +    -> commit 3: write a running fence 1 held-by w1
         +2   -> commit 3: write a succeeded fence 1
-        +3   -> commit 3: write a scheduled fence 1
+        +3   -> commit 3: write a scheduled fence 1 due 3s
     ";
     breaks(S7, "under fence 2 after fence 1", &[OWNED, story]);
 }

@@ -1,0 +1,152 @@
+//! S15: a run that takes longer than it may is told to stop, and none is before.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use filch_scheduler::agent::StopReason;
+use filch_scheduler::id::Hold;
+use filch_scheduler::time::Monotonic;
+
+use super::{Holds, Rule, ensure};
+use crate::log::Seen;
+
+/// What this rule remembers: the runs that have a limit and have not been told to stop.
+#[derive(Default)]
+pub(super) struct Timeouts {
+    runs: BTreeMap<(usize, Hold), Limited>,
+}
+
+struct Limited {
+    since: Monotonic,
+    limit: Duration,
+    /// When it must have been told to stop; `None` while its worker stands still.
+    until: Option<Monotonic>,
+}
+
+/// How slow the slowest clock is that a worker may have, and how fast the fastest, in tenths.
+const SLOWEST: u32 = 7;
+const FASTEST: u32 = 14;
+
+/// What a tick may add, and what rounding may take away.
+const SLACK: Duration = Duration::from_millis(20);
+
+impl Timeouts {
+    pub(super) fn time_passes(&self, at: Monotonic) -> Holds {
+        let late = self.runs.iter().find(|(_, run)| run.until.is_some_and(|until| until < at));
+        ensure(late.is_none(), Rule::S15, || {
+            let (place, hold) = late.map(|(&key, _)| key).expect("it is not none");
+            let (job, place) = (hold.job.0, place + 1);
+            format!("#{job} runs in place {place} for longer than it may")
+        })
+    }
+
+    pub(super) fn see(&mut self, at: Monotonic, seen: &Seen<'_>) -> Holds {
+        match *seen {
+            Seen::Started { place, assignment, .. } => {
+                if let Some(timeout) = assignment.timeout {
+                    let limit = timeout.duration();
+                    let until = Some(latest(at, limit));
+                    let run = Limited { since: at, limit, until };
+                    self.runs.insert((place, assignment.hold), run);
+                }
+            }
+            Seen::Stopping { place, hold, why } => {
+                let run = self.runs.remove(&(place, hold));
+                if let Some(run) = run.filter(|_| why == StopReason::TimedOut) {
+                    let ran = at.since(run.since) + SLACK;
+                    ensure(ran >= run.limit * 10 / FASTEST, Rule::S15, || {
+                        let (job, ran) = (hold.job.0, at.since(run.since));
+                        format!("#{job} is stopped after {ran:?} and may take {:?}", run.limit)
+                    })?;
+                }
+            }
+            Seen::Ended { place, hold, .. } => {
+                self.runs.remove(&(place, hold));
+            }
+            Seen::Paused { place, .. } => self.of(place).for_each(|run| run.until = None),
+            Seen::Resumed { place } => {
+                // Its clock has gone on.
+                self.of(place).for_each(|run| run.until = Some(latest(at, run.limit)));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn of(&mut self, place: usize) -> impl Iterator<Item = &mut Limited> {
+        self.runs.iter_mut().filter(move |((it, _), _)| *it == place).map(|(_, run)| run)
+    }
+}
+
+fn latest(since: Monotonic, limit: Duration) -> Monotonic {
+    since.plus(limit * 10 / SLOWEST + SLACK)
+}
+
+#[cfg(test)]
+mod tests {
+    use filch_scheduler::id::{CommitNo, Fence, JobId, Seq, WorkerId};
+    use filch_scheduler::message::{Assignment, Place, Start};
+    use filch_scheduler::time::Millis;
+
+    use super::*;
+    use crate::plan::Paused;
+
+    const HOLD: Hold = Hold { job: Seq(1), fence: Fence(1) };
+
+    fn started() -> Timeouts {
+        let assignment = Assignment {
+            hold: HOLD,
+            id: JobId(1),
+            queue: "default".into(),
+            kind: "hang".into(),
+            era: CommitNo(0),
+            rank: 0,
+            attempt: 1,
+            start: Start::Freely,
+            place: Place::Anywhere,
+            timeout: Some(Millis(7_000)),
+        };
+        let mut timeouts = Timeouts::default();
+        let worker = WorkerId::apart(1);
+        let seen = Seen::Started { place: 0, worker, assignment: &assignment };
+        timeouts.see(at(0), &seen).expect("it may start");
+        timeouts
+    }
+
+    const fn at(millis: u64) -> Monotonic {
+        Monotonic(millis * 1_000)
+    }
+
+    fn stops(why: StopReason) -> Seen<'static> {
+        Seen::Stopping { place: 0, hold: HOLD, why }
+    }
+
+    #[test]
+    fn a_run_that_takes_too_long_is_told_to_stop_by_the_slowest_clock() {
+        let timeouts = started();
+        timeouts.time_passes(at(10_020)).expect("a slow clock shows seven seconds now");
+        let (rule, what) = timeouts.time_passes(at(10_021)).expect_err("nobody has stopped it");
+        assert_eq!((rule, what.contains("place 1")), (Rule::S15, true));
+        let mut timeouts = started();
+        timeouts.see(at(10_000), &stops(StopReason::TimedOut)).expect("late enough");
+        timeouts.time_passes(at(99_000)).expect("it was told");
+    }
+
+    #[test]
+    fn a_run_is_not_stopped_before_the_fastest_clock_says_so() {
+        started().see(at(4_980), &stops(StopReason::TimedOut)).expect("a fast clock");
+        let early = started().see(at(4_979), &stops(StopReason::TimedOut));
+        assert_eq!(early.map_err(|(rule, _)| rule), Err(Rule::S15));
+        started().see(at(10), &stops(StopReason::Cancelled)).expect("for another reason");
+    }
+
+    #[test]
+    fn a_worker_that_stands_still_stops_nothing() {
+        let mut timeouts = started();
+        let jobs = Paused::Frozen;
+        timeouts.see(at(5_000), &Seen::Paused { place: 0, jobs }).expect("it may");
+        timeouts.time_passes(at(60_000)).expect("it stands still");
+        timeouts.see(at(60_000), &Seen::Resumed { place: 0 }).expect("it may");
+        timeouts.time_passes(at(80_000)).expect_err("now it should have");
+    }
+}
