@@ -271,7 +271,7 @@ impl Checkers {
             match mutation {
                 Mutation::Write(write) => {
                     let job = self.facts.known(write.job)?;
-                    self.ownership.written(write, job)?;
+                    self.ownership.written(commit, write, job)?;
                     self.outcomes.written(commit, write, job)?;
                     self.order.written(commit, write, &self.facts)?;
                     self.cancels.written(commit.number, write, &self.facts);

@@ -26,6 +26,10 @@ pub(super) struct Ownership {
     lost: BTreeMap<WorkerId, Monotonic>,
     /// What workers have let go of, and which of them have gone, as far as the server has heard.
     let_go: BTreeSet<Hold>,
+    /// What each worker said to hold when it last greeted.
+    greeted_with: BTreeMap<WorkerId, (Monotonic, Vec<Hold>)>,
+    /// When the cancels of jobs that somebody holds were decided.
+    cancelled_at: BTreeMap<Seq, Monotonic>,
     left: BTreeSet<WorkerId>,
     /// What a process has given away.
     given: BTreeSet<(usize, WorkerId, Hold)>,
@@ -111,7 +115,7 @@ impl Ownership {
             }
             Seen::Sent { place, worker, messages } => self.sent(place, worker, messages, facts),
             Seen::Arrived { worker, messages, .. } => {
-                self.arrived(worker, messages, facts);
+                self.arrived(at, worker, messages, facts);
                 Ok(())
             }
             Seen::Told { worker, messages, .. } => self.told(at, worker, messages, facts),
@@ -195,7 +199,7 @@ impl Ownership {
 
     /// A server that has started since does not know whom the last one has lost. A worker that was never
     /// told anything may greet it as the stranger that it is.
-    fn arrived(&mut self, worker: WorkerId, messages: &[FromWorker], facts: &Facts) {
+    fn arrived(&mut self, at: Monotonic, worker: WorkerId, messages: &[FromWorker], facts: &Facts) {
         if let Some(FromWorker::Hello(hello)) = messages.first()
             && hello.entrance != Entrance::Resume
             && self.lost.get(&worker).is_some_and(|&at| Some(at) < facts.server_since)
@@ -225,6 +229,7 @@ impl Ownership {
                     if speaker != worker {
                         self.left.insert(speaker);
                     }
+                    self.greeted_with.insert(worker, (at, hello.holds.clone()));
                 }
                 _ => {}
             }
@@ -322,7 +327,25 @@ impl Ownership {
 
     /// S7, for what is written of a job, and S4: nobody loses a job without a word, but by a lease that is
     /// over.
-    pub(super) fn written(&self, write: &JobWrite, job: &Job) -> Holds {
+    pub(super) fn written(&mut self, commit: &Commit<'_>, write: &JobWrite, job: &Job) -> Holds {
+        if write.state == State::Cancelled && job.held_by.is_none() {
+            self.cancelled_at.insert(job.seq, commit.decided.0);
+        }
+        if let (Some(holder), Some(last)) = (job.held_by, job.tenures.last()) {
+            let hold = Hold { job: job.seq, fence: last.fence };
+            let cancelled_at = self.cancelled_at.get(&job.seq).copied();
+            let is_absent = |(at, holds): &(Monotonic, Vec<Hold>)| {
+                Some(*at) >= cancelled_at && !holds.contains(&hold)
+            };
+            let has_let_go = self.let_go.contains(&hold)
+                || self.lost.contains_key(&holder)
+                || self.left.contains(&holder)
+                || self.greeted_with.get(&holder).is_some_and(is_absent);
+            ensure(write.holder == Some(holder) || has_let_go, Rule::S14, || {
+                let (job, holder) = (job.name(), who(holder));
+                format!("{job} is cancelled and let go of, and {holder} has not said so")
+            })?;
+        }
         if let Some(owner) = job.owner {
             let hold = Hold { job: job.seq, fence: job.fence };
             let has_let_go = self.let_go.contains(&hold)

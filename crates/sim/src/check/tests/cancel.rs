@@ -178,3 +178,17 @@ fn s14_the_beat_begins_with_the_receipt() {
     ";
     breaks(S14, UNTOLD, &[OWNED, story]);
 }
+
+#[test]
+fn s14_a_cancelled_job_is_let_go_of_without_a_word() {
+    let story = "
+           1s    tick
+             -> tell w1: cancel a.1
+        -  2s    w1: beat
+        -2 2s    w1: hello resume slots 1 want 1 holds a.1
+        +  2s    w1: report a.1 dropped
+        +2 2s    w1: hello resume slots 1 want 1
+           2s    store commit 4: write a cancelled fence 2 because request
+    ";
+    breaks(S14, "has not said so", &[OWNED, CANCELLED, story]);
+}
