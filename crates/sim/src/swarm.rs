@@ -57,6 +57,17 @@ const KINDS: u32 = 11;
 const FLAPPING: u32 = 8;
 const STUMBLING: u32 = 9;
 
+/// Conditions on parents, and what happens if they cannot hold, as often as they are drawn.
+const CONDITIONS: [Condition; 5] = [
+    Condition::AllSucceeded,
+    Condition::AllSucceeded,
+    Condition::AnySucceeded,
+    Condition::AllDone,
+    Condition::AnyFailed,
+];
+const OTHERWISE: [Otherwise; 5] =
+    [Otherwise::Cancel, Otherwise::Cancel, Otherwise::Cancel, Otherwise::Run, Otherwise::Hold];
+
 impl Swarm {
     fn plan(&mut self, seed: u64, workers: u32) -> Plan {
         let queues = self.random.between(1, 4);
@@ -336,11 +347,8 @@ impl Swarm {
                 };
                 spec.parents.extend(parent.filter(|parent| !spec.parents.contains(parent)));
             }
-            use Condition::{AllDone, AllSucceeded, AnyFailed, AnySucceeded};
-            let conditions = [AllSucceeded, AllSucceeded, AnySucceeded, AllDone, AnyFailed];
-            spec.condition = *self.random.pick(&conditions);
-            use Otherwise::{Cancel, Hold, Run};
-            spec.otherwise = *self.random.pick(&[Cancel, Cancel, Cancel, Run, Hold]);
+            spec.condition = *self.random.pick(&CONDITIONS);
+            spec.otherwise = *self.random.pick(&OTHERWISE);
             specs.push(spec);
         }
         // Once in a while somebody gets it wrong, and the jobs wait for one another in a circle.
