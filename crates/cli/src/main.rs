@@ -3,6 +3,7 @@
 //! What is printed on stdout is data, what is printed on stderr is talk. Codes: 0 all is well, 1 it is
 //! not, 2 the command line is wrong.
 
+mod node;
 mod output;
 mod simulate;
 mod span;
@@ -26,11 +27,13 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Node(node::Options),
     Simulate(Box<simulate::Options>),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Node(options) => node::run(&options),
         Command::Simulate(options) => simulate::run(*options),
     };
     result.unwrap_or_else(|error| {

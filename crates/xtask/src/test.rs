@@ -35,12 +35,25 @@ const SEEDS: u64 = 2_000;
 const PLANTED: &str = "-p filch-scheduler -p filch-sim \
                        --features filch-scheduler/planted,filch-sim/planted";
 
+/// How many inputs the fuzzer tries on every change: enough to see that the targets work, no hunt.
+const FUZZ_RUNS: u32 = 50_000;
+
 /// One command and what it is called when it fails.
 struct Step {
     name: &'static str,
+    toolchain: Toolchain,
     variable: Option<(&'static str, &'static str)>,
     /// As they are typed: with a space between them, and none within.
     arguments: String,
+}
+
+/// Whose cargo it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Toolchain {
+    /// The caller's.
+    Own,
+    /// Fuzzing needs a sanitizer, which only a nightly compiler has.
+    Nightly,
 }
 
 /// Which program runs the tests that are not doc tests.
@@ -56,7 +69,8 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     let runner = find_runner();
 
     let started = Instant::now();
-    let steps = steps(runner, find_first_seed(root));
+    let mut steps = steps(runner, find_first_seed(root));
+    steps.extend(find_fuzzer().then(fuzz));
     let count = steps.len() + 1;
     for (index, step) in steps.iter().enumerate() {
         announce(index + 1, count, step.name, step);
@@ -79,7 +93,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
 fn steps(runner: Runner, first_seed: u64) -> Vec<Step> {
     let step = |name, arguments: &str| {
         let arguments = arguments.to_owned();
-        Step { name, variable: None, arguments }
+        Step { name, toolchain: Toolchain::Own, variable: None, arguments }
     };
     let (tests, planted) = match runner {
         Runner::Nextest => ("nextest run --workspace", "nextest run"),
@@ -103,6 +117,14 @@ fn steps(runner: Runner, first_seed: u64) -> Vec<Step> {
     ]
 }
 
+fn fuzz() -> Step {
+    let arguments = format!(
+        "fuzz run node -- -runs={FUZZ_RUNS} -max_len=4096 -dict=fuzz/node.dict \
+         -rss_limit_mb=512 -verbosity=0"
+    );
+    Step { name: "fuzz", toolchain: Toolchain::Nightly, variable: None, arguments }
+}
+
 fn perform(step: &Step, root: &Path) -> Result<()> {
     let status = step.command(root).status().context("cannot start cargo")?;
     if !status.success() {
@@ -113,7 +135,7 @@ fn perform(step: &Step, root: &Path) -> Result<()> {
 
 impl Step {
     fn command(&self, root: &Path) -> Command {
-        let mut command = cargo();
+        let mut command = self.toolchain.cargo();
         command.args(self.arguments.split(' ')).current_dir(root);
         for variable in LENIENT_VARIABLES {
             command.env_remove(variable);
@@ -124,19 +146,44 @@ impl Step {
     }
 }
 
+impl Toolchain {
+    fn cargo(self) -> Command {
+        match self {
+            Self::Own => cargo(),
+            Self::Nightly => {
+                // What `cargo +nightly` does where cargo is already the one of a toolchain.
+                let mut command = Command::new("rustup");
+                command.args(["run", "nightly", "cargo"]);
+                command
+            }
+        }
+    }
+
+    /// Whether such a command of it runs.
+    fn has(self, subcommand: &str) -> bool {
+        let mut command = self.cargo();
+        command.args([subcommand, "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    }
+}
+
 /// As it would be typed into a shell.
 impl fmt::Display for Step {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((name, value)) = self.variable {
             write!(formatter, "{name}='{value}' ")?;
         }
-        write!(formatter, "cargo {}", self.arguments)
+        let cargo = match self.toolchain {
+            Toolchain::Own => "cargo",
+            Toolchain::Nightly => "cargo +nightly",
+        };
+        write!(formatter, "{cargo} {}", self.arguments)
     }
 }
 
 /// Fails early, and with a remedy, where a component of the toolchain was never installed.
 fn require(subcommand: &str, component: &str) -> Result<()> {
-    if !exists(subcommand) {
+    if !Toolchain::Own.has(subcommand) {
         bail!(
             "`cargo {subcommand}` does not run: {component} is not installed\n  \
              help: rustup component add {component}"
@@ -146,7 +193,7 @@ fn require(subcommand: &str, component: &str) -> Result<()> {
 }
 
 fn find_runner() -> Runner {
-    if exists("nextest") {
+    if Toolchain::Own.has("nextest") {
         return Runner::Nextest;
     }
     eprintln!("note: cargo-nextest is not installed; using `cargo test`, which is slower");
@@ -160,10 +207,15 @@ fn find_first_seed(root: &Path) -> u64 {
     })
 }
 
-fn exists(subcommand: &str) -> bool {
-    let mut command = cargo();
-    command.args([subcommand, "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
+fn find_fuzzer() -> bool {
+    let found = Toolchain::Nightly.has("fuzz");
+    if !found {
+        eprintln!(
+            "note: no nightly toolchain with cargo-fuzz is installed; what would be fuzzed is \
+             covered by property tests alone"
+        );
+    }
+    found
 }
 
 fn announce(number: usize, count: usize, name: &str, command: &dyn fmt::Display) {
@@ -205,8 +257,17 @@ simulation: cargo run --release --locked --package filch-cli -- simulate --seeds
     }
 
     #[test]
+    fn the_fuzzer_can_be_repeated_by_hand() {
+        assert_eq!(
+            fuzz().to_string(),
+            "cargo +nightly fuzz run node -- -runs=50000 -max_len=4096 -dict=fuzz/node.dict \
+             -rss_limit_mb=512 -verbosity=0"
+        );
+    }
+
+    #[test]
     fn no_step_may_rewrite_what_it_checks() {
-        for step in steps(Runner::Nextest, 1) {
+        for step in steps(Runner::Nextest, 1).into_iter().chain([fuzz()]) {
             let command = step.command(Path::new("."));
             let value_of =
                 |name: &str| command.get_envs().find(|(key, _)| *key == name).map(|pair| pair.1);
@@ -221,7 +282,7 @@ simulation: cargo run --release --locked --package filch-cli -- simulate --seeds
     #[test]
     fn a_failing_step_is_named_with_its_command() {
         let arguments = "no-such-subcommand".to_owned();
-        let step = Step { name: "lints", variable: None, arguments };
+        let step = Step { name: "lints", toolchain: Toolchain::Own, variable: None, arguments };
         let error = perform(&step, Path::new(".")).unwrap_err().to_string();
         assert!(error.starts_with("step `lints` failed ("), "{error}");
         assert!(error.ends_with("help: repeat it with `cargo no-such-subcommand`"), "{error}");

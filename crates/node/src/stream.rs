@@ -1,0 +1,237 @@
+//! The input as a stream of JSON values, with white space between them or not.
+//!
+//! A bad value is dropped up to the first newline after its *start*, so that a bad line never swallows
+//! the next one. At most one message and one read are held in memory.
+
+use std::io::{ErrorKind, Read, Result};
+
+use crate::limits;
+use crate::scan::{Flaw, Progress, Scan};
+
+pub(crate) struct Stream<R> {
+    input: R,
+    /// What was read and not yet passed.
+    buffer: Vec<u8>,
+    /// Everything before this index of the buffer has been passed.
+    start: usize,
+    /// How many bytes of the input came before the buffer.
+    before: u64,
+    /// The rest of a line is dropped as it comes.
+    dropping: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Item<'a> {
+    Value(&'a str),
+    /// What starts at this byte of the input is not a value.
+    Bad {
+        at: u64,
+        flaw: Flaw,
+    },
+}
+
+const READ_BYTES: usize = 64 << 10;
+
+/// A byte order mark is passed over like white space.
+const MARK: &[u8] = "\u{feff}".as_bytes();
+
+impl<R: Read> Stream<R> {
+    pub(crate) fn new(input: R) -> Self {
+        Self { input, buffer: Vec::new(), start: 0, before: 0, dropping: false }
+    }
+
+    /// The next value, good or bad; none at the end of the input.
+    pub(crate) fn next(&mut self) -> Result<Option<Item<'_>>> {
+        if !self.find_start()? {
+            return Ok(None);
+        }
+        let at = self.before + self.start as u64;
+        let flaw = match self.find_end()? {
+            Ok(length) => {
+                let value = &self.buffer[self.start..self.start + length];
+                if let Ok(value) = std::str::from_utf8(value) {
+                    self.start += length;
+                    return Ok(Some(Item::Value(value)));
+                }
+                Flaw::NotUtf8
+            }
+            Err(flaw) => flaw,
+        };
+        self.dropping = true;
+        Ok(Some(Item::Bad { at, flaw }))
+    }
+
+    /// Goes to the first byte of the next value, if there is one.
+    fn find_start(&mut self) -> Result<bool> {
+        loop {
+            if self.dropping {
+                let rest = &self.buffer[self.start..];
+                let newline = rest.iter().position(|&byte| byte == b'\n');
+                self.start += newline.unwrap_or(rest.len());
+                self.dropping = newline.is_none();
+            }
+            let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+            self.start += self.buffer[self.start..].iter().take_while(is_space).count();
+
+            let rest = &self.buffer[self.start..];
+            let may_be_mark = MARK.starts_with(&rest[..rest.len().min(MARK.len())]);
+            if may_be_mark && rest.len() >= MARK.len() {
+                self.start += MARK.len();
+            } else if !may_be_mark {
+                return Ok(true);
+            } else if !self.fill()? {
+                return Ok(self.start < self.buffer.len());
+            }
+        }
+    }
+
+    /// How long the value is that starts here, or what is wrong with it.
+    fn find_end(&mut self) -> Result<std::result::Result<usize, Flaw>> {
+        let mut scan = Scan::new();
+        let mut scanned = 0;
+        loop {
+            let unread = &self.buffer[self.start + scanned..];
+            let progress = scan.read(unread);
+            let length = scanned
+                + match progress {
+                    Progress::Ends(length) => length,
+                    Progress::More => unread.len(),
+                    Progress::Bad(flaw) => return Ok(Err(flaw)),
+                };
+            if length > limits::MESSAGE_BYTES {
+                return Ok(Err(Flaw::TooLong));
+            }
+            if progress != Progress::More {
+                return Ok(Ok(length));
+            }
+            scanned = length;
+            if !self.fill()? {
+                return Ok(if scan.ends_here() { Ok(length) } else { Err(Flaw::CutShort) });
+            }
+        }
+    }
+
+    /// Reads what there is, waiting until there is something; false at the end of the input.
+    fn fill(&mut self) -> Result<bool> {
+        self.buffer.drain(..self.start);
+        self.before += self.start as u64;
+        self.start = 0;
+
+        let length = self.buffer.len();
+        self.buffer.resize(length + READ_BYTES, 0);
+        let read = loop {
+            match self.input.read(&mut self.buffer[length..]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        self.buffer.truncate(length + *read.as_ref().unwrap_or(&0));
+        Ok(read? > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Hands out its bytes in pieces of the given lengths, over and over.
+    struct Pieces<'a> {
+        bytes: &'a [u8],
+        lengths: std::iter::Cycle<std::slice::Iter<'a, usize>>,
+    }
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+            let length = *self.lengths.next().expect("it goes on for ever");
+            let (piece, rest) = self.bytes.split_at(length.min(self.bytes.len()).min(buffer.len()));
+            buffer[..piece.len()].copy_from_slice(piece);
+            self.bytes = rest;
+            Ok(piece.len())
+        }
+    }
+
+    fn items<R: Read>(input: R) -> Vec<String> {
+        let mut stream = Stream::new(input);
+        let mut items = Vec::new();
+        while let Some(item) = stream.next().expect("nothing breaks") {
+            items.push(format!("{item:?}"));
+        }
+        items
+    }
+
+    fn values(input: &[u8]) -> Vec<String> {
+        let mut stream = Stream::new(input);
+        let mut values = Vec::new();
+        while let Some(item) = stream.next().expect("nothing breaks") {
+            if let Item::Value(value) = item {
+                values.push(value.to_owned());
+            }
+        }
+        values
+    }
+
+    #[test]
+    fn a_bad_value_is_dropped_to_the_first_newline_after_its_start() {
+        assert_eq!(values(b"{bad} 1\n2\n"), ["2"]);
+        assert_eq!(values(b"[1,\n2\n3"), ["2", "3"], "cut short, and begun again on the next line");
+        assert_eq!(values(b"[1,\n{\"a\":\n2,}\n3"), ["2", "3"]);
+        assert_eq!(values(b"\"\xff\n\" 1\n2"), ["2"], "a newline is no part of a string");
+        assert_eq!(values(b"[\"\xff\",\n1] 2\n3"), ["1", "3"], "nor a way around the rule");
+        assert_eq!(values(b"1 \xef\xbb2\n3"), ["1", "3"], "half a byte order mark");
+    }
+
+    #[test]
+    fn a_message_may_have_a_mebibyte() {
+        let message = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
+        let longest = message(limits::MESSAGE_BYTES);
+        let input = format!("  {longest} \n{}\n1", message(limits::MESSAGE_BYTES + 1));
+        assert_eq!(values(input.as_bytes()), [longest.as_str(), "1"]);
+    }
+
+    #[test]
+    fn what_is_held_does_not_grow_with_the_input() {
+        let endless: [&[u8]; 6] = [b"x", b"[1,", b"\"x", b"[", b"{\"a\":\n", b"[1,\n"];
+        for piece in endless {
+            let begin = piece.repeat(1 + 200_000 / piece.len());
+            let input = begin.chain(std::io::repeat(b' ').take(3 << 20)).chain(&begin[..]);
+            let mut stream = Stream::new(input);
+            while stream.next().expect("nothing breaks").is_some() {
+                assert!(stream.buffer.capacity() <= 2 * (limits::MESSAGE_BYTES + READ_BYTES));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn how_the_input_is_cut_does_not_matter(
+            pieces in proptest::collection::vec(
+                prop_oneof![
+                    proptest::sample::select(vec![
+                        &b"{\"a\": [1, \"\xc3\xa9\"]}"[..], b"\n", b"\r\n", b" ", b"\xef\xbb\xbf", b"{", b"}", b"[",
+                        b"]", b"12", b"\"", b"null", b"\xff", b",", b"\\u12",
+                    ])
+                    .prop_map(<[u8]>::to_vec),
+                    proptest::collection::vec(any::<u8>(), 0..5),
+                ],
+                0..30,
+            ),
+            lengths in proptest::collection::vec(1_usize..9, 1..5),
+        ) {
+            let bytes = pieces.concat();
+            let cut = Pieces { bytes: &bytes, lengths: lengths.iter().cycle() };
+            prop_assert_eq!(items(cut), items(&bytes[..]));
+        }
+
+        /// Any bytes at all: nothing panics, every newline is a fresh start, and what stands on a line of
+        /// its own after them is read.
+        #[test]
+        fn any_bytes_can_be_read(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let mut bytes = bytes;
+            bytes.retain(|byte| !matches!(byte, b'{' | b'['));
+            bytes.extend_from_slice(b"\n{\"last\": 1}");
+            prop_assert_eq!(values(&bytes).pop().expect("one value"), "{\"last\": 1}");
+        }
+    }
+}
