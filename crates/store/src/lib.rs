@@ -1,7 +1,8 @@
 //! Keeps what the scheduler decides; decides nothing.
 //!
-//! [`Memory`] is the reference: what it does with a commit is what every keeping has to do. Others,
-//! on a disk or in a database, come to stand beside it and are held to the same answers.
+//! [`Memory`] is the reference: what it does with a commit is what every [`Store`] has to do.
+//! [`Sqlite`] keeps everything in a file, [`Transient`] nothing longer than it lives; both are held to
+//! the same answers.
 //!
 //! ```
 //! use filch_scheduler::dispatch::{Config, Dispatch, Effect, Event, Loader, Request};
@@ -32,11 +33,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod clock;
+mod keep;
 mod memory;
+mod rules;
+mod sqlite;
+mod transient;
 
 use std::fmt;
 
+pub use keep::{Commit, Filter, History, Order, Owner, ReadError, Remains, Room, Store, Text};
 pub use memory::Memory;
+pub use sqlite::{Holder, OpenError, OwnerNote, Reserve, Sqlite, holder};
+pub use transient::Transient;
 
 /// Why a commit has no receipt. Each says what its owner does next.
 #[derive(Clone, PartialEq, Eq, Debug)]

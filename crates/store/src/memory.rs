@@ -15,6 +15,7 @@ use filch_scheduler::state::State;
 use filch_scheduler::time::{Duration, Wall};
 
 use crate::CommitError;
+use crate::rules::{Misfit, check_holder, check_purge, check_write, is_live};
 
 /// Everything that has been committed.
 ///
@@ -67,11 +68,11 @@ impl Memory {
         }
         let mut undo = Vec::with_capacity(mutations.len());
         for mutation in mutations {
-            if let Err(why) = self.mutate(mutation, &mut undo) {
+            if let Err(misfit) = self.mutate(mutation, &mut undo) {
                 while let Some(step) = undo.pop() {
                     self.take_back(step);
                 }
-                return Err(CommitError::Broken(format!("commit {}: {why}", last.0)));
+                return Err(misfit.broken(last));
             }
         }
         self.commit = last;
@@ -165,7 +166,7 @@ impl Memory {
         self.leases.last_key_value().map_or(LeaseNo(0), |(&number, _)| number)
     }
 
-    fn mutate(&mut self, mutation: &Mutation, undo: &mut Vec<Undo>) -> Result<(), String> {
+    fn mutate(&mut self, mutation: &Mutation, undo: &mut Vec<Undo>) -> Result<(), Misfit> {
         match mutation {
             Mutation::Put(row) => {
                 self.check_put(row)?;
@@ -174,7 +175,7 @@ impl Memory {
                 self.insert(row.clone());
             }
             Mutation::Write(write) => {
-                self.check_write(write)?;
+                check_write(&self.existing(write.job)?.now, write)?;
                 undo.push(Undo::Write(self.write(*write)));
             }
             &Mutation::Priority { job, priority } => {
@@ -190,7 +191,7 @@ impl Memory {
             }
             &Mutation::Close(number) => {
                 if !self.open.remove(&number) {
-                    return Err(format!("lease row {} is not open and is closed", number.0));
+                    return Err(Misfit::NotOpen(number));
                 }
                 undo.push(Undo::Close(number));
             }
@@ -207,12 +208,7 @@ impl Memory {
             }
             Mutation::Purge(jobs) => {
                 for &seq in jobs {
-                    let now = &self.existing(seq)?.now;
-                    if is_live(now) {
-                        let held = if now.holder.is_some() { ", held by a worker" } else { "" };
-                        let state = now.state;
-                        return Err(format!("job number {} is {state}{held} and is purged", seq.0));
-                    }
+                    check_purge(&self.existing(seq)?.now)?;
                     undo.push(Undo::Purge(self.remove(seq)));
                 }
             }
@@ -255,54 +251,34 @@ impl Memory {
         }
     }
 
-    fn check_put(&self, row: &JobRow) -> Result<(), String> {
-        let JobRow { seq, spec, now, .. } = row;
-        if *seq <= self.last_seq {
-            return Err(format!("job number {} comes after {}", seq.0, self.last_seq.0));
+    fn check_put(&self, row: &JobRow) -> Result<(), Misfit> {
+        let JobRow { seq, ref spec, ref now, .. } = *row;
+        if seq <= self.last_seq {
+            return Err(Misfit::SeqOrder { seq, last: self.last_seq });
         }
-        if now.job != *seq {
-            return Err(format!("job number {} is written as {}", seq.0, now.job.0));
+        if now.job != seq {
+            return Err(Misfit::WrittenAs { seq, job: now.job });
         }
-        if let Some(other) = self.ids.get(&spec.id) {
-            return Err(format!("{} has the number {} and is put as {}", spec.id, other.0, seq.0));
+        if let Some(&other) = self.ids.get(&spec.id) {
+            return Err(Misfit::SameId { id: spec.id, other, seq });
         }
-        if let Some((key, other)) = spec.key.as_ref().and_then(|key| self.keys.get_key_value(key)) {
-            return Err(format!("jobs number {} and {} have one key, {key:?}", other.0, seq.0));
+        if let Some((key, &other)) = spec.key.as_ref().and_then(|key| self.keys.get_key_value(key))
+        {
+            return Err(Misfit::SameKey { key: key.clone(), other, seq });
         }
         check_holder(now)
     }
 
-    fn check_write(&self, write: &JobWrite) -> Result<(), String> {
-        let JobWrite { job, state, fence, .. } = *write;
-        let kept = &self.existing(job)?.now;
-        if fence < kept.fence {
-            let (old, new) = (kept.fence.0, fence.0);
-            return Err(format!("the fence of job number {} goes from {old} to {new}", job.0));
-        }
-        let may_change = match kept.state {
-            State::Succeeded => false,
-            State::Cancelled => kept.holder.is_some() && state == State::Cancelled,
-            State::Dead => fence > kept.fence,
-            State::Blocked | State::Scheduled | State::Queued | State::Leased | State::Running => {
-                true
-            }
-        };
-        if !may_change {
-            return Err(format!("job number {} is {} and becomes {state}", job.0, kept.state));
-        }
-        check_holder(write)
-    }
-
-    fn check_lease(&self, row: &LeaseRow) -> Result<(), String> {
+    fn check_lease(&self, row: &LeaseRow) -> Result<(), Misfit> {
         let last = self.last_lease();
         if row.number <= last {
-            return Err(format!("lease row {} comes after {}", row.number.0, last.0));
+            return Err(Misfit::LeaseOrder { number: row.number, last });
         }
         row.jobs.iter().try_for_each(|hold| self.existing(hold.job).map(|_| ()))
     }
 
-    fn existing(&self, seq: Seq) -> Result<&JobRow, String> {
-        self.jobs.get(&seq).ok_or_else(|| format!("there is no job number {}", seq.0))
+    fn existing(&self, seq: Seq) -> Result<&JobRow, Misfit> {
+        self.jobs.get(&seq).ok_or(Misfit::NoJob(seq))
     }
 
     fn insert(&mut self, row: JobRow) {
@@ -350,26 +326,4 @@ impl Memory {
             self.ended.remove(&(now.at, now.job));
         }
     }
-}
-
-/// Whether a server that starts has to know of the job for its own sake.
-const fn is_live(now: &JobWrite) -> bool {
-    !now.state.is_ended() || now.holder.is_some()
-}
-
-/// A state that a load would refuse is not kept.
-fn check_holder(now: &JobWrite) -> Result<(), String> {
-    let fits = match now.state {
-        State::Leased => {
-            return Err(format!("job number {} is written as leased: rows say that", now.job.0));
-        }
-        State::Running => now.holder.is_some(),
-        State::Cancelled => true,
-        State::Blocked | State::Scheduled | State::Queued | State::Succeeded | State::Dead => {
-            now.holder.is_none()
-        }
-    };
-    let has = if now.holder.is_some() { "a" } else { "no" };
-    fits.then_some(())
-        .ok_or_else(|| format!("job number {} is {} and has {has} holder", now.job.0, now.state))
 }

@@ -1,6 +1,16 @@
-//! What every keeping has to do with a commit: by examples here, against a plain model in `model`.
+//! What every keeping has to do with a commit: by examples here, against a plain model in `model`, with
+//! what the scheduler decides in `brain`. What only the one on a disk has to do is in the others.
 
+mod backup;
+mod brain;
+mod full;
+mod kill;
 mod model;
+mod owner;
+mod pair;
+mod readers;
+mod schema;
+mod sync;
 
 use filch_scheduler::dispatch::{Config, Loader};
 use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, LeaseNo, Seq, WorkerId};
@@ -9,7 +19,9 @@ use filch_scheduler::record::{Cause, JobRow, JobWrite, LeaseRow, Loaded, Mutatio
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::state::State;
 use filch_scheduler::time::{Now, Wall};
-use filch_store::{CommitError, Memory};
+use filch_store::CommitError;
+
+use crate::pair::{Pair, commit, load};
 
 const WORKER: WorkerId = WorkerId::apart(1);
 
@@ -58,14 +70,14 @@ fn lease(number: u64, jobs: &[(u64, u64)]) -> Mutation {
 
 /// A succeeded job 1 (`a`, key `k`), a dead 2, a running 3, a cancelled 4 that is still held, a
 /// blocked 5 and its ended parent 6; lease row 1 is closed and row 2 open.
-fn kept() -> Memory {
-    let mut memory = Memory::default();
+fn kept() -> Pair {
+    let pair = Pair::new();
     let keyed = row(1, "a", State::Queued, |spec| spec.key = Some("k".into()));
     let child = row(5, "e", State::Blocked, |spec| spec.parents = vec![id("f")]);
-    let puts = [keyed, put(2, "b"), put(3, "c"), put(4, "d"), child, put(6, "f")];
-    memory.commit(CommitNo(1), &puts).expect("new jobs fit");
+    let puts = vec![keyed, put(2, "b"), put(3, "c"), put(4, "d"), child, put(6, "f")];
+    pair.commit(&commit(CommitNo(1), puts)).expect("new jobs fit");
     let held = JobWrite { holder: Some(WORKER), ..write(4, State::Cancelled, 1) };
-    let writes = [
+    let writes = vec![
         lease(1, &[(1, 1), (2, 1), (3, 1)]),
         Mutation::Write(write(1, State::Succeeded, 1)),
         Mutation::Write(write(2, State::Dead, 1)),
@@ -75,8 +87,8 @@ fn kept() -> Memory {
         Mutation::Close(LeaseNo(1)),
         lease(2, &[(3, 2)]),
     ];
-    memory.commit(CommitNo(4), &writes).expect("a life of each fits");
-    memory
+    pair.commit(&commit(CommitNo(4), writes)).expect("a life of each fits");
+    pair
 }
 
 #[test]
@@ -89,6 +101,8 @@ fn a_commit_that_does_not_fit_changes_nothing() {
     };
     let priority = Mutation::Priority { job: Seq(9), priority: 1 };
     let purge = |jobs: &[u64]| Mutation::Purge(jobs.iter().copied().map(Seq).collect());
+    let pair = kept();
+    let before = pair.memory();
     for (mutation, why) in [
         (put(6, "g"), "job number 6 comes after 6"),
         (put(7, "a"), "a has the number 1 and is put as 7"),
@@ -110,45 +124,50 @@ fn a_commit_that_does_not_fit_changes_nothing() {
         (purge(&[4]), "job number 4 is cancelled, held by a worker and is purged"),
         (purge(&[1, 1]), "there is no job number 1"),
     ] {
-        let mut memory = kept();
         // What came before it in the commit is taken back.
-        let before = [
+        let mutations = vec![
             write(5, State::Cancelled, 9),
             purge(&[6]),
             Mutation::Strategy(Strategy::Fair),
             Mutation::Priority { job: Seq(3), priority: 7 },
+            mutation.clone(),
         ];
-        let commit: Vec<Mutation> = before.into_iter().chain([mutation.clone()]).collect();
-        let result = memory.commit(CommitNo(5), &commit);
-        let Err(CommitError::Broken(said)) = result else {
+        let Err(CommitError::Broken(said)) = pair.commit(&commit(CommitNo(5), mutations)) else {
             panic!("{mutation:?} was kept");
         };
         assert!(said.starts_with("commit 5: ") && said.contains(why), "{said}");
-        assert_eq!(memory, kept(), "{mutation:?}");
+        assert_eq!(pair.memory(), before, "{mutation:?}");
+        pair.compare();
     }
 }
 
 #[test]
 fn a_commit_is_kept_once_and_gaps_are_groups() {
-    let mut memory = kept();
-    assert_eq!(memory.last_commit(), CommitNo(4));
+    let pair = kept();
+    let before = pair.memory();
+    assert_eq!(before.last_commit(), CommitNo(4));
     for number in 0..=4 {
-        memory.commit(CommitNo(number), &[put(7, "g")]).unwrap();
-        assert_eq!(memory, kept());
+        pair.commit(&commit(CommitNo(number), vec![put(7, "g")])).unwrap();
+        assert_eq!(pair.memory(), before);
+        pair.compare();
     }
-    memory.commit(CommitNo(9), &[]).unwrap();
-    assert_eq!(memory.last_commit(), CommitNo(9));
+    pair.commit(&commit(CommitNo(9), vec![])).unwrap();
+    assert_eq!(pair.memory().last_commit(), CommitNo(9));
+    pair.compare();
 }
 
 #[test]
 fn what_is_loaded_is_what_a_server_needs_in_its_order() {
-    let memory = kept();
-    let words: Vec<String> = memory.load().map(word).collect();
-    // The ended parent 6 comes before its child 5; 1 and 2 are nobody's business any more.
-    assert_eq!(words, ["numbers 4 6 2", "job 4", "job 6", "job 3", "job 5", "lease 2"]);
-    let mut loader = Loader::new(Config::default(), Now::default());
-    memory.load().for_each(|piece| loader.add(piece).unwrap());
-    loader.finish(&mut Vec::new()).unwrap().audit().unwrap();
+    let mut pair = kept();
+    pair.reopen();
+    for store in pair.both() {
+        let words: Vec<String> = load(store).into_iter().map(word).collect();
+        // The ended parent 6 comes before its child 5; 1 and 2 are nobody's business any more.
+        assert_eq!(words, ["numbers 4 6 2", "job 4", "job 6", "job 3", "job 5", "lease 2"]);
+        let mut loader = Loader::new(Config::default(), Now::default());
+        load(store).into_iter().for_each(|piece| loader.add(piece).unwrap());
+        loader.finish(&mut Vec::new()).unwrap().audit().unwrap();
+    }
 }
 
 fn word(piece: Loaded) -> String {
@@ -165,25 +184,36 @@ fn word(piece: Loaded) -> String {
 
 #[test]
 fn jobs_are_found_once_each_by_any_of_their_names() {
-    let memory = kept();
+    let pair = kept();
     let keys = [Name::from("k"), Name::from("unused")];
-    let found = memory.find(&[id("d"), id("a"), id("zz")], &keys, &[Seq(3), Seq(1), Seq(77)]);
-    let seqs: Vec<u64> = found.iter().map(|row| row.seq.0).collect();
-    assert_eq!(seqs, [1, 3, 4]);
+    for store in pair.both() {
+        let ids = [id("d"), id("a"), id("zz")];
+        let found = store.find(&ids, &keys, &[Seq(3), Seq(1), Seq(77)]).unwrap();
+        let seqs: Vec<u64> = found.iter().map(|row| row.seq.0).collect();
+        assert_eq!(seqs, [1, 3, 4]);
+    }
 }
 
 #[test]
 fn what_has_expired_is_proposed_oldest_first_until_it_is_purged() {
-    let mut memory = kept();
-    assert_eq!(memory.expired(Wall(2), 9), [(Seq(1), id("a"))]);
-    assert_eq!(memory.expired(Wall(99), 2), [(Seq(1), id("a")), (Seq(2), id("b"))]);
-    memory.commit(CommitNo(5), &[Mutation::Purge(vec![Seq(1)])]).unwrap();
-    assert_eq!(memory.expired(Wall(99), 9), [(Seq(2), id("b")), (Seq(6), id("f"))]);
+    let pair = kept();
+    let expires = |before, limit, expected: &[(Seq, JobId)]| {
+        for store in pair.both() {
+            assert_eq!(store.expired(Wall(before), limit).unwrap(), expected);
+        }
+    };
+    let [a, b, f] = [(Seq(1), id("a")), (Seq(2), id("b")), (Seq(6), id("f"))];
+    expires(2, 9, &[a]);
+    expires(99, 2, &[a, b]);
+    pair.commit(&commit(CommitNo(5), vec![Mutation::Purge(vec![Seq(1)])])).unwrap();
+    expires(99, 9, &[b, f]);
     // An operator's retry: it has not ended any more.
-    memory.commit(CommitNo(6), &[Mutation::Write(write(2, State::Queued, 2))]).unwrap();
-    assert_eq!(memory.expired(Wall(99), 9), [(Seq(6), id("f"))]);
+    let retry = Mutation::Write(write(2, State::Queued, 2));
+    pair.commit(&commit(CommitNo(6), vec![retry])).unwrap();
+    expires(99, 9, &[f]);
     // The id and key of a purged job are free again; its number is not.
     let again = row(7, "a", State::Queued, |spec| spec.key = Some("k".into()));
-    memory.commit(CommitNo(7), &[again]).unwrap();
-    assert_eq!(memory.by_id(id("a")).unwrap().seq, Seq(7));
+    pair.commit(&commit(CommitNo(7), vec![again])).unwrap();
+    assert_eq!(pair.memory().by_id(id("a")).unwrap().seq, Seq(7));
+    pair.compare();
 }

@@ -1,0 +1,213 @@
+//! What every keeping does, and what is handed to it.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use filch_scheduler::id::{CommitNo, Hold, JobId, Seq, WorkerId};
+use filch_scheduler::name::Name;
+use filch_scheduler::record::{JobRow, LeaseRow, Loaded, Mutation, Note};
+use filch_scheduler::state::State;
+use filch_scheduler::time::Wall;
+
+use crate::CommitError;
+
+/// What goes with a job and is never looked into here: JSON text, as it was given.
+pub type Text = Arc<str>;
+
+/// One or more consecutive commits that are kept together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Commit {
+    /// The newest of them.
+    pub last: CommitNo,
+    /// What is to be kept, in order.
+    pub mutations: Vec<Mutation>,
+    /// The payload of each job that `mutations` puts, and of no other. Written once.
+    pub payloads: Vec<(Seq, Text)>,
+    /// What attempts left behind that `mutations` end. Of a job that is not kept, nothing remains.
+    pub remains: Vec<Remains>,
+}
+
+/// What one attempt left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remains {
+    /// Which job, under which fence.
+    pub hold: Hold,
+    /// What it came to; the job's result if the attempt succeeded.
+    pub result: Option<Text>,
+    /// What it printed, perhaps shortened.
+    pub log: Option<Text>,
+}
+
+/// Everything that is kept of one job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct History {
+    /// The job itself. While it lives, the brain knows better.
+    pub row: JobRow,
+    /// What it was submitted with.
+    pub payload: Text,
+    /// Its changes of owner, each with the fence it gave, in order.
+    pub owners: Vec<Owner>,
+    /// What is noted about it, in order, and when that was kept by the store's own clock.
+    pub notes: Vec<(Wall, Note)>,
+    /// What its attempts left behind, in order.
+    pub remains: Vec<Remains>,
+}
+
+/// One change of owner of one job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The job with the fence it got.
+    pub hold: Hold,
+    /// Who owned it from then on; nobody means that it was queued.
+    pub worker: Option<WorkerId>,
+    /// How that came.
+    pub cause: filch_scheduler::record::Cause,
+    /// When.
+    pub at: Wall,
+}
+
+/// Which jobs a list is about; everything that is `None` does not matter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// In one of these states, as the rows say it; empty for all.
+    pub states: Vec<State>,
+    /// Of this queue.
+    pub queue: Option<Name>,
+    /// Of this kind.
+    pub kind: Option<Name>,
+    /// Submitted at this moment or later.
+    pub since: Option<Wall>,
+}
+
+impl Filter {
+    /// Whether a job is meant.
+    #[must_use]
+    pub fn includes(&self, row: &JobRow) -> bool {
+        (self.states.is_empty() || self.states.contains(&row.now.state))
+            && self.queue.as_ref().is_none_or(|queue| *queue == row.spec.queue)
+            && self.kind.as_ref().is_none_or(|kind| *kind == row.spec.kind)
+            && self.since.is_none_or(|since| row.submitted_at >= since)
+    }
+}
+
+/// In which order a list goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// From the number after this one upwards.
+    After(Seq),
+    /// From the number before this one downwards.
+    Before(Seq),
+}
+
+/// Whether there is room for more jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// There is.
+    Enough,
+    /// The disk is nearly full: what runs may still be reported, but nothing new is taken.
+    Low {
+        /// Bytes that are free.
+        free: u64,
+        /// Below this many nothing new is taken.
+        mark: u64,
+    },
+}
+
+/// Keeps what the scheduler decides. Reads see every commit that has its receipt.
+pub trait Store: Send + Sync + 'static {
+    /// Hands out what a server is given when it starts, in the order that [`Loaded`] asks for.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn load(&self, each: &mut dyn FnMut(Loaded)) -> Result<(), ReadError>;
+
+    /// Keeps a commit, all of it or nothing, and returns once it is durable. A commit that is kept
+    /// already is recognised by its number. Called by one thread at a time.
+    ///
+    /// # Errors
+    /// See [`CommitError`].
+    fn commit(&self, commit: &Commit) -> Result<(), CommitError>;
+
+    /// The jobs that have one of these ids, keys or numbers, each once, in the order of submission.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    fn find(&self, ids: &[JobId], keys: &[Name], seqs: &[Seq]) -> Result<Vec<JobRow>, ReadError>;
+
+    /// The payloads of these jobs, in the same order; `None` for a job that is not kept.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<Text>>, ReadError>;
+
+    /// Everything about one job.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn history(&self, job: JobId) -> Result<Option<History>, ReadError>;
+
+    /// At most `limit` jobs that the filter includes, as the rows say it: a leased job is still the
+    /// one it was before.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    fn list(&self, filter: &Filter, order: Order, limit: usize) -> Result<Vec<JobRow>, ReadError>;
+
+    /// At most `limit` ids that end with these hexadecimal digits, the newest first.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    fn ids_ending(&self, digits: &str, limit: usize) -> Result<Vec<JobId>, ReadError>;
+
+    /// At most `limit` jobs that ended before this moment and that nobody holds, the oldest end first.
+    /// Whether they are purged is for others to decide.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    fn expired(&self, before: Wall, limit: usize) -> Result<Vec<(Seq, JobId)>, ReadError>;
+
+    /// At most `limit` rows of the ledger after this number, the oldest first. Closed rows of which no
+    /// job is kept may be gone.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    fn ledger(
+        &self,
+        after: filch_scheduler::id::LeaseNo,
+        limit: usize,
+    ) -> Result<Vec<LeaseRow>, ReadError>;
+
+    /// Whether there is room for more jobs. Asked often, so cheap.
+    fn room(&self) -> Room;
+
+    /// How many times this keeping has made the disk hold on to what was written.
+    fn sync_count(&self) -> u64;
+
+    /// Writes a copy of everything to a new file.
+    ///
+    /// # Errors
+    /// If the file is there already or cannot be written.
+    fn backup(&self, to: &Path) -> Result<(), ReadError>;
+}
+
+/// The keeping could not be read. What it holds is not changed.
+#[derive(Debug)]
+pub struct ReadError {
+    /// What was being done.
+    pub doing: &'static str,
+    /// What came in between.
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "cannot {}: {}", self.doing, self.source)
+    }
+}
+
+impl std::error::Error for ReadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.source)
+    }
+}

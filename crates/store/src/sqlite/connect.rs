@@ -1,0 +1,65 @@
+//! Connections to the file, and what they are told before they are used.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::error::{Failure, OpenError};
+
+/// Older ones can lose a transaction when one connection moves the log while another writes.
+const LIBRARY_OLDEST: i32 = 3_051_003;
+
+/// How long a commit waits for another program that has the file to itself.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Write,
+    Read,
+}
+
+pub(super) fn check_library() -> Result<(), OpenError> {
+    if rusqlite::version_number() < LIBRARY_OLDEST {
+        return Err(OpenError::OldLibrary { version: rusqlite::version() });
+    }
+    Ok(())
+}
+
+/// Opens the file. Only a writer makes it if there is none.
+pub(super) fn connect(path: &Path, role: Role) -> Result<Connection, Failure> {
+    // Not as a URI: a path is a path. Nor with a mutex: each connection has one user at a time.
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    flags.set(OpenFlags::SQLITE_OPEN_CREATE, role == Role::Write);
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+/// Prepares a connection for its role. Writes to the file, so it must be known to be ours.
+pub(super) fn tune(connection: &Connection, role: Role, path: &Path) -> Result<(), OpenError> {
+    let cannot = |error: rusqlite::Error| Failure::from(error).while_opening("set up", path);
+    let mode = connection.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0));
+    let mode: String = mode.map_err(cannot)?;
+    if mode != "wal" {
+        return Err(OpenError::NoLog { mode });
+    }
+    // The log is moved by `log`; its file is kept for the next round, up to a limit. The cache of a
+    // reader stays small, because what it reads is rarely read again.
+    let settings = "
+        PRAGMA synchronous = FULL;
+        PRAGMA wal_autocheckpoint = 0;
+        PRAGMA journal_size_limit = 67108864;
+        PRAGMA temp_store = MEMORY;
+        PRAGMA trusted_schema = OFF;
+    ";
+    let own = match role {
+        Role::Write => "PRAGMA cache_size = -65536;",
+        // Not opened read-only, because then it could not make the shared memory of the log.
+        Role::Read => "PRAGMA query_only = ON; PRAGMA cache_size = -4096;",
+    };
+    let told = connection.execute_batch(settings).and_then(|()| connection.execute_batch(own));
+    told.map_err(cannot)
+}

@@ -1,0 +1,222 @@
+//! What goes wrong between us and the rows.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{error, fmt, io};
+
+use rusqlite::ErrorCode;
+
+use crate::rules::Misfit;
+
+/// Why a store could not be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// Another process has it open.
+    Held {
+        /// Its number, if it has said so yet.
+        pid: Option<u32>,
+        /// Where it can be reached, if it has said so yet.
+        url: Option<String>,
+    },
+    /// The file is something else.
+    NotOurs(PathBuf),
+    /// A newer filch has written it.
+    Newer {
+        /// The version of its tables.
+        found: i64,
+        /// The newest that is known here.
+        known: i64,
+    },
+    /// The disk cannot have a write-ahead log.
+    NoLog {
+        /// What SQLite would do instead.
+        mode: String,
+    },
+    /// The SQLite library is too old to be trusted with this.
+    OldLibrary {
+        /// Its version.
+        version: &'static str,
+    },
+    /// The world broke.
+    Failed {
+        /// What was being done.
+        doing: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What came in between.
+        source: Box<dyn error::Error + Send + Sync>,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held { pid, url } => {
+                formatter.write_str("another process has it open")?;
+                if let Some(pid) = pid {
+                    write!(formatter, ", pid {pid}")?;
+                }
+                match url {
+                    Some(url) => write!(formatter, ": talk to it at {url}"),
+                    None => formatter.write_str(": stop it, or use another file"),
+                }
+            }
+            Self::NotOurs(path) => {
+                write!(formatter, "{} is not a file of filch: use another path", path.display())
+            }
+            Self::Newer { found, known } => write!(
+                formatter,
+                "its tables have version {found}, and this filch knows them up to version \
+                 {known}: use the filch that wrote it, or a newer one"
+            ),
+            Self::NoLog { mode } => write!(
+                formatter,
+                "no write-ahead log can be kept there, only {mode}: use a disk of this machine"
+            ),
+            Self::OldLibrary { version } => write!(
+                formatter,
+                "SQLite {version} can lose what was committed: build filch with 3.51.3 or newer"
+            ),
+            Self::Failed { doing, path, source } => {
+                write!(formatter, "cannot {doing} {}: {source}", path.display())
+            }
+        }
+    }
+}
+
+impl error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Failed { source, .. } => Some(&**source),
+            Self::Held { .. }
+            | Self::NotOurs(_)
+            | Self::Newer { .. }
+            | Self::NoLog { .. }
+            | Self::OldLibrary { .. } => None,
+        }
+    }
+}
+
+/// Why rows could not be read or written.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Sqlite(rusqlite::Error),
+    Io(io::Error),
+    /// A row says something that cannot be.
+    Content(String),
+    /// The disk failed before.
+    Earlier(String),
+    /// Too many others read for too long.
+    Waited(Duration),
+}
+
+impl Failure {
+    /// Whether the disk is full. What was to be written has been rolled back then.
+    pub(super) fn is_full(&self) -> bool {
+        let Self::Sqlite(rusqlite::Error::SqliteFailure(error, _)) = self else {
+            return false;
+        };
+        // The second is how it shows in the memory that connections share, which is a file too.
+        error.code == ErrorCode::DiskFull
+            || error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
+    }
+
+    /// What it means for whoever opens a store.
+    pub(super) fn while_opening(self, doing: &'static str, path: &Path) -> OpenError {
+        match &self {
+            Self::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+                OpenError::NotOurs(path.to_owned())
+            }
+            _ => OpenError::Failed { doing, path: path.to_owned(), source: Box::new(self) },
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                write!(formatter, "another program keeps the file locked ({error})")
+            }
+            Self::Sqlite(error) => error.fmt(formatter),
+            Self::Io(error) => error.fmt(formatter),
+            Self::Content(what) => write!(formatter, "the file is damaged: {what}"),
+            Self::Earlier(what) => write!(formatter, "the disk has failed before: {what}"),
+            Self::Waited(span) => {
+                write!(formatter, "all connections were in use for {} s", span.as_secs())
+            }
+        }
+    }
+}
+
+impl error::Error for Failure {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Sqlite(error) => Some(error),
+            Self::Io(error) => Some(error),
+            Self::Content(_) | Self::Earlier(_) | Self::Waited(_) => None,
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<rusqlite::types::FromSqlError> for Failure {
+    fn from(error: rusqlite::types::FromSqlError) -> Self {
+        Self::Sqlite(error.into())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Why a transaction was not committed.
+#[derive(Debug)]
+pub(super) enum Halt {
+    Misfit(Misfit),
+    Failure(Failure),
+}
+
+impl Halt {
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Self::Failure(failure) if failure.is_full())
+    }
+}
+
+impl fmt::Display for Halt {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Misfit(misfit) => misfit.fmt(formatter),
+            Self::Failure(failure) if failure.is_full() => write!(
+                formatter,
+                "the disk is full, nothing of it is kept ({failure}): make room and start again"
+            ),
+            Self::Failure(failure) => failure.fmt(formatter),
+        }
+    }
+}
+
+impl From<Misfit> for Halt {
+    fn from(misfit: Misfit) -> Self {
+        Self::Misfit(misfit)
+    }
+}
+
+impl From<Failure> for Halt {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl From<rusqlite::Error> for Halt {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Failure(error.into())
+    }
+}

@@ -1,0 +1,143 @@
+//! Pages of jobs, in the order of their numbers.
+//!
+//! A page is looked for where it can be: unsuccessful jobs by their index, unfinished ones by the bits
+//! of those that live, all others from number to number.
+
+use std::fmt::Write as _;
+
+use filch_scheduler::id::Seq;
+use filch_scheduler::record::JobRow;
+use filch_scheduler::state::State;
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+
+use super::codes;
+use super::error::Failure;
+use super::live::Live;
+use super::rows::{self, Names, bound, select_jobs};
+use crate::keep::{Filter, Order};
+
+pub(super) fn list(
+    connection: &Connection,
+    filter: &Filter,
+    order: Order,
+    limit: usize,
+) -> Result<Vec<JobRow>, Failure> {
+    // The numbers in question, both included. A list may end before the first or begin after the last.
+    let (first, last) = match order {
+        Order::After(Seq(u64::MAX)) | Order::Before(Seq(0)) => return Ok(Vec::new()),
+        Order::After(seq) => (seq.next(), Seq(u64::MAX)),
+        Order::Before(seq) => (Seq(0), Seq(seq.0 - 1)),
+    };
+    let mut page = Page { filter, order, limit, jobs: Vec::new(), names: Names::default() };
+    let all = |fits: fn(State) -> bool| {
+        !filter.states.is_empty() && filter.states.iter().copied().all(fits)
+    };
+    if all(|state| matches!(state, State::Dead | State::Cancelled)) {
+        page.add_unsuccessful(connection, first, last)?;
+    } else if all(|state| !state.is_ended()) {
+        let mut runs = Live::read(connection)?.runs();
+        if matches!(order, Order::Before(_)) {
+            runs.reverse();
+        }
+        for run in runs.into_iter().filter(|run| run.0 <= last && run.1 >= first) {
+            if page.jobs.len() >= limit {
+                break;
+            }
+            let run = (first.max(run.0), last.min(run.1));
+            page.add(connection, SCAN, STATE, run, &filter.states)?;
+        }
+    } else {
+        page.add(connection, SCAN, STATE, (first, last), &filter.states)?;
+    }
+    Ok(page.jobs)
+}
+
+/// From number to number.
+const SCAN: &str = select_jobs!("WHERE job.seq");
+
+/// What a job is now, whether it has a fate or not.
+const STATE: &str = "coalesce(fate.state, job.state)";
+
+/// By the index of dead and cancelled ones, which is far shorter.
+const UNSUCCESSFUL: &str = select_jobs!(
+    from "fate INDEXED BY fate_unsuccessful CROSS JOIN job ON job.seq = fate.seq
+     WHERE fate.state >= 6 AND fate.seq"
+);
+
+struct Page<'question> {
+    filter: &'question Filter,
+    order: Order,
+    limit: usize,
+    jobs: Vec<JobRow>,
+    names: Names,
+}
+
+impl Page<'_> {
+    /// Dead and cancelled ones: a page of each, and of those the first.
+    fn add_unsuccessful(
+        &mut self,
+        connection: &Connection,
+        first: Seq,
+        last: Seq,
+    ) -> Result<(), Failure> {
+        let mut jobs = Vec::new();
+        for state in [State::Dead, State::Cancelled] {
+            if self.filter.states.contains(&state) {
+                self.add(connection, UNSUCCESSFUL, "fate.state", (first, last), &[state])?;
+                jobs.append(&mut self.jobs);
+            }
+        }
+        match self.order {
+            Order::After(_) => jobs.sort_unstable_by_key(|row| row.seq),
+            Order::Before(_) => jobs.sort_unstable_by_key(|row| std::cmp::Reverse(row.seq)),
+        }
+        jobs.truncate(self.limit);
+        self.jobs = jobs;
+        Ok(())
+    }
+
+    /// Those of a range of numbers, both ends included, until the page is full.
+    fn add(
+        &mut self,
+        connection: &Connection,
+        from: &str,
+        state: &str,
+        (first, last): (Seq, Seq),
+        states: &[State],
+    ) -> Result<(), Failure> {
+        let mut sql = format!("{from} BETWEEN ?1 AND ?2");
+        let mut values = vec![Value::Integer(bound(first.0)), Value::Integer(bound(last.0))];
+        let mut and = |condition: &str, value| {
+            values.push(value);
+            let _ = write!(sql, " AND {condition} ?{}", values.len());
+        };
+        let Filter { states: _, queue, kind, since } = self.filter;
+        if let Some(queue) = queue {
+            and("queue =", Value::Text(queue.as_str().into()));
+        }
+        if let Some(kind) = kind {
+            and("kind =", Value::Text(kind.as_str().into()));
+        }
+        if let Some(since) = since {
+            and("submitted_at >=", Value::Integer(bound(since.0)));
+        }
+        if !states.is_empty() {
+            let codes = states.iter().map(|&state| codes::of_state(state).to_string());
+            let codes = codes.collect::<Vec<_>>().join(", ");
+            let _ = write!(sql, " AND {state} IN ({codes})");
+        }
+        let direction = match self.order {
+            Order::After(_) => "ASC",
+            Order::Before(_) => "DESC",
+        };
+        values.push(Value::Integer(bound((self.limit - self.jobs.len()) as u64)));
+        let _ = write!(sql, " ORDER BY job.seq {direction} LIMIT ?{}", values.len());
+        let mut statement = connection.prepare_cached(&sql)?;
+        let mut found = statement.query(params_from_iter(values))?;
+        while let Some(row) = found.next()? {
+            self.jobs.push(rows::job(row, &mut self.names)?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! One owner at a time: a lock of the operating system, held for as long as the store is open.
+//!
+//! The lock is on a file beside the database, in which the owner writes who it is and where it can be
+//! reached, so that whoever comes second knows whom to talk to. What the file says counts only while
+//! the lock is held: the system lets go of it however the owner ends.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+
+use super::error::OpenError;
+
+/// Who opens a store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnerNote {
+    /// Its process.
+    pub pid: u32,
+    /// Where it can be reached, if that is known already.
+    pub url: Option<String>,
+}
+
+impl OwnerNote {
+    /// This process, not to be reached yet.
+    #[must_use]
+    pub fn this_process() -> Self {
+        Self { pid: std::process::id(), url: None }
+    }
+}
+
+/// Who has a store open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// Its process, if it has said so yet.
+    pub pid: Option<u32>,
+    /// Where it can be reached, if it has said so yet.
+    pub url: Option<String>,
+}
+
+/// Whoever only looks whether the lock is held holds it for a moment. An owner bears that for so long.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// The lock, and the file it is on.
+pub(super) struct Lock {
+    file: File,
+    pid: u32,
+}
+
+impl Lock {
+    pub(super) fn take(database: &Path, owner: &OwnerNote) -> Result<Self, OpenError> {
+        let path = beside(database, "lock");
+        match Self::try_take(&path, owner) {
+            Ok(Ok(lock)) => Ok(lock),
+            Ok(Err(Holder { pid, url })) => Err(OpenError::Held { pid, url }),
+            Err(error) => Err(OpenError::Failed { doing: "lock", path, source: Box::new(error) }),
+        }
+    }
+
+    fn try_take(path: &Path, owner: &OwnerNote) -> io::Result<Result<Self, Holder>> {
+        let began = Instant::now();
+        loop {
+            let mut options = OpenOptions::new();
+            // What stands in it is somebody else's, until the lock is ours.
+            let mut file =
+                options.read(true).write(true).create(true).truncate(false).open(path)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => {
+                    thread::sleep(PATIENCE / 20);
+                    continue;
+                }
+                Err(TryLockError::WouldBlock) => return Ok(Err(read(&mut file)?)),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+            // If somebody removed the file between the two steps, the lock is on nothing.
+            if is_at(&file, path)? {
+                let mut lock = Self { file, pid: owner.pid };
+                lock.write(owner.url.as_deref())?;
+                return Ok(Ok(lock));
+            }
+        }
+    }
+
+    /// Says where the owner can be reached.
+    pub(super) fn write(&mut self, url: Option<&str>) -> io::Result<()> {
+        let sql = "SELECT json_object('pid', ?1, 'url', ?2)";
+        let line = Connection::open_in_memory()
+            .and_then(|json| json.query_row(sql, (self.pid, url), |row| row.get::<_, String>(0)))
+            .map_err(io::Error::other)?;
+        self.file.rewind()?;
+        self.file.set_len(0)?;
+        self.file.write_all(format!("{line}\n").as_bytes())
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // The lock goes with the file; what stood in it is not true any more.
+        let _ = self.file.set_len(0);
+    }
+}
+
+/// Who has the store in this file open at this moment, if anybody.
+#[must_use]
+pub fn holder(path: &Path) -> Option<Holder> {
+    let path = resolve(path);
+    // What cannot be looked at is held by nobody that could be talked to.
+    let mut file = File::open(beside(&path, "lock")).ok()?;
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => read(&mut file).ok(),
+        Ok(()) | Err(TryLockError::Error(_)) => None,
+    }
+}
+
+/// What the owner wrote; nothing if it is just about to.
+fn read(file: &mut File) -> io::Result<Holder> {
+    let mut line = String::new();
+    file.rewind()?;
+    file.read_to_string(&mut line)?;
+    let sql = "SELECT ?1 ->> 'pid', ?1 ->> 'url' WHERE json_valid(?1)";
+    let read = |row: &rusqlite::Row<'_>| Ok(Holder { pid: row.get(0)?, url: row.get(1)? });
+    let said = Connection::open_in_memory().and_then(|json| json.query_row(sql, [line], read));
+    Ok(said.unwrap_or(Holder { pid: None, url: None }))
+}
+
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let ours = file.metadata()?;
+    Ok(path.metadata().is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())))
+}
+
+/// The one path of a file, whether it is there already or not.
+pub(super) fn resolve(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    // A link that leads nowhere yet leads to the file that will be made. Links may lead to links, but
+    // not for ever.
+    for _ in 0..40 {
+        let Ok(target) = path.read_link() else {
+            break;
+        };
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).canonicalize();
+    match (folder, path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path,
+    }
+}
+
+/// The path of a file that belongs to the database: its own with a word more.
+pub(super) fn beside(database: &Path, word: &str) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push(".");
+    path.push(word);
+    path.into()
+}

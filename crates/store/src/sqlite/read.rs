@@ -1,0 +1,170 @@
+//! The questions that are asked of what is kept, but for pages of jobs (`list`).
+
+use std::collections::BTreeMap;
+
+use filch_scheduler::id::{Fence, Hold, JobId, LeaseNo, Seq};
+use filch_scheduler::name::Name;
+use filch_scheduler::record::{JobRow, LeaseRow};
+use filch_scheduler::time::Wall;
+use rusqlite::{Connection, Row};
+
+use super::error::Failure;
+use super::rows::{self, Names, bound, select_jobs};
+use super::{codes, notes, packed};
+use crate::keep::{History, Owner, Remains, Text};
+
+pub(super) fn find(
+    connection: &Connection,
+    ids: &[JobId],
+    keys: &[Name],
+    seqs: &[Seq],
+) -> Result<Vec<JobRow>, Failure> {
+    let mut jobs = BTreeMap::new();
+    let mut names = Names::default();
+    let mut take = |found: Option<&Row<'_>>| -> Result<(), Failure> {
+        if let Some(row) = found {
+            let job = rows::job(row, &mut names)?;
+            jobs.insert(job.seq, job);
+        }
+        Ok(())
+    };
+    let mut by_id = connection.prepare_cached(select_jobs!("WHERE id = ?1"))?;
+    for id in ids {
+        take(by_id.query([id.0.to_be_bytes()])?.next()?)?;
+    }
+    let mut by_key = connection.prepare_cached(select_jobs!("WHERE key = ?1"))?;
+    for key in keys {
+        take(by_key.query([key.as_str()])?.next()?)?;
+    }
+    let mut by_seq = connection.prepare_cached(select_jobs!("WHERE job.seq = ?1"))?;
+    for seq in seqs {
+        take(by_seq.query([bound(seq.0)])?.next()?)?;
+    }
+    Ok(jobs.into_values().collect())
+}
+
+pub(super) fn payloads(
+    connection: &Connection,
+    jobs: &[Seq],
+) -> Result<Vec<Option<Text>>, Failure> {
+    let mut find = connection.prepare_cached("SELECT text FROM payload WHERE seq = ?1")?;
+    let mut payload = |seq: &Seq| {
+        let mut found = find.query([bound(seq.0)])?;
+        found.next()?.map(|row| Ok(rows::text(row, 0)?.into())).transpose()
+    };
+    jobs.iter().map(&mut payload).collect()
+}
+
+pub(super) fn history(connection: &Connection, job: JobId) -> Result<Option<History>, Failure> {
+    let Some(row) = find(connection, &[job], &[], &[])?.pop() else {
+        return Ok(None);
+    };
+    let payload = payloads(connection, &[row.seq])?.pop().flatten();
+    let payload = payload.ok_or_else(|| {
+        Failure::Content(format!("job number {} has lost its payload", row.seq.0))
+    })?;
+    Ok(Some(History {
+        payload,
+        owners: owners(connection, row.seq)?,
+        notes: notes::of_job(connection, row.seq, job)?,
+        remains: remains(connection, row.seq)?,
+        row,
+    }))
+}
+
+/// The changes of owner of one job. Rows of the ledger say which jobs they are about, but jobs do not
+/// say in which rows they are: only in which they can be.
+fn owners(connection: &Connection, job: Seq) -> Result<Vec<Owner>, Failure> {
+    let sql = "SELECT worker, cause, from_worker, lease.at, jobs
+               FROM job LEFT JOIN fate ON fate.seq = job.seq CROSS JOIN lease
+               WHERE job.seq = ?1 AND number > lease_before
+                   AND number <= iif(fate.state >= 5, lease_then, 9223372036854775807)
+               ORDER BY number";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query([bound(job.0)])?;
+    let mut owners = Vec::new();
+    while let Some(row) = found.next()? {
+        let jobs = row.get_ref(4)?.as_blob()?;
+        for hold in packed::unpack(jobs) {
+            let hold = hold?;
+            if hold.job == job {
+                let worker = rows::worker(row, 0)?;
+                let cause = codes::cause(row.get(1)?, rows::worker(row, 2)?)?;
+                owners.push(Owner { hold, worker, cause, at: rows::wall(row, 3)? });
+            }
+        }
+    }
+    Ok(owners)
+}
+
+fn remains(connection: &Connection, job: Seq) -> Result<Vec<Remains>, Failure> {
+    let sql = "SELECT fence, result, log FROM remains WHERE job = ?1 ORDER BY fence";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query([bound(job.0)])?;
+    let mut remains = Vec::new();
+    while let Some(row) = found.next()? {
+        let hold = Hold { job, fence: Fence(rows::unsigned(row, 0)?) };
+        remains.push(Remains { hold, result: row.get(1)?, log: row.get(2)? });
+    }
+    Ok(remains)
+}
+
+pub(super) fn ids_ending(
+    connection: &Connection,
+    digits: &str,
+    limit: usize,
+) -> Result<Vec<JobId>, Failure> {
+    let is_ending = digits.len() <= 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if !is_ending {
+        return Ok(Vec::new());
+    }
+    // No digits at all are no number, and every id ends with them.
+    let ending = u128::from_str_radix(digits, 16).unwrap_or(0);
+    let mask = 1_u128.checked_shl(4 * digits.len() as u32).map_or(u128::MAX, |bit| bit - 1);
+    // No index helps; the newest are the likeliest to be asked for.
+    let mut statement = connection.prepare_cached("SELECT id FROM job ORDER BY id DESC")?;
+    let mut found = statement.query(())?;
+    let mut ids = Vec::new();
+    while ids.len() < limit
+        && let Some(row) = found.next()?
+    {
+        let id = rows::id(row, 0)?;
+        if id.0 & mask == ending {
+            ids.push(id);
+        }
+    }
+    Ok(ids)
+}
+
+pub(super) fn expired(
+    connection: &Connection,
+    before: Wall,
+    limit: usize,
+) -> Result<Vec<(Seq, JobId)>, Failure> {
+    let sql = "SELECT fate.seq, job.id FROM fate CROSS JOIN job ON job.seq = fate.seq
+               WHERE fate.state >= 5 AND holder IS NULL AND at < ?1
+               ORDER BY at, fate.seq LIMIT ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query((bound(before.0), bound(limit as u64)))?;
+    let mut expired = Vec::new();
+    while let Some(row) = found.next()? {
+        expired.push((Seq(rows::unsigned(row, 0)?), rows::id(row, 1)?));
+    }
+    Ok(expired)
+}
+
+pub(super) fn ledger(
+    connection: &Connection,
+    after: LeaseNo,
+    limit: usize,
+) -> Result<Vec<LeaseRow>, Failure> {
+    let sql = "SELECT number, worker, cause, from_worker, at, jobs FROM lease
+               WHERE number > ?1 ORDER BY number LIMIT ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query((bound(after.0), bound(limit as u64)))?;
+    let mut ledger = Vec::new();
+    while let Some(row) = found.next()? {
+        ledger.push(rows::lease(row)?);
+    }
+    Ok(ledger)
+}

@@ -1,0 +1,166 @@
+//! [`Memory`] as a store: for tests and simulations, and for servers that may forget.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use filch_scheduler::id::{Hold, JobId, LeaseNo, Seq};
+use filch_scheduler::name::Name;
+use filch_scheduler::record::{JobRow, LeaseRow, Loaded, Mutation, Note};
+use filch_scheduler::time::Wall;
+
+use crate::clock::clock;
+use crate::keep::{Commit, Filter, History, Order, Owner, ReadError, Remains, Room, Store, Text};
+use crate::{CommitError, Memory, rules};
+
+/// Everything in memory, gone when it is dropped.
+#[derive(Default)]
+pub struct Transient {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    memory: Memory,
+    payloads: BTreeMap<Seq, Text>,
+    remains: BTreeMap<Hold, Remains>,
+    /// What is noted about jobs, and when that was kept.
+    notes: Vec<(Seq, Wall, Note)>,
+}
+
+impl Transient {
+    /// What is kept, as the reference keeps it.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        self.kept().memory.clone()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // Whatever can fail comes before the first change.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for Transient {
+    fn load(&self, each: &mut dyn FnMut(Loaded)) -> Result<(), ReadError> {
+        self.kept().memory.load().for_each(each);
+        Ok(())
+    }
+
+    fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
+        let Kept { memory, payloads, remains, notes } = &mut *self.kept();
+        if commit.last <= memory.last_commit() {
+            return Ok(());
+        }
+        rules::check_payloads(commit).map_err(|misfit| misfit.broken(commit.last))?;
+        memory.commit(commit.last, &commit.mutations)?;
+        payloads.extend(commit.payloads.iter().cloned());
+        for left in commit.remains.iter().filter(|left| memory.job(left.hold.job).is_some()) {
+            remains.insert(left.hold, left.clone());
+        }
+        let at = clock();
+        for mutation in &commit.mutations {
+            match mutation {
+                Mutation::Note(note) => {
+                    notes.extend(about(note, memory).map(|job| (job, at, note.clone())));
+                }
+                Mutation::Purge(jobs) => {
+                    for job in jobs {
+                        payloads.remove(job);
+                    }
+                    remains.retain(|hold, _| !jobs.contains(&hold.job));
+                    notes.retain(|(job, ..)| !jobs.contains(job));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, ids: &[JobId], keys: &[Name], seqs: &[Seq]) -> Result<Vec<JobRow>, ReadError> {
+        Ok(self.kept().memory.find(ids, keys, seqs))
+    }
+
+    fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<Text>>, ReadError> {
+        let kept = self.kept();
+        Ok(jobs.iter().map(|job| kept.payloads.get(job).cloned()).collect())
+    }
+
+    fn history(&self, job: JobId) -> Result<Option<History>, ReadError> {
+        let kept = self.kept();
+        let Some(row) = kept.memory.by_id(job).cloned() else {
+            return Ok(None);
+        };
+        let owners = |lease: &LeaseRow| {
+            let &LeaseRow { worker, cause, at, .. } = lease;
+            let holds: Vec<Hold> =
+                lease.jobs.iter().copied().filter(|hold| hold.job == row.seq).collect();
+            holds.into_iter().map(move |hold| Owner { hold, worker, cause, at })
+        };
+        let notes = kept.notes.iter().filter(|(seq, ..)| *seq == row.seq);
+        let remains = kept.remains.values().filter(|left| left.hold.job == row.seq);
+        Ok(Some(History {
+            payload: kept.payloads[&row.seq].clone(),
+            owners: kept.memory.leases().flat_map(owners).collect(),
+            notes: notes.map(|(_, at, note)| (*at, note.clone())).collect(),
+            remains: remains.cloned().collect(),
+            row,
+        }))
+    }
+
+    fn list(&self, filter: &Filter, order: Order, limit: usize) -> Result<Vec<JobRow>, ReadError> {
+        let kept = self.kept();
+        let mut jobs: Vec<&JobRow> =
+            kept.memory.jobs().filter(|row| filter.includes(row)).collect();
+        match order {
+            Order::After(seq) => jobs.retain(|row| row.seq > seq),
+            Order::Before(seq) => {
+                jobs.retain(|row| row.seq < seq);
+                jobs.reverse();
+            }
+        }
+        Ok(jobs.into_iter().take(limit).cloned().collect())
+    }
+
+    fn ids_ending(&self, digits: &str, limit: usize) -> Result<Vec<JobId>, ReadError> {
+        let kept = self.kept();
+        let digits = digits.to_ascii_lowercase();
+        let mut ids: Vec<JobId> = kept.memory.jobs().map(|row| row.spec.id).collect();
+        ids.retain(|id| format!("{:032x}", id.0).ends_with(&digits));
+        ids.sort_unstable_by(|one, other| other.cmp(one));
+        ids.truncate(limit);
+        Ok(ids)
+    }
+
+    fn expired(&self, before: Wall, limit: usize) -> Result<Vec<(Seq, JobId)>, ReadError> {
+        Ok(self.kept().memory.expired(before, limit))
+    }
+
+    fn ledger(&self, after: LeaseNo, limit: usize) -> Result<Vec<LeaseRow>, ReadError> {
+        let kept = self.kept();
+        Ok(kept.memory.leases().filter(|row| row.number > after).take(limit).cloned().collect())
+    }
+
+    fn room(&self) -> Room {
+        Room::Enough
+    }
+
+    fn sync_count(&self) -> u64 {
+        0
+    }
+
+    fn backup(&self, _to: &Path) -> Result<(), ReadError> {
+        let source = "it is only in memory".into();
+        Err(ReadError { doing: "make a copy", source })
+    }
+}
+
+/// Which job a note is about, if it is about one that is kept.
+fn about(note: &Note, memory: &Memory) -> Option<Seq> {
+    let id = match note {
+        Note::Attempt { hold, .. } => return memory.job(hold.job).map(|row| row.seq),
+        Note::Cancelled(id) | Note::Retried(id) | Note::Prioritised(id) => *id,
+        Note::WorkerLost { .. } | Note::Drained(_) => return None,
+    };
+    memory.by_id(id).map(|row| row.seq)
+}

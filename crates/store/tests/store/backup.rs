@@ -1,0 +1,34 @@
+//! A copy is whole, of one moment, and never written over something else.
+
+use filch_scheduler::id::CommitNo;
+use filch_store::{Filter, Order, OwnerNote, Sqlite, Store};
+
+use crate::pair::{NO_RESERVE, commit};
+use crate::{kept, put};
+
+#[test]
+fn a_copy_is_a_store_of_its_own() {
+    let pair = kept();
+    let to = pair.path().with_file_name("copy.db");
+    pair.sqlite().backup(&to).unwrap();
+    // What comes later is not in it.
+    pair.commit(&commit(CommitNo(5), vec![put(7, "g")])).unwrap();
+    let copy = Sqlite::open_with(&to, &OwnerNote::this_process(), NO_RESERVE).unwrap();
+    let order = Order::After(filch_scheduler::id::Seq(0));
+    let all = |store: &dyn Store| store.list(&Filter::default(), order, 99).unwrap();
+    assert_eq!(all(&copy), all(pair.sqlite())[..6]);
+    copy.commit(&commit(CommitNo(5), vec![put(7, "h")])).unwrap();
+    pair.compare();
+}
+
+#[test]
+fn what_is_there_is_not_overwritten() {
+    let pair = kept();
+    let to = pair.path().with_file_name("letter");
+    std::fs::write(&to, "dear").unwrap();
+    let refused = pair.sqlite().backup(&to).unwrap_err().to_string();
+    assert!(refused.starts_with("cannot make a copy: File exists"), "{refused}");
+    assert_eq!(std::fs::read_to_string(&to).unwrap(), "dear");
+    let refused = pair.sqlite().backup(&to.join("below")).unwrap_err().to_string();
+    assert!(refused.contains("Not a directory"), "{refused}");
+}

@@ -1,0 +1,124 @@
+//! A process that commits is killed without warning. What it had a receipt for is there.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use filch_scheduler::id::{CommitNo, Fence, Hold, LeaseNo, Seq};
+use filch_scheduler::record::{Cause, LeaseRow, Mutation};
+use filch_scheduler::state::State;
+use filch_scheduler::time::Wall;
+use filch_store::{Filter, Order, OwnerNote, Remains, Sqlite, Store, holder};
+use rusqlite::Connection;
+
+use crate::pair::{NO_RESERVE, commit, load, payload};
+use crate::{WORKER, put, write};
+
+const PATH: &str = "FILCH_STORE_KILL";
+
+/// How many jobs each commit puts; the commit after it ends them.
+const JOBS: u64 = 40;
+
+#[test]
+fn what_has_its_receipt_survives_a_kill() {
+    // On a real disk, where commits take their time.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("filch.db");
+    let mut acknowledged = 0;
+    for round in 0..8_u64 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "kill::child", "--nocapture"])
+            .env(PATH, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        // Each line is one receipt, also those that were on their way when it was killed.
+        for line in said.lines() {
+            let line = line.unwrap();
+            let Some(number) = line.strip_prefix("kept ") else {
+                continue;
+            };
+            acknowledged = number.parse().unwrap();
+            if acknowledged >= (round + 1) * 17 {
+                child.kill().unwrap();
+            }
+        }
+        child.wait().unwrap();
+        assert_eq!(holder(&path), None, "the lock goes with the process");
+        check(&path, acknowledged);
+    }
+    assert!(acknowledged >= 8 * 17);
+}
+
+fn check(path: &std::path::Path, acknowledged: u64) {
+    let store = Sqlite::open_with(path, &OwnerNote::this_process(), NO_RESERVE)
+        .expect("what was killed can be opened");
+    let Some(filch_scheduler::record::Loaded::Numbers { commit: last, .. }) =
+        load(&store).into_iter().next()
+    else {
+        panic!("the numbers come first");
+    };
+    // One more may be kept, the one that was on its way.
+    assert!((acknowledged..=acknowledged + 1).contains(&last.0), "{acknowledged} {last:?}");
+    let rows = store
+        .list(&Filter::default(), Order::After(Seq(0)), usize::MAX)
+        .expect("what was killed can be opened");
+    assert_eq!(rows.len() as u64, last.0 * JOBS);
+    let seqs: Vec<Seq> = rows.iter().map(|row| row.seq).collect();
+    let payloads = store.payloads(&seqs).expect("what was killed can be opened");
+    for (row, text) in rows.iter().zip(payloads) {
+        assert_eq!(text, Some(payload(row.seq)));
+        let is_newest = row.seq.0 > (last.0 - 1) * JOBS;
+        let state = if is_newest { State::Queued } else { State::Succeeded };
+        assert_eq!(row.now.state, state, "{row:?}");
+    }
+    drop(store);
+    let connection = Connection::open(path).expect("what was killed can be opened");
+    let sound: String = connection
+        .query_row("PRAGMA integrity_check", (), |row| row.get(0))
+        .expect("what was killed can be opened");
+    assert_eq!(sound, "ok");
+}
+
+/// Commits until it is killed. Does nothing unless it is told where.
+#[test]
+fn child() {
+    let Some(path) = std::env::var_os(PATH) else {
+        return;
+    };
+    let store = Sqlite::open_with(path.as_ref(), &OwnerNote::this_process(), NO_RESERVE).unwrap();
+    let mut last = CommitNo(0);
+    store
+        .load(&mut |piece| {
+            if let filch_scheduler::record::Loaded::Numbers { commit, .. } = piece {
+                last = commit;
+            }
+        })
+        .unwrap();
+    println!();
+    loop {
+        let before = last.0 * JOBS;
+        last = last.next();
+        let jobs = before.saturating_sub(JOBS) + 1..=before;
+        let holds = jobs.clone().map(|job| Hold { job: Seq(job), fence: Fence(1) });
+        let holds: Vec<Hold> = holds.collect();
+        let mut mutations: Vec<Mutation> =
+            (before + 1..=before + JOBS).map(|seq| put(seq, &format!("j{seq}"))).collect();
+        let remains = |&hold: &Hold| Remains { hold, result: Some("1".into()), log: None };
+        let remains = holds.iter().map(remains).collect();
+        mutations.push(Mutation::Lease(LeaseRow {
+            number: LeaseNo(last.0),
+            worker: Some(WORKER),
+            cause: Cause::Claim,
+            jobs: holds,
+            at: Wall(0),
+        }));
+        mutations.extend(jobs.map(|job| Mutation::Write(write(job, State::Succeeded, 1))));
+        mutations.push(Mutation::Close(LeaseNo(last.0)));
+        let commit = filch_store::Commit { remains, ..commit(last, mutations) };
+        store.commit(&commit).unwrap();
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "kept {}", last.0).unwrap();
+        out.flush().unwrap();
+    }
+}

@@ -1,0 +1,87 @@
+//! One owner at a time, and everybody else knows whom to talk to.
+
+use filch_store::{Holder, OpenError, OwnerNote, Sqlite, holder};
+
+use crate::pair::{NO_RESERVE, folder};
+
+const URL: &str = "http://127.0.0.1:7420/?name=\"quoted\"";
+
+#[test]
+fn the_second_is_told_who_is_the_first() {
+    let folder = folder();
+    let path = folder.path().join("filch.db");
+    assert_eq!(holder(&path), None);
+    let owner = OwnerNote { pid: 4_711, url: None };
+    let store = Sqlite::open_with(&path, &owner, NO_RESERVE).unwrap();
+    assert_eq!(holder(&path), Some(Holder { pid: Some(4_711), url: None }));
+    store
+        .announce("a much longer address, of which nothing may remain, not even its last letter")
+        .unwrap();
+    store.announce(URL).unwrap();
+    let found = Holder { pid: Some(4_711), url: Some(URL.into()) };
+    assert_eq!(holder(&path), Some(found));
+    // By another way to the same file, too.
+    let other = folder.path().join("other.db");
+    std::os::unix::fs::symlink(&path, &other).unwrap();
+    for path in [&path, &other] {
+        match Sqlite::open_with(path, &OwnerNote::this_process(), NO_RESERVE) {
+            Err(error @ OpenError::Held { .. }) => {
+                let said = error.to_string();
+                assert!(said.contains("pid 4711: talk to it at http://127.0.0.1"), "{said}");
+            }
+            Err(other) => panic!("{other}"),
+            Ok(_) => panic!("two owners"),
+        }
+    }
+    drop(store);
+    assert_eq!(holder(&path), None);
+    let note = std::fs::read_to_string(path.with_file_name("filch.db.lock")).unwrap();
+    assert_eq!(note, "", "what it said is not true any more");
+    Sqlite::open_with(&path, &OwnerNote::this_process(), NO_RESERVE).unwrap();
+}
+
+#[test]
+fn whoever_only_looks_keeps_nobody_out() {
+    let folder = folder();
+    let path = folder.path().join("filch.db");
+    drop(Sqlite::open_with(&path, &OwnerNote::this_process(), NO_RESERVE).unwrap());
+    std::thread::scope(|scope| {
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let path = &path;
+        scope.spawn(move || {
+            while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+                let _ = holder(path);
+            }
+        });
+        for _ in 0..30 {
+            Sqlite::open_with(path, &OwnerNote::this_process(), NO_RESERVE).unwrap();
+        }
+        drop(stop);
+    });
+}
+
+#[test]
+fn a_note_that_makes_no_sense_is_no_reason_to_fail() {
+    let folder = folder();
+    let path = folder.path().join("filch.db");
+    let store = Sqlite::open_with(&path, &OwnerNote::this_process(), NO_RESERVE).unwrap();
+    for note in ["", "{\"pid\":", "[]", "{\"pid\":\"x\",\"url\":7}", "\u{0}"] {
+        std::fs::write(path.with_file_name("filch.db.lock"), note).unwrap();
+        assert_eq!(holder(&path), Some(Holder { pid: None, url: None }), "{note:?}");
+    }
+    drop(store);
+}
+
+#[test]
+fn a_link_that_leads_nowhere_yet_leads_to_one_lock() {
+    let folder = folder();
+    let (path, link) = (folder.path().join("filch.db"), folder.path().join("link.db"));
+    std::os::unix::fs::symlink("filch.db", &link).unwrap();
+    let store = Sqlite::open_with(&link, &OwnerNote::this_process(), NO_RESERVE).unwrap();
+    assert!(path.exists() && store.path().ends_with("filch.db"));
+    for path in [&path, &link] {
+        assert!(holder(path).is_some());
+        let second = Sqlite::open_with(path, &OwnerNote::this_process(), NO_RESERVE);
+        assert!(matches!(second, Err(OpenError::Held { .. })));
+    }
+}

@@ -1,0 +1,258 @@
+//! Two stores that are told the same: the reference, and the one on a disk. Whatever is asked, they must
+//! answer the same.
+
+use std::path::PathBuf;
+
+use filch_scheduler::id::{CommitNo, JobId, LeaseNo, Seq};
+use filch_scheduler::record::{JobRow, LeaseRow, Loaded, Mutation};
+use filch_scheduler::state::State;
+use filch_scheduler::time::Wall;
+use filch_store::{
+    Commit, CommitError, Filter, History, Memory, Order, OwnerNote, Remains, Reserve, Sqlite,
+    Store, Text, Transient,
+};
+use tempfile::TempDir;
+
+pub(crate) struct Pair {
+    pub(crate) transient: Transient,
+    /// There but for the moment in which it is opened again.
+    sqlite: Option<Sqlite>,
+    folder: TempDir,
+}
+
+/// Nothing is held back, so that a disk that is nearly full does not matter here.
+pub(crate) const NO_RESERVE: Reserve = Reserve { mark: 0, ballast: 0 };
+
+/// Where syncing costs nothing, if there is such a place: what is tested here is not the disk.
+pub(crate) fn folder() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder")
+}
+
+/// Everything but what is there for its own sake.
+fn all(store: &dyn Store) -> Vec<JobRow> {
+    store.list(&Filter::default(), Order::After(Seq(0)), usize::MAX).expect("readable")
+}
+
+pub(crate) fn load(store: &dyn Store) -> Vec<Loaded> {
+    let mut loaded = Vec::new();
+    store.load(&mut |piece| loaded.push(piece)).expect("readable");
+    loaded
+}
+
+/// The payload that the job of this number gets in these tests.
+pub(crate) fn payload(seq: Seq) -> Text {
+    format!("{{\"number\":{}}}", seq.0).into()
+}
+
+/// A commit of these mutations, with a payload for each job that is put.
+pub(crate) fn commit(last: CommitNo, mutations: Vec<Mutation>) -> Commit {
+    let put = |mutation: &Mutation| match mutation {
+        Mutation::Put(row) => Some((row.seq, payload(row.seq))),
+        _ => None,
+    };
+    let payloads = mutations.iter().filter_map(put).collect();
+    Commit { last, mutations, payloads, remains: Vec::new() }
+}
+
+impl Pair {
+    pub(crate) fn new() -> Self {
+        let mut pair = Self { transient: Transient::default(), sqlite: None, folder: folder() };
+        pair.reopen();
+        pair
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("filch.db")
+    }
+
+    pub(crate) fn sqlite(&self) -> &Sqlite {
+        self.sqlite.as_ref().expect("it is open")
+    }
+
+    pub(crate) fn both(&self) -> [&dyn Store; 2] {
+        [&self.transient, self.sqlite()]
+    }
+
+    pub(crate) fn reopen(&mut self) {
+        self.sqlite = None;
+        let opened = Sqlite::open_with(&self.path(), &OwnerNote::this_process(), NO_RESERVE);
+        self.sqlite = Some(opened.expect("nobody else has it"));
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.sqlite = None;
+    }
+
+    pub(crate) fn memory(&self) -> Memory {
+        self.transient.memory()
+    }
+
+    /// Both keep it or both refuse it, in the same words.
+    pub(crate) fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
+        let [one, other] = self.both().map(|store| store.commit(commit));
+        assert_eq!(one, other, "{commit:?}");
+        one
+    }
+
+    /// Asks both for everything.
+    pub(crate) fn compare(&self) {
+        self.compare_rows();
+        for row in self.memory().jobs() {
+            let [one, other] = self.both().map(|store| store.history(row.spec.id));
+            let [one, other] = [one, other].map(|history| timeless(history.expect("readable")));
+            assert_eq!(one, other);
+            assert_eq!(other.expect("it is kept").payload, payload(row.seq));
+        }
+    }
+
+    /// Asks both for everything but histories.
+    pub(crate) fn compare_rows(&self) {
+        let [transient, sqlite] = self.both();
+        assert_eq!(load(transient), load(sqlite));
+        let jobs = all(transient);
+        assert_eq!(jobs, all(sqlite));
+        for row in &jobs {
+            self.compare_job(row);
+        }
+        for (before, limit) in [(0, 9), (6, 3), (6, 99), (u64::MAX, 2), (u64::MAX, 999)] {
+            let before = Wall(before);
+            let [one, other] =
+                self.both().map(|store| store.expired(before, limit).expect("readable"));
+            assert_eq!(one, other, "expired before {before:?}");
+        }
+        self.compare_ledgers(&jobs);
+    }
+
+    fn compare_job(&self, row: &JobRow) {
+        let keys: Vec<_> = row.spec.key.iter().cloned().collect();
+        for store in self.both() {
+            let only = std::slice::from_ref(row);
+            assert_eq!(store.find(&[row.spec.id], &[], &[]).expect("readable"), only);
+            assert_eq!(store.find(&[row.spec.id], &keys, &[row.seq]).expect("readable"), only);
+            assert_eq!(store.payloads(&[row.seq]).expect("readable"), [Some(payload(row.seq))]);
+        }
+    }
+
+    /// On a disk, rows of which no job is kept may be gone.
+    fn compare_ledgers(&self, jobs: &[JobRow]) {
+        let [whole, trimmed] =
+            self.both().map(|store| store.ledger(LeaseNo(0), usize::MAX).expect("readable"));
+        let is_needed = |row: &&LeaseRow| {
+            row.jobs.iter().any(|hold| jobs.iter().any(|job| job.seq == hold.job))
+        };
+        assert!(whole.iter().filter(is_needed).all(|row| trimmed.contains(row)));
+        assert!(trimmed.iter().all(|row| whole.contains(row)));
+        assert!(trimmed.is_sorted_by_key(|row| row.number));
+    }
+
+    /// Pages of both, cut and turned in every way.
+    pub(crate) fn compare_lists(&self, filter: &Filter, limit: usize) {
+        let seqs: Vec<Seq> = all(&self.transient).iter().map(|row| row.seq).collect();
+        let ends = [Seq(0), Seq(u64::MAX)];
+        for &seq in seqs.iter().chain(&ends) {
+            for order in [Order::After(seq), Order::Before(seq)] {
+                let [one, other] =
+                    self.both().map(|store| store.list(filter, order, limit).expect("readable"));
+                assert_eq!(one, other, "{filter:?} {order:?} {limit}");
+            }
+        }
+    }
+}
+
+/// When a note was kept is for the store's own clock to say.
+fn timeless(history: Option<History>) -> Option<History> {
+    history.map(|mut history| {
+        for (at, _) in &mut history.notes {
+            assert!(at.0 > 1_700_000_000_000, "{at:?} is long ago");
+            *at = Wall(0);
+        }
+        history
+    })
+}
+
+#[test]
+fn payloads_belong_to_the_jobs_that_are_put() {
+    use crate::put;
+    let pair = Pair::new();
+    let text = || Text::from("{}");
+    for (payloads, why) in [
+        (vec![], Some("job number 1 is put without a payload")),
+        (vec![Seq(1)], Some("job number 2 is put without a payload")),
+        (vec![Seq(2)], Some("job number 1 is put without a payload")),
+        (vec![Seq(1), Seq(2), Seq(3)], Some("payload for job number 3, which is not put")),
+        (vec![Seq(1), Seq(1), Seq(2)], Some("payload for job number 1, which is not put")),
+        (vec![Seq(2), Seq(1)], None),
+    ] {
+        let payloads = payloads.into_iter().map(|seq| (seq, text())).collect();
+        let mutations = vec![put(1, "a"), put(2, "b")];
+        let commit = Commit { last: CommitNo(1), mutations, payloads, remains: vec![] };
+        match (pair.commit(&commit), why) {
+            (Ok(()), None) => {}
+            (Err(CommitError::Broken(said)), Some(why)) => assert!(said.contains(why), "{said}"),
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+    for store in pair.both() {
+        let read = store.payloads(&[Seq(2), Seq(9), Seq(1)]).unwrap();
+        assert_eq!(read, [Some(text()), None, Some(text())]);
+    }
+}
+
+#[test]
+fn what_remains_belongs_to_a_job_and_goes_with_it() {
+    use crate::{put, write};
+    use filch_scheduler::id::{Fence, Hold};
+    let pair = Pair::new();
+    pair.commit(&commit(CommitNo(1), vec![put(1, "a")])).unwrap();
+    let left = |job, fence, result: &str| Remains {
+        hold: Hold { job: Seq(job), fence: Fence(fence) },
+        result: Some(result.into()),
+        log: None,
+    };
+    let remains = vec![left(1, 3, "c"), left(1, 1, "a"), left(1, 1, "b"), left(7, 1, "nobody's")];
+    let end = vec![Mutation::Write(write(1, State::Dead, 3))];
+    pair.commit(&Commit { remains, ..commit(CommitNo(2), end) }).unwrap();
+    let id = crate::id("a");
+    for store in pair.both() {
+        let remains = store.history(id).unwrap().unwrap().remains;
+        assert_eq!(remains, [left(1, 1, "b"), left(1, 3, "c")]);
+    }
+    pair.commit(&commit(CommitNo(3), vec![Mutation::Purge(vec![Seq(1)])])).unwrap();
+    pair.commit(&commit(CommitNo(4), vec![put(8, "a")])).unwrap();
+    for store in pair.both() {
+        assert_eq!(store.history(id).unwrap().unwrap().remains, []);
+        assert_eq!(store.payloads(&[Seq(1)]).unwrap(), [None]);
+    }
+}
+
+#[test]
+fn ids_are_found_by_their_last_digits() {
+    let pair = Pair::new();
+    let ids = [0x0100_00ab_u128, 0x0200_00ab, 0x0300_0a0b, u128::MAX].map(JobId);
+    let puts = (1..).zip(ids).map(|(seq, id)| match crate::put(seq, "a") {
+        Mutation::Put(mut row) => {
+            row.spec.id = id;
+            Mutation::Put(row)
+        }
+        other => other,
+    });
+    pair.commit(&commit(CommitNo(1), puts.collect())).unwrap();
+    let long = "f".repeat(40);
+    for (digits, limit, found) in [
+        ("b", 9, &[2, 1, 0][..]),
+        ("ab", 9, &[1, 0]),
+        ("AB", 1, &[1]),
+        ("0ab", 9, &[1, 0]),
+        ("10000ab", 9, &[0]),
+        (&long[..32], 9, &[3]),
+        (&long, 9, &[]),
+        ("", 2, &[3, 2]),
+        ("xyz", 9, &[]),
+        ("+b", 9, &[]),
+    ] {
+        let expected: Vec<JobId> = found.iter().map(|&place| ids[place]).collect();
+        for store in pair.both() {
+            assert_eq!(store.ids_ending(digits, limit).unwrap(), expected, "{digits:?}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Files that are ours and files that are not, old ones and newer ones.
+
+use std::path::Path;
+
+use filch_scheduler::id::{CommitNo, Fence, Hold, LeaseNo, Seq};
+use filch_scheduler::record::{AttemptOutcome, Mutation, Note};
+use filch_scheduler::state::State;
+use filch_store::{Commit, OpenError, OwnerNote, Remains, Sqlite, Store};
+use rusqlite::Connection;
+
+use crate::pair::{NO_RESERVE, commit, folder};
+use crate::{WORKER, kept, put, write};
+
+fn open(path: &Path) -> Result<Sqlite, OpenError> {
+    Sqlite::open_with(path, &OwnerNote::this_process(), NO_RESERVE)
+}
+
+fn refusal(path: &Path) -> String {
+    match open(path) {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("{} was opened", path.display()),
+    }
+}
+
+#[test]
+fn what_is_not_ours_is_refused_and_not_touched() {
+    let folder = folder();
+    let text = folder.path().join("letter");
+    let long = "Dear reader, this is no database. ".repeat(99);
+    std::fs::write(&text, &long).unwrap();
+    assert!(refusal(&text).contains("is not a file of filch: use another path"));
+    assert_eq!(std::fs::read_to_string(&text).unwrap(), long);
+
+    let other = folder.path().join("other.db");
+    let make = "CREATE TABLE job (seq INTEGER PRIMARY KEY); PRAGMA user_version = 1;";
+    Connection::open(&other).unwrap().execute_batch(make).unwrap();
+    let before = std::fs::read(&other).unwrap();
+    assert!(refusal(&other).contains("is not a file of filch"));
+    assert_eq!(std::fs::read(&other).unwrap(), before);
+
+    let nowhere = folder.path().join("no").join("such").join("folder");
+    let said = refusal(&nowhere);
+    assert!(said.contains("cannot lock") && said.contains("No such file or directory"), "{said}");
+}
+
+#[test]
+fn a_newer_file_is_refused_and_says_what_to_do() {
+    let mut pair = kept();
+    pair.close();
+    let connection = Connection::open(pair.path()).unwrap();
+    connection.pragma_update(None, "user_version", 99).unwrap();
+    drop(connection);
+    let said = refusal(&pair.path());
+    let expected = "its tables have version 99, and this filch knows them up to version 1: \
+                    use the filch that wrote it, or a newer one";
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn an_empty_file_becomes_a_store() {
+    let folder = folder();
+    let path = folder.path().join("filch.db");
+    std::fs::write(&path, "").unwrap();
+    open(&path).unwrap().commit(&commit(CommitNo(1), vec![put(1, "a")])).unwrap();
+    let store = open(&path).unwrap();
+    assert_eq!(store.find(&[crate::id("a")], &[], &[]).unwrap().len(), 1);
+}
+
+/// What is damaged is an error, not a panic, and not something else.
+#[test]
+fn a_row_that_cannot_be_is_an_error() {
+    let mut pair = kept();
+    pair.close();
+    for damage in [
+        "UPDATE fate SET reason = 9 WHERE seq = 3",
+        "UPDATE job SET condition = 9 WHERE seq = 5",
+        "UPDATE job SET parents = x'00' WHERE seq = 5",
+        "UPDATE lease SET jobs = x'80'",
+        "UPDATE lease SET cause = 1",
+        "UPDATE live SET bits = zeroblob(512) WHERE 0; UPDATE keeping SET strategy = 9",
+        "DELETE FROM keeping",
+    ] {
+        let copy = pair.path().with_file_name("damaged.db");
+        let _ = std::fs::remove_file(&copy);
+        std::fs::copy(pair.path(), &copy).unwrap();
+        Connection::open(&copy).unwrap().execute_batch(damage).unwrap();
+        let said = match open(&copy) {
+            Err(error) => error.to_string(),
+            Ok(store) => store.load(&mut |_| ()).unwrap_err().to_string(),
+        };
+        assert!(said.contains("the file is damaged: "), "{damage}: {said}");
+    }
+}
+
+#[test]
+fn nothing_remains_of_what_was_purged() {
+    let mut pair = kept();
+    let hold = Hold { job: Seq(3), fence: Fence(2) };
+    let outcome = AttemptOutcome::LostAlone;
+    let let_go = |seq, state, fence| Mutation::Write(write(seq, state, fence));
+    let mutations = vec![
+        Mutation::Note(Note::Attempt { hold, worker: WORKER, outcome }),
+        Mutation::Note(Note::Retried(crate::id("b"))),
+        Mutation::Note(Note::WorkerLost { worker: WORKER, jobs: 1 }),
+        let_go(3, State::Dead, 2),
+        let_go(4, State::Cancelled, 2),
+        let_go(5, State::Cancelled, 2),
+        Mutation::Close(LeaseNo(2)),
+    ];
+    let remains = vec![Remains { hold, result: None, log: Some("printed".into()) }];
+    pair.commit(&Commit { remains, ..commit(CommitNo(5), mutations) }).unwrap();
+    let purge = Mutation::Purge([6, 1, 2, 4, 3, 5].map(Seq).to_vec());
+    pair.commit(&commit(CommitNo(6), vec![purge])).unwrap();
+    pair.compare();
+    pair.close();
+    let connection = Connection::open(pair.path()).unwrap();
+    for table in
+        ["job", "payload", "fate", "live", "lease", "lease_open", "note", "remains", "queue"]
+    {
+        let sql = format!("SELECT count(*) FROM {table}");
+        let rows: u32 = connection.query_row(&sql, (), |row| row.get(0)).unwrap();
+        assert_eq!(rows, 0, "{table}");
+    }
+}
