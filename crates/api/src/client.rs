@@ -1,0 +1,460 @@
+//! The way to a server for programs that submit and look.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use reqwest::{Method, Response};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::cluster::{Order, Queue, QueueChange, Status, Worker};
+use crate::dead::{Count, Selection};
+use crate::flow::Flow;
+use crate::job::{Job, Receipt};
+use crate::problem::Problem;
+use crate::session::Stream;
+use crate::submission::Submission;
+
+/// Talks to one server.
+#[derive(Clone, Debug)]
+pub struct Client {
+    url: String,
+    http: reqwest::Client,
+}
+
+/// Why there is no answer, or not the one that was hoped for.
+#[derive(Debug)]
+pub enum Error {
+    /// Nobody answers there.
+    Unreachable {
+        /// Where.
+        url: String,
+        /// What came in between.
+        why: String,
+    },
+    /// The answer is no.
+    Refused(Problem),
+    /// The answer makes no sense: perhaps it is not a filch server, or one of another version.
+    Strange {
+        /// Where.
+        url: String,
+        /// What is strange.
+        why: String,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable { url, why } => {
+                write!(
+                    formatter,
+                    "no server answers at {url}: {why}\n  help: start one with `filch up`"
+                )
+            }
+            Self::Refused(problem) => problem.fmt(formatter),
+            Self::Strange { url, why } => write!(
+                formatter,
+                "what answers at {url} is no filch server, or one of another version: {why}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// What a request came to.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// One page of a list.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct Page {
+    /// The jobs.
+    pub jobs: Vec<Job>,
+    /// Where the next page begins.
+    pub next: Option<u64>,
+}
+
+/// What became of a flow.
+#[derive(Clone, Debug, Serialize, serde::Deserialize)]
+pub struct FlowReceipt {
+    /// Its name.
+    pub name: String,
+    /// What became of its jobs, by their names in it.
+    pub jobs: BTreeMap<String, Receipt>,
+}
+
+#[derive(serde::Deserialize)]
+struct Done {}
+
+#[derive(serde::Deserialize)]
+struct Receipts {
+    jobs: Vec<Receipt>,
+}
+
+#[derive(serde::Deserialize)]
+struct Queues {
+    queues: Vec<Queue>,
+}
+
+#[derive(serde::Deserialize)]
+struct Workers {
+    workers: Vec<Worker>,
+}
+
+/// A piece of what a job prints.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct Printed {
+    /// Where.
+    pub stream: Stream,
+    /// What.
+    pub text: String,
+}
+
+const NOTHING: Option<&()> = None;
+
+impl Client {
+    /// A client for the server at this URL: `http://127.0.0.1:7420`.
+    ///
+    /// # Errors
+    /// If no HTTP client can be made.
+    pub fn new(url: &str) -> Result<Self> {
+        let url = url.trim_end_matches('/').to_owned();
+        let http = reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).build();
+        let http =
+            http.map_err(|error| Error::Strange { url: url.clone(), why: error.to_string() })?;
+        Ok(Self { url, http })
+    }
+
+    /// The server's URL.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Submits one job.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn submit(&self, job: &Submission) -> Result<Receipt> {
+        self.ask(Method::POST, "/v1/jobs", Some(job)).await
+    }
+
+    /// Submits these jobs, all or none.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn submit_all(&self, jobs: &[Submission]) -> Result<Vec<Receipt>> {
+        Ok(self.ask::<Receipts>(Method::POST, "/v1/jobs", Some(&jobs)).await?.jobs)
+    }
+
+    /// One job with everything that is kept of it.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn job(&self, id: &str) -> Result<Job> {
+        self.read_job(&format!("/v1/jobs/{}", path(id))).await
+    }
+
+    /// Any document of the server's, by its path.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.ask(Method::GET, path, NOTHING).await
+    }
+
+    /// The same, once it has ended, or after this span.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn wait(&self, id: &str, span: Duration) -> Result<Job> {
+        let span = crate::span::write(span);
+        self.read_job(&format!("/v1/jobs/{}?wait={span}", path(id))).await
+    }
+
+    /// A page of jobs; `query` as the API takes it, without the question mark.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn jobs(&self, query: &str) -> Result<Page> {
+        self.ask(Method::GET, &format!("/v1/jobs?{query}"), NOTHING).await
+    }
+
+    /// Cancels a job. Answers once nothing of it can start any more.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn cancel(&self, id: &str) -> Result<()> {
+        let path = format!("/v1/jobs/{}/cancel", path(id));
+        self.ask::<Done>(Method::POST, &path, NOTHING).await.map(drop)
+    }
+
+    /// Gives a dead job new attempts.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn retry(&self, id: &str) -> Result<()> {
+        let path = format!("/v1/jobs/{}/retry", path(id));
+        self.ask::<Done>(Method::POST, &path, NOTHING).await.map(drop)
+    }
+
+    /// Gives a job another priority.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn set_priority(&self, id: &str, priority: i16) -> Result<()> {
+        #[derive(Serialize)]
+        struct Wanted {
+            priority: i16,
+        }
+        let path = format!("/v1/jobs/{}/priority", path(id));
+        self.ask::<Done>(Method::PUT, &path, Some(&Wanted { priority })).await.map(drop)
+    }
+
+    /// Gives dead jobs new attempts, and says how many.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn dead_retry(&self, chosen: &Selection) -> Result<Count> {
+        self.ask(Method::POST, "/v1/dead/retry", Some(chosen)).await
+    }
+
+    /// Forgets dead jobs, and says how many.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn dead_discard(&self, chosen: &Selection) -> Result<Count> {
+        self.ask(Method::POST, "/v1/dead/discard", Some(chosen)).await
+    }
+
+    /// Submits the jobs of a flow, all or none. The same key, the same jobs.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn submit_flow(&self, flow: &Flow, key: Option<&str>) -> Result<FlowReceipt> {
+        let mut request = self.http.request(Method::POST, format!("{}/v1/flows", self.url));
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        let response = request.json(flow).send().await.map_err(|error| self.unreachable(&error))?;
+        self.read(self.check(response).await?).await
+    }
+
+    /// Every queue.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn queues(&self) -> Result<Vec<Queue>> {
+        Ok(self.ask::<Queues>(Method::GET, "/v1/queues", NOTHING).await?.queues)
+    }
+
+    /// Changes a queue.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn set_queue(&self, name: &str, change: &QueueChange) -> Result<Queue> {
+        self.ask(Method::PATCH, &format!("/v1/queues/{}", path(name)), Some(change)).await
+    }
+
+    /// The order in which jobs are taken.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn strategy(&self) -> Result<Order> {
+        #[derive(serde::Deserialize)]
+        struct Present {
+            strategy: Order,
+        }
+        Ok(self.ask::<Present>(Method::GET, "/v1/strategy", NOTHING).await?.strategy)
+    }
+
+    /// Takes jobs in another order.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn set_strategy(&self, strategy: Order) -> Result<()> {
+        #[derive(Serialize)]
+        struct Wanted {
+            strategy: Order,
+        }
+        let wanted = Wanted { strategy };
+        self.ask::<Done>(Method::PUT, "/v1/strategy", Some(&wanted)).await.map(drop)
+    }
+
+    /// Every worker.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn workers(&self) -> Result<Vec<Worker>> {
+        Ok(self.ask::<Workers>(Method::GET, "/v1/workers", NOTHING).await?.workers)
+    }
+
+    /// Lets a worker finish what it runs and leave.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn drain(&self, worker: &str) -> Result<()> {
+        let path = format!("/v1/workers/{}/drain", path(worker));
+        self.ask::<Done>(Method::POST, &path, NOTHING).await.map(drop)
+    }
+
+    /// What the server says of itself.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn status(&self) -> Result<Status> {
+        self.ask(Method::GET, "/v1/status", NOTHING).await
+    }
+
+    /// What a job prints; with `follow`, until it has ended.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn log(&self, id: &str, follow: bool, mut each: impl FnMut(Printed)) -> Result<()> {
+        let path = format!("/v1/jobs/{}/log?follow={follow}", path(id));
+        let response = self.send(Method::GET, &path, NOTHING).await?;
+        self.lines(response, |line| {
+            serde_json::from_slice(line).map(&mut each).map_err(|error| error.to_string())
+        })
+        .await
+    }
+
+    /// Submits lines of JSON; `each` is called with the number of lines that are durable so far.
+    ///
+    /// # Errors
+    /// See [`Error`]. What was told to `each` is kept.
+    pub async fn submit_lines<S>(
+        &self,
+        body: S,
+        key: Option<&str>,
+        mut each: impl FnMut(u64),
+    ) -> Result<()>
+    where
+        S: futures_util::Stream<Item = std::io::Result<Vec<u8>>> + Send + 'static,
+    {
+        #[derive(serde::Deserialize)]
+        #[serde(untagged)]
+        enum Answer {
+            Chunk { lines: u64 },
+            Problem(Problem),
+        }
+        let mut request = self
+            .http
+            .request(Method::POST, format!("{}/v1/jobs", self.url))
+            .header("content-type", "application/x-ndjson")
+            .body(reqwest::Body::wrap_stream(body));
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let response = self.check(response).await?;
+        let mut problem = None;
+        self.lines(response, |line| match serde_json::from_slice(line) {
+            Ok(Answer::Chunk { lines }) => {
+                each(lines);
+                Ok(())
+            }
+            Ok(Answer::Problem(found)) => {
+                problem = Some(found);
+                Ok(())
+            }
+            Err(error) => Err(error.to_string()),
+        })
+        .await?;
+        problem.map_or(Ok(()), |problem| Err(Error::Refused(problem)))
+    }
+
+    async fn lines(
+        &self,
+        response: Response,
+        mut each: impl FnMut(&[u8]) -> std::result::Result<(), String>,
+    ) -> Result<()> {
+        let mut body = response.bytes_stream();
+        let mut buffer: Vec<u8> = Vec::new();
+        while let Some(piece) = body.next().await {
+            let piece = piece.map_err(|error| self.unreachable(&error))?;
+            buffer.extend_from_slice(&piece);
+            while let Some(end) = buffer.iter().position(|&byte| byte == b'\n') {
+                each(&buffer[..end]).map_err(|why| self.strange(why))?;
+                buffer.drain(..=end);
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_job(&self, path: &str) -> Result<Job> {
+        let response = self.send(Method::GET, path, NOTHING).await?;
+        let bytes = response.bytes().await.map_err(|error| self.unreachable(&error))?;
+        Job::read(&bytes).map_err(|error| self.strange(error.to_string()))
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&(impl Serialize + ?Sized)>,
+    ) -> Result<T> {
+        self.read(self.send(method, path, body).await?).await
+    }
+
+    async fn read<T: DeserializeOwned>(&self, response: Response) -> Result<T> {
+        let bytes = response.bytes().await.map_err(|error| self.unreachable(&error))?;
+        serde_json::from_slice(&bytes).map_err(|error| self.strange(error.to_string()))
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&(impl Serialize + ?Sized)>,
+    ) -> Result<Response> {
+        let mut request = self.http.request(method, format!("{}{path}", self.url));
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        self.check(response).await
+    }
+
+    async fn check(&self, response: Response) -> Result<Response> {
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let bytes = response.bytes().await.map_err(|error| self.unreachable(&error))?;
+        Err(match serde_json::from_slice(&bytes) {
+            Ok(problem) => Error::Refused(problem),
+            Err(_) => self.strange(format!("it answered {status}")),
+        })
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> Error {
+        // The innermost cause is what people understand.
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(source) = cause.source() {
+            cause = source;
+        }
+        Error::Unreachable { url: self.url.clone(), why: cause.to_string() }
+    }
+
+    fn strange(&self, why: String) -> Error {
+        Error::Strange { url: self.url.clone(), why }
+    }
+}
+
+/// A name as part of a path, or of a query.
+#[must_use]
+pub fn path(name: &str) -> String {
+    let mut path = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~@".contains(&byte) {
+            path.push(byte as char);
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    path
+}

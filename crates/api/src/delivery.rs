@@ -1,0 +1,279 @@
+//! A batch on its way to a worker, together with what its jobs have to do: between threads as it is, over
+//! a socket as a [`DownFrame`] in JSON.
+//!
+//! This is the way that every job goes, so it is written and read by hand where that saves copies: the
+//! text that a job was submitted with is neither looked into nor made anew.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use filch_scheduler::id::{CommitNo, Hold, MessageNo, SessionNo};
+use filch_scheduler::message::{Assignment, Place, Start, ToWorker};
+use filch_scheduler::name::Name;
+use filch_scheduler::time::Millis;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::id;
+use crate::session::{Down, DownFrame, Held, Nonsense};
+
+/// A batch, and what each job in it that is assigned has to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The session it is for.
+    pub session: SessionNo,
+    /// The batch's number.
+    pub number: MessageNo,
+    /// What it says, in order.
+    pub messages: Vec<ToWorker>,
+    /// What the assigned jobs have to do, in the order in which they are assigned.
+    pub works: Vec<(Hold, Arc<str>)>,
+}
+
+impl Delivery {
+    /// As a frame in JSON.
+    #[must_use]
+    pub fn write(self) -> String {
+        let mut text = String::with_capacity(128 + self.works.len() * 320);
+        let mut works = self.works.iter();
+        let _ = write!(
+            text,
+            "{{\"session\":{},\"number\":{},\"messages\":[",
+            self.session.0, self.number.0
+        );
+        for (index, message) in self.messages.into_iter().enumerate() {
+            if index > 0 {
+                text.push(',');
+            }
+            match message {
+                ToWorker::Assign(jobs) => assign(&mut text, &jobs, &mut works),
+                other => {
+                    let down = Down::say(other, |_| unreachable!("only assigned jobs have work"));
+                    text += &serde_json::to_string(&down).expect("a message can be written");
+                }
+            }
+        }
+        text.push_str("]}");
+        text
+    }
+
+    /// Reads a frame.
+    ///
+    /// # Errors
+    /// If it makes no sense.
+    pub fn read(text: &str) -> Result<Self, Nonsense> {
+        let frame: FrameIn<'_> =
+            serde_json::from_str(text).map_err(|_| Nonsense("it is no frame"))?;
+        let mut works = Vec::new();
+        let mut names = Vec::new();
+        let messages = frame.messages.into_iter().map(|message| {
+            let unreadable = |_| Nonsense("it says nothing that is known");
+            if !message.get().starts_with("{\"assign\":") {
+                let down: Down = serde_json::from_str(message.get()).map_err(unreadable)?;
+                return down.hear(|_, _| {});
+            }
+            let AssignIn { assign } = serde_json::from_str(message.get()).map_err(unreadable)?;
+            works.reserve(assign.len());
+            let jobs = assign.into_iter().map(|job| job.read(&mut works, &mut names));
+            jobs.collect::<Result<_, _>>().map(ToWorker::Assign)
+        });
+        let messages = messages.collect::<Result<_, _>>()?;
+        let (session, number) = (SessionNo(frame.session), MessageNo(frame.number));
+        Ok(Self { session, number, messages, works })
+    }
+
+    /// As a frame whose parts can be looked at.
+    #[must_use]
+    pub fn frame(self) -> DownFrame {
+        let mut works = self.works.into_iter();
+        let mut work = |_| {
+            let (_, text) = works.next().expect("each assigned job comes with its work");
+            RawValue::from_string(text.to_string())
+                .unwrap_or_else(|_| RawValue::from_string("{}".into()).expect("an object is JSON"))
+        };
+        let messages =
+            self.messages.into_iter().map(|message| Down::say(message, &mut work)).collect();
+        DownFrame { session: self.session.0, number: self.number.0, messages }
+    }
+}
+
+fn assign(
+    text: &mut String,
+    jobs: &[Assignment],
+    works: &mut std::slice::Iter<'_, (Hold, Arc<str>)>,
+) {
+    text.push_str("{\"assign\":[");
+    for (index, job) in jobs.iter().enumerate() {
+        let (hold, work) = works.next().expect("each assigned job comes with its work");
+        assert!(*hold == job.hold, "works come in the order of their jobs");
+        if index > 0 {
+            text.push(',');
+        }
+        let Hold { job: seq, fence } = job.hold;
+        let _ = write!(text, "{{\"job\":[{},{}],\"id\":\"", seq.0, fence.0);
+        text.push_str(id::write_job(job.id, &mut [0; 36]));
+        text.push_str("\",\"queue\":");
+        quote(text, &job.queue);
+        text.push_str(",\"kind\":");
+        quote(text, &job.kind);
+        let _ = write!(
+            text,
+            ",\"era\":{},\"rank\":{},\"attempt\":{}",
+            job.era.0, job.rank, job.attempt
+        );
+        if job.start == Start::Confirmed {
+            text.push_str(",\"confirm\":true");
+        }
+        if job.place == Place::FreeSlot {
+            text.push_str(",\"free_slot\":true");
+        }
+        if let Some(Millis(timeout)) = job.timeout {
+            let _ = write!(text, ",\"timeout_ms\":{timeout}");
+        }
+        text.push_str(",\"work\":");
+        text.push_str(work);
+        text.push('}');
+    }
+    text.push_str("]}");
+}
+
+fn quote(text: &mut String, name: &Name) {
+    let name = name.as_str();
+    if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_. ".contains(&byte)) {
+        text.push('"');
+        text.push_str(name);
+        text.push('"');
+    } else {
+        *text += &serde_json::to_string(name).expect("text can be written as JSON");
+    }
+}
+
+#[derive(Deserialize)]
+struct FrameIn<'a> {
+    session: u64,
+    number: u64,
+    #[serde(borrow)]
+    messages: Vec<&'a RawValue>,
+}
+
+/// Assigned jobs that borrow their texts.
+#[derive(Deserialize)]
+struct AssignIn<'a> {
+    #[serde(borrow)]
+    assign: Vec<AssignedIn<'a>>,
+}
+
+#[derive(Deserialize)]
+struct AssignedIn<'a> {
+    job: Held,
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    #[serde(borrow)]
+    queue: Cow<'a, str>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    era: u64,
+    rank: i64,
+    attempt: u16,
+    #[serde(default)]
+    confirm: bool,
+    #[serde(default)]
+    free_slot: bool,
+    timeout_ms: Option<u32>,
+    #[serde(borrow)]
+    work: &'a RawValue,
+}
+
+impl AssignedIn<'_> {
+    fn read(
+        self,
+        works: &mut Vec<(Hold, Arc<str>)>,
+        names: &mut Vec<Name>,
+    ) -> Result<Assignment, Nonsense> {
+        let hold = Hold::from(self.job);
+        works.push((hold, Arc::from(self.work.get())));
+        Ok(Assignment {
+            hold,
+            id: id::read_job(&self.id).ok_or(Nonsense("a job's id is a UUID"))?,
+            queue: shared(names, &self.queue),
+            kind: shared(names, &self.kind),
+            era: CommitNo(self.era),
+            rank: self.rank,
+            attempt: self.attempt,
+            start: if self.confirm { Start::Confirmed } else { Start::Freely },
+            place: if self.free_slot { Place::FreeSlot } else { Place::Anywhere },
+            timeout: self.timeout_ms.map(Millis),
+        })
+    }
+}
+
+/// Many jobs share few names; more than these are made anew each time.
+const NAMES_SHARED: usize = 8;
+
+fn shared(names: &mut Vec<Name>, text: &str) -> Name {
+    if let Some(name) = names.iter().find(|name| name.as_str() == text) {
+        return name.clone();
+    }
+    let name = Name::from(text);
+    if names.len() < NAMES_SHARED {
+        names.push(name.clone());
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use filch_scheduler::id::{Fence, JobId, Seq};
+    use filch_scheduler::time::Duration;
+
+    use super::*;
+
+    fn delivery() -> Delivery {
+        let hold = |job, fence| Hold { job: Seq(job), fence: Fence(fence) };
+        let assignment = |job, queue: &str| Assignment {
+            hold: hold(job, 2),
+            id: JobId(u128::MAX / 7 + u128::from(job)),
+            queue: Name::from(queue),
+            kind: Name::from("resize"),
+            era: CommitNo(9),
+            rank: -5,
+            attempt: 3,
+            start: Start::Confirmed,
+            place: Place::FreeSlot,
+            timeout: Some(Millis(70)),
+        };
+        let free = Assignment {
+            start: Start::Freely,
+            place: Place::Anywhere,
+            timeout: None,
+            ..assignment(8, "default")
+        };
+        Delivery {
+            session: SessionNo(3),
+            number: MessageNo(4),
+            messages: vec![
+                ToWorker::Truth { lease: Duration::from_secs(10), keep: vec![hold(1, 1)] },
+                ToWorker::Assign(vec![assignment(7, "quotes \" and \\ é"), free]),
+                ToWorker::Accepted(vec![hold(5, 6)]),
+                ToWorker::Gone,
+            ],
+            works: vec![
+                (hold(7, 2), Arc::from(r#"{"args":123456789012345678901234567890}"#)),
+                (hold(8, 2), Arc::from("{}")),
+            ],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(Delivery::read(&delivery().write()), Ok(delivery()));
+    }
+
+    #[test]
+    fn both_ways_to_write_a_frame_say_the_same() {
+        let by_hand: serde_json::Value =
+            serde_json::from_str(&delivery().write()).expect("it is JSON");
+        assert_eq!(by_hand, serde_json::to_value(delivery().frame()).expect("it can be written"));
+    }
+}

@@ -1,0 +1,390 @@
+//! A flow: jobs that wait for one another by name, submitted all or none.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use filch_scheduler::dispatch::Refused;
+use filch_scheduler::id::JobId;
+use serde::de::{MapAccess, Visitor};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::job::Receipt;
+use crate::problem::Problem;
+use crate::submission::{Judged, Submission, name};
+use crate::{id, limits};
+
+/// A flow as it is submitted.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Flow {
+    /// What it is called; nothing goes by it.
+    pub name: String,
+    /// The jobs by name, in order. `after` may name others of this flow, or jobs that are there by id.
+    #[serde(serialize_with = "by_name")]
+    pub jobs: Vec<(String, Submission)>,
+}
+
+/// A flow that can be carried out.
+#[derive(Clone, Debug)]
+pub struct JudgedFlow {
+    /// What it is called.
+    pub name: String,
+    /// The names of its jobs.
+    pub names: Vec<String>,
+    /// The jobs, in the same order.
+    pub jobs: Vec<Judged>,
+}
+
+/// What became of a flow.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FlowReceipts {
+    /// What it is called.
+    pub name: String,
+    /// Its jobs by name, in order.
+    #[serde(serialize_with = "by_name")]
+    pub jobs: Vec<(String, Receipt)>,
+}
+
+fn by_name<T: Serialize, S: Serializer>(
+    items: &[(String, T)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(items.len()))?;
+    for (name, item) in items {
+        map.serialize_entry(name, item)?;
+    }
+    map.end()
+}
+
+impl Flow {
+    /// Reads a flow from JSON.
+    ///
+    /// # Errors
+    /// If it makes no sense, with the job in which it does not.
+    pub fn read(text: &[u8]) -> Result<Self, Problem> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Raw<'a> {
+            name: String,
+            #[serde(borrow)]
+            jobs: Ordered<'a>,
+        }
+        let raw: Raw<'_> = serde_json::from_slice(text).map_err(|error| unread(&error))?;
+        if raw.jobs.0.len() > limits::FLOW_JOBS {
+            let title = format!("a flow of {} jobs", raw.jobs.0.len());
+            return Err(Problem::new(413, "too-many-jobs", title)
+                .help(format!("submit at most {} at once", limits::FLOW_JOBS))
+                .at("/jobs"));
+        }
+        let jobs = raw.jobs.0.into_iter().map(|(name, text)| {
+            let job = serde_json::from_str(text.get());
+            job.map_err(|error| unread(&error).at(place(&name))).map(|job| (name, job))
+        });
+        Ok(Self { name: raw.name, jobs: jobs.collect::<Result<_, _>>()? })
+    }
+
+    /// Judges a flow. `key` makes the ids of jobs that bring none: the same key, the same ids.
+    ///
+    /// # Errors
+    /// If it cannot be carried out, with what to do about it.
+    pub fn judge(self, key: Option<&str>) -> Result<JudgedFlow, Problem> {
+        name("name", &self.name)?;
+        if self.jobs.is_empty() {
+            return Err(Problem::invalid("a flow has at least one job").at("/jobs"));
+        }
+        let edges: usize = self.jobs.iter().map(|(_, job)| job.after.len()).sum();
+        if edges > limits::FLOW_EDGES {
+            let title = format!("a flow of {edges} dependencies");
+            return Err(Problem::new(413, "too-many-edges", title)
+                .help(format!("use at most {}: let a job in between wait", limits::FLOW_EDGES))
+                .at("/jobs"));
+        }
+        let graph = Graph::new(&self.jobs)?;
+        if let Some(cycle) = graph.cycle() {
+            let path: Vec<&str> = cycle.iter().map(|&at| self.jobs[at].0.as_str()).collect();
+            let title = format!("the flow has a cycle: {}", path.join(" -> "));
+            return Err(Problem::new(422, "cycle", title)
+                .help("take one of these dependencies out: nothing in a cycle could ever start")
+                .at(format!("{}/after", place(path[0]))));
+        }
+        let mut ids = Vec::with_capacity(self.jobs.len());
+        for (name, job) in &self.jobs {
+            ids.push(id_of(name, job, key)?);
+        }
+        let parents = graph.parents;
+        let mut judged = JudgedFlow { name: self.name, names: Vec::new(), jobs: Vec::new() };
+        for (at, (name, mut job)) in self.jobs.into_iter().enumerate() {
+            let named = job.after.iter_mut().zip(&parents[at]);
+            for (after, parent) in named {
+                if let Some(parent) = *parent {
+                    *after = id::job(ids[parent]);
+                }
+            }
+            job.id = Some(id::job(ids[at]));
+            let job = job.judge(|| ids[at]).map_err(|problem| problem.inside(&place(&name)))?;
+            judged.names.push(name);
+            judged.jobs.push(job);
+        }
+        Ok(judged)
+    }
+}
+
+impl JudgedFlow {
+    /// A refusal of the brain's, in the names of this flow.
+    #[must_use]
+    pub fn explain(names: &[(JobId, String)], refused: Refused) -> Problem {
+        let name_of =
+            |job: JobId| names.iter().find(|(id, _)| *id == job).map(|(_, name)| name.as_str());
+        let whose = match &refused {
+            Refused::IdConflict(job) | Refused::OwnParent(job) => name_of(*job),
+            Refused::UnknownParent { child, .. } | Refused::ParentTwice { child, .. } => {
+                name_of(*child)
+            }
+            _ => None,
+        };
+        let problem = match (&refused, whose) {
+            (Refused::UnknownParent { parent, .. }, Some(name)) => unknown_parent(
+                format!("job {name:?} waits for {}, which is not there", id::job(*parent)),
+                "submit that job first; ended jobs are forgotten after a while".into(),
+            ),
+            _ => Problem::from(refused),
+        };
+        match whose {
+            Some(name) => problem.at(place(name)),
+            None => problem,
+        }
+    }
+}
+
+fn id_of(job_name: &str, job: &Submission, key: Option<&str>) -> Result<JobId, Problem> {
+    match (&job.id, key) {
+        (Some(text), _) => id::read_job(text).ok_or_else(|| {
+            Problem::invalid(format!("{text:?} is no id"))
+                .help("make a UUID, version 7 for choice, or leave `id` out")
+                .at(format!("{}/id", place(job_name)))
+        }),
+        // No key that comes in a header has such bytes, so these ids are nobody else's.
+        (None, Some(key)) => Ok(id::keyed_job(&format!("flow\0{key}\0{job_name}"), 0)),
+        (None, None) => Ok(id::new_job()),
+    }
+}
+
+/// Where a job stands in the body of the request.
+fn place(name: &str) -> String {
+    format!("/jobs/{}", name.replace('~', "~0").replace('/', "~1"))
+}
+
+fn unread(error: &serde_json::Error) -> Problem {
+    let kind = if error.is_data() { Problem::invalid } else { Problem::malformed };
+    kind(error.to_string())
+}
+
+fn unknown_parent(title: String, help: String) -> Problem {
+    Problem::new(422, "unknown-parent", title).help(help)
+}
+
+/// The members of an object in the order in which they were written.
+struct Ordered<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Ordered<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Ordered<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object of jobs by name")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Ordered(members))
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// Who waits for whom, by place in the flow.
+struct Graph {
+    /// The parents of each job: a place in the flow, or `None` for a job that is there already.
+    parents: Vec<Vec<Option<usize>>>,
+}
+
+impl Graph {
+    fn new(jobs: &[(String, Submission)]) -> Result<Self, Problem> {
+        let mut places: HashMap<&str, usize> = HashMap::with_capacity(jobs.len());
+        for (at, (job_name, _)) in jobs.iter().enumerate() {
+            name("job", job_name).map_err(|problem| problem.at("/jobs"))?;
+            if id::read_job(job_name).is_some() {
+                let title = format!("the name {job_name:?} could be taken for an id");
+                return Err(Problem::invalid(title)
+                    .help("call the job by a word; ids go into \"id\"")
+                    .at(place(job_name)));
+            }
+            if places.insert(job_name, at).is_some() {
+                return Err(Problem::invalid(format!("two jobs are called {job_name:?}"))
+                    .help("give each job a name of its own")
+                    .at(place(job_name)));
+            }
+        }
+        let parents = jobs.iter().map(|(job_name, job)| {
+            let mut seen: Vec<&str> = job.after.iter().map(String::as_str).collect();
+            seen.sort_unstable();
+            if let Some([twice, _]) = seen.array_windows().find(|[one, other]| one == other) {
+                return Err(Problem::new(
+                    422,
+                    "parent-twice",
+                    format!("job {job_name:?} names {twice:?} twice"),
+                )
+                .help("name each parent once")
+                .at(format!("{}/after", place(job_name))));
+            }
+            let found = job.after.iter().enumerate().map(|(index, after)| {
+                match places.get(after.as_str()) {
+                    Some(&parent) => Ok(Some(parent)),
+                    None if id::read_job(after).is_some() => Ok(None),
+                    None => {
+                        let title = format!(
+                            "job {job_name:?} waits for {after:?}, which is not in this flow"
+                        );
+                        let at = format!("{}/after/{index}", place(job_name));
+                        Err(unknown_parent(title, advice(after, jobs)).at(at))
+                    }
+                }
+            });
+            found.collect()
+        });
+        Ok(Self { parents: parents.collect::<Result<_, _>>()? })
+    }
+
+    /// A cycle, each a parent of the next, the last the first again; if there is one.
+    fn cycle(&self) -> Option<Vec<usize>> {
+        let count = self.parents.len();
+        let inside = |at: usize| self.parents[at].iter().copied().flatten();
+        // Takes away whatever waits for nobody, until nothing more can be taken away.
+        let mut children = vec![Vec::new(); count];
+        let mut waits_for: Vec<usize> = (0..count).map(|at| inside(at).count()).collect();
+        for at in 0..count {
+            for parent in inside(at) {
+                children[parent].push(at);
+            }
+        }
+        let mut free: Vec<usize> = (0..count).filter(|&at| waits_for[at] == 0).collect();
+        while let Some(at) = free.pop() {
+            for &child in &children[at] {
+                waits_for[child] -= 1;
+                if waits_for[child] == 0 {
+                    free.push(child);
+                }
+            }
+        }
+        // Whatever is left has a parent that is left: going from parent to parent must come round.
+        let mut at = (0..count).find(|&at| waits_for[at] > 0)?;
+        let mut seen_at = vec![usize::MAX; count];
+        let mut path = Vec::new();
+        while seen_at[at] == usize::MAX {
+            seen_at[at] = path.len();
+            path.push(at);
+            at = inside(at).find(|&parent| waits_for[parent] > 0)?;
+        }
+        let mut cycle = path.split_off(seen_at[at]);
+        cycle.reverse();
+        // Told from the job that was written first, so that the same flow gives the same words.
+        let first = (0..cycle.len()).min_by_key(|&index| cycle[index])?;
+        cycle.rotate_left(first);
+        cycle.push(cycle[0]);
+        Some(cycle)
+    }
+}
+
+/// Names that are looked at in search of the one that was meant.
+const LOOKED_AT: usize = 10_000;
+
+/// Words that are less alike than this were not mistaken for one another.
+const ALIKE: f64 = 0.8;
+
+fn advice(after: &str, jobs: &[(String, Submission)]) -> String {
+    let likeness = |(name, _): &(String, Submission)| {
+        let likeness = strsim::jaro_winkler(name, after);
+        (likeness >= ALIKE).then(|| (likeness, name.clone()))
+    };
+    let alike = jobs.iter().take(LOOKED_AT).filter_map(likeness);
+    let best = alike.max_by(|one, other| one.0.total_cmp(&other.0));
+    best.map_or_else(
+        || "name a job of this flow, or write the whole UUID of one that is there".into(),
+        |(_, name)| format!("did you mean {name:?}?"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(text: &str) -> Result<JudgedFlow, Problem> {
+        Flow::read(text.as_bytes())?.judge(Some("k"))
+    }
+
+    #[test]
+    fn names_become_ids_and_the_same_key_gives_the_same_ones() {
+        let text = r#"{"name": "n", "jobs": {
+            "join": {"kind": "j", "after": ["a", "01890000-0000-7000-8000-000000000001"]},
+            "a": {"kind": "k"}}}"#;
+        let flow = judge(text).unwrap();
+        assert_eq!(flow.names, ["join", "a"], "in the order in which they were written");
+        let [join, a] = &flow.jobs[..] else { panic!("two jobs") };
+        assert_eq!(join.spec.parents[0], a.spec.id);
+        assert_eq!(judge(text).unwrap().jobs[1].spec.id, a.spec.id);
+        let other = Flow::read(text.as_bytes()).unwrap().judge(Some("other")).unwrap();
+        assert_ne!(other.jobs[1].spec.id, a.spec.id);
+    }
+
+    #[test]
+    fn what_cannot_be_carried_out_is_named() {
+        for (jobs, code, title) in [
+            (
+                r#""map": {"kind": "k", "after": ["join"]}, "join": {"kind": "k", "after": ["map"]}"#,
+                "cycle",
+                "the flow has a cycle: map -> join -> map",
+            ),
+            (r#""a": {"kind": "k", "after": ["a"]}"#, "cycle", "the flow has a cycle: a -> a"),
+            (
+                r#""in": {"kind": "k"}, "a": {"kind": "k", "after": ["in", "c"]},
+                   "b": {"kind": "k", "after": ["a"]}, "c": {"kind": "k", "after": ["b"]},
+                   "out": {"kind": "k", "after": ["c"]}"#,
+                "cycle",
+                "the flow has a cycle: a -> b -> c -> a",
+            ),
+            (
+                r#""fetch": {"kind": "k"}, "b": {"kind": "k", "after": ["fecth"]}"#,
+                "unknown-parent",
+                "job \"b\" waits for \"fecth\", which is not in this flow",
+            ),
+            (
+                r#""a": {"kind": "k"}, "b": {"kind": "k", "after": ["a", "a"]}"#,
+                "parent-twice",
+                "job \"b\" names \"a\" twice",
+            ),
+            (r#""a": {"kind": "k"}, "a": {"kind": "k"}"#, "invalid", "two jobs are called \"a\""),
+            ("", "invalid", "a flow has at least one job"),
+        ] {
+            let text = format!(r#"{{"name": "n", "jobs": {{{jobs}}}}}"#);
+            let problem = judge(&text).unwrap_err();
+            assert_eq!((problem.code.as_str(), problem.title.as_str()), (code, title));
+        }
+    }
+
+    #[test]
+    fn a_problem_says_in_which_job_and_what_was_meant() {
+        let text = r#"{"name": "n", "jobs": {"a/b": {"kind": "k", "queue": ""}}}"#;
+        assert_eq!(judge(text).unwrap_err().at.as_deref(), Some("/jobs/a~1b/queue"));
+        let text = r#"{"name": "n", "jobs": {"a": {"knid": "k"}}}"#;
+        assert_eq!(judge(text).unwrap_err().at.as_deref(), Some("/jobs/a"));
+        let text = r#"{"name": "n", "jobs": {"fetch": {"kind": "k", "after": ["fecth"]}}}"#;
+        assert_eq!(judge(text).unwrap_err().help.as_deref(), Some("did you mean \"fetch\"?"));
+    }
+}

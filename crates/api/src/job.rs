@@ -1,0 +1,383 @@
+//! A job as it is shown.
+
+use filch_scheduler::dispatch::{Ahead, JobView, Novelty, Submitted, Why};
+use filch_scheduler::record::{AttemptOutcome, Cause, JobRow, Note, Reason};
+use filch_scheduler::state::State;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::id;
+use crate::submission::{Retry, Span, When, Work};
+use crate::time::Moment;
+
+/// A job, as short as a list needs it, or with everything that is kept of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Job {
+    /// Its UUID.
+    pub id: String,
+    /// Its number, the cursor of lists.
+    pub seq: u64,
+    /// blocked, scheduled, queued, leased, running, succeeded, dead or cancelled.
+    pub state: String,
+    /// The line it waits in.
+    pub queue: String,
+    /// What kind of work it is.
+    pub kind: String,
+    /// Higher is sooner.
+    pub priority: i16,
+    /// Attempts that were begun, as far as is known.
+    pub attempts: u16,
+    /// The number of its present or last owner.
+    pub fence: u64,
+    /// When it was submitted.
+    pub submitted_at: Moment,
+    /// When it may start, if it waits for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due_at: Option<Moment>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Moment>,
+    /// Who owns it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// How far it says it has come, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<u8>,
+    /// Why it ended badly: request, condition, failed or worker-lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What else there is, where one job is asked for.
+    // Raw text does not survive being flattened when it is read: whoever reads a job reads it twice.
+    #[serde(flatten, skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Box<Details>>,
+}
+
+/// What is kept of a job beyond its state.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Details {
+    /// The command, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Vec<String>>,
+    /// The arguments, as they were submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Value>))]
+    pub args: Option<Box<RawValue>>,
+    /// Its second name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The jobs it waits or waited for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
+    /// How they must end.
+    #[serde(default)]
+    pub when: When,
+    /// What happens after an attempt that failed.
+    #[serde(default)]
+    pub retry: Retry,
+    /// How long one attempt may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// What it came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Value>))]
+    pub result: Option<Box<RawValue>>,
+    /// What the last attempt that failed said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Why it is where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Reasoning>,
+    /// Who owned it, in order.
+    #[serde(default)]
+    pub ledger: Vec<Ownership>,
+    /// Attempts that did not succeed, in order.
+    #[serde(default)]
+    pub failures: Vec<Failure>,
+}
+
+/// Why a job is where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Reasoning {
+    /// One word for programs: blocked, scheduled, queued, paused, limit, no-worker, owned, ended.
+    pub code: String,
+    /// A sentence for people.
+    pub text: String,
+    /// A command that would change it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+}
+
+/// One change of owner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Ownership {
+    /// The fence it gave.
+    pub fence: u64,
+    /// Who owned the job from then on; nobody means that it was queued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// claim, steal, lost or returned.
+    pub cause: String,
+    /// Whom it came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// When.
+    pub at: Moment,
+}
+
+/// An attempt that did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Failure {
+    /// Under which fence.
+    pub fence: u64,
+    /// Who tried.
+    pub worker: String,
+    /// failed, snoozed, interrupted, lost or lost-among-others.
+    pub outcome: String,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// When.
+    pub at: Moment,
+}
+
+/// What became of a submitted job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Receipt {
+    /// The id under which it is kept.
+    pub id: String,
+    /// Its number.
+    pub seq: u64,
+    /// Whether this submit made it.
+    pub new: bool,
+}
+
+impl From<&Submitted> for Receipt {
+    fn from(submitted: &Submitted) -> Self {
+        Self {
+            id: id::job(submitted.id),
+            seq: submitted.seq.0,
+            new: submitted.novelty == Novelty::New,
+        }
+    }
+}
+
+/// Reads a state, or one of the words that users of other systems know.
+#[must_use]
+pub fn states(word: &str) -> Option<Vec<State>> {
+    let own = State::ALL.into_iter().find(|state| state.to_string() == word);
+    Some(match word {
+        "PENDING" => vec![State::Blocked, State::Scheduled],
+        "QUEUED" => vec![State::Queued, State::Leased],
+        "RUNNING" => vec![State::Running],
+        "SUCCESS" | "COMPLETED" => vec![State::Succeeded],
+        "FAILED" => vec![State::Dead],
+        _ => vec![own?],
+    })
+}
+
+impl Job {
+    /// Reads one job with its details.
+    ///
+    /// # Errors
+    /// If it is not one.
+    pub fn read(json: &[u8]) -> serde_json::Result<Self> {
+        let job: Self = serde_json::from_slice(json)?;
+        let details = serde_json::from_slice(json)?;
+        Ok(Self { details: Some(details), ..job })
+    }
+
+    /// A job that the brain knows.
+    #[must_use]
+    pub fn live(view: &JobView) -> Self {
+        Self {
+            id: id::job(view.id),
+            seq: view.seq.0,
+            state: view.state.to_string(),
+            queue: view.queue.to_string(),
+            kind: view.kind.to_string(),
+            priority: view.priority,
+            attempts: view.attempts + u16::from(view.state == State::Running),
+            fence: view.fence.0,
+            submitted_at: Moment(view.submitted_at),
+            due_at: (view.state == State::Scheduled).then_some(Moment(view.due)),
+            ended_at: None,
+            worker: view.holder.map(id::worker),
+            progress: view.progress,
+            reason: None,
+            details: None,
+        }
+    }
+
+    /// A job that only the store knows.
+    #[must_use]
+    pub fn kept(row: &JobRow) -> Self {
+        let now = &row.now;
+        Self {
+            id: id::job(row.spec.id),
+            seq: row.seq.0,
+            state: now.state.to_string(),
+            queue: row.spec.queue.to_string(),
+            kind: row.spec.kind.to_string(),
+            priority: now.priority,
+            attempts: now.attempts + u16::from(now.state == State::Succeeded),
+            fence: now.fence.0,
+            submitted_at: Moment(row.submitted_at),
+            due_at: (now.state == State::Scheduled).then_some(Moment(now.due)),
+            ended_at: now.state.is_ended().then_some(Moment(now.at)),
+            worker: now.holder.map(id::worker),
+            progress: None,
+            reason: now.reason.map(|reason| reason_word(reason).to_owned()),
+            details: None,
+        }
+    }
+}
+
+impl Details {
+    /// What is kept beside the state.
+    #[must_use]
+    pub fn kept(row: &JobRow, payload: &str) -> Self {
+        let work: Work = serde_json::from_str(payload).unwrap_or_default();
+        Self {
+            run: work.run,
+            args: work.args,
+            key: row.spec.key.as_ref().map(ToString::to_string),
+            after: row.spec.parents.iter().map(|&parent| id::job(parent)).collect(),
+            when: row.spec.condition.into(),
+            retry: row.spec.retry.into(),
+            timeout: row.spec.timeout.map(Span),
+            ..Self::default()
+        }
+    }
+}
+
+const fn reason_word(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Request => "request",
+        Reason::Condition => "condition",
+        Reason::Failed => "failed",
+        Reason::WorkerLost => "worker-lost",
+    }
+}
+
+impl Ownership {
+    /// One change of owner.
+    #[must_use]
+    pub fn new(
+        fence: u64,
+        worker: Option<filch_scheduler::id::WorkerId>,
+        cause: Cause,
+        at: filch_scheduler::time::Wall,
+    ) -> Self {
+        let (word, from) = match cause {
+            Cause::Claim => ("claim", None),
+            Cause::Steal(victim) => ("steal", Some(victim)),
+            Cause::Lost(worker) => ("lost", Some(worker)),
+            Cause::Returned(worker) => ("returned", Some(worker)),
+        };
+        Self {
+            fence,
+            worker: worker.map(id::worker),
+            cause: word.to_owned(),
+            from: from.map(id::worker),
+            at: Moment(at),
+        }
+    }
+}
+
+impl Failure {
+    /// What a note says of an attempt; `None` if it is about something else.
+    #[must_use]
+    pub fn noted(at: filch_scheduler::time::Wall, note: &Note) -> Option<Self> {
+        let Note::Attempt { hold, worker, outcome } = note else {
+            return None;
+        };
+        let (word, error) = match outcome {
+            AttemptOutcome::Failed(error) => ("failed", Some(error.to_string())),
+            AttemptOutcome::Snoozed => ("snoozed", None),
+            AttemptOutcome::Interrupted => ("interrupted", None),
+            AttemptOutcome::LostAlone => ("lost", None),
+            AttemptOutcome::LostAmongOthers => ("lost-among-others", None),
+        };
+        Some(Self {
+            fence: hold.fence.0,
+            worker: id::worker(*worker),
+            outcome: word.to_owned(),
+            error,
+            at: Moment(at),
+        })
+    }
+}
+
+impl Reasoning {
+    /// What the brain says, in a sentence.
+    #[must_use]
+    pub fn of(why: &Why) -> Self {
+        let (code, text, help) = match why {
+            Why::Blocked { waiting_for, pending, held, .. } => {
+                let first: Vec<String> = waiting_for
+                    .iter()
+                    .take(3)
+                    .map(|parent| format!("{} ({})", id::short(parent.id), parent.state))
+                    .collect();
+                let names = first.join(", ");
+                if *held {
+                    let text =
+                        "its parents cannot end as it asks any more, and it is to be held then";
+                    ("held", text.to_owned(), Some("cancel it, or retry a parent".to_owned()))
+                } else {
+                    let more = (*pending as usize).saturating_sub(first.len());
+                    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                    ("blocked", format!("waits for {names}{more}"), None)
+                }
+            }
+            Why::NotBefore { due, attempts: 0 } => {
+                ("scheduled", format!("not before {}", Moment(*due)), None)
+            }
+            Why::NotBefore { due, attempts } => {
+                let text = format!("{attempts} attempts failed; tried again at {}", Moment(*due));
+                ("scheduled", text, None)
+            }
+            Why::Queued { queue, paused: true, .. } => (
+                "paused",
+                format!("queue {queue} is paused"),
+                Some(format!("filch queue resume {queue}")),
+            ),
+            Why::Queued { queue, workers: 0, .. } => (
+                "no-worker",
+                format!("no worker serves queue {queue}"),
+                Some(format!("filch worker start --queues {queue}")),
+            ),
+            Why::Queued { queue, limit: Some((owned, limit)), .. } if owned >= limit => (
+                "limit",
+                format!("queue {queue} has {owned} of {limit} slots busy"),
+                Some(format!("filch queue set {queue} --limit N")),
+            ),
+            Why::Queued { queue, ahead, .. } => {
+                let ahead = match ahead {
+                    Ahead::Exactly(1) => "1 job is".to_owned(),
+                    Ahead::Exactly(count) => format!("{count} jobs are"),
+                    Ahead::AtLeast(count) => format!("more than {count} jobs are"),
+                };
+                ("queued", format!("{ahead} ahead in queue {queue}"), None)
+            }
+            Why::Owned { worker, started, connected, .. } => {
+                let doing = if *started { "runs on" } else { "is next on, or waits on," };
+                let doubt = if *connected { "" } else { ", which has lost its connection" };
+                ("owned", format!("it {doing} worker {}{doubt}", id::worker(*worker)), None)
+            }
+            Why::Ended { state, held_by: Some(worker) } => (
+                "ended",
+                format!("it is {state}; worker {} is stopping it", id::worker(*worker)),
+                None,
+            ),
+            Why::Ended { state, .. } => ("ended", format!("it is {state}"), None),
+        };
+        Self { code: code.to_owned(), text, help }
+    }
+}

@@ -1,0 +1,61 @@
+//! How much is too much. Each bound has its own error, and what is beyond it changes nothing.
+
+/// Bytes in the body of a request that is not a list.
+pub const BODY_BYTES: usize = 1 << 20;
+
+/// Bytes in an array of jobs, or in a flow.
+pub const LIST_BYTES: usize = 128 << 20;
+
+/// Bytes in one line of JSON lines.
+pub const LINE_BYTES: usize = 1 << 20;
+
+/// Bytes of what a worker is given of one job: its arguments, or its command.
+pub const PAYLOAD_BYTES: usize = 256 << 10;
+
+/// Bytes of what an attempt came to.
+pub const RESULT_BYTES: usize = 256 << 10;
+
+/// Bytes of what an attempt printed, as it is kept.
+pub const LOG_BYTES: usize = 256 << 10;
+
+/// Bytes of what a failed attempt says went wrong.
+pub const ERROR_BYTES: usize = 64 << 10;
+
+/// Bytes in a name: of a queue, a kind, a key.
+pub const NAME_BYTES: usize = 200;
+
+/// Jobs in one array.
+pub const ARRAY_JOBS: usize = 10_000;
+
+/// Jobs in one flow.
+pub const FLOW_JOBS: usize = 100_000;
+
+/// Dependencies between the jobs of one flow.
+pub const FLOW_EDGES: usize = 1_000_000;
+
+/// Arrays and objects inside one another.
+pub const JSON_DEPTH: usize = 64;
+
+/// Jobs of JSON lines that are taken together.
+pub const CHUNK_JOBS: usize = 4_096;
+
+/// Bytes of JSON lines that are taken together.
+pub const CHUNK_BYTES: usize = 1 << 20;
+
+/// Bytes in one frame of a worker's session.
+pub const FRAME_BYTES: usize = 64 << 20;
+
+/// Slots of a worker that works over plain HTTP.
+pub const PLAIN_SLOTS: u32 = 1_000;
+
+/// Queues that such a worker may name.
+pub const PLAIN_QUEUES: usize = 1_000;
+
+/// Jobs that one claim of such a worker brings.
+pub const CLAIM_JOBS: u32 = 64;
+
+/// Jobs, or ids of jobs, in one request that is about several.
+pub const REQUEST_JOBS: usize = 10_000;
+
+/// Jobs in one page of a list.
+pub const PAGE_JOBS: usize = 1_000;

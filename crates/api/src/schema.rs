@@ -1,0 +1,157 @@
+//! Schemas of what is written by hand: texts that stand for something else, and a policy that may be a
+//! number.
+
+use std::borrow::Cow;
+
+use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, Object, ObjectBuilder};
+use utoipa::openapi::{KnownFormat, OneOfBuilder, RefOr, Schema, SchemaFormat, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::flow::{Flow, FlowReceipts};
+use crate::job::Receipt;
+use crate::session::Held;
+use crate::submission::{Growth, Retry, Span, Submission};
+use crate::time::Moment;
+
+type Schemas = Vec<(String, RefOr<Schema>)>;
+
+fn text(description: &str, example: &str) -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .description(Some(description))
+        .examples([example])
+}
+
+impl PartialSchema for Moment {
+    fn schema() -> RefOr<Schema> {
+        let moment = text("A moment, with its offset from UTC.", "2026-01-31T12:00:00Z");
+        moment.format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).into()
+    }
+}
+
+impl ToSchema for Moment {
+    fn name() -> Cow<'static, str> {
+        "Moment".into()
+    }
+}
+
+impl PartialSchema for Span {
+    fn schema() -> RefOr<Schema> {
+        text("A span of time: 90s, 10m, 1h30m, 1.5s or PT90S; at most 49 days.", "90s").into()
+    }
+}
+
+impl ToSchema for Span {
+    fn name() -> Cow<'static, str> {
+        "Span".into()
+    }
+}
+
+impl PartialSchema for Held {
+    fn schema() -> RefOr<Schema> {
+        ArrayBuilder::new()
+            .items(number(u64::MAX))
+            .min_items(Some(2))
+            .max_items(Some(2))
+            .description(Some("A job's number and the fence of its holder."))
+            .examples([[7, 1]])
+            .into()
+    }
+}
+
+impl ToSchema for Held {
+    fn name() -> Cow<'static, str> {
+        "Held".into()
+    }
+}
+
+fn number(most: u64) -> Object {
+    let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
+    // Bounds that JSON's readers cannot tell from one another are better left out.
+    let most = u32::try_from(most).ok();
+    number.maximum(most.map(u64::from)).build()
+}
+
+impl PartialSchema for Retry {
+    fn schema() -> RefOr<Schema> {
+        let object = ObjectBuilder::new()
+            .property("max", number(u16::MAX.into()))
+            .property("backoff", Growth::schema())
+            .property("base", Span::schema())
+            .property("cap", Span::schema())
+            .property("factor_percent", number(u16::MAX.into()))
+            .property("jitter_percent", number(100))
+            .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)));
+        OneOfBuilder::new()
+            .item(number(u16::MAX.into()))
+            .item(object)
+            .description(Some("How many attempts there are, or that and how long to wait between."))
+            .into()
+    }
+}
+
+impl ToSchema for Retry {
+    fn name() -> Cow<'static, str> {
+        "Retry".into()
+    }
+}
+
+/// A map by names of our own choice, in the order in which they were written.
+fn by_name<T: ToSchema>(description: &str) -> ObjectBuilder {
+    let reference = utoipa::openapi::Ref::from_schema_name(T::name());
+    ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .additional_properties(Some(reference))
+        .description(Some(description))
+}
+
+impl PartialSchema for Flow {
+    fn schema() -> RefOr<Schema> {
+        let name = text("What it is called; nothing goes by it.", "report");
+        let jobs = by_name::<Submission>(
+            "The jobs by name; `after` may name others of this flow, or jobs that are there by id.",
+        );
+        ObjectBuilder::new()
+            .description(Some("Jobs that wait for one another, submitted all or none."))
+            .property("name", name)
+            .property("jobs", jobs)
+            .required("name")
+            .required("jobs")
+            .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)))
+            .into()
+    }
+}
+
+impl ToSchema for Flow {
+    fn name() -> Cow<'static, str> {
+        "Flow".into()
+    }
+
+    fn schemas(schemas: &mut Schemas) {
+        schemas.push((Submission::name().into(), Submission::schema()));
+        Submission::schemas(schemas);
+    }
+}
+
+impl PartialSchema for FlowReceipts {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .description(Some("What became of the jobs of a flow."))
+            .property("name", ObjectBuilder::new().schema_type(Type::String))
+            .property("jobs", by_name::<Receipt>("By the names they have in the flow."))
+            .required("name")
+            .required("jobs")
+            .into()
+    }
+}
+
+impl ToSchema for FlowReceipts {
+    fn name() -> Cow<'static, str> {
+        "FlowReceipts".into()
+    }
+
+    fn schemas(schemas: &mut Schemas) {
+        schemas.push((Receipt::name().into(), Receipt::schema()));
+        Receipt::schemas(schemas);
+    }
+}

@@ -1,0 +1,611 @@
+//! What a worker and the server say, as JSON: the protocol of `agent` and `dispatch` in numbered batches,
+//! with what the brains do not look at (payloads, results, what jobs print) put beside it.
+//!
+//! A frame is one batch in one direction. Jobs go by number and fence, `[7, 1]`, and a job's payload is
+//! the text that was submitted, untouched.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use filch_scheduler::id::{
+    CommitNo, Fence, Hold, JobId, MessageNo, QuestionNo, Seq, SessionNo, WorkerId,
+};
+use filch_scheduler::message::{
+    self, Again, Ending, Entrance, FromWorker, Place, Report, Serves, Start, Suspects, ToWorker,
+};
+use filch_scheduler::name::Name;
+use filch_scheduler::time::Millis;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::id;
+
+/// A job and the fence of its holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Held(pub u64, pub u64);
+
+/// What a worker sends.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpFrame {
+    /// Sixteen hexadecimal digits.
+    pub worker: String,
+    /// Which of its connections this is, from 1.
+    pub session: u64,
+    /// The batch's number in this session, from 1; 0 for a frame that only brings output.
+    #[serde(default)]
+    pub number: u64,
+    /// What it says, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<Up>,
+    /// What running jobs have printed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub output: Vec<Output>,
+}
+
+/// What a job has printed, to be shown while it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Output {
+    /// Which job.
+    pub job: Held,
+    /// Where.
+    pub stream: Stream,
+    /// What.
+    pub text: String,
+}
+
+/// Where a job prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// One thing a worker says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Up {
+    /// Opens a session.
+    Hello(Box<Hello>),
+    /// Still here.
+    Beat,
+    /// Own at most so many jobs.
+    Want(u32),
+    /// May this suspected job be started?
+    Start(Held),
+    /// This job has been running for a while.
+    Started(Held),
+    /// A job has left.
+    Report(Reported),
+    /// These jobs have left: the attempt succeeded, and there is nothing else to say of it. So most jobs
+    /// end.
+    Finished(Vec<Held>),
+    /// The answer to a question.
+    Given {
+        /// Which one.
+        question: u64,
+        /// What is given.
+        jobs: Vec<Held>,
+    },
+    /// The cancelled job is being stopped.
+    Stopping(Held),
+    /// How far a running job has come.
+    Progress {
+        /// Which job.
+        job: Held,
+        /// From 0 to 100.
+        percent: u8,
+    },
+    /// No more jobs.
+    Drain,
+    /// The last message.
+    Goodbye,
+}
+
+/// How a worker introduces itself.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hello {
+    /// Who comes.
+    pub entrance: Comes,
+    /// How many jobs it can run at once.
+    pub slots: u32,
+    /// How many it wants to own at most.
+    pub want: u32,
+    /// The queues it serves; all if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<Vec<String>>,
+    /// What it has to report.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reports: Vec<Reported>,
+    /// What has been running for a while.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub started: Vec<Held>,
+    /// All that it holds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<Held>,
+}
+
+/// Who comes.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Comes {
+    /// A new incarnation.
+    New,
+    /// A new incarnation in place of this one, whose work has stopped.
+    Instead(String),
+    /// One that was here.
+    Resume,
+}
+
+/// A job has left a worker.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reported {
+    /// Which one.
+    pub job: Held,
+    /// How.
+    pub ending: Ended,
+    /// What it came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Box<RawValue>>,
+    /// What it printed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
+}
+
+/// How a job has left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Ended {
+    /// The attempt succeeded.
+    Finished,
+    /// The attempt failed.
+    Failed {
+        /// For people.
+        error: String,
+        /// Trying again cannot help.
+        #[serde(default, skip_serializing_if = "is_false")]
+        forever: bool,
+    },
+    /// To be called again after so many milliseconds.
+    Snoozed(u32),
+    /// Stopped by the worker's drain.
+    Interrupted,
+    /// Never started.
+    Dropped,
+    /// Cancelled, and stopped.
+    Stopped,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// What the server sends.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct DownFrame {
+    /// The session it is for.
+    pub session: u64,
+    /// The batch's number.
+    pub number: u64,
+    /// What it says, in order.
+    pub messages: Vec<Down>,
+}
+
+/// One thing the server says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Down {
+    /// What is truly the worker's.
+    Truth {
+        /// The length of the lease.
+        lease_ms: u64,
+        /// What the worker keeps.
+        keep: Vec<Held>,
+    },
+    /// These jobs are the worker's.
+    Assign(Vec<Assigned>),
+    /// Give half.
+    AskToGive {
+        /// To be repeated.
+        question: u64,
+        /// At most so many.
+        most: u32,
+        /// At most so many that must go into a free slot.
+        most_bound: u32,
+        /// Suspected jobs must stay.
+        suspects_stay: bool,
+        /// Only of these queues; all if missing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        queues: Option<Vec<String>>,
+    },
+    /// The suspected job may start.
+    StartGranted(Held),
+    /// The job is cancelled.
+    Cancel(Held),
+    /// Drain.
+    DrainNow,
+    /// Everything up to this batch has arrived.
+    Renewed(u64),
+    /// These reports are stored.
+    Accepted(Vec<Held>),
+    /// This report is too late.
+    Refused {
+        /// What was reported.
+        job: Held,
+        /// The fence the job has now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        current: Option<u64>,
+    },
+    /// Stop everything and come back as a new incarnation.
+    Gone,
+}
+
+/// A job as its new owner learns of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Assigned {
+    /// The job and its new owner's fence.
+    pub job: Held,
+    /// Its id.
+    pub id: String,
+    /// Its queue.
+    pub queue: String,
+    /// Its kind.
+    pub kind: String,
+    /// Ranks are compared within one era.
+    pub era: u64,
+    /// Lower runs sooner.
+    pub rank: i64,
+    /// Which attempt this will be, from 1.
+    pub attempt: u16,
+    /// The start must be confirmed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub confirm: bool,
+    /// Only into a free slot.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub free_slot: bool,
+    /// How long it may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u32>,
+    /// What to do: see [`crate::submission::Work`].
+    pub work: Box<RawValue>,
+}
+
+/// A frame makes no sense. The session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nonsense(pub &'static str);
+
+/// What an attempt left behind, beside the report of its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftBehind {
+    /// Whose.
+    pub hold: Hold,
+    /// What it came to.
+    pub result: Option<Arc<str>>,
+    /// What it printed.
+    pub log: Option<Arc<str>>,
+}
+
+/// A batch as the brain takes it.
+#[derive(Debug)]
+pub struct Heard {
+    /// Who speaks.
+    pub worker: WorkerId,
+    /// In which session.
+    pub session: SessionNo,
+    /// The batch's number; 0 if there is none.
+    pub number: MessageNo,
+    /// What it says.
+    pub messages: Vec<FromWorker>,
+    /// What attempts left behind.
+    pub left: Vec<LeftBehind>,
+}
+
+impl From<Hold> for Held {
+    fn from(hold: Hold) -> Self {
+        Self(hold.job.0, hold.fence.0)
+    }
+}
+
+impl From<Held> for Hold {
+    fn from(held: Held) -> Self {
+        Self { job: Seq(held.0), fence: Fence(held.1) }
+    }
+}
+
+fn all<A: Into<B> + Copy, B>(items: &[A]) -> Vec<B> {
+    items.iter().map(|&item| item.into()).collect()
+}
+
+fn queues(serves: &Serves) -> Option<Vec<String>> {
+    match serves {
+        Serves::All => None,
+        Serves::Named(names) => Some(names.iter().map(ToString::to_string).collect()),
+    }
+}
+
+fn serves(queues: Option<Vec<String>>) -> Serves {
+    queues.map_or(Serves::All, |names| {
+        Serves::Named(names.iter().map(|name| Name::from(name.as_str())).collect())
+    })
+}
+
+impl UpFrame {
+    /// What a worker's brain says, as a frame; `leftovers` finds what an attempt left behind.
+    #[must_use]
+    pub fn say(
+        worker: WorkerId,
+        session: SessionNo,
+        number: MessageNo,
+        messages: &[FromWorker],
+        mut leftovers: impl FnMut(Hold) -> Option<LeftBehind>,
+    ) -> Self {
+        let mut said = Vec::new();
+        for message in messages {
+            let up = Up::say(message, &mut leftovers);
+            match (&up, said.last_mut()) {
+                (Up::Finished(jobs), Some(Up::Finished(before))) => before.extend(jobs),
+                _ => said.push(up),
+            }
+        }
+        let worker = id::worker(worker);
+        Self { worker, session: session.0, number: number.0, messages: said, output: Vec::new() }
+    }
+
+    /// What the server's brain hears.
+    ///
+    /// # Errors
+    /// If the frame makes no sense.
+    pub fn hear(self) -> Result<Heard, Nonsense> {
+        let worker = id::read_worker(&self.worker).ok_or(Nonsense("a worker's id is 16 digits"))?;
+        let mut left = Vec::new();
+        let mut messages = Vec::with_capacity(self.messages.len());
+        for message in self.messages {
+            match message {
+                Up::Finished(jobs) => messages.extend(jobs.into_iter().map(|job| {
+                    FromWorker::Report(Report { hold: job.into(), ending: Ending::Finished })
+                })),
+                other => messages.push(other.hear(&mut left)?),
+            }
+        }
+        let (session, number) = (SessionNo(self.session), MessageNo(self.number));
+        Ok(Heard { worker, session, number, messages, left })
+    }
+}
+
+impl Up {
+    fn say(message: &FromWorker, leftovers: &mut impl FnMut(Hold) -> Option<LeftBehind>) -> Self {
+        match message {
+            FromWorker::Hello(hello) => Self::Hello(Box::new(Hello {
+                entrance: match hello.entrance {
+                    Entrance::New => Comes::New,
+                    Entrance::Instead(worker) => Comes::Instead(id::worker(worker)),
+                    Entrance::Resume => Comes::Resume,
+                },
+                slots: hello.slots,
+                want: hello.want,
+                queues: queues(&hello.serves),
+                reports: hello
+                    .reports
+                    .iter()
+                    .map(|report| Reported::say(report, leftovers))
+                    .collect(),
+                started: all(&hello.started),
+                holds: all(&hello.holds),
+            })),
+            FromWorker::Beat => Self::Beat,
+            &FromWorker::Want(count) => Self::Want(count),
+            &FromWorker::Start(hold) => Self::Start(hold.into()),
+            &FromWorker::Started(hold) => Self::Started(hold.into()),
+            FromWorker::Report(report) => {
+                let reported = Reported::say(report, leftovers);
+                match reported {
+                    Reported { job, ending: Ended::Finished, result: None, log: None } => {
+                        Self::Finished(vec![job])
+                    }
+                    other => Self::Report(other),
+                }
+            }
+            FromWorker::Given { question, jobs } => {
+                Self::Given { question: question.0, jobs: all(jobs) }
+            }
+            &FromWorker::Stopping(hold) => Self::Stopping(hold.into()),
+            &FromWorker::Progress { hold, percent } => Self::Progress { job: hold.into(), percent },
+            FromWorker::Drain => Self::Drain,
+            FromWorker::Goodbye => Self::Goodbye,
+        }
+    }
+
+    fn hear(self, left: &mut Vec<LeftBehind>) -> Result<FromWorker, Nonsense> {
+        Ok(match self {
+            Self::Hello(hello) => FromWorker::Hello(message::Hello {
+                entrance: match hello.entrance {
+                    Comes::New => Entrance::New,
+                    Comes::Instead(worker) => Entrance::Instead(
+                        id::read_worker(&worker).ok_or(Nonsense("a worker's id is 16 digits"))?,
+                    ),
+                    Comes::Resume => Entrance::Resume,
+                },
+                slots: hello.slots,
+                want: hello.want,
+                serves: serves(hello.queues),
+                reports: hello.reports.into_iter().map(|report| report.hear(left)).collect(),
+                started: all(&hello.started),
+                holds: all(&hello.holds),
+            }),
+            Self::Beat => FromWorker::Beat,
+            Self::Want(count) => FromWorker::Want(count),
+            Self::Start(held) => FromWorker::Start(held.into()),
+            Self::Started(held) => FromWorker::Started(held.into()),
+            Self::Report(report) => FromWorker::Report(report.hear(left)),
+            Self::Finished(_) => return Err(Nonsense("it is more than one message")),
+            Self::Given { question, jobs } => {
+                FromWorker::Given { question: QuestionNo(question), jobs: all(&jobs) }
+            }
+            Self::Stopping(held) => FromWorker::Stopping(held.into()),
+            Self::Progress { job, percent } => FromWorker::Progress { hold: job.into(), percent },
+            Self::Drain => FromWorker::Drain,
+            Self::Goodbye => FromWorker::Goodbye,
+        })
+    }
+}
+
+impl Reported {
+    fn say(report: &Report, leftovers: &mut impl FnMut(Hold) -> Option<LeftBehind>) -> Self {
+        let left = leftovers(report.hold);
+        let ending = match &report.ending {
+            Ending::Finished => Ended::Finished,
+            Ending::Failed { again, error } => {
+                Ended::Failed { error: error.to_string(), forever: *again == Again::Never }
+            }
+            &Ending::Snoozed(span) => Ended::Snoozed(span.0),
+            Ending::Interrupted => Ended::Interrupted,
+            Ending::Dropped => Ended::Dropped,
+            Ending::Stopped => Ended::Stopped,
+        };
+        let (result, log) = left.map_or((None, None), |left| (left.result, left.log));
+        Self {
+            job: report.hold.into(),
+            ending,
+            // What is no JSON never becomes a result.
+            result: result.and_then(|text| RawValue::from_string(text.to_string()).ok()),
+            log: log.map(|text| text.to_string()),
+        }
+    }
+
+    /// What the brain hears of it; what else there is goes to `left`.
+    pub fn hear(self, left: &mut Vec<LeftBehind>) -> Report {
+        let hold = self.job.into();
+        if self.result.is_some() || self.log.is_some() {
+            left.push(LeftBehind {
+                hold,
+                result: self.result.map(|result| Arc::from(result.get())),
+                log: self.log.map(Arc::from),
+            });
+        }
+        let ending = match self.ending {
+            Ended::Finished => Ending::Finished,
+            Ended::Failed { error, forever } => Ending::Failed {
+                again: if forever { Again::Never } else { Again::ByPolicy },
+                error: error.into(),
+            },
+            Ended::Snoozed(millis) => Ending::Snoozed(Millis(millis)),
+            Ended::Interrupted => Ending::Interrupted,
+            Ended::Dropped => Ending::Dropped,
+            Ended::Stopped => Ending::Stopped,
+        };
+        Report { hold, ending }
+    }
+}
+
+impl Down {
+    /// What the server's brain says; `work` is what each job that is assigned has to do.
+    pub fn say(message: ToWorker, mut work: impl FnMut(Hold) -> Box<RawValue>) -> Self {
+        match message {
+            ToWorker::Truth { lease, keep } => {
+                Self::Truth { lease_ms: lease.as_millis() as u64, keep: all(&keep) }
+            }
+            ToWorker::Assign(jobs) => Self::Assign(
+                jobs.into_iter().map(|job| Assigned::say(&job, work(job.hold))).collect(),
+            ),
+            ToWorker::AskToGive { question, most, most_bound, suspects, serves } => {
+                Self::AskToGive {
+                    question: question.0,
+                    most,
+                    most_bound,
+                    suspects_stay: suspects == Suspects::Stay,
+                    queues: queues(&serves),
+                }
+            }
+            ToWorker::StartGranted(hold) => Self::StartGranted(hold.into()),
+            ToWorker::Cancel(hold) => Self::Cancel(hold.into()),
+            ToWorker::DrainNow => Self::DrainNow,
+            ToWorker::Renewed(number) => Self::Renewed(number.0),
+            ToWorker::Accepted(holds) => Self::Accepted(all(&holds)),
+            ToWorker::Refused { hold, current } => {
+                Self::Refused { job: hold.into(), current: current.map(|fence| fence.0) }
+            }
+            ToWorker::Gone => Self::Gone,
+        }
+    }
+
+    /// What a worker's brain hears; what each job has to do goes to `work`.
+    ///
+    /// # Errors
+    /// If it makes no sense.
+    pub fn hear(self, mut work: impl FnMut(Hold, Box<RawValue>)) -> Result<ToWorker, Nonsense> {
+        Ok(match self {
+            Self::Truth { lease_ms, keep } => {
+                ToWorker::Truth { lease: Duration::from_millis(lease_ms), keep: all(&keep) }
+            }
+            Self::Assign(jobs) => ToWorker::Assign(
+                jobs.into_iter().map(|job| job.hear(&mut work)).collect::<Result<_, _>>()?,
+            ),
+            Self::AskToGive { question, most, most_bound, suspects_stay, queues } => {
+                ToWorker::AskToGive {
+                    question: QuestionNo(question),
+                    most,
+                    most_bound,
+                    suspects: if suspects_stay { Suspects::Stay } else { Suspects::Move },
+                    serves: serves(queues),
+                }
+            }
+            Self::StartGranted(held) => ToWorker::StartGranted(held.into()),
+            Self::Cancel(held) => ToWorker::Cancel(held.into()),
+            Self::DrainNow => ToWorker::DrainNow,
+            Self::Renewed(number) => ToWorker::Renewed(MessageNo(number)),
+            Self::Accepted(jobs) => ToWorker::Accepted(all(&jobs)),
+            Self::Refused { job, current } => {
+                ToWorker::Refused { hold: job.into(), current: current.map(Fence) }
+            }
+            Self::Gone => ToWorker::Gone,
+        })
+    }
+}
+
+impl Assigned {
+    /// What the server's brain says of a job, with what it has to do.
+    #[must_use]
+    pub fn say(job: &message::Assignment, work: Box<RawValue>) -> Self {
+        Self {
+            job: job.hold.into(),
+            id: id::job(job.id),
+            queue: job.queue.to_string(),
+            kind: job.kind.to_string(),
+            era: job.era.0,
+            rank: job.rank,
+            attempt: job.attempt,
+            confirm: job.start == Start::Confirmed,
+            free_slot: job.place == Place::FreeSlot,
+            timeout_ms: job.timeout.map(|timeout| timeout.0),
+            work,
+        }
+    }
+
+    fn hear(
+        self,
+        work: &mut impl FnMut(Hold, Box<RawValue>),
+    ) -> Result<message::Assignment, Nonsense> {
+        let hold = self.job.into();
+        work(hold, self.work);
+        let id: JobId = id::read_job(&self.id).ok_or(Nonsense("a job's id is a UUID"))?;
+        Ok(message::Assignment {
+            hold,
+            id,
+            queue: Name::from(self.queue.as_str()),
+            kind: Name::from(self.kind.as_str()),
+            era: CommitNo(self.era),
+            rank: self.rank,
+            attempt: self.attempt,
+            start: if self.confirm { Start::Confirmed } else { Start::Freely },
+            place: if self.free_slot { Place::FreeSlot } else { Place::Anywhere },
+            timeout: self.timeout_ms.map(Millis),
+        })
+    }
+}

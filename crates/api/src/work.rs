@@ -1,0 +1,306 @@
+//! Working over plain HTTP: four requests, for workers of forty lines in any language.
+//!
+//! A worker makes up an id, claims into its free slots, says every now and then what it holds, and
+//! reports how each attempt ended. A claim has a number: the same number, the same answer, so that a
+//! claim whose answer was lost can be repeated.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::limits;
+use crate::problem::Problem;
+use crate::session::{Ended, Held, Reported};
+use crate::submission::{Span, name};
+
+/// A worker wants jobs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Numbers the worker's claims, from 1. The same number brings the same answer; a higher one says
+    /// that every answer before it has been read, or will never be.
+    pub number: u64,
+    /// How many jobs it can run at once, those that it holds included. With 0 it takes none, and what
+    /// was assigned and never arrived goes back to the queue.
+    pub slots: u32,
+    /// The queues it serves; all if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<Vec<String>>,
+    /// Every job it was given and whose report was not answered.
+    #[serde(default)]
+    pub holds: Vec<Held>,
+    /// How long the answer may wait for a job to come; not at all if missing. It also comes when the
+    /// worker has said nothing else for a quarter of its lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Span>,
+}
+
+/// What a claim brings.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Claimed {
+    /// These are the worker's, to be started at once.
+    pub jobs: Vec<Assignment>,
+    /// Of what it says to hold, these are not its own any more: it stops them, and reports them as
+    /// `stopped`.
+    pub cancel: Vec<Held>,
+    /// It is to finish what it has, and leave.
+    pub drain: bool,
+    /// How long it may be silent before its jobs go to others, in milliseconds.
+    pub lease_ms: u64,
+}
+
+/// A job as its worker learns of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Assignment {
+    /// Its number, and the fence of this attempt.
+    pub job: Held,
+    /// Its id.
+    pub id: String,
+    /// Its queue.
+    pub queue: String,
+    /// Its kind; `command` for commands.
+    pub kind: String,
+    /// Which attempt this is, from 1.
+    pub attempt: u16,
+    /// How long it may take, in milliseconds. The worker sees to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u32>,
+    /// What to do: `args` as they were submitted, and for commands `run`, `env` and `dir`.
+    #[cfg_attr(feature = "schema", schema(value_type = Object))]
+    pub work: Box<RawValue>,
+}
+
+/// A worker is still there. Due ten times a lease.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Beat {
+    /// Every job it was given and whose report was not answered.
+    #[serde(default)]
+    pub holds: Vec<Held>,
+    /// Of those it was told to cancel, the ones that it is stopping. Whoever cancelled them is answered
+    /// then; without this, when they are reported.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stopping: Vec<Held>,
+}
+
+/// What is truly the worker's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Beaten {
+    /// What it says to hold and does.
+    pub keep: Vec<Held>,
+    /// What it says to hold and is to stop, and to report as `stopped`.
+    pub cancel: Vec<Held>,
+    /// It is to finish what it has, and leave.
+    pub drain: bool,
+    /// How long it may be silent before its jobs go to others, in milliseconds.
+    pub lease_ms: u64,
+}
+
+/// How attempts ended.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Reports {
+    /// In any order; each may be repeated.
+    pub reports: Vec<Report>,
+}
+
+/// How one attempt ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// Which job, and under which fence.
+    pub job: Held,
+    /// How it ended.
+    pub ending: Ending,
+    /// What went wrong, for people; with `failed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Trying again cannot help; with `failed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forever: Option<bool>,
+    /// When to be called again; with `snoozed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Span>,
+    /// What it came to; with `finished`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Value>))]
+    pub result: Option<Box<RawValue>>,
+    /// What it printed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
+}
+
+/// How an attempt ended, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// It succeeded.
+    Finished,
+    /// It failed, which counts.
+    Failed,
+    /// It wants to be called again later, which does not count.
+    Snoozed,
+    /// The worker is leaving, which does not count.
+    Interrupted,
+    /// It was never started.
+    Dropped,
+    /// It was cancelled, and has stopped.
+    Stopped,
+}
+
+/// Which reports are stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Answered {
+    /// These are.
+    pub accepted: Vec<Held>,
+    /// These came too late, and are not. The worker forgets them all the same.
+    pub refused: Vec<TooLate>,
+}
+
+/// A report that came too late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct TooLate {
+    /// What was reported.
+    pub job: Held,
+    /// The fence that the job has now; missing if there is no such job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<u64>,
+}
+
+impl Claim {
+    /// Judges a claim.
+    ///
+    /// # Errors
+    /// With what to do about it.
+    pub fn check(&self) -> Result<(), Problem> {
+        if self.number == 0 {
+            return Err(Problem::invalid("claims are numbered from 1").at("/number"));
+        }
+        if self.slots > limits::PLAIN_SLOTS {
+            let title = format!("a worker with {} slots", self.slots);
+            return Err(Problem::new(422, "too-many-slots", title)
+                .help(format!("use at most {}, or several workers", limits::PLAIN_SLOTS))
+                .at("/slots"));
+        }
+        let queues = self.queues.as_deref().unwrap_or_default();
+        if queues.len() > limits::PLAIN_QUEUES {
+            let title = format!("a worker that names {} queues", queues.len());
+            return Err(Problem::new(422, "too-many-queues", title)
+                .help(format!("name at most {}, or leave `queues` out", limits::PLAIN_QUEUES))
+                .at("/queues"));
+        }
+        for (index, queue) in queues.iter().enumerate() {
+            name("queue", queue).map_err(|problem| problem.at(format!("/queues/{index}")))?;
+        }
+        check_count(&self.holds, "/holds")
+    }
+}
+
+impl Beat {
+    /// Judges a beat.
+    ///
+    /// # Errors
+    /// With what to do about it.
+    pub fn check(&self) -> Result<(), Problem> {
+        check_count(&self.holds, "/holds")?;
+        check_count(&self.stopping, "/stopping")
+    }
+}
+
+impl Reports {
+    /// Judges reports.
+    ///
+    /// # Errors
+    /// With what to do about it.
+    pub fn check(&self) -> Result<(), Problem> {
+        check_count(&self.reports, "/reports")?;
+        for (index, report) in self.reports.iter().enumerate() {
+            report.check().map_err(|problem| problem.inside(&format!("/reports/{index}")))?;
+        }
+        Ok(())
+    }
+}
+
+fn check_count<T>(items: &[T], at: &str) -> Result<(), Problem> {
+    if items.len() <= limits::REQUEST_JOBS {
+        return Ok(());
+    }
+    Err(Problem::new(413, "too-many-jobs", format!("{} jobs at once", items.len()))
+        .help(format!("send at most {} at once", limits::REQUEST_JOBS))
+        .at(at))
+}
+
+impl Report {
+    fn check(&self) -> Result<(), Problem> {
+        let goes_with = |is_there: bool, ending: Ending, field: &str| {
+            if is_there && self.ending != ending {
+                let title = format!("`{field}` is not said of an attempt that ended so");
+                return Err(Problem::invalid(title).at(format!("/{field}")));
+            }
+            Ok(())
+        };
+        goes_with(self.error.is_some(), Ending::Failed, "error")?;
+        goes_with(self.forever.is_some(), Ending::Failed, "forever")?;
+        goes_with(self.wait.is_some(), Ending::Snoozed, "wait")?;
+        goes_with(self.result.is_some(), Ending::Finished, "result")?;
+        if self.ending == Ending::Snoozed && self.wait.is_none() {
+            return Err(Problem::invalid("when is it to be called again?")
+                .help("write \"wait\": \"30s\"")
+                .at("/wait"));
+        }
+        let fits = |text: Option<&str>, most: usize, field: &str| {
+            let bytes = text.map_or(0, str::len);
+            if bytes > most {
+                let code = format!("{field}-too-large");
+                let title = format!("the {field} has {bytes} bytes");
+                return Err(Problem::new(413, &code, title)
+                    .help(format!("report at most {most}, and put the rest somewhere else"))
+                    .at(format!("/{field}")));
+            }
+            Ok(())
+        };
+        fits(self.error.as_deref(), limits::ERROR_BYTES, "error")?;
+        fits(self.result.as_deref().map(RawValue::get), limits::RESULT_BYTES, "result")?;
+        fits(self.log.as_deref(), limits::LOG_BYTES, "log")
+    }
+
+    /// The same in the words of a worker's session.
+    #[must_use]
+    pub fn say(&self) -> Reported {
+        let ending = match self.ending {
+            Ending::Finished => Ended::Finished,
+            Ending::Failed => Ended::Failed {
+                error: self.error.clone().unwrap_or_else(|| "the worker did not say why".into()),
+                forever: self.forever.unwrap_or(false),
+            },
+            Ending::Snoozed => Ended::Snoozed(self.wait.map_or(0, |wait| wait.0.0)),
+            Ending::Interrupted => Ended::Interrupted,
+            Ending::Dropped => Ended::Dropped,
+            Ending::Stopped => Ended::Stopped,
+        };
+        Reported { job: self.job, ending, result: self.result.clone(), log: self.log.clone() }
+    }
+
+    /// The job was never started.
+    #[must_use]
+    pub const fn dropped(job: Held) -> Self {
+        Self {
+            job,
+            ending: Ending::Dropped,
+            error: None,
+            forever: None,
+            wait: None,
+            result: None,
+            log: None,
+        }
+    }
+}
