@@ -1,0 +1,259 @@
+//! The process group of one command: its leader, its signals, and its end.
+//!
+//! A group ends in this order, and only in this order: every member is killed; the leader is dead
+//! but not yet reaped, so that its number cannot be given to anybody else; the guardian forgets the
+//! number; the leader is reaped; the last member is gone. Who lets go of a [`Group`] before its end
+//! has it killed at once, and the rest is done behind their back.
+//!
+//! A process that leaves the group (`setsid`) is out of reach: to hold that too takes a cgroup.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process,
+    test_kill_process_group, waitid,
+};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::guard::{Guard, Lost};
+use super::{Environment, Helper};
+
+/// How the leader of a group ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Exit {
+    Code(i32),
+    Signal(i32),
+    /// Something else in this process has reaped it.
+    Unknown,
+}
+
+/// The worker's ends of the leader's pipes.
+pub(super) struct Pipes {
+    pub(super) stdin: ChildStdin,
+    pub(super) stdout: ChildStdout,
+    pub(super) stderr: ChildStderr,
+}
+
+/// A group that was started and has not ended.
+pub(super) struct Group {
+    /// Taken at the end.
+    leader: Option<Leader>,
+}
+
+struct Leader {
+    child: Child,
+    /// Also that of the group.
+    id: Pid,
+    /// Wakes whenever some child of this process ends. Every command looks for itself then.
+    ends: tokio::signal::unix::Signal,
+    guard: Guard,
+}
+
+impl Group {
+    /// Starts a launcher, which waits for its order. May take a millisecond, in which it blocks.
+    pub(super) fn start(
+        helper: &Helper,
+        environment: &Environment,
+        guard: Guard,
+    ) -> io::Result<(Group, Pipes)> {
+        // Before the child is there, so that its end is not missed; and since it sets a handler, no
+        // child is reaped unseen, even if this process was started with the signal ignored.
+        let ends = signal(SignalKind::child())?;
+        let mut child = std::process::Command::new(&helper.program)
+            .args(&helper.launcher)
+            .env_clear()
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let id = id.expect("the system numbers its processes from 1 on");
+        let group = Group { leader: Some(Leader { child, id, ends, guard }) };
+        // From here on an error lets go of the group, and so ends it.
+        let pipes = Pipes {
+            stdin: ChildStdin::from_std(stdin.expect("it is piped"))?,
+            stdout: ChildStdout::from_std(stdout.expect("it is piped"))?,
+            stderr: ChildStderr::from_std(stderr.expect("it is piped"))?,
+        };
+        Ok((group, pipes))
+    }
+
+    /// Has the guardian watch the group; says how to learn that it no longer does.
+    pub(super) async fn watch(&self) -> Result<Lost, String> {
+        let leader = self.leader();
+        leader.guard.watch(leader.id).await
+    }
+
+    /// Returns once the leader is dead. It is not reaped, so that the group keeps its number.
+    pub(super) async fn exited(&mut self) -> Exit {
+        self.leader.as_mut().expect("the group has not ended").exited().await
+    }
+
+    /// To every member.
+    pub(super) fn signal(&self, signal: Signal) {
+        self.leader().signal(signal);
+    }
+
+    /// Whether somebody lives besides a dead leader. Looks at every process of the machine.
+    pub(super) async fn has_living_members(&self) -> bool {
+        has_living_members(self.leader().id).await
+    }
+
+    /// Kills what is left, and returns when there is nothing left.
+    pub(super) async fn end(&mut self) {
+        let Some(leader) = &mut self.leader else { return };
+        leader.kill_and_reap().await;
+        let id = leader.id;
+        self.leader = None;
+        vanished(id).await;
+    }
+
+    fn leader(&self) -> &Leader {
+        self.leader.as_ref().expect("the group has not ended")
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let Some(mut leader) = self.leader.take() else { return };
+        leader.signal(Signal::KILL);
+        // It holds the guard, and who closes that waits for it. Without a runtime this process is
+        // about to end, and then there is nobody left to reap for.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                leader.kill_and_reap().await;
+                vanished(leader.id).await;
+            });
+        }
+    }
+}
+
+impl Leader {
+    fn signal(&self, signal: Signal) {
+        // If somebody else has reaped it, the number may be a stranger's.
+        if self.state() == Some(Exit::Unknown) {
+            return;
+        }
+        // There may be nobody left but the dead leader, or somebody with more rights than we have,
+        // whose end is then waited for.
+        let _ = kill_process_group(self.id, signal);
+    }
+
+    async fn exited(&mut self) -> Exit {
+        loop {
+            if let Some(exit) = self.state() {
+                return exit;
+            }
+            self.ends.recv().await;
+        }
+    }
+
+    /// How it ended, if it has; it is not reaped by this.
+    fn state(&self) -> Option<Exit> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let status = match retry_on_intr(|| waitid(WaitId::Pid(self.id), options)) {
+            Ok(status) => status?,
+            Err(_) => return Some(Exit::Unknown),
+        };
+        Some(match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => Exit::Code(code),
+            (None, Some(signal)) => Exit::Signal(signal),
+            (None, None) => Exit::Unknown,
+        })
+    }
+
+    async fn kill_and_reap(&mut self) {
+        self.signal(Signal::KILL);
+        self.exited().await;
+        self.guard.forget(self.id).await;
+        // It is dead, so this does not wait. If it was reaped by others, there is nothing to do.
+        let _ = self.child.wait();
+    }
+}
+
+/// Returns when no member is left of a group whose leader was reaped. All have been sent the signal
+/// that cannot be refused, so this takes no time, except for processes with more rights than we
+/// have or amid a system call that never returns: these are waited for, because they run.
+async fn vanished(group: Pid) {
+    const PAUSE_MIN: Duration = Duration::from_millis(1);
+    const PAUSE_MAX: Duration = Duration::from_millis(64);
+    /// By now whoever reaps orphans has done so.
+    const PAUSE_ODD: Duration = Duration::from_millis(8);
+    let mut pause = PAUSE_MIN;
+    while has_members(group) {
+        // Where nobody reaps orphans, as in many containers, the dead stay members for ever.
+        if pause >= PAUSE_ODD && !has_living_members(group).await {
+            reap_adopted(group);
+            return;
+        }
+        tokio::time::sleep(pause).await;
+        pause = PAUSE_MAX.min(pause * 2);
+    }
+}
+
+/// Whether a group, the leader of which was reaped, has members, dead ones included.
+fn has_members(group: Pid) -> bool {
+    reap_adopted(group);
+    !was_given_out_anew(group) && test_kill_process_group(group) != Err(Errno::SRCH)
+}
+
+/// In a container we may be the one to whom orphans are handed.
+fn reap_adopted(group: Pid) {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    while !was_given_out_anew(group)
+        && let Ok(Some(_)) = waitid(WaitId::Pgid(Some(group)), options)
+    {}
+}
+
+/// Whether there is a process with the number of a group, the leader of which was reaped. Then that
+/// group is gone: its number stayed taken until the last member was.
+fn was_given_out_anew(group: Pid) -> bool {
+    test_kill_process(group) != Err(Errno::SRCH)
+}
+
+async fn has_living_members(group: Pid) -> bool {
+    let look = move || {
+        let mut processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        processes.any(|process| {
+            let stat = std::fs::read(process.path().join("stat")).unwrap_or_default();
+            is_living_member(&stat, group)
+        })
+    };
+    tokio::task::spawn_blocking(look).await.unwrap_or(false)
+}
+
+/// Reads `/proc/ID/stat`: number, name in parentheses, state, parent, group. A name may contain
+/// anything, parentheses too.
+fn is_living_member(stat: &[u8], group: Pid) -> bool {
+    let Some(end_of_name) = stat.iter().rposition(|byte| *byte == b')') else { return false };
+    let mut fields = stat[end_of_name + 1..].split(u8::is_ascii_whitespace).skip(1);
+    let (state, its_group) = (fields.next(), fields.nth(1));
+    let is_dead = matches!(state, Some(b"Z" | b"X" | b"x"));
+    !is_dead && its_group == Some(group.to_string().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_told_by_their_group_and_state() {
+        let group = Pid::from_raw(77).unwrap();
+        assert!(is_living_member(b"78 (sleep) S 1 77 77 0 -1", group));
+        assert!(is_living_member(b"78 (a) Z 1 (b) R 1 77 77 0 -1", group));
+        assert!(!is_living_member(b"78 (sleep) Z 1 77 77 0 -1", group));
+        assert!(!is_living_member(b"77 (sleep) S 77 78 77 0 -1", group));
+        assert!(!is_living_member(b"", group));
+        assert!(!is_living_member(b"78 (", group));
+        assert!(!is_living_member(b"78 (x)", group));
+    }
+}

@@ -1,0 +1,275 @@
+//! The worker's end of the pipe to its guardian.
+//!
+//! One task owns the guardian process: it starts it before the first command, speaks with it, and
+//! notices when it is gone. It says one thing at a time and waits for the answer, so the pipes
+//! cannot fill up. What the lines mean is told in `guardian`.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::Pid;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::Helper;
+use crate::guardian::{GREETING, Line, Reply};
+
+/// How long a guardian may take to answer. It has nothing else to do; one that takes longer is
+/// stuck or was stopped, and guards nothing.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The moment, since boot, after which nothing may run.
+pub(super) type Deadline = Option<Duration>;
+
+/// Where groups are handed over to the guardian.
+#[derive(Clone)]
+pub(super) struct Guard {
+    /// Without a bound of its own: each command has at most one request in it.
+    requests: mpsc::UnboundedSender<Request>,
+}
+
+enum Request {
+    Watch(Pid, oneshot::Sender<Result<Lost, String>>),
+    Forget(Pid, oneshot::Sender<()>),
+}
+
+/// Tells when the guardian that watched a group is gone.
+#[derive(Debug)]
+pub(super) struct Lost {
+    guardian: watch::Receiver<()>,
+}
+
+impl Lost {
+    /// Returns when it is gone.
+    pub(super) async fn lost(&mut self) {
+        // Nothing is ever sent: the other end is held while the guardian lives.
+        while self.guardian.changed().await.is_ok() {}
+    }
+}
+
+impl Guard {
+    /// Starts the task; it ends, and with it the guardian, when the last guard and group are gone.
+    pub(super) fn start(
+        helper: Helper,
+        deadline: watch::Receiver<Deadline>,
+    ) -> (Guard, JoinHandle<()>) {
+        let (requests, received) = mpsc::unbounded_channel();
+        (Guard { requests }, tokio::spawn(attend(helper, deadline, received)))
+    }
+
+    /// Returns when the guardian watches the group. If it cannot, or if the deadline has passed,
+    /// the reason says what a person should know.
+    pub(super) async fn watch(&self, group: Pid) -> Result<Lost, String> {
+        let (answer, answered) = oneshot::channel();
+        // If it cannot be sent, the answer is dropped with it.
+        let _ = self.requests.send(Request::Watch(group, answer));
+        answered.await.unwrap_or_else(|_| Err("this worker is shutting down".to_owned()))
+    }
+
+    /// Returns when the group's number can be given to others.
+    pub(super) async fn forget(&self, group: Pid) {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.requests.send(Request::Forget(group, answer));
+        // Not answered is as good: then the guardian has ended.
+        let _ = answered.await;
+    }
+}
+
+enum Event {
+    Request(Request),
+    Deadline,
+    /// It wrote something unasked, or is gone.
+    Lost(String),
+    End,
+}
+
+async fn attend(
+    helper: Helper,
+    mut deadline: watch::Receiver<Deadline>,
+    mut requests: mpsc::UnboundedReceiver<Request>,
+) {
+    let mut guardian: Option<Guardian> = None;
+    loop {
+        let event = tokio::select! {
+            request = requests.recv() => request.map_or(Event::End, Event::Request),
+            Ok(()) = deadline.changed() => Event::Deadline,
+            reason = unasked(&mut guardian) => Event::Lost(reason),
+        };
+        let failure = match event {
+            Event::Request(Request::Watch(group, answer)) => {
+                let outcome = watch(&mut guardian, &helper, &mut deadline, group).await;
+                let (reply, failure) = match outcome {
+                    Ok(reply) => (reply, None),
+                    Err(failure) => (Err(failure.clone()), Some(failure)),
+                };
+                // Before the answer, or a guardian that is given up might kill what is no longer
+                // ours.
+                end_failed(&mut guardian, failure).await;
+                let _ = answer.send(reply);
+                None
+            }
+            Event::Request(Request::Forget(group, answer)) => {
+                let failure = forget(&mut guardian, group).await.err();
+                end_failed(&mut guardian, failure).await;
+                let _ = answer.send(());
+                None
+            }
+            Event::Deadline => tell_deadline(&mut guardian, &mut deadline).await.err(),
+            Event::Lost(reason) => Some(reason),
+            Event::End => break,
+        };
+        end_failed(&mut guardian, failure).await;
+    }
+    if let Some(guardian) = guardian {
+        guardian.leave().await;
+    }
+}
+
+/// The outer error is the guardian's, the inner one is its refusal.
+async fn watch(
+    guardian: &mut Option<Guardian>,
+    helper: &Helper,
+    deadline: &mut watch::Receiver<Deadline>,
+    group: Pid,
+) -> Result<Result<Lost, String>, String> {
+    if guardian.is_none() {
+        *guardian = Some(Guardian::start(helper).await?);
+    }
+    // First, since a new guardian knows none; and a group that was started after the deadline was
+    // moved would be killed by the old one.
+    tell_deadline(guardian, deadline).await?;
+    let guardian = guardian.as_mut().expect("it was started above");
+    let reply = guardian.ask(Line::Watch(group)).await?;
+    if reply == Reply::Watching(group).to_string() {
+        Ok(Ok(Lost { guardian: guardian.alive.subscribe() }))
+    } else if reply == Reply::Late(group).to_string() {
+        Ok(Err("this worker has not been heard by the server for too long to start it".to_owned()))
+    } else {
+        Err(format!("the guardian answered {reply:?}"))
+    }
+}
+
+async fn forget(guardian: &mut Option<Guardian>, group: Pid) -> Result<(), String> {
+    let Some(guardian) = guardian else { return Ok(()) };
+    let reply = guardian.ask(Line::Forget(group)).await?;
+    if reply == Reply::Forgotten(group).to_string() {
+        Ok(())
+    } else {
+        Err(format!("the guardian answered {reply:?}"))
+    }
+}
+
+async fn tell_deadline(
+    guardian: &mut Option<Guardian>,
+    deadline: &mut watch::Receiver<Deadline>,
+) -> Result<(), String> {
+    let Some(guardian) = guardian else { return Ok(()) };
+    let moment = *deadline.borrow_and_update();
+    guardian.say(Line::Deadline(moment)).await
+}
+
+/// Waits for ever if there is no guardian.
+async fn unasked(guardian: &mut Option<Guardian>) -> String {
+    match guardian {
+        Some(guardian) => match guardian.replies.next_line().await {
+            Ok(Some(line)) => format!("the guardian said {line:?} without being asked"),
+            Ok(None) => "the guardian is gone".to_owned(),
+            Err(error) => format!("cannot hear the guardian ({error})"),
+        },
+        None => std::future::pending().await,
+    }
+}
+
+async fn end_failed(guardian: &mut Option<Guardian>, failure: Option<String>) {
+    if failure.is_some()
+        && let Some(guardian) = guardian.take()
+    {
+        guardian.kill().await;
+    }
+}
+
+/// A running guardian process.
+struct Guardian {
+    process: Child,
+    lines: ChildStdin,
+    replies: Lines<BufReader<ChildStdout>>,
+    /// Dropped when it is gone, which those who hold the other end notice.
+    alive: watch::Sender<()>,
+}
+
+impl Guardian {
+    async fn start(helper: &Helper) -> Result<Guardian, String> {
+        let program = helper.program.display();
+        // Never killed when dropped: it has to outlive us, and goes by itself.
+        let spawned = tokio::process::Command::from(command(helper)).spawn();
+        let mut process = spawned.map_err(|error| {
+            format!("cannot start the guardian of commands, {program} ({error})")
+        })?;
+        let lines = process.stdin.take().expect("it is piped");
+        let stdout = process.stdout.take().expect("it is piped");
+        let replies = BufReader::new(stdout).lines();
+        let mut guardian = Guardian { process, lines, replies, alive: watch::channel(()).0 };
+        match guardian.reply().await {
+            Ok(line) if line == GREETING => Ok(guardian),
+            other => {
+                guardian.kill().await;
+                let words = helper.guardian.join(" ");
+                let seen = other.map_or_else(|reason| reason, |line| format!("it said {line:?}"));
+                Err(format!("`{program} {words}` is no guardian of commands: {seen}"))
+            }
+        }
+    }
+
+    async fn say(&mut self, line: Line) -> Result<(), String> {
+        let text = format!("{line}\n");
+        in_time(self.lines.write_all(text.as_bytes())).await
+    }
+
+    async fn ask(&mut self, line: Line) -> Result<String, String> {
+        self.say(line).await?;
+        self.reply().await
+    }
+
+    async fn reply(&mut self) -> Result<String, String> {
+        in_time(self.replies.next_line()).await?.ok_or_else(|| "the guardian is gone".to_owned())
+    }
+
+    /// For one that failed: returns when it is dead, so that it kills nothing any more.
+    async fn kill(mut self) {
+        let _ = self.process.kill().await;
+    }
+
+    /// For one that is no longer needed: whatever it still watches it kills.
+    async fn leave(mut self) {
+        drop(self.lines);
+        if timeout(PATIENCE, self.process.wait()).await.is_err() {
+            let _ = self.process.kill().await;
+        }
+    }
+}
+
+fn command(helper: &Helper) -> std::process::Command {
+    let mut command = std::process::Command::new(&helper.program);
+    command
+        .args(&helper.guardian)
+        // What is meant for the worker's group, as Control-C is, does not reach it.
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        // It would keep a terminal or a pipe of ours open, and has nothing to say.
+        .stderr(Stdio::null());
+    command
+}
+
+async fn in_time<T>(action: impl Future<Output = io::Result<T>>) -> Result<T, String> {
+    match timeout(PATIENCE, action).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(format!("cannot speak with the guardian ({error})")),
+        Err(_) => Err(format!("the guardian did not answer for {} s", PATIENCE.as_secs())),
+    }
+}

@@ -1,0 +1,238 @@
+//! What can be run: handlers by kind, and commands.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use filch_api::submission::{COMMAND, Work};
+use filch_scheduler::message::Assignment;
+use futures_util::FutureExt as _;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, watch};
+
+use crate::shell::Happened;
+
+/// One try at a job, as its handler sees it.
+pub struct Attempt {
+    pub(crate) assignment: Assignment,
+    pub(crate) payload: Arc<str>,
+    pub(crate) stop: watch::Receiver<bool>,
+    pub(crate) happened: mpsc::UnboundedSender<Happened>,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It succeeded, and came to this, in JSON.
+    Finished(Option<String>),
+    /// It failed.
+    Failed {
+        /// For people.
+        error: String,
+        /// Trying again cannot help.
+        forever: bool,
+    },
+    /// To be called again after a while; not counted as an attempt.
+    Snoozed(Duration),
+    /// It was told to stop, and has.
+    Stopped,
+}
+
+impl Outcome {
+    /// It failed, and may be tried again.
+    #[must_use]
+    pub fn failed(error: impl Into<String>) -> Self {
+        Self::Failed { error: error.into(), forever: false }
+    }
+}
+
+impl Attempt {
+    /// The job's UUID.
+    #[must_use]
+    pub fn job(&self) -> String {
+        filch_api::id::job(self.assignment.id)
+    }
+
+    /// What kind of work it is.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        self.assignment.kind.as_str()
+    }
+
+    /// Its queue.
+    #[must_use]
+    pub fn queue(&self) -> &str {
+        self.assignment.queue.as_str()
+    }
+
+    /// Which attempt this is, from 1.
+    #[must_use]
+    pub const fn number(&self) -> u16 {
+        self.assignment.attempt
+    }
+
+    /// The number of the job's owner: whatever is changed outside filch can be protected by it.
+    #[must_use]
+    pub const fn fence(&self) -> u64 {
+        self.assignment.hold.fence.0
+    }
+
+    /// What was submitted.
+    #[must_use]
+    pub fn work(&self) -> Work {
+        // The server has made this text. If it cannot be read, it says nothing.
+        serde_json::from_str(&self.payload).unwrap_or_default()
+    }
+
+    /// The arguments as they were submitted; `null` if there are none.
+    #[must_use]
+    pub fn args(&self) -> String {
+        self.work().args.map_or_else(|| "null".to_owned(), |args| RawValue::get(&args).to_owned())
+    }
+
+    /// Whether the attempt has been told to stop. A handler that runs for long asks now and then.
+    #[must_use]
+    pub fn should_stop(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Waits until the attempt is told to stop.
+    pub async fn stopped(&mut self) {
+        if self.stop.wait_for(|stop| *stop).await.is_err() {
+            // Nobody can say it any more.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Says how far the job has come, from 0 to 100.
+    pub fn progress(&self, percent: u8) {
+        let _ = self.happened.send(Happened::Progressed { hold: self.assignment.hold, percent });
+    }
+}
+
+type Running = Pin<Box<dyn Future<Output = Ended> + Send>>;
+
+/// What an attempt came to, and what it printed.
+pub(crate) struct Ended {
+    pub(crate) outcome: Outcome,
+    pub(crate) log: Option<String>,
+}
+
+type Handling = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+enum Handler {
+    Sync(Arc<dyn Fn(Attempt) -> Outcome + Send + Sync>),
+    Async(Arc<dyn Fn(Attempt) -> Handling + Send + Sync>),
+}
+
+/// What a worker can do.
+#[derive(Default)]
+pub struct Handlers {
+    by_kind: HashMap<String, Handler>,
+    commands: Option<Arc<crate::command::Runner>>,
+}
+
+impl Handlers {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Runs jobs of this kind on a thread of their own.
+    #[must_use]
+    pub fn sync(
+        mut self,
+        kind: &str,
+        handler: impl Fn(Attempt) -> Outcome + Send + Sync + 'static,
+    ) -> Self {
+        self.by_kind.insert(kind.to_owned(), Handler::Sync(Arc::new(handler)));
+        self
+    }
+
+    /// Runs jobs of this kind as tasks; one that is told to stop is dropped where it waits.
+    #[must_use]
+    pub fn asynchronous<F>(
+        mut self,
+        kind: &str,
+        handler: impl Fn(Attempt) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        let handler = move |attempt: Attempt| -> Handling { Box::pin(handler(attempt)) };
+        self.by_kind.insert(kind.to_owned(), Handler::Async(Arc::new(handler)));
+        self
+    }
+
+    /// Runs commands.
+    #[must_use]
+    pub fn commands(mut self, runner: crate::command::Runner) -> Self {
+        self.commands = Some(Arc::new(runner));
+        self
+    }
+
+    pub(crate) fn runner(&self) -> Option<&Arc<crate::command::Runner>> {
+        self.commands.as_ref()
+    }
+
+    /// Makes an attempt. What it returns ends only when nothing of the attempt runs any more.
+    pub(crate) fn start(
+        &self,
+        assignment: Assignment,
+        payload: Arc<str>,
+        stop: watch::Receiver<bool>,
+        happened: mpsc::UnboundedSender<Happened>,
+    ) -> Running {
+        let plain = |outcome| Ended { outcome, log: None };
+        let attempt = Attempt { assignment, payload, stop, happened };
+        match self.by_kind.get(attempt.kind()) {
+            Some(Handler::Async(handler)) => {
+                let mut stop = attempt.stop.clone();
+                let running = AssertUnwindSafe(handler(attempt)).catch_unwind();
+                Box::pin(async move {
+                    tokio::select! {
+                        outcome = running => plain(outcome.unwrap_or_else(|_| panicked())),
+                        // Dropping it where it waits is what stops it.
+                        _ = stop.wait_for(|stop| *stop) => plain(Outcome::Stopped),
+                    }
+                })
+            }
+            Some(Handler::Sync(handler)) => {
+                let handler = Arc::clone(handler);
+                Box::pin(async move {
+                    let running = tokio::task::spawn_blocking(move || handler(attempt));
+                    plain(running.await.unwrap_or_else(|_| panicked()))
+                })
+            }
+            None => match &self.commands {
+                Some(runner) if attempt.kind() == COMMAND => {
+                    let runner = Arc::clone(runner);
+                    Box::pin(async move { crate::errand::run(&runner, attempt).await })
+                }
+                _ => {
+                    let error = format!(
+                        "this worker has no handler for kind {:?}; it knows {}",
+                        attempt.kind(),
+                        self.known()
+                    );
+                    Box::pin(async move { plain(Outcome::failed(error)) })
+                }
+            },
+        }
+    }
+
+    fn known(&self) -> String {
+        let mut kinds: Vec<&str> = self.by_kind.keys().map(String::as_str).collect();
+        kinds.extend(self.commands.as_ref().map(|_| COMMAND));
+        kinds.sort_unstable();
+        if kinds.is_empty() { "none".into() } else { kinds.join(", ") }
+    }
+}
+
+fn panicked() -> Outcome {
+    Outcome::failed("the handler panicked; its message is in the worker's own output")
+}

@@ -1,0 +1,15 @@
+//! The shell around a worker's brain: connections, handlers, child processes.
+//!
+//! `shell` is the loop that gives the brain its events and performs what it causes; `connect` is the
+//! way to a server; `handler` is what can be run, `errand` a command among them. [`command`] runs child processes, and [`guardian`] is
+//! the process that ends them should this one not be able to.
+
+mod clock;
+pub mod command;
+pub mod connect;
+mod errand;
+pub mod guardian;
+pub mod handler;
+mod shell;
+
+pub use shell::{Config, Left, Worker};

@@ -1,0 +1,351 @@
+//! The loop around a worker's brain: events in, effects out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use filch_api::delivery::Delivery;
+use filch_api::session::{Held, LeftBehind, Output, Stream, UpFrame};
+use filch_scheduler::agent::{self, Agent, Effect, Event};
+use filch_scheduler::id::{Hold, MessageNo, SessionNo, WorkerId};
+use filch_scheduler::message::{Again, Assignment, FromWorker, Serves};
+use filch_scheduler::name::Name;
+use filch_scheduler::time::Millis;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+
+use crate::clock;
+use crate::connect::{Connect, NoConnection, Wire};
+use crate::handler::{Ended, Handlers, Outcome};
+
+/// How a worker behaves.
+pub struct Config {
+    /// How many jobs it runs at once.
+    pub slots: u32,
+    /// Which queues it serves; all if `None`.
+    pub queues: Option<Vec<String>>,
+    /// Where it lives.
+    pub home: agent::Home,
+    /// How long running jobs may take when it is told to leave.
+    pub grace: Duration,
+    /// How many jobs to hold beyond the slots.
+    pub reserve: agent::Reserve,
+}
+
+/// How a worker has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Somebody told it to, and everything was done and said.
+    InOrder,
+    /// It is at fault itself; what it said is in the program's output.
+    Crashed,
+}
+
+/// A worker that works.
+pub struct Worker {
+    orders: UnboundedSender<Happened>,
+    left: watch::Receiver<bool>,
+    id: WorkerId,
+}
+
+/// What the loop is given.
+pub(crate) enum Happened {
+    Wired(Result<Wire, NoConnection>),
+    Ended { hold: Hold, ended: Ended },
+    Progressed { hold: Hold, percent: u8 },
+    Printed { hold: Hold, stream: Stream, text: String },
+    Drain { grace: Duration },
+}
+
+impl Worker {
+    /// Starts to work. Needs a running tokio runtime.
+    #[must_use]
+    pub fn start(config: Config, handlers: Handlers, connect: Connect) -> Self {
+        let (orders, happened) = unbounded_channel();
+        let (gone, left) = watch::channel(false);
+        let serves = config.queues.map_or(Serves::All, |queues| {
+            Serves::Named(queues.iter().map(|queue| Name::from(queue.as_str())).collect())
+        });
+        let agent_config = agent::Config {
+            seed: filch_api::id::seed(),
+            home: config.home,
+            slots: config.slots,
+            serves,
+            reserve: config.reserve,
+            grace: config.grace,
+            ..agent::Config::default()
+        };
+        let mut effects = Vec::new();
+        let agent = Agent::new(agent_config, clock::now(), &mut effects);
+        let id = agent.id();
+        let shell = Shell {
+            agent,
+            effects,
+            handlers: Arc::new(handlers),
+            connect,
+            orders: orders.clone(),
+            wire: None,
+            works: HashMap::new(),
+            stops: HashMap::new(),
+            left: HashMap::new(),
+            printed: Vec::new(),
+            deadline: None,
+            has_left: false,
+        };
+        tokio::spawn(async move {
+            shell.run(happened).await;
+            gone.send_replace(true);
+        });
+        Self { orders, left, id }
+    }
+
+    /// Its first incarnation.
+    #[must_use]
+    pub const fn id(&self) -> WorkerId {
+        self.id
+    }
+
+    /// Tells it to start nothing more, to hand back what has not started, and to leave when the rest is
+    /// done or the grace is over. May be said again with less grace.
+    pub fn drain(&self, grace: Duration) {
+        let _ = self.orders.send(Happened::Drain { grace });
+    }
+
+    /// Waits until it has left, and says whether that was as it should be.
+    pub async fn left(&self) -> Left {
+        let mut left = self.left.clone();
+        match left.wait_for(|left| *left).await {
+            Ok(_) => Left::InOrder,
+            Err(_) => Left::Crashed,
+        }
+    }
+}
+
+struct Shell {
+    agent: Agent,
+    effects: Vec<Effect>,
+    handlers: Arc<Handlers>,
+    connect: Connect,
+    orders: UnboundedSender<Happened>,
+    wire: Option<Wire>,
+    /// What the jobs in the deque have to do.
+    works: HashMap<Hold, Arc<str>>,
+    /// How running jobs are told to stop.
+    stops: HashMap<Hold, watch::Sender<bool>>,
+    /// What attempts left behind whose end is not answered for.
+    left: HashMap<Hold, LeftBehind>,
+    /// What was printed and not sent.
+    printed: Vec<Output>,
+    /// What the guardian was told last.
+    deadline: Option<filch_scheduler::time::Monotonic>,
+    has_left: bool,
+}
+
+/// The clock is looked at this often, should the machine have slept.
+const TICK: Duration = Duration::from_secs(1);
+
+/// However much has happened, the server is listened to after so many.
+const TOGETHER: usize = 256;
+
+/// So many bytes of output may wait for a connection; the rest is only in the log that is kept.
+const PRINTED_MAX: usize = 1_024;
+
+impl Shell {
+    async fn run(mut self, mut happened: UnboundedReceiver<Happened>) {
+        self.perform();
+        while !self.has_left {
+            let wait = self.agent.next_deadline().map_or(TICK, |at| clock::until(at).min(TICK));
+            tokio::select! {
+                biased;
+                delivery = receive(&mut self.wire) => match delivery {
+                    Some(delivery) => self.received(delivery),
+                    None => self.lost(),
+                },
+                Some(order) = happened.recv() => {
+                    self.take(order);
+                    for _ in 0..TOGETHER {
+                        match happened.try_recv() {
+                            Ok(order) => self.take(order),
+                            Err(_) => break,
+                        }
+                    }
+                }
+                () = tokio::time::sleep(wait) => self.handle(Event::Tick),
+            }
+            self.print();
+        }
+    }
+
+    fn take(&mut self, happened: Happened) {
+        match happened {
+            Happened::Wired(Ok(wire)) => {
+                self.wire = Some(wire);
+                self.handle(Event::Connected);
+            }
+            Happened::Wired(Err(_)) => self.handle(Event::Disconnected),
+            Happened::Ended { hold, ended } => self.ended(hold, ended),
+            Happened::Progressed { hold, percent } => {
+                self.handle(Event::Progressed { hold, percent });
+            }
+            Happened::Printed { hold, stream, text } => {
+                if self.printed.len() < PRINTED_MAX {
+                    self.printed.push(Output { job: Held::from(hold), stream, text });
+                }
+            }
+            Happened::Drain { grace } => self.handle(Event::Drain { grace }),
+        }
+    }
+
+    fn received(&mut self, delivery: Delivery) {
+        let Delivery { session, number, messages, works } = delivery;
+        self.works.extend(works);
+        self.handle(Event::Received { session, number, messages });
+    }
+
+    fn lost(&mut self) {
+        self.wire = None;
+        self.handle(Event::Disconnected);
+    }
+
+    fn ended(&mut self, hold: Hold, ended: Ended) {
+        self.stops.remove(&hold);
+        let Ended { outcome, log } = ended;
+        let (outcome, result) = match outcome {
+            Outcome::Finished(result) => (agent::Outcome::Finished, result),
+            Outcome::Failed { error, forever } => {
+                let again = if forever { Again::Never } else { Again::ByPolicy };
+                (agent::Outcome::Failed { again, error: error.into() }, None)
+            }
+            Outcome::Snoozed(span) => {
+                let millis = u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
+                (agent::Outcome::Snoozed(Millis(millis)), None)
+            }
+            Outcome::Stopped => (agent::Outcome::Stopped, None),
+        };
+        if result.is_some() || log.is_some() {
+            let left = LeftBehind { hold, result: result.map(Arc::from), log: log.map(Arc::from) };
+            self.left.insert(hold, left);
+        }
+        self.handle(Event::Ended { hold, outcome });
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.agent.handle(clock::now(), event, &mut self.effects);
+        // Before anything starts: no command runs a moment without its deadline.
+        self.tell_guardian();
+        self.perform();
+    }
+
+    /// Performs what the brain has caused, in order.
+    fn perform(&mut self) {
+        // Performing may find the connection broken, which is an event of its own.
+        let mut is_lost = false;
+        for effect in std::mem::take(&mut self.effects) {
+            match effect {
+                Effect::Connect { wait } => {
+                    let (connect, orders) = (Arc::clone(&self.connect), self.orders.clone());
+                    tokio::spawn(async move {
+                        tokio::time::sleep(wait).await;
+                        let _ = orders.send(Happened::Wired(connect().await));
+                    });
+                }
+                Effect::Disconnect { .. } => self.wire = None,
+                Effect::Send { worker, session, number, messages } => {
+                    is_lost |= !self.send(worker, session, number, &messages);
+                }
+                Effect::Start(assignment) => self.start(assignment),
+                Effect::Stop { hold, .. } => {
+                    if let Some(stop) = self.stops.get(&hold) {
+                        stop.send_replace(true);
+                    }
+                }
+                Effect::Answered { hold, .. } => {
+                    self.left.remove(&hold);
+                }
+                Effect::Leave => self.has_left = true,
+            }
+        }
+        // Those that wait to be confirmed are in slots already.
+        if self.agent.waiting_count() + self.agent.running_count() == 0 {
+            self.works.clear();
+        }
+        if is_lost {
+            self.lost();
+        }
+    }
+
+    /// False if the connection cannot take it.
+    fn send(
+        &mut self,
+        worker: WorkerId,
+        session: SessionNo,
+        number: MessageNo,
+        messages: &[FromWorker],
+    ) -> bool {
+        for message in messages {
+            match message {
+                FromWorker::Given { jobs, .. } => {
+                    for job in jobs {
+                        self.works.remove(job);
+                    }
+                }
+                FromWorker::Report(report) => {
+                    self.works.remove(&report.hold);
+                }
+                _ => {}
+            }
+        }
+        let Some(wire) = &self.wire else {
+            return true;
+        };
+        let left = &self.left;
+        let frame =
+            UpFrame::say(worker, session, number, messages, |hold| left.get(&hold).cloned());
+        wire.up.try_send(frame).is_ok()
+    }
+
+    fn start(&mut self, assignment: Assignment) {
+        let hold = assignment.hold;
+        let work = self.works.remove(&hold).expect("a job comes with what it has to do");
+        let (stop, stopped) = watch::channel(false);
+        self.stops.insert(hold, stop);
+        let orders = self.orders.clone();
+        let running = self.handlers.start(assignment, work, stopped, orders.clone());
+        tokio::spawn(async move {
+            let ended = running.await;
+            let _ = orders.send(Happened::Ended { hold, ended });
+        });
+    }
+
+    /// Sends what was printed, if the connection has room for it.
+    fn print(&mut self) {
+        if self.printed.is_empty() {
+            return;
+        }
+        let output = std::mem::take(&mut self.printed);
+        if let Some(wire) = &self.wire {
+            let worker = filch_api::id::worker(self.agent.id());
+            let frame = UpFrame { worker, session: 0, number: 0, messages: Vec::new(), output };
+            // What does not fit is still in the log that is kept.
+            let _ = wire.up.try_send(frame);
+        }
+    }
+
+    fn tell_guardian(&mut self) {
+        let deadline = self.agent.fence_at();
+        if deadline != self.deadline
+            && let Some(runner) = self.handlers.runner()
+        {
+            self.deadline = deadline;
+            runner.deadline(deadline.map(clock::until));
+        }
+    }
+}
+
+/// Waits for a frame; for ever if there is no connection.
+async fn receive(wire: &mut Option<Wire>) -> Option<Delivery> {
+    match wire {
+        Some(wire) => wire.down.recv().await,
+        None => std::future::pending().await,
+    }
+}
