@@ -1,0 +1,498 @@
+//! The loop around the brain: events in, effects out, on a thread of its own.
+//!
+//! What is to be kept goes to the writer, what is to be told waits in the gate until its receipt has
+//! come. The loop itself never waits for a disk or a socket: whoever takes batches too slowly is hung up
+//! on, and what must be looked up is looked up elsewhere.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use filch_api::session::Heard;
+use filch_scheduler::dispatch::{Answer, Dispatch, Effect, Event, Request};
+use filch_scheduler::gate::{Gate, Told};
+use filch_scheduler::id::{CommitNo, Digest, FetchNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
+use filch_scheduler::message::{Assignment, FromWorker, ToWorker};
+use filch_scheduler::record::{JobRow, Mutation};
+use filch_scheduler::time::{Monotonic, Now, Wall};
+use filch_store::{Commit, CommitError, ReadError, Store, Text};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender};
+use tokio::sync::{Notify, oneshot};
+
+use crate::events::Events;
+use crate::link::{Batch, LinkNo};
+use crate::payloads::Payloads;
+use crate::writer::{Receipt, Writer};
+
+/// What the loop is given.
+pub(crate) enum Input {
+    /// A client or an operator asks for something.
+    Ask { request: Request, brought: Vec<Brought>, reply: oneshot::Sender<Answer> },
+    /// Somebody wants to look. The look is taken now, and told once everything it saw is durable.
+    Look(Look),
+    /// A batch came from a worker.
+    Heard { link: LinkNo, way: Way, heard: Heard },
+    /// Somebody waits for a job to end, and is told once that is durable, or if it is not in memory.
+    Await { job: JobId, tell: oneshot::Sender<()> },
+    /// A worker's connection broke.
+    LinkClosed(LinkNo),
+    /// The store proposes to forget these.
+    Expired(Vec<(Seq, JobId)>),
+    /// Whoever started the server wants it to end.
+    Stop,
+}
+
+/// How a worker is reached.
+#[derive(Clone)]
+pub(crate) struct Way {
+    pub(crate) batches: Sender<Batch>,
+    /// Ends the connection.
+    pub(crate) hang_up: Arc<Notify>,
+}
+
+/// Looks at the live state.
+pub(crate) type Look = Box<dyn FnOnce(&Dispatch, Now) -> Tell + Send>;
+
+/// Tells what was seen.
+pub(crate) type Tell = Box<dyn FnOnce() + Send>;
+
+/// A payload that comes with a submit.
+pub(crate) struct Brought {
+    pub(crate) id: JobId,
+    pub(crate) body: Digest,
+    pub(crate) payload: Text,
+}
+
+/// The way to the loop.
+#[derive(Clone)]
+pub(crate) struct Doorbell {
+    inputs: Sender<Input>,
+}
+
+/// The server has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended;
+
+/// So many inputs may wait; then whoever brings one waits too.
+pub(crate) const INPUTS_MAX: usize = 4_096;
+
+impl Doorbell {
+    pub(crate) const fn new(inputs: Sender<Input>) -> Self {
+        Self { inputs }
+    }
+
+    pub(crate) async fn ring(&self, input: Input) -> Result<(), Ended> {
+        self.inputs.send(input).await.map_err(|_| Ended)
+    }
+
+    /// Asks for something, and waits for the answer.
+    pub(crate) async fn ask(
+        &self,
+        request: Request,
+        brought: Vec<Brought>,
+    ) -> Result<Answer, Ended> {
+        let (reply, answer) = oneshot::channel();
+        self.ring(Input::Ask { request, brought, reply }).await?;
+        answer.await.map_err(|_| Ended)
+    }
+
+    /// Waits until a job has ended, or is not in memory.
+    pub(crate) async fn end_of(&self, job: JobId) -> Result<(), Ended> {
+        let (tell, told) = oneshot::channel();
+        self.ring(Input::Await { job, tell }).await?;
+        told.await.map_err(|_| Ended)
+    }
+
+    /// Looks at the live state.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Dispatch, Now) -> T + Send + 'static,
+    ) -> Result<T, Ended> {
+        let (tell, seen) = oneshot::channel();
+        let look = move |dispatch: &Dispatch, now| -> Tell {
+            let seen = look(dispatch, now);
+            // Who does not wait for it any more need not see it.
+            Box::new(move || drop(tell.send(seen)))
+        };
+        self.ring(Input::Look(Box::new(look))).await?;
+        seen.await.map_err(|_| Ended)
+    }
+}
+
+/// Both clocks of this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self { start: Instant::now() }
+    }
+
+    pub(crate) fn now(self) -> Now {
+        let monotonic = Monotonic(self.start.elapsed().as_micros() as u64);
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now { monotonic, wall: Wall(wall.as_millis() as u64) }
+    }
+
+    fn instant(self, at: Monotonic) -> Instant {
+        self.start + std::time::Duration::from_micros(at.0)
+    }
+}
+
+/// What a fetch found.
+pub(crate) type Fetched = (FetchNo, Result<Vec<JobRow>, ReadError>);
+
+/// Everything around the brain.
+pub(crate) struct Brain {
+    pub(crate) dispatch: Dispatch,
+    pub(crate) clock: Clock,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) events: Arc<Events>,
+    pub(crate) writer: Writer,
+    pub(crate) inputs: Receiver<Input>,
+    pub(crate) receipts: UnboundedReceiver<Receipt>,
+    pub(crate) fetches: UnboundedSender<Fetched>,
+    pub(crate) fetched: UnboundedReceiver<Fetched>,
+    pub(crate) desk: Desk,
+}
+
+/// What is under way.
+#[derive(Default)]
+pub(crate) struct Desk {
+    gate: Gate,
+    payloads: Payloads,
+    effects: Vec<Effect>,
+    told: Vec<Told>,
+    /// Who waits for an answer.
+    asked: HashMap<RequestNo, Asked>,
+    last_request: u64,
+    looks: VecDeque<(CommitNo, Tell)>,
+    /// Who waits for which job to end.
+    awaited: HashMap<Seq, Vec<oneshot::Sender<()>>>,
+    sessions: HashMap<WorkerId, Connection>,
+    links: HashMap<LinkNo, (WorkerId, SessionNo)>,
+    /// What waits to be told of as events.
+    untold: VecDeque<(CommitNo, Vec<Mutation>)>,
+    receipted: CommitNo,
+}
+
+/// Somebody who waits for an answer, and what they brought.
+struct Asked {
+    reply: oneshot::Sender<Answer>,
+    brought: Vec<(JobId, Digest)>,
+}
+
+/// Where a worker's present session goes.
+struct Connection {
+    session: SessionNo,
+    link: LinkNo,
+    way: Way,
+}
+
+/// Why the loop has ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// Somebody wanted it to.
+    Asked,
+    /// What was decided cannot be kept.
+    Commit(CommitError),
+    /// What is kept cannot be read.
+    Read(ReadError),
+}
+
+/// However many inputs wait, time is looked at after so many.
+const INPUTS_TOGETHER: usize = 64;
+
+/// The wall clock is looked at this often, should it have jumped.
+const TICK: std::time::Duration = std::time::Duration::from_secs(1);
+
+impl Brain {
+    /// Runs until it is asked to end, or cannot go on. `first` is what loading has caused.
+    pub(crate) async fn run(mut self, first: Vec<Effect>) -> End {
+        self.desk.effects = first;
+        if let Err(end) = self.perform() {
+            return end;
+        }
+        loop {
+            let now = self.clock.now();
+            let latest = now.monotonic.plus(TICK);
+            let wake = self.dispatch.next_deadline().map_or(latest, |at| at.min(latest));
+            let wake = tokio::time::Instant::from_std(self.clock.instant(wake));
+            let is_full = self.dispatch.is_full();
+            let step = tokio::select! {
+                biased;
+                Some(receipt) = self.receipts.recv() => self.receipt(receipt),
+                Some(fetched) = self.fetched.recv() => self.fetched(fetched),
+                input = self.inputs.recv(), if !is_full => match input {
+                    Some(input) => self.take(input),
+                    None => return End::Asked,
+                },
+                () = tokio::time::sleep_until(wake) => self.handle(Event::Tick),
+            };
+            if let Err(end) = step.and_then(|()| self.take_more()) {
+                return end;
+            }
+        }
+    }
+
+    /// What is there already is taken without waiting, a few at a time.
+    fn take_more(&mut self) -> Result<(), End> {
+        for _ in 0..INPUTS_TOGETHER {
+            if let Ok(receipt) = self.receipts.try_recv() {
+                self.receipt(receipt)?;
+            }
+            if self.dispatch.is_full() {
+                break;
+            }
+            match self.inputs.try_recv() {
+                Ok(input) => self.take(input)?,
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, input: Input) -> Result<(), End> {
+        match input {
+            Input::Ask { request, brought, reply } => {
+                self.desk.last_request += 1;
+                let from = RequestNo(self.desk.last_request);
+                let names = brought.iter().map(|brought| (brought.id, brought.body)).collect();
+                self.desk.asked.insert(from, Asked { reply, brought: names });
+                for Brought { id, body, payload } in brought {
+                    self.desk.payloads.bring(id, body, payload);
+                }
+                self.handle(Event::Request { from, request })
+            }
+            Input::Look(look) => {
+                let tell = look(&self.dispatch, self.clock.now());
+                match self.dispatch.newest_commit() {
+                    Some(commit) => self.desk.looks.push_back((commit, tell)),
+                    None => tell(),
+                }
+                Ok(())
+            }
+            Input::Heard { link, way, heard } => self.hear(link, way, heard),
+            Input::Await { job, tell } => {
+                let live = self.dispatch.job_view(job).filter(|view| !view.state.is_ended());
+                match live {
+                    Some(view) => self.desk.awaited.entry(view.seq).or_default().push(tell),
+                    None => {
+                        let _ = tell.send(());
+                    }
+                }
+                Ok(())
+            }
+            Input::LinkClosed(link) => match self.desk.links.remove(&link) {
+                Some((worker, session)) => self.closed(worker, session),
+                None => Ok(()),
+            },
+            Input::Expired(jobs) => self.handle(Event::Expired(jobs)),
+            Input::Stop => Err(End::Asked),
+        }
+    }
+
+    fn hear(&mut self, link: LinkNo, way: Way, heard: Heard) -> Result<(), End> {
+        let Heard { worker, session, number, messages, left } = heard;
+        let known = self.desk.sessions.get(&worker).map(|connection| connection.session);
+        if matches!(messages.first(), Some(FromWorker::Hello(_)))
+            && known.is_none_or(|known| session > known)
+        {
+            let connection = Connection { session, link, way };
+            if let Some(older) = self.desk.sessions.insert(worker, connection) {
+                self.desk.links.remove(&older.link);
+                older.way.hang_up.notify_one();
+            }
+            self.desk.links.insert(link, (worker, session));
+        } else if known.is_none() {
+            // A stranger is told so over the connection that it came by.
+            self.desk.sessions.insert(worker, Connection { session, link, way });
+            self.desk.links.insert(link, (worker, session));
+        } else if known.is_some_and(|known| session > known) {
+            // No session begins without a hello.
+            way.hang_up.notify_one();
+        }
+        for left in left {
+            self.desk.payloads.leave(worker, left);
+        }
+        self.handle(Event::Worker { worker, session, number, messages })
+    }
+
+    fn closed(&mut self, worker: WorkerId, session: SessionNo) -> Result<(), End> {
+        if self.desk.sessions.get(&worker).is_some_and(|open| open.session == session) {
+            self.desk.sessions.remove(&worker);
+            self.desk.payloads.closed(worker);
+        }
+        self.desk.gate.close(worker, session);
+        self.handle(Event::Closed { worker, session })
+    }
+
+    fn fetched(&mut self, (fetch, found): Fetched) -> Result<(), End> {
+        let found = found.map_err(End::Read)?;
+        self.handle(Event::Fetched { fetch, found })
+    }
+
+    fn receipt(&mut self, receipt: Receipt) -> Result<(), End> {
+        let number = receipt.map_err(End::Commit)?;
+        self.desk.receipted = number;
+        self.tell_events(number);
+        self.handle(Event::Committed(number))?;
+        let mut told = std::mem::take(&mut self.desk.told);
+        self.desk.gate.receipt(number, &mut told);
+        self.deliver(told)?;
+        while let Some((_, tell)) = self.desk.looks.pop_front_if(|(commit, _)| *commit <= number) {
+            tell();
+        }
+        Ok(())
+    }
+
+    fn tell_events(&mut self, receipted: CommitNo) {
+        let is_heard = self.events.is_heard();
+        let mut skipped = None;
+        while let Some((number, mutations)) =
+            self.desk.untold.pop_front_if(|(number, _)| *number <= receipted)
+        {
+            if mutations.is_empty() || !is_heard {
+                skipped = Some(number);
+            } else {
+                self.events.tell(number, &mutations);
+            }
+        }
+        if let Some(number) = skipped {
+            self.events.skip(number);
+        }
+    }
+
+    fn handle(&mut self, event: Event) -> Result<(), End> {
+        self.dispatch.handle(self.clock.now(), event, &mut self.desk.effects);
+        self.perform()
+    }
+
+    /// Performs what the brain has caused, in order.
+    fn perform(&mut self) -> Result<(), End> {
+        let mut effects = std::mem::take(&mut self.desk.effects);
+        let mut told = std::mem::take(&mut self.desk.told);
+        for effect in effects.drain(..) {
+            match self.desk.gate.pass(effect, &mut told) {
+                Some(Effect::Commit { number, mutations }) => self.keep(number, mutations),
+                Some(Effect::Fetch { fetch, ids, keys, seqs }) => {
+                    let (store, fetches) = (Arc::clone(&self.store), self.fetches.clone());
+                    tokio::task::spawn_blocking(move || {
+                        // If nobody waits any more, the server is ending.
+                        let _ = fetches.send((fetch, store.find(&ids, &keys, &seqs)));
+                    });
+                }
+                Some(Effect::HangUp { worker, session }) => self.hang_up(worker, session),
+                Some(Effect::Send { .. } | Effect::Reply { .. }) | None => {}
+            }
+        }
+        self.desk.effects = effects;
+        self.deliver(told)
+    }
+
+    fn keep(&mut self, number: CommitNo, mutations: Vec<Mutation>) {
+        let mut commit = Commit { last: number, mutations, ..Commit::default() };
+        self.desk.payloads.join(&mut commit);
+        let heard = if self.events.is_heard() { commit.mutations.clone() } else { Vec::new() };
+        self.desk.untold.push_back((number, heard));
+        self.note_ends(number, &commit.mutations);
+        self.writer.keep(commit);
+    }
+
+    /// Whoever waits for one of these ends is told once it is durable.
+    fn note_ends(&mut self, number: CommitNo, mutations: &[Mutation]) {
+        if self.desk.awaited.is_empty() {
+            return;
+        }
+        for mutation in mutations {
+            if let Mutation::Write(write) = mutation
+                && write.state.is_ended()
+                && let Some(waiting) = self.desk.awaited.remove(&write.job)
+            {
+                let tell = move || {
+                    for tell in waiting {
+                        let _ = tell.send(());
+                    }
+                };
+                self.desk.looks.push_back((number, Box::new(tell)));
+            }
+        }
+    }
+
+    fn deliver(&mut self, mut told: Vec<Told>) -> Result<(), End> {
+        let mut broken = Vec::new();
+        for told in told.drain(..) {
+            match told {
+                Told::Request { to, answer } => {
+                    let Asked { reply, brought } =
+                        self.desk.asked.remove(&to).expect("an answer is to something asked");
+                    for (id, body) in brought {
+                        self.desk.payloads.forget(id, body);
+                    }
+                    // Who asked may have gone.
+                    let _ = reply.send(answer);
+                }
+                Told::Worker { worker, session, number, messages } => {
+                    if !self.send(worker, session, number, messages) {
+                        broken.push((worker, session));
+                    }
+                }
+            }
+        }
+        self.desk.told = told;
+        for (worker, session) in broken {
+            self.hang_up(worker, session);
+            self.closed(worker, session)?;
+        }
+        Ok(())
+    }
+
+    /// False if the worker's connection cannot take it.
+    fn send(
+        &mut self,
+        worker: WorkerId,
+        session: SessionNo,
+        number: filch_scheduler::id::MessageNo,
+        messages: Vec<ToWorker>,
+    ) -> bool {
+        let mut works = Vec::new();
+        for message in &messages {
+            match message {
+                ToWorker::Assign(jobs) => {
+                    let payloads = &self.desk.payloads;
+                    let work = |job: &Assignment| (job.hold, payloads.cached(job.hold.job));
+                    works.extend(jobs.iter().map(work));
+                }
+                ToWorker::Accepted(holds) => {
+                    for &hold in holds {
+                        self.desk.payloads.answered(hold);
+                    }
+                }
+                ToWorker::Refused { hold, .. } => self.desk.payloads.answered(*hold),
+                _ => {}
+            }
+        }
+        let Some(open) = self.desk.sessions.get(&worker).filter(|open| open.session == session)
+        else {
+            return true;
+        };
+        match open.way.batches.try_send(Batch { session, number, messages, works }) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_) | TrySendError::Closed(_)) => false,
+        }
+    }
+
+    /// Lets go of the connection, which ends it.
+    fn hang_up(&mut self, worker: WorkerId, session: SessionNo) {
+        if let Some(open) = self.desk.sessions.get(&worker)
+            && open.session == session
+        {
+            open.way.hang_up.notify_one();
+            self.desk.links.remove(&open.link);
+            self.desk.sessions.remove(&worker);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Bodies of requests: read within their bounds and in time, and made into what they stand for.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, Request};
+use axum::http::header;
+use bytes::BytesMut;
+use filch_api::problem::Problem;
+use filch_api::{json, limits};
+use futures_util::StreamExt as _;
+use serde::de::DeserializeOwned;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{Failure, State};
+
+/// How long a client may take over the next piece of a body.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Bodies that are larger than one object's may be; so many are held at once.
+pub(crate) const LARGE_MAX: usize = 4;
+
+/// How long such a body waits for its turn.
+const TURN: Duration = Duration::from_secs(30);
+
+/// What is too large is still read for a while, so that the client is there to hear it.
+const IGNORED_BYTES: usize = 16 << 20;
+
+/// A body that is one object.
+pub(crate) struct Object<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<State> for Object<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &State) -> Result<Self, Failure> {
+        let held = collect(state, request, |_| limits::BODY_BYTES).await?;
+        Ok(Self(parse(&held.bytes)?))
+    }
+}
+
+/// A body that has been read. It counts as held until it is dropped.
+pub(crate) struct Held {
+    pub(crate) bytes: Bytes,
+    _turn: Option<OwnedSemaphorePermit>,
+}
+
+/// Reads a body. `most` says how long one may be that begins with this byte, after white space.
+pub(crate) async fn collect(
+    state: &State,
+    request: Request,
+    most: impl Fn(u8) -> usize,
+) -> Result<Held, Failure> {
+    let announced = request.headers().get(header::CONTENT_LENGTH);
+    let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let mut body = request.into_body().into_data_stream();
+    let mut bytes = BytesMut::new();
+    let mut bound = None;
+    let mut turn = None;
+    while let Some(piece) = next(&mut body).await? {
+        if bound.is_none() {
+            let first = piece.iter().find(|byte| !byte.is_ascii_whitespace());
+            bound = first.map(|&first| most(first));
+        }
+        let most = bound.unwrap_or(limits::BODY_BYTES);
+        let length = announced.unwrap_or(0).max(bytes.len() + piece.len());
+        if length > most {
+            ignore(body).await;
+            return Err(too_large(length, most).into());
+        }
+        if length > limits::BODY_BYTES && turn.is_none() {
+            turn = Some(wait_for_turn(state).await?);
+            bytes.reserve(length - bytes.len());
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(Held { bytes: bytes.freeze(), _turn: turn })
+}
+
+async fn wait_for_turn(state: &State) -> Result<OwnedSemaphorePermit, Failure> {
+    let turn = tokio::time::timeout(TURN, state.large.clone().acquire_owned()).await;
+    match turn {
+        Ok(Ok(turn)) => Ok(turn),
+        Ok(Err(_)) => Err(Failure::ended()),
+        Err(_) => Err(Problem::new(503, "busy", "too many large requests are under way")
+            .help("repeat it in a second, or send lines of JSON, which have no bound")
+            .into()),
+    }
+}
+
+/// The next piece of a body.
+async fn next<S>(body: &mut S) -> Result<Option<Bytes>, Failure>
+where
+    S: futures_util::Stream<Item = Result<Bytes, axum::Error>> + Unpin,
+{
+    match tokio::time::timeout(PATIENCE, body.next()).await {
+        Ok(None) => Ok(None),
+        Ok(Some(Ok(piece))) => Ok(Some(piece)),
+        Ok(Some(Err(_))) => Err(broken_off().into()),
+        Err(_) => Err(too_slow(PATIENCE).into()),
+    }
+}
+
+/// Reads on without keeping anything, for a while.
+async fn ignore(mut body: axum::body::BodyDataStream) {
+    let mut ignored = 0;
+    let reading = async {
+        while let Some(Ok(piece)) = body.next().await
+            && ignored < IGNORED_BYTES
+        {
+            ignored += piece.len();
+        }
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(1), reading).await;
+}
+
+/// Makes something of JSON that is not too deep.
+pub(crate) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+    json::check_depth(text)?;
+    serde_json::from_slice(text).map_err(|error| unread(&error))
+}
+
+/// What is wrong with some JSON.
+pub(crate) fn unread(error: &serde_json::Error) -> Problem {
+    let kind = if error.is_data() { Problem::invalid } else { Problem::malformed };
+    kind(error.to_string())
+}
+
+fn too_large(bytes: usize, most: usize) -> Problem {
+    Problem::new(413, "body-too-large", format!("the body has {bytes} bytes or more")).help(
+        if most == limits::BODY_BYTES {
+            format!("send at most {most}; several jobs go into an array, or into lines of JSON")
+        } else {
+            format!("send at most {most}, or send lines of JSON, which have no bound")
+        },
+    )
+}
+
+/// A line is longer than lines may be.
+pub(crate) fn line_too_long(bytes: usize) -> Problem {
+    Problem::new(413, "line-too-long", format!("a line has {bytes} bytes or more"))
+        .help(format!("send at most {}", limits::LINE_BYTES))
+}
+
+/// The client went away in the middle.
+pub(crate) fn broken_off() -> Problem {
+    Problem::malformed("the body broke off").help(
+        "repeat the request with the same Idempotency-Key or ids: what was taken already is \
+         recognised",
+    )
+}
+
+/// The client stopped sending.
+pub(crate) fn too_slow(patience: Duration) -> Problem {
+    let span = filch_api::span::write(patience);
+    Problem::new(408, "too-slow", format!("no more of the body came for {span}"))
+        .help("repeat the request with the same Idempotency-Key or ids")
+}
+
+/// A body that is not looked at, for requests that need none.
+pub(crate) async fn nothing(body: Body) {
+    ignore(body.into_data_stream()).await;
+}

@@ -1,0 +1,221 @@
+//! Queues, workers, the order of work, and the server itself.
+
+use axum::Json;
+use axum::extract::State as Given;
+use filch_api::cluster::{Order, Queue, QueueChange, Status, Worker};
+use filch_api::problem::Problem;
+use filch_api::submission::name;
+use filch_scheduler::dispatch::{self, Answer, Request};
+use serde::Serialize;
+
+use super::body::Object;
+use super::extract::{self, Nothing, Params, Segment};
+use super::{Failure, State};
+
+#[derive(Serialize, utoipa::ToSchema)]
+pub(crate) struct Queues {
+    queues: Vec<Queue>,
+}
+
+/// List queues
+///
+/// Every queue that holds jobs, was changed, or is named by a worker.
+#[utoipa::path(
+    get,
+    path = "/v1/queues",
+    operation_id = "listQueues",
+    tag = "queues",
+    responses((status = 200, body = Queues))
+)]
+pub(crate) async fn queues(
+    Given(state): Given<State>,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Json<Queues>, Failure> {
+    let look = |dispatch: &dispatch::Dispatch, _| {
+        dispatch.queue_views().map(|view| Queue::from(&view)).collect()
+    };
+    Ok(Json(Queues { queues: state.doorbell.look(look).await? }))
+}
+
+/// Change a queue
+///
+/// Pause it, resume it, bound how many of its jobs run at once, or change its share.
+#[utoipa::path(
+    patch,
+    path = "/v1/queues/{name}",
+    operation_id = "setQueue",
+    tag = "queues",
+    params(("name" = String, Path, description = "Its name; it need not be there yet")),
+    request_body = QueueChange,
+    responses((status = 200, body = Queue))
+)]
+pub(crate) async fn set_queue(
+    Given(state): Given<State>,
+    Segment(text): Segment,
+    Params(Nothing {}): Params<Nothing>,
+    Object(change): Object<QueueChange>,
+) -> Result<Json<Queue>, Failure> {
+    let queue = name("queue", &text)?;
+    let changes = [
+        change.paused.map(|paused| {
+            if paused { dispatch::QueueChange::Pause } else { dispatch::QueueChange::Resume }
+        }),
+        change.limit.map(|limit| dispatch::QueueChange::Limit((limit > 0).then_some(limit))),
+        change.weight.map(dispatch::QueueChange::Weight),
+    ];
+    if change.weight == Some(0) {
+        let problem = Problem::invalid("the weight of a queue is at least 1");
+        return Err(problem.at("/weight").into());
+    }
+    for change in changes.into_iter().flatten() {
+        done(
+            state
+                .doorbell
+                .ask(Request::SetQueue { queue: queue.clone(), change }, Vec::new())
+                .await?,
+        )?;
+    }
+    let look = move |dispatch: &dispatch::Dispatch, _| {
+        let view = dispatch.queue_views().find(|view| view.settings.queue == queue);
+        view.map(|view| Queue::from(&view))
+    };
+    let seen = state.doorbell.look(look).await?;
+    Ok(Json(seen.ok_or_else(|| Problem::not_found(format!("no queue {text}")))?))
+}
+
+/// The order in which jobs are taken.
+#[derive(Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Strategy {
+    strategy: Order,
+}
+
+/// The order in which jobs are taken
+#[utoipa::path(
+    get,
+    path = "/v1/strategy",
+    operation_id = "strategy",
+    tag = "queues",
+    responses((status = 200, body = Strategy))
+)]
+pub(crate) async fn strategy(
+    Given(state): Given<State>,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Json<Strategy>, Failure> {
+    let strategy = state.doorbell.look(|dispatch, _| dispatch.strategy()).await?;
+    Ok(Json(Strategy { strategy: strategy.into() }))
+}
+
+/// Take jobs in another order
+#[utoipa::path(
+    put,
+    path = "/v1/strategy",
+    operation_id = "setStrategy",
+    tag = "queues",
+    request_body = Strategy,
+    responses((status = 200, body = Strategy))
+)]
+pub(crate) async fn set_strategy(
+    Given(state): Given<State>,
+    Params(Nothing {}): Params<Nothing>,
+    Object(wanted): Object<Strategy>,
+) -> Result<Json<Strategy>, Failure> {
+    let request = Request::SetStrategy(wanted.strategy.into());
+    done(state.doorbell.ask(request, Vec::new()).await?)?;
+    Ok(Json(wanted))
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+pub(crate) struct Workers {
+    workers: Vec<Worker>,
+}
+
+/// List workers
+///
+/// Every worker whose lease has not run out.
+#[utoipa::path(
+    get,
+    path = "/v1/workers",
+    operation_id = "listWorkers",
+    tag = "workers",
+    responses((status = 200, body = Workers))
+)]
+pub(crate) async fn workers(
+    Given(state): Given<State>,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Json<Workers>, Failure> {
+    let look = |dispatch: &dispatch::Dispatch, _| {
+        dispatch.worker_views().map(|view| Worker::from(&view)).collect()
+    };
+    Ok(Json(Workers { workers: state.doorbell.look(look).await? }))
+}
+
+/// Let a worker finish and leave
+///
+/// It finishes what it runs, hands back the rest and takes no more.
+#[utoipa::path(
+    post,
+    path = "/v1/workers/{id}/drain",
+    operation_id = "drainWorker",
+    tag = "workers",
+    params(("id" = String, Path, description = "Sixteen hexadecimal digits")),
+    responses((status = 200, body = Done))
+)]
+pub(crate) async fn drain(
+    Given(state): Given<State>,
+    extract::Worker(id): extract::Worker,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Json<Done>, Failure> {
+    done(state.doorbell.ask(Request::DrainWorker(id), Vec::new()).await?)?;
+    Ok(Json(Done { done: true }))
+}
+
+/// How the server is doing
+#[utoipa::path(
+    get,
+    path = "/v1/status",
+    operation_id = "status",
+    tag = "server",
+    responses((status = 200, body = Status))
+)]
+pub(crate) async fn status(
+    Given(state): Given<State>,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Json<Status>, Failure> {
+    let (lease_ms, syncs) = (state.lease_ms, state.store.sync_count());
+    let look = move |dispatch: &dispatch::Dispatch, _| {
+        let counters = dispatch.counters();
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            jobs: dispatch.job_count() as u64,
+            workers: dispatch.worker_views().filter(|view| view.connected).count() as u64,
+            strategy: dispatch.strategy().into(),
+            lease_ms,
+            steals: counters.steals,
+            stolen: counters.stolen,
+            stale: counters.stale,
+            lost: counters.lost,
+            syncs,
+        }
+    };
+    Ok(Json(state.doorbell.look(look).await?))
+}
+
+/// It is done.
+#[derive(Serialize, utoipa::ToSchema)]
+pub(crate) struct Done {
+    done: bool,
+}
+
+impl Done {
+    pub(crate) const YES: Self = Self { done: true };
+}
+
+/// Turns a refusal into a failure.
+pub(crate) fn done(answer: Answer) -> Result<(), Failure> {
+    match answer {
+        Answer::Done | Answer::Submitted(_) => Ok(()),
+        Answer::Refused(refused) => Err(Problem::from(refused).into()),
+    }
+}

@@ -1,0 +1,101 @@
+//! What requests say in their path and behind the question mark.
+
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::request::Parts;
+use filch_api::id;
+use filch_api::problem::Problem;
+use filch_scheduler::id::{JobId, WorkerId};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::{Failure, State};
+
+/// What stands behind the question mark.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<State> for Params<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Failure> {
+        match Query::<T>::from_request_parts(parts, state).await {
+            Ok(Query(params)) => Ok(Self(params)),
+            Err(rejection) => {
+                let text = rejection.body_text();
+                let why = text.strip_prefix("Failed to deserialize query string: ");
+                Err(Problem::new(400, "bad-query", why.unwrap_or(&text))
+                    .help("GET /openapi.json says which parameters there are")
+                    .into())
+            }
+        }
+    }
+}
+
+/// Nothing stands behind the question mark.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+/// The one name in the path.
+pub(crate) struct Segment(pub(crate) String);
+
+impl FromRequestParts<State> for Segment {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Failure> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let Path(text) = path
+            .map_err(|_| Problem::new(400, "bad-path", "the path has no name that can be read"))?;
+        Ok(Self(text))
+    }
+}
+
+/// A worker in the path.
+pub(crate) struct Worker(pub(crate) WorkerId);
+
+impl FromRequestParts<State> for Worker {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Failure> {
+        let Segment(text) = Segment::from_request_parts(parts, state).await?;
+        let worker = id::read_worker(&text).ok_or_else(|| {
+            Problem::new(400, "bad-id", format!("{text:?} is no id of a worker"))
+                .help("sixteen hexadecimal digits; `filch worker list` shows those that are there")
+        })?;
+        Ok(Self(worker))
+    }
+}
+
+/// A job in the path: a whole id, or enough of its end.
+pub(crate) struct Named(pub(crate) JobId);
+
+/// The fewest digits that name a job.
+const SUFFIX_MIN: usize = 4;
+
+impl FromRequestParts<State> for Named {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Failure> {
+        let Segment(text) = Segment::from_request_parts(parts, state).await?;
+        if let Some(job) = id::read_job(&text) {
+            return Ok(Self(job));
+        }
+        let digits: String = text.to_ascii_lowercase().chars().filter(|c| *c != '-').collect();
+        if digits.len() < SUFFIX_MIN
+            || digits.len() > 32
+            || !digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+        {
+            let problem = Problem::new(400, "bad-id", format!("{text:?} is no id of a job"));
+            return Err(problem.help("write a UUID, or at least the last 4 digits of one").into());
+        }
+        let found = state.read(move |store| store.ids_ending(&digits, 2)).await?;
+        match found[..] {
+            [job] => Ok(Self(job)),
+            [] => Err(Problem::not_found(format!("no job {text}"))
+                .help("look for it with `filch job list`; ended jobs are forgotten after a while")
+                .into()),
+            _ => Err(Problem::new(409, "ambiguous-id", format!("several jobs end with {text}"))
+                .help("write more of its digits")
+                .into()),
+        }
+    }
+}

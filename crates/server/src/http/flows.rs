@@ -1,0 +1,53 @@
+//! Flows: jobs that wait for one another, taken all or none.
+
+use axum::Json;
+use axum::extract::{Request as Incoming, State as Given};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use filch_api::flow::{Flow, FlowReceipts, JudgedFlow};
+use filch_api::{json, limits};
+use filch_scheduler::dispatch::Answer;
+
+use super::extract::{Nothing, Params};
+use super::{Failure, State, body, submit};
+
+/// Submit a flow
+///
+/// All of its jobs, or none. A job's `after` may name others of the flow, or jobs that are there by their
+/// id. With an `Idempotency-Key`, the same key gives each name the same id.
+#[utoipa::path(
+    post,
+    path = "/v1/flows",
+    operation_id = "submitFlow",
+    tag = "jobs",
+    params(("idempotency-key" = Option<String>, Header, description = "Makes the ids of jobs that \
+        bring none, so that the request can be repeated")),
+    request_body = Flow,
+    responses(
+        (status = 201, body = FlowReceipts, description = "At least one job is new"),
+        (status = 200, body = FlowReceipts, description = "All of them were there")
+    )
+)]
+pub(crate) async fn submit(
+    Given(state): Given<State>,
+    Params(Nothing {}): Params<Nothing>,
+    request: Incoming,
+) -> Result<Response, Failure> {
+    let key = submit::idempotency_key(request.headers())?;
+    let held = body::collect(&state, request, |_| limits::LIST_BYTES).await?;
+    json::check_depth(&held.bytes)?;
+    let JudgedFlow { name, names, jobs } = Flow::read(&held.bytes)?.judge(key.as_deref())?;
+    let ids: Vec<_> = jobs.iter().map(|job| job.spec.id).collect();
+    let receipts = match submit::hand_over(&state, jobs).await? {
+        Answer::Submitted(submitted) => submitted,
+        Answer::Done => Vec::new(),
+        Answer::Refused(refused) => {
+            let names: Vec<_> = ids.into_iter().zip(names).collect();
+            return Err(JudgedFlow::explain(&names, refused).into());
+        }
+    };
+    let jobs: Vec<_> = names.into_iter().zip(receipts.iter().map(Into::into)).collect();
+    let is_new = jobs.iter().any(|(_, receipt): &(_, filch_api::job::Receipt)| receipt.new);
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(FlowReceipts { name, jobs })).into_response())
+}

@@ -1,0 +1,36 @@
+//! Whether the server lives, and whether it can be worked with.
+
+use axum::extract::State as Given;
+
+use super::extract::{Nothing, Params};
+use super::{Failure, State};
+
+/// Whether the process answers
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    operation_id = "alive",
+    tag = "server",
+    responses((status = 200, body = String, content_type = "text/plain"))
+)]
+pub(crate) async fn alive() -> &'static str {
+    "ok\n"
+}
+
+/// Whether it can be worked with
+///
+/// The brain answers, and everything it has decided so far is durable.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    operation_id = "ready",
+    tag = "server",
+    responses((status = 200, body = String, content_type = "text/plain"))
+)]
+pub(crate) async fn ready(
+    Given(state): Given<State>,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<&'static str, Failure> {
+    state.doorbell.look(|_, _| ()).await?;
+    Ok("ok\n")
+}

@@ -1,0 +1,127 @@
+//! What a job prints: while it runs as it comes, afterwards as it is kept.
+
+use axum::body::{Body, Bytes};
+use axum::extract::State as Given;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use filch_api::session::Stream;
+use filch_scheduler::dispatch::Dispatch;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::Sender;
+
+use super::extract::{Named, Params};
+use super::{Failure, State, closing};
+
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct LogQuery {
+    /// Go on until the job has ended.
+    follow: Option<bool>,
+}
+
+/// One piece of output, as a line of JSON.
+#[derive(Serialize, utoipa::ToSchema)]
+struct Line {
+    #[schema(value_type = String, example = "stdout")]
+    stream: Stream,
+    text: String,
+}
+
+/// What a job prints
+///
+/// Lines of JSON. While it runs they come as it prints, with `follow` until it has ended; afterwards there
+/// is what was kept.
+#[utoipa::path(
+    get,
+    path = "/v1/jobs/{id}/log",
+    operation_id = "jobLog",
+    tag = "jobs",
+    params(
+        ("id" = String, Path, description = "A UUID, or at least its last 4 digits"),
+        LogQuery
+    ),
+    responses((status = 200, body = Line, content_type = "application/x-ndjson"))
+)]
+pub(crate) async fn show(
+    Given(state): Given<State>,
+    Named(id): Named,
+    Params(query): Params<LogQuery>,
+) -> Result<Response, Failure> {
+    // That the job is there is found out before anything is answered.
+    let job = super::jobs::find(&state, id).await?;
+    let follow = query.follow.unwrap_or(false);
+    let (lines, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(64);
+    tokio::spawn(async move {
+        let mut seen = Seen::default();
+        let mut more = state.logs.watch(job.seq);
+        loop {
+            more.borrow_and_update();
+            let look = move |dispatch: &Dispatch, _| {
+                dispatch.job_view(id).is_some_and(|view| !view.state.is_ended())
+            };
+            let Ok(is_live) = state.doorbell.look(look).await else { return };
+            if !seen.live(&state, job.seq, &lines).await {
+                return;
+            }
+            if !is_live || !follow {
+                break;
+            }
+            tokio::select! {
+                _ = more.changed() => {}
+                ended = state.doorbell.end_of(id) => if ended.is_err() { return },
+                () = lines.closed() => return,
+                () = closing(state.closed.clone()) => return,
+            }
+        }
+        if !seen.anything {
+            let kept = state.read(move |store| store.history(id)).await;
+            if let Ok(Some(history)) = kept
+                && let Some(log) = history.remains.iter().rev().find_map(|left| left.log.clone())
+            {
+                send(&lines, Stream::Stdout, log.to_string()).await;
+            }
+        }
+    });
+    let stream = futures_util::stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|item| (item, receiver))
+    });
+    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    Ok((kind, Body::from_stream(stream)).into_response())
+}
+
+/// How much of a job's output was sent already.
+#[derive(Default)]
+struct Seen {
+    fence: u64,
+    end: u64,
+    anything: bool,
+}
+
+impl Seen {
+    /// Sends what is new; false if nobody listens any more.
+    async fn live(
+        &mut self,
+        state: &State,
+        seq: u64,
+        lines: &Sender<Result<Bytes, std::io::Error>>,
+    ) -> bool {
+        let Some((pieces, fence, end)) = state.logs.read(seq, self.fence, self.end) else {
+            return true;
+        };
+        (self.fence, self.end) = (fence, end);
+        for piece in pieces {
+            self.anything = true;
+            if !send(lines, piece.stream, piece.text).await {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+async fn send(lines: &Sender<Result<Bytes, std::io::Error>>, stream: Stream, text: String) -> bool {
+    let mut line = serde_json::to_vec(&Line { stream, text }).expect("text can be written as JSON");
+    line.push(b'\n');
+    lines.send(Ok(Bytes::from(line))).await.is_ok()
+}

@@ -1,0 +1,83 @@
+//! The document that describes every door: made from the routes themselves and the types they take.
+
+use axum::extract::State as Given;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use filch_api::job::Details;
+use filch_api::problem::Problem;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::{
+    ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr,
+    ResponseBuilder,
+};
+use utoipa::{PartialSchema as _, ToSchema as _};
+
+use super::State;
+
+/// What the document says before it comes to the routes.
+pub(crate) fn beginning() -> OpenApi {
+    let info = InfoBuilder::new()
+        .title("filch")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(
+            "A durable job scheduler whose idle workers steal. Bodies are JSON; refusals are \
+             `application/problem+json` with a `code` that stays the same.",
+        ))
+        .license(Some(LicenseBuilder::new().name("MIT OR Apache-2.0").build()));
+    OpenApiBuilder::new().info(info.build()).build()
+}
+
+/// What holds for every route.
+pub(crate) fn finish(mut document: OpenApi) -> String {
+    let components = document.components.get_or_insert_default();
+    // These are not found by themselves: refusals are no part of any route, and what is kept of a job is
+    // woven into it.
+    let mut schemas = vec![
+        (Problem::name().into_owned(), Problem::schema()),
+        (Details::name().into_owned(), Details::schema()),
+    ];
+    Details::schemas(&mut schemas);
+    components.schemas.extend(schemas);
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+    let refusal = ResponseBuilder::new()
+        .description("It was not done, and nothing has changed; `code` says why.")
+        .content("application/problem+json", content)
+        .build();
+    components.responses.insert("Refusal".into(), refusal.into());
+    for item in document.paths.paths.values_mut() {
+        for operation in operations(item) {
+            let responses = &mut operation.responses.responses;
+            for response in responses.values_mut() {
+                if let RefOr::T(response) = response
+                    && response.description.is_empty()
+                {
+                    // The standard wants a word for each.
+                    response.description = operation.summary.clone().unwrap_or_default();
+                }
+            }
+            let refusal = RefOr::Ref(Ref::from_response_name("Refusal"));
+            responses.insert("default".into(), refusal);
+        }
+    }
+    let mut text = document.to_pretty_json().expect("the document can be written as JSON");
+    text.push('\n');
+    text
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let PathItem { get, put, post, patch, .. } = item;
+    [get, put, post, patch].into_iter().flatten()
+}
+
+/// This document
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    operation_id = "openapi",
+    tag = "server",
+    responses((status = 200, body = Object))
+)]
+pub(crate) async fn show(Given(state): Given<State>) -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    (kind, state.document.to_string()).into_response()
+}

@@ -1,0 +1,474 @@
+//! The door for workers that have only plain HTTP: four requests under `/v1/work/{worker}`.
+//!
+//! Each worker has a deputy here, a task that keeps its session with the brain; what it says is decided
+//! in `deputy`. Answers are JSON, or lines of text for workers that cannot read JSON.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State as Given;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use filch_api::id;
+use filch_api::problem::Problem;
+use filch_api::session::{Held, Hello, Up, UpFrame};
+use filch_api::submission::Work;
+use filch_api::work::{Answered, Beat, Beaten, Claim, Claimed, Reports};
+use filch_scheduler::id::WorkerId;
+use futures_util::FutureExt as _;
+use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, channel};
+use tokio::sync::oneshot;
+
+use super::body::{self, Object};
+use super::cluster::Done;
+use super::deputy::{Ask, Call, Deputy, Effect, Event, Reply};
+use super::extract::{Nothing, Params, Worker};
+use super::{Failure, State, closing};
+use crate::brain::Input;
+use crate::link::{self, Batch, Home, Link};
+
+/// Claim jobs
+///
+/// Brings jobs into the worker's free slots, at once or as soon as there are some. With `accept:
+/// text/plain` the answer is lines of a word, a tab and a value.
+#[utoipa::path(
+    post,
+    path = "/v1/work/{worker}/claim",
+    operation_id = "claim",
+    tag = "work",
+    params(("worker" = String, Path, description = "Sixteen hexadecimal digits that the worker has \
+        made up, the first of them 0 to 7")),
+    request_body = Claim,
+    responses((status = 200, body = Claimed))
+)]
+pub(crate) async fn claim(
+    Given(state): Given<State>,
+    Worker(worker): Worker,
+    Params(Nothing {}): Params<Nothing>,
+    headers: HeaderMap,
+    Object(claim): Object<Claim>,
+) -> Result<Response, Failure> {
+    claim.check()?;
+    match ask(&state, worker, Ask::Claim(claim)).await? {
+        Reply::Claimed(claimed) if wants_lines(&headers) => Ok(claimed_lines(&claimed)),
+        Reply::Claimed(claimed) => Ok(Json(claimed).into_response()),
+        _ => Err(Failure::ended()),
+    }
+}
+
+/// Renew the lease
+///
+/// Says what the worker holds, and hears what of it to stop. Due ten times a lease.
+#[utoipa::path(
+    post,
+    path = "/v1/work/{worker}/beat",
+    operation_id = "beat",
+    tag = "work",
+    params(("worker" = String, Path, description = "The worker's id")),
+    request_body = Beat,
+    responses((status = 200, body = Beaten))
+)]
+pub(crate) async fn beat(
+    Given(state): Given<State>,
+    Worker(worker): Worker,
+    Params(Nothing {}): Params<Nothing>,
+    headers: HeaderMap,
+    Object(beat): Object<Beat>,
+) -> Result<Response, Failure> {
+    beat.check()?;
+    match ask(&state, worker, Ask::Beat(beat)).await? {
+        Reply::Beaten(beaten) if wants_lines(&headers) => Ok(beaten_lines(&beaten)),
+        Reply::Beaten(beaten) => Ok(Json(beaten).into_response()),
+        _ => Err(Failure::ended()),
+    }
+}
+
+/// Report how attempts ended
+///
+/// Answered once that is stored. A report may be repeated; what came too late is refused and forgotten.
+#[utoipa::path(
+    post,
+    path = "/v1/work/{worker}/report",
+    operation_id = "report",
+    tag = "work",
+    params(("worker" = String, Path, description = "The worker's id")),
+    request_body = Reports,
+    responses((status = 200, body = Answered))
+)]
+pub(crate) async fn report(
+    Given(state): Given<State>,
+    Worker(worker): Worker,
+    Params(Nothing {}): Params<Nothing>,
+    Object(Reports { reports }): Object<Reports>,
+) -> Result<Json<Answered>, Failure> {
+    let reports = Reports { reports };
+    reports.check()?;
+    if reports.reports.is_empty() {
+        return Err(Problem::invalid("there is nothing in this report").at("/reports").into());
+    }
+    match ask(&state, worker, Ask::Report(reports.reports)).await? {
+        Reply::Answered(answered) => Ok(Json(answered)),
+        _ => Err(Failure::ended()),
+    }
+}
+
+/// Leave
+///
+/// The worker's last word: whatever it still held goes back to the queue at once.
+#[utoipa::path(
+    post,
+    path = "/v1/work/{worker}/goodbye",
+    operation_id = "goodbye",
+    tag = "work",
+    params(("worker" = String, Path, description = "The worker's id")),
+    responses((status = 200, body = Done))
+)]
+pub(crate) async fn goodbye(
+    Given(state): Given<State>,
+    Worker(worker): Worker,
+    Params(Nothing {}): Params<Nothing>,
+    body: Body,
+) -> Result<Json<Done>, Failure> {
+    body::nothing(body).await;
+    match ask(&state, worker, Ask::Goodbye).await? {
+        Reply::Done => Ok(Json(Done::YES)),
+        _ => Err(Failure::ended()),
+    }
+}
+
+/// The deputies of all such workers.
+#[derive(Default)]
+pub(crate) struct Deputies {
+    by_worker: Mutex<HashMap<WorkerId, Sender<Call>>>,
+}
+
+/// So many workers over plain HTTP at once.
+const DEPUTIES_MAX: usize = 10_000;
+
+/// So many requests of one worker may wait.
+const CALLS_MAX: usize = 64;
+
+/// How long a request waits for its answer, beyond what a claim may wait for jobs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+impl Deputies {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.by_worker.lock().expect("nobody panics with it").len()
+    }
+
+    /// The way to a worker's deputy, who is called if there is none.
+    fn find(&self, worker: WorkerId, state: &State) -> Result<Sender<Call>, Failure> {
+        let mut by_worker = self.by_worker.lock().expect("nobody panics with it");
+        if let Some(calls) = by_worker.get(&worker) {
+            return Ok(calls.clone());
+        }
+        if by_worker.len() >= DEPUTIES_MAX {
+            let title = format!("{DEPUTIES_MAX} workers are here over plain HTTP already");
+            return Err(Problem::new(503, "too-many-workers", title)
+                .help("use fewer workers with more slots")
+                .into());
+        }
+        let (calls, waiting) = channel(CALLS_MAX);
+        by_worker.insert(worker, calls.clone());
+        let lease = Duration::from_millis(state.lease_ms);
+        let shell = Shell {
+            worker,
+            deputy: Deputy::new(Instant::now(), lease),
+            session: 0,
+            said: 0,
+            wire: None,
+        };
+        tokio::spawn(shell.run(state.clone(), calls.clone(), waiting));
+        Ok(calls)
+    }
+
+    fn forget(&self, worker: WorkerId, calls: &Sender<Call>) {
+        let mut by_worker = self.by_worker.lock().expect("nobody panics with it");
+        if by_worker.get(&worker).is_some_and(|known| known.same_channel(calls)) {
+            by_worker.remove(&worker);
+        }
+    }
+}
+
+async fn ask(state: &State, worker: WorkerId, ask: Ask) -> Result<Reply, Failure> {
+    if worker.is_embedded() {
+        let problem = Problem::new(400, "bad-id", "this id is kept for workers in the server");
+        return Err(problem.help("let the first digit be one from 0 to 7").into());
+    }
+    // A deputy may be leaving just when it is asked.
+    for _ in 0..3 {
+        let calls = state.deputies.find(worker, state)?;
+        let (reply, answer) = oneshot::channel();
+        if calls.send(Call { ask: ask.clone(), reply }).await.is_err() {
+            continue;
+        }
+        match tokio::time::timeout(PATIENCE, answer).await {
+            Ok(Ok(answer)) => return Ok(answer?),
+            Ok(Err(_)) if *state.closed.borrow() => break,
+            Ok(Err(_)) => {}
+            Err(_) => {
+                return Err(Problem::new(503, "busy", "the server could not store this in time")
+                    .help("repeat it unchanged")
+                    .into());
+            }
+        }
+    }
+    Err(Failure::ended())
+}
+
+/// Around a deputy: its session with the brain, and the clock.
+struct Shell {
+    worker: WorkerId,
+    deputy: Deputy,
+    /// The present session, and how many batches were said in it.
+    session: u64,
+    said: u64,
+    wire: Option<(Link, Receiver<Batch>)>,
+}
+
+/// What the loop waits for.
+enum Happened {
+    Asked(Option<Call>),
+    Batch(Option<Batch>),
+    HungUp,
+    Settled(u64),
+    Time,
+    Closed,
+}
+
+/// The server has ended, or the deputy has.
+struct Over;
+
+impl Shell {
+    async fn run(mut self, state: State, calls: Sender<Call>, mut waiting: Receiver<Call>) {
+        let (settle, mut settled) = tokio::sync::mpsc::unbounded_channel();
+        while self.step(&state, &mut waiting, &settle, &mut settled).await.is_ok() {}
+        state.deputies.forget(self.worker, &calls);
+        if let Some((link, _)) = self.wire {
+            link.close().await;
+        }
+        // Whoever still waits hears that nobody is here, and may call another deputy.
+    }
+
+    async fn step(
+        &mut self,
+        state: &State,
+        waiting: &mut Receiver<Call>,
+        settle: &UnboundedSender<u64>,
+        settled: &mut UnboundedReceiver<u64>,
+    ) -> Result<(), Over> {
+        let wake = tokio::time::Instant::from_std(self.deputy.next_deadline());
+        let happened = tokio::select! {
+            biased;
+            () = closing(state.closed.clone()) => Happened::Closed,
+            happened = listen(&mut self.wire) => happened,
+            Some(number) = settled.recv() => Happened::Settled(number),
+            call = waiting.recv() => Happened::Asked(call),
+            () = tokio::time::sleep_until(wake) => Happened::Time,
+        };
+        let event = match happened {
+            Happened::Closed | Happened::Asked(None) => return Err(Over),
+            Happened::Asked(Some(call)) => Event::Asked(call),
+            Happened::Batch(Some(batch)) => return self.hear(state, settle, batch).await,
+            Happened::Batch(None) | Happened::HungUp => Event::HungUp,
+            Happened::Settled(number) => {
+                self.hear_all(state, settle).await?;
+                Event::Settled(number)
+            }
+            Happened::Time => Event::Tick,
+        };
+        self.handle(state, settle, event).await
+    }
+
+    /// Hears everything that was said before something else became known.
+    async fn hear_all(&mut self, state: &State, settle: &UnboundedSender<u64>) -> Result<(), Over> {
+        loop {
+            match listen(&mut self.wire).now_or_never() {
+                Some(Happened::Batch(Some(batch))) => self.hear(state, settle, batch).await?,
+                Some(_) => return self.handle(state, settle, Event::HungUp).await,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn hear(
+        &mut self,
+        state: &State,
+        settle: &UnboundedSender<u64>,
+        batch: Batch,
+    ) -> Result<(), Over> {
+        let event = match link::write_down(batch, &state.store).await {
+            Ok(frame) if frame.session == self.session => Event::Heard(frame.messages),
+            Ok(_) => return Ok(()),
+            // What a job has to do cannot be read; the brain meets the same trouble.
+            Err(_) => Event::HungUp,
+        };
+        self.handle(state, settle, event).await
+    }
+
+    async fn handle(
+        &mut self,
+        state: &State,
+        settle: &UnboundedSender<u64>,
+        event: Event,
+    ) -> Result<(), Over> {
+        let mut events = vec![event];
+        while let Some(event) = events.pop() {
+            for effect in self.deputy.handle(Instant::now(), event) {
+                let is_said = match effect {
+                    Effect::Open(hello) => self.open(state, hello).await,
+                    Effect::Say(messages) => self.say(messages).await,
+                    Effect::Settle(number) => {
+                        let settle = settle.clone();
+                        let look = Input::Look(Box::new(move |_, _| {
+                            Box::new(move || {
+                                // If nobody waits any more, the deputy has left.
+                                let _ = settle.send(number);
+                            })
+                        }));
+                        state.doorbell.ring(look).await.map_err(|_| Over)?;
+                        true
+                    }
+                    Effect::Leave => return Err(Over),
+                };
+                if !is_said && events.is_empty() {
+                    if *state.closed.borrow() {
+                        return Err(Over);
+                    }
+                    events.push(Event::HungUp);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a session over a connection of its own. False if it ended at once.
+    async fn open(&mut self, state: &State, hello: Box<Hello>) -> bool {
+        // Numbers that no deputy of this worker had before, in this process; what the brain knows of
+        // workers from before its start has none.
+        static SESSIONS: AtomicU64 = AtomicU64::new(1);
+        self.session = SESSIONS.fetch_add(1, Ordering::Relaxed);
+        self.said = 0;
+        let wire = Link::open(state.doorbell.clone(), Arc::clone(&state.logs));
+        if let Some((before, _)) = self.wire.replace(wire) {
+            before.close().await;
+        }
+        self.say(vec![Up::Hello(hello)]).await
+    }
+
+    async fn say(&mut self, messages: Vec<Up>) -> bool {
+        self.said += 1;
+        let frame = UpFrame {
+            worker: id::worker(self.worker),
+            session: self.session,
+            number: self.said,
+            messages,
+            output: Vec::new(),
+        };
+        match &self.wire {
+            Some((link, _)) => link.take(frame, Home::Apart).await.is_ok(),
+            None => false,
+        }
+    }
+}
+
+/// Waits for the brain's next word; for ever if there is no session.
+async fn listen(wire: &mut Option<(Link, Receiver<Batch>)>) -> Happened {
+    match wire {
+        Some((link, outgoing)) => tokio::select! {
+            biased;
+            batch = outgoing.recv() => Happened::Batch(batch),
+            () = link.hung_up() => Happened::HungUp,
+        },
+        None => std::future::pending().await,
+    }
+}
+
+fn wants_lines(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("text/plain"))
+}
+
+/// Lines of a word, a tab and a value. A backslash, a tab and the ends of lines are written `\\`, `\t`,
+/// `\n` and `\r` in a value, so that a shell's `printf %b` reads it.
+struct Lines(String);
+
+impl Lines {
+    fn new(lease_ms: u64, drain: bool) -> Self {
+        let mut lines = Self(String::new());
+        lines.line("lease_ms", lease_ms);
+        if drain {
+            lines.line("drain", true);
+        }
+        lines
+    }
+
+    fn line(&mut self, word: &str, value: impl std::fmt::Display) {
+        let value = value.to_string();
+        self.0.push_str(word);
+        self.0.push('\t');
+        for character in value.chars() {
+            match character {
+                '\\' => self.0.push_str("\\\\"),
+                '\t' => self.0.push_str("\\t"),
+                '\n' => self.0.push_str("\\n"),
+                '\r' => self.0.push_str("\\r"),
+                other => self.0.push(other),
+            }
+        }
+        self.0.push('\n');
+    }
+
+    fn holds(&mut self, word: &str, holds: &[Held]) {
+        for Held(job, fence) in holds {
+            writeln!(self.0, "{word}\t{job} {fence}").expect("a string takes everything");
+        }
+    }
+
+    fn into_response(self) -> Response {
+        ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], self.0).into_response()
+    }
+}
+
+fn beaten_lines(beaten: &Beaten) -> Response {
+    let mut lines = Lines::new(beaten.lease_ms, beaten.drain);
+    lines.holds("keep", &beaten.keep);
+    lines.holds("cancel", &beaten.cancel);
+    lines.into_response()
+}
+
+/// Each job begins with the line `job`; `run` and `env` come once for each word and each variable.
+fn claimed_lines(claimed: &Claimed) -> Response {
+    let mut lines = Lines::new(claimed.lease_ms, claimed.drain);
+    lines.holds("cancel", &claimed.cancel);
+    for job in &claimed.jobs {
+        lines.holds("job", &[job.job]);
+        lines.line("id", &job.id);
+        lines.line("queue", &job.queue);
+        lines.line("kind", &job.kind);
+        lines.line("attempt", job.attempt);
+        if let Some(timeout) = job.timeout_ms {
+            lines.line("timeout_ms", timeout);
+        }
+        let work: Work = serde_json::from_str(job.work.get()).unwrap_or_default();
+        if let Some(args) = work.args {
+            lines.line("args", args);
+        }
+        if let Some(dir) = work.dir {
+            lines.line("dir", dir);
+        }
+        for (name, value) in work.env {
+            lines.line("env", format_args!("{name}={value}"));
+        }
+        for word in work.run.into_iter().flatten() {
+            lines.line("run", word);
+        }
+    }
+    lines.into_response()
+}

@@ -1,0 +1,350 @@
+//! Taking jobs in: one, an array (all or none), or lines (in chunks, each all or none).
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request as Incoming, State as Given};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::{Buf as _, BytesMut};
+use filch_api::job::Receipt;
+use filch_api::problem::Problem;
+use filch_api::submission::{Judged, Submission};
+use filch_api::{id, json, limits};
+use filch_scheduler::dispatch::{Answer, Request};
+use filch_store::Room;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesOrdered;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc::Sender;
+
+use super::extract::{Nothing, Params};
+use super::{Failure, State, body};
+use crate::brain::Brought;
+
+/// What became of an array.
+#[derive(Serialize, utoipa::ToSchema)]
+struct Receipts {
+    /// In the order in which they were submitted.
+    jobs: Vec<Receipt>,
+}
+
+/// What became of a chunk of lines.
+#[derive(Serialize, utoipa::ToSchema)]
+struct Chunk {
+    /// How many lines have been taken up to here.
+    lines: u64,
+    /// How many of this chunk's jobs are new.
+    new: usize,
+}
+
+/// One job, or several that are taken all or none.
+#[derive(Serialize, utoipa::ToSchema)]
+#[expect(dead_code, reason = "only the document needs both in one")]
+#[serde(untagged)]
+enum Submissions {
+    One(Box<Submission>),
+    Many(Vec<Submission>),
+}
+
+/// What became of them.
+#[derive(Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+enum Taken {
+    One(Receipt),
+    Many(Receipts),
+}
+
+/// So many chunks of one request are on their way at once.
+const CHUNKS_MAX: usize = 4;
+
+/// Lines that have come are not kept waiting for more for longer than this.
+const GATHERING: Duration = Duration::from_millis(20);
+
+/// How long lines are read that are not looked at any more.
+const IGNORING: Duration = Duration::from_secs(10);
+
+/// How long a client that sends lines may send none.
+const LINES_PATIENCE: Duration = Duration::from_secs(3_600);
+
+/// Submit jobs
+///
+/// One job, or an array that is taken all or none. Lines of JSON (`application/x-ndjson`) are taken in
+/// chunks, each all or none and answered with a line as soon as it is durable; a problem is the last line
+/// then, and what was answered before it is kept. What is submitted again with the same id or key is
+/// recognised.
+#[utoipa::path(
+    post,
+    path = "/v1/jobs",
+    operation_id = "submitJobs",
+    tag = "jobs",
+    params(("idempotency-key" = Option<String>, Header, description = "Makes the ids of jobs that \
+        bring none, so that the request can be repeated")),
+    request_body(content((Submissions = "application/json"), (Submission = "application/x-ndjson"))),
+    responses(
+        (status = 201, body = Taken, description = "They are durable"),
+        (status = 200, description = "The job was there, or lines are being taken", content(
+            (Receipt = "application/json"),
+            (Chunk = "application/x-ndjson")
+        ))
+    )
+)]
+pub(crate) async fn submit(
+    Given(state): Given<State>,
+    Params(Nothing {}): Params<Nothing>,
+    request: Incoming,
+) -> Result<Response, Failure> {
+    let key = idempotency_key(request.headers())?;
+    if is_lines(request.headers()) {
+        return Ok(lines(state, request, key));
+    }
+    let most = |first| if first == b'[' { limits::LIST_BYTES } else { limits::BODY_BYTES };
+    let held = body::collect(&state, request, most).await?;
+    json::check_depth(&held.bytes)?;
+    if held.bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+        let judged = array(&held.bytes, key.as_deref())?;
+        let jobs = keep(&state, judged).await?;
+        return Ok((StatusCode::CREATED, Json(Taken::Many(Receipts { jobs }))).into_response());
+    }
+    let submission = serde_json::from_slice(&held.bytes).map_err(|error| body::unread(&error))?;
+    let jobs = keep(&state, vec![judge(submission, key.as_deref(), 0)?]).await?;
+    let receipt = jobs.into_iter().next().expect("one job, one receipt");
+    let status = if receipt.new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(Taken::One(receipt))).into_response())
+}
+
+fn array(text: &[u8], key: Option<&str>) -> Result<Vec<Judged>, Problem> {
+    let raw: Vec<&RawValue> = serde_json::from_slice(text).map_err(|error| body::unread(&error))?;
+    if raw.len() > limits::ARRAY_JOBS {
+        let title = format!("an array of {} jobs", raw.len());
+        return Err(Problem::new(413, "too-many-jobs", title)
+            .help(format!("send at most {} at once, or send lines of JSON", limits::ARRAY_JOBS)));
+    }
+    let judged = raw.into_iter().zip(0_u64..).map(|(text, index)| {
+        let submission = serde_json::from_str(text.get()).map_err(|error| body::unread(&error));
+        let judged = submission.and_then(|submission| judge(submission, key, index));
+        judged.map_err(|problem| problem.inside(&format!("/{index}")))
+    });
+    judged.collect()
+}
+
+fn judge(submission: Submission, key: Option<&str>, index: u64) -> Result<Judged, Problem> {
+    submission.judge(|| key.map_or_else(id::new_job, |key| id::keyed_job(key, index)))
+}
+
+/// Hands jobs to the brain and waits until they are durable.
+async fn keep(state: &State, jobs: Vec<Judged>) -> Result<Vec<Receipt>, Failure> {
+    match hand_over(state, jobs).await? {
+        Answer::Submitted(submitted) => Ok(submitted.iter().map(Receipt::from).collect()),
+        Answer::Done => Ok(Vec::new()),
+        Answer::Refused(refused) => Err(Problem::from(refused).into()),
+    }
+}
+
+/// The same, with the brain's own answer.
+pub(super) async fn hand_over(state: &State, jobs: Vec<Judged>) -> Result<Answer, Failure> {
+    if let Room::Low { free, mark } = state.store.room() {
+        return Err(Problem::new(
+            507,
+            "disk-full",
+            format!("{free} bytes are free on the server's disk, and {mark} are kept for reports"),
+        )
+        .help("make room on the disk, then submit again")
+        .into());
+    }
+    let mut brought = Vec::with_capacity(jobs.len());
+    let mut specs = Vec::with_capacity(jobs.len());
+    for Judged { spec, payload } in jobs {
+        brought.push(Brought { id: spec.id, body: spec.body, payload });
+        specs.push(spec);
+    }
+    Ok(state.doorbell.ask(Request::Submit(specs), brought).await?)
+}
+
+/// The key that makes the ids of jobs that bring none.
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(key) = headers.get("idempotency-key") else {
+        return Ok(None);
+    };
+    let bytes = key.len();
+    if bytes > limits::NAME_BYTES {
+        let title = format!("the Idempotency-Key has {bytes} bytes");
+        return Err(Problem::new(422, "name-too-long", title)
+            .help(format!("use at most {} bytes", limits::NAME_BYTES)));
+    }
+    let key = key.to_str().ok().filter(|key| !key.is_empty());
+    let key = key.ok_or_else(|| Problem::invalid("the Idempotency-Key is empty or no plain text"));
+    Ok(Some(key?.to_owned()))
+}
+
+fn is_lines(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.contains("ndjson") || kind.contains("jsonl"))
+}
+
+/// Each chunk is answered with a line, and the first problem with the last one. What was answered before
+/// it is kept.
+fn lines(state: State, request: Incoming, key: Option<String>) -> Response {
+    let body = request.into_body().into_data_stream();
+    let (answers, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(64);
+    tokio::spawn(async move {
+        let mut reader = Lines { body, buffer: BytesMut::new(), line: 0, is_over: false };
+        take_lines(&state, &mut reader, key.as_deref(), &answers).await;
+        drop(answers);
+        reader.ignore_rest().await;
+    });
+    let stream = futures_util::stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|item| (item, receiver))
+    });
+    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    (StatusCode::OK, kind, Body::from_stream(stream)).into_response()
+}
+
+async fn take_lines<S: Pieces>(
+    state: &State,
+    reader: &mut Lines<S>,
+    key: Option<&str>,
+    answers: &Sender<Result<Bytes, std::io::Error>>,
+) {
+    let mut pending = FuturesOrdered::new();
+    loop {
+        let chunk = if reader.is_over {
+            None
+        } else {
+            // What is under way goes on while the next lines are read.
+            let reading = reader.chunk(key);
+            tokio::pin!(reading);
+            let read = loop {
+                tokio::select! {
+                    biased;
+                    Some(answer) = pending.next() => if !say(answers, answer).await { return },
+                    read = &mut reading => break read,
+                }
+            };
+            match read {
+                Ok(chunk) => Some(chunk),
+                Err(problem) => {
+                    while let Some(answer) = pending.next().await {
+                        if !say(answers, answer).await {
+                            return;
+                        }
+                    }
+                    say(answers, Err(problem)).await;
+                    return;
+                }
+            }
+        };
+        match chunk {
+            Some((judged, lines)) if !judged.is_empty() => pending.push_back(async move {
+                let receipts = keep(state, judged).await.map_err(|failure| failure.0)?;
+                let new = receipts.iter().filter(|receipt| receipt.new).count();
+                Ok(Chunk { lines, new })
+            }),
+            Some(_) => {}
+            None if pending.is_empty() => return,
+            None => {}
+        }
+        while pending.len() >= CHUNKS_MAX || (reader.is_over && !pending.is_empty()) {
+            let answer = pending.next().await.expect("something is pending");
+            if !say(answers, answer).await {
+                return;
+            }
+        }
+    }
+}
+
+/// Says what became of a chunk; false if there is nothing more to say, or nobody to hear it.
+async fn say(
+    answers: &Sender<Result<Bytes, std::io::Error>>,
+    answer: Result<Chunk, Problem>,
+) -> bool {
+    let is_fine = answer.is_ok();
+    let mut line = match answer {
+        Ok(chunk) => serde_json::to_vec(&chunk),
+        Err(problem) => serde_json::to_vec(&problem),
+    }
+    .expect("an answer can be written as JSON");
+    line.push(b'\n');
+    answers.send(Ok(Bytes::from(line))).await.is_ok() && is_fine
+}
+
+/// A body as it comes in.
+trait Pieces: futures_util::Stream<Item = Result<Bytes, axum::Error>> + Unpin {}
+
+impl<S: futures_util::Stream<Item = Result<Bytes, axum::Error>> + Unpin> Pieces for S {}
+
+/// Cuts a body into lines, and lines into chunks.
+struct Lines<S> {
+    body: S,
+    buffer: BytesMut,
+    /// How many lines have been read.
+    line: u64,
+    is_over: bool,
+}
+
+impl<S: Pieces> Lines<S> {
+    /// The next chunk, and how many lines there were up to its end; `is_over` says whether it is the last.
+    async fn chunk(&mut self, key: Option<&str>) -> Result<(Vec<Judged>, u64), Problem> {
+        let mut judged = Vec::new();
+        let mut bytes = 0;
+        let mut searched = 0;
+        while judged.len() < limits::CHUNK_JOBS && bytes < limits::CHUNK_BYTES {
+            if let Some(length) = self.buffer[searched..].iter().position(|&byte| byte == b'\n') {
+                let line = self.buffer.split_to(searched + length);
+                self.buffer.advance(1);
+                searched = 0;
+                bytes += line.len();
+                judged.extend(self.read(&line, key)?);
+                continue;
+            }
+            searched = self.buffer.len();
+            if searched > limits::LINE_BYTES {
+                return Err(body::line_too_long(searched).at(format!("line {}", self.line + 1)));
+            }
+            let patience = if judged.is_empty() { LINES_PATIENCE } else { GATHERING };
+            match tokio::time::timeout(patience, self.body.next()).await {
+                Ok(Some(Ok(more))) => self.buffer.extend_from_slice(&more),
+                Ok(Some(Err(_))) => return Err(body::broken_off()),
+                Ok(None) => {
+                    self.is_over = true;
+                    let line = self.buffer.split();
+                    if !line.is_empty() {
+                        judged.extend(self.read(&line, key)?);
+                    }
+                    break;
+                }
+                Err(_) if judged.is_empty() => return Err(body::too_slow(LINES_PATIENCE)),
+                Err(_) => break,
+            }
+        }
+        Ok((judged, self.line))
+    }
+
+    /// A client that is hung up on while it sends may never read what it was answered.
+    async fn ignore_rest(mut self) {
+        let reading = async { while let Some(Ok(_)) = self.body.next().await {} };
+        if !self.is_over {
+            let _ = tokio::time::timeout(IGNORING, reading).await;
+        }
+    }
+
+    fn read(&mut self, line: &[u8], key: Option<&str>) -> Result<Option<Judged>, Problem> {
+        self.line += 1;
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return Ok(None);
+        }
+        let at = format!("line {}", self.line);
+        if line.len() > limits::LINE_BYTES {
+            return Err(body::line_too_long(line.len()).at(at));
+        }
+        let submission: Submission = body::parse(line).map_err(|problem| problem.at(&at))?;
+        if submission.id.is_none() && key.is_none() {
+            return Err(Problem::invalid("a line without an id could not be repeated safely")
+                .help("give each line an \"id\", or the request an Idempotency-Key")
+                .at(at));
+        }
+        judge(submission, key, self.line - 1).map(Some).map_err(|problem| problem.inside(&at))
+    }
+}

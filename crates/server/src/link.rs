@@ -1,0 +1,161 @@
+//! A worker's connection as the server sees it: frames come in, batches go out.
+//!
+//! The other end may be a socket or a worker in this very process; the frames are the same.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use filch_api::delivery::Delivery;
+use filch_api::session::{DownFrame, UpFrame};
+use filch_scheduler::id::{Hold, MessageNo, Seq, SessionNo};
+use filch_scheduler::message::ToWorker;
+use filch_store::{Store, Text};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::brain::{Doorbell, Input, Way};
+use crate::logs::Logs;
+
+/// Names a connection within this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LinkNo(u64);
+
+impl LinkNo {
+    pub(crate) fn next() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// What goes to a worker, before it is written down.
+pub(crate) struct Batch {
+    pub(crate) session: SessionNo,
+    pub(crate) number: MessageNo,
+    pub(crate) messages: Vec<ToWorker>,
+    /// What the jobs that are assigned have to do, in their order, as far as it is at hand.
+    pub(crate) works: Vec<(Hold, Option<Text>)>,
+}
+
+/// So many batches may wait for a worker; one that takes them more slowly is hung up on, and comes back.
+pub(crate) const BATCHES_MAX: usize = 1_024;
+
+/// The server's end of a connection.
+pub(crate) struct Link {
+    number: LinkNo,
+    doorbell: Doorbell,
+    logs: Arc<Logs>,
+    way: Way,
+}
+
+/// The connection is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkClosed;
+
+impl Link {
+    pub(crate) fn open(doorbell: Doorbell, logs: Arc<Logs>) -> (Self, Receiver<Batch>) {
+        let (batches, outgoing) = channel(BATCHES_MAX);
+        let way = Way { batches, hang_up: Arc::default() };
+        (Self { number: LinkNo::next(), doorbell, logs, way }, outgoing)
+    }
+
+    /// A frame has come.
+    pub(crate) async fn take(&self, mut frame: UpFrame, home: Home) -> Result<(), LinkClosed> {
+        for output in frame.output.drain(..) {
+            self.logs.print(output);
+        }
+        let heard = frame.hear().map_err(|_| LinkClosed)?;
+        // Who claims over a wire to live in here would be declared dead at the next start.
+        if (home == Home::Apart) == heard.worker.is_embedded() {
+            return Err(LinkClosed);
+        }
+        if heard.number.0 == 0 {
+            return Ok(());
+        }
+        let input = Input::Heard { link: self.number, way: self.way.clone(), heard };
+        self.doorbell.ring(input).await.map_err(|_| LinkClosed)
+    }
+
+    /// Waits until the server wants no more of this connection.
+    pub(crate) async fn hung_up(&self) {
+        self.way.hang_up.notified().await;
+    }
+
+    /// The connection has broken.
+    pub(crate) async fn close(self) {
+        let _ = self.doorbell.ring(Input::LinkClosed(self.number)).await;
+    }
+}
+
+/// Where the worker lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    Apart,
+    Embedded,
+}
+
+/// Puts beside a batch what its jobs have to do; what is not at hand is read from the store.
+pub(crate) async fn deliver(batch: Batch, store: &Arc<dyn Store>) -> Result<Delivery, LinkClosed> {
+    let Batch { session, number, messages, mut works } = batch;
+    let missing: Vec<Seq> =
+        works.iter().filter(|(_, text)| text.is_none()).map(|(hold, _)| hold.job).collect();
+    if !missing.is_empty() {
+        let store = Arc::clone(store);
+        let read = tokio::task::spawn_blocking(move || store.payloads(&missing)).await;
+        let read = read.map_err(|_| LinkClosed)?.map_err(|_| LinkClosed)?;
+        let gaps = works.iter_mut().filter(|(_, text)| text.is_none());
+        for ((_, text), found) in gaps.zip(read) {
+            *text = found;
+        }
+    }
+    // A job that was purged meanwhile is not this worker's any more, whatever it does with it.
+    let nothing = || Text::from("{}");
+    let works = works.into_iter().map(|(hold, text)| (hold, text.unwrap_or_else(nothing)));
+    Ok(Delivery { session, number, messages, works: works.collect() })
+}
+
+/// The same, as a frame whose parts can be looked at.
+pub(crate) async fn write_down(
+    batch: Batch,
+    store: &Arc<dyn Store>,
+) -> Result<DownFrame, LinkClosed> {
+    deliver(batch, store).await.map(Delivery::frame)
+}
+
+/// A connection of a worker that lives in this process.
+pub struct Embedded {
+    /// What the worker says.
+    pub up: Sender<UpFrame>,
+    /// What the server says.
+    pub down: Receiver<Delivery>,
+}
+
+impl Embedded {
+    pub(crate) fn open(doorbell: Doorbell, logs: Arc<Logs>, store: Arc<dyn Store>) -> Self {
+        let (up, mut frames) = channel::<UpFrame>(BATCHES_MAX);
+        let (answers, down) = channel(BATCHES_MAX);
+        let (link, mut outgoing) = Link::open(doorbell, logs);
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    () = link.hung_up() => break,
+                    frame = frames.recv() => match frame {
+                        Some(frame) => {
+                            if link.take(frame, Home::Embedded).await.is_err() {
+                                break;
+                            }
+                        }
+                        None => break,
+                    },
+                    batch = outgoing.recv() => {
+                        let Some(batch) = batch else { break };
+                        let Ok(delivery) = deliver(batch, &store).await else { break };
+                        if answers.send(delivery).await.is_err() {
+                            break;
+                        }
+                    }
+                }
+            }
+            link.close().await;
+        });
+        Self { up, down }
+    }
+}
