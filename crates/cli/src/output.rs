@@ -15,6 +15,13 @@ pub(crate) fn data(text: &str) -> Result<()> {
     }
 }
 
+/// Prints one JSON document.
+pub(crate) fn document(document: &impl serde::Serialize) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(document)?;
+    text.push('\n');
+    data(&text)
+}
+
 /// Says something, if anybody listens.
 pub(crate) fn talk(words: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{words}");

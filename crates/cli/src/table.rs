@@ -4,7 +4,56 @@ use std::io::IsTerminal as _;
 
 use anyhow::Result;
 
+use crate::escape::escaped;
 use crate::output;
+
+/// A column of a list: what it is called, and whether it holds numbers.
+pub(crate) enum Column {
+    Text(&'static str),
+    Number(&'static str),
+}
+use Column::{Number, Text};
+
+impl Column {
+    const fn heading(&self) -> &'static str {
+        match self {
+            Text(heading) | Number(heading) => heading,
+        }
+    }
+}
+
+/// Prints a list with a heading. Cells may hold whatever somebody has submitted.
+pub(crate) fn list(columns: &[Column], rows: &[Vec<String>]) -> Result<()> {
+    let is_terminal = std::io::stdout().is_terminal();
+    output::data(&lines(columns, rows, is_terminal))
+}
+
+fn lines(columns: &[Column], rows: &[Vec<String>], is_terminal: bool) -> String {
+    let heading = columns.iter().map(|column| column.heading().to_owned()).collect();
+    let mut shown: Vec<Vec<String>> = vec![heading];
+    for row in rows {
+        let cells = columns.iter().zip(row).map(|(column, cell)| match column {
+            Number(_) if is_terminal => grouped(cell),
+            _ => escaped(cell).into_owned(),
+        });
+        shown.push(cells.collect());
+    }
+    if !is_terminal {
+        return tabs(&shown);
+    }
+    let is_right = |column: usize| matches!(columns.get(column), Some(Number(_)));
+    aligned(&shown, is_right)
+}
+
+/// Prints what there is to say of one thing: a name and a value a row.
+pub(crate) fn facts(rows: &[(&str, String)]) -> Result<()> {
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|(name, value)| vec![(*name).to_owned(), escaped(value).into_owned()])
+        .collect();
+    let is_terminal = std::io::stdout().is_terminal();
+    output::data(&if is_terminal { aligned(&rows, |_| false) } else { tabs(&rows) })
+}
 
 /// Prints rows of one length; a heading is a row.
 pub(crate) fn print(rows: &[Vec<String>]) -> Result<()> {
@@ -20,6 +69,10 @@ fn tabs(rows: &[Vec<String>]) -> String {
 fn columns(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| grouped(cell)).collect()).collect();
+    aligned(&rows, |column| column > 0)
+}
+
+fn aligned(rows: &[Vec<String>], is_right: impl Fn(usize) -> bool) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -27,12 +80,15 @@ fn columns(rows: &[Vec<String>]) -> String {
     };
     let widths: Vec<usize> = (0..count).map(width).collect();
     let mut text = String::new();
-    for row in &rows {
+    for row in rows {
         for (column, cell) in row.iter().enumerate() {
             let width = widths[column];
-            text.push_str(&match column {
-                0 => format!("{cell:width$}"),
-                _ => format!("  {cell:>width$}"),
+            if column > 0 {
+                text.push_str("  ");
+            }
+            text.push_str(&match is_right(column) {
+                false => format!("{cell:width$}"),
+                true => format!("{cell:>width$}"),
             });
         }
         text.truncate(text.trim_end_matches(' ').len());
@@ -42,7 +98,7 @@ fn columns(rows: &[Vec<String>]) -> String {
 }
 
 /// A number with commas; anything else as it is.
-fn grouped(cell: &str) -> String {
+pub(crate) fn grouped(cell: &str) -> String {
     let (whole, fraction) =
         cell.split_once('.').map_or((cell, ""), |(whole, _)| (whole, &cell[whole.len()..]));
     if whole.len() < 4 || !whole.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -74,5 +130,20 @@ w10             7        x
         assert_eq!(columns(&rows), seen);
         assert_eq!(tabs(&rows), "worker\tjobs\tbusy_ms\nw1\t1234567\t1234.5\nw10\t7\tx\n");
         assert_eq!(columns(&[]), "");
+    }
+
+    #[test]
+    fn a_list_groups_numbers_and_leaves_words_alone() {
+        let columns = [Text("id"), Text("queue"), Number("jobs")];
+        let rows = [["12345678", "a\tb", "1234"], ["9abcdef0", "img", "-"]];
+        let rows = rows.map(|row| row.map(String::from).to_vec());
+        let seen = "\
+id        queue   jobs
+12345678  a\\tb   1,234
+9abcdef0  img        -
+";
+        assert_eq!(lines(&columns, &rows, true), seen);
+        let seen = "id\tqueue\tjobs\n12345678\ta\\tb\t1234\n9abcdef0\timg\t-\n";
+        assert_eq!(lines(&columns, &rows, false), seen);
     }
 }

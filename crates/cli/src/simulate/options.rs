@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, value_parser};
+use filch_api::span;
 use filch_sim::hunt::{Faults, Hunt};
 use filch_sim::whatif::{DEFAULT_AGING, Reserve, Setup, Steal, Strategy};
 
-use crate::span;
 use crate::usage::Usage;
 
 const HUNTING: &str = "Hunting (the default)";

@@ -1,0 +1,115 @@
+//! Many jobs that do nothing: submitted, then drained.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::Args;
+use filch_api::client::Client;
+use serde_json::json;
+
+use super::processes::{Folder, connected, drained, server, worker};
+use super::{Figure, Report, rounded};
+
+#[derive(Args)]
+pub(super) struct Options {
+    /// How many jobs
+    #[arg(long, default_value_t = 1_000_000, value_name = "N")]
+    jobs: u64,
+    /// Bytes of arguments of each
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    payload: usize,
+    /// How many worker processes
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    workers: u32,
+    /// How many slots each has
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    slots: u32,
+    /// How many requests submit at once
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    clients: u64,
+    /// The folder for the data [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+}
+
+pub(super) async fn run(options: &Options) -> Result<Report> {
+    let &Options { jobs, payload, workers, slots, clients, .. } = options;
+    let folder = Folder::new(options.folder.as_deref())?;
+    let (first, client) = server(folder.path()).await?;
+
+    let began = Instant::now();
+    submit(&client, jobs, payload, clients).await?;
+    let submitted = began.elapsed();
+    let memory = first.memory()?;
+    let syncs = client.status().await?.syncs;
+
+    // As a crash would: nothing is closed, nothing is said.
+    drop(first);
+    let restarting = Instant::now();
+    let (_server, client) = server(folder.path()).await?;
+    let restarted = restarting.elapsed();
+
+    let started = (0..workers).map(|_| worker(client.url(), slots));
+    let began = Instant::now();
+    let _workers = started.collect::<Result<Vec<_>>>()?;
+    connected(&client, workers.into()).await?;
+    let drained = drained(&client).await? - began;
+
+    let rate = |span: Duration| rounded(jobs as f64 / span.as_secs_f64(), 0);
+    Ok(Report {
+        v: 1,
+        bench: "drain",
+        settings: json!({
+            "jobs": jobs, "payload_bytes": payload, "worker_processes": workers,
+            "slots_each": slots, "submitting_requests": clients, "store": "sqlite, synchronous=FULL",
+        }),
+        syncs: syncs + client.status().await?.syncs,
+        figures: vec![
+            Figure::new("submit", rate(submitted), "jobs/s"),
+            Figure::new("drain", rate(drained), "jobs/s"),
+            Figure::new("submit, then drain", rate(submitted + drained), "jobs/s")
+                .at_least(100_000.0),
+            Figure::new(
+                "server's memory with all of them queued",
+                rounded(memory as f64 / 1e6, 1),
+                "MB",
+            )
+            .at_most(400.0),
+            Figure::new("from kill -9 to serving again", rounded(restarted.as_secs_f64(), 3), "s")
+                .at_most(4.0),
+        ],
+    })
+}
+
+/// Submits so many jobs as lines of JSON, in several requests at once.
+pub(super) async fn submit(client: &Client, jobs: u64, payload: usize, clients: u64) -> Result<()> {
+    let requests = (0..clients).map(|index| {
+        let count = jobs / clients + u64::from(index < jobs % clients);
+        let client = client.clone();
+        tokio::spawn(async move { client.submit_lines(lines(count, payload), None, |_| {}).await })
+    });
+    for request in requests.collect::<Vec<_>>() {
+        request.await??;
+    }
+    Ok(())
+}
+
+/// How many lines go in one piece.
+const LINES_TOGETHER: u64 = 1_024;
+
+/// Lines of JSON, made as they are wanted.
+fn lines(count: u64, payload: usize) -> impl futures_util::Stream<Item = std::io::Result<Vec<u8>>> {
+    let tail =
+        format!("\",\"kind\":\"noop\",\"args\":\"{}\"}}\n", "x".repeat(payload.saturating_sub(2)));
+    futures_util::stream::unfold(count, move |left| {
+        let some = left.min(LINES_TOGETHER);
+        let mut piece = Vec::with_capacity(some as usize * (tail.len() + 48));
+        for _ in 0..some {
+            piece.extend_from_slice(b"{\"id\":\"");
+            piece.extend_from_slice(filch_api::id::job(filch_api::id::new_job()).as_bytes());
+            piece.extend_from_slice(tail.as_bytes());
+        }
+        std::future::ready((some > 0).then_some((Ok(piece), left - some)))
+    })
+}

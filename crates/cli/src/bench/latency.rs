@@ -1,0 +1,56 @@
+//! One job at a time, on an idle cluster: from submit to start.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use filch_api::submission::Submission;
+use serde_json::json;
+
+use super::processes::{Folder, connected, server, worker};
+use super::{Figure, Report, rounded};
+use crate::kinds::micros;
+
+#[derive(Args)]
+pub(super) struct Options {
+    /// How many jobs
+    #[arg(long, default_value_t = 1_000, value_name = "N")]
+    jobs: usize,
+    /// The folder for the data [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+}
+
+pub(super) async fn run(options: &Options) -> Result<Report> {
+    let folder = Folder::new(options.folder.as_deref())?;
+    let (_server, client) = server(folder.path()).await?;
+    let _worker = worker(client.url(), 2)?;
+    connected(&client, 1).await?;
+    let mut waits = Vec::with_capacity(options.jobs);
+    for _ in 0..options.jobs {
+        let job = Submission { kind: Some("clock".into()), ..Submission::default() };
+        let asked = micros();
+        let receipt = client.submit(&job).await?;
+        let job = client.wait(&receipt.id, std::time::Duration::from_secs(30)).await?;
+        let result = job.details.and_then(|details| details.result);
+        let result = result.context("the job has no result")?;
+        let started: u64 = serde_json::from_str(result.get()).context("its result is no number")?;
+        waits.push(started.saturating_sub(asked));
+    }
+    waits.sort_unstable();
+    let at = |share: f64| {
+        let index = ((waits.len() - 1) as f64 * share).round() as usize;
+        rounded(waits[index] as f64 / 1e3, 3)
+    };
+    Ok(Report {
+        v: 1,
+        bench: "latency",
+        settings: json!({ "jobs": options.jobs, "worker_processes": 1, "slots_each": 2 }),
+        syncs: client.status().await?.syncs,
+        figures: vec![
+            Figure::new("submit to start, median", at(0.5), "ms").at_most(1.0),
+            Figure::new("submit to start, 99 of 100", at(0.99), "ms").at_most(4.0),
+            Figure::new("submit to start, longest", at(1.0), "ms"),
+        ],
+    })
+}

@@ -1,0 +1,151 @@
+//! `filch bench`: how fast, with a server and workers as processes of their own, over a file that is
+//! synced.
+
+mod drain;
+mod latency;
+mod newcomer;
+mod processes;
+mod skew;
+mod split;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::local::default_slots;
+use crate::output;
+use crate::runtime::block_on;
+use crate::table;
+
+/// Measure this machine with this program: server and workers as processes, every commit synced
+#[derive(Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    what: What,
+    /// Print one JSON document
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Submit many jobs that do nothing, then let workers drain them
+    Drain(drain::Options),
+    /// One job at a time: from submit to start
+    Latency(latency::Options),
+    /// A few long jobs among many short ones
+    Skew(skew::Options),
+    /// The same slots in one process and in several
+    Split(split::Options),
+    /// A worker joins while others are loaded: how soon it works
+    Newcomer(newcomer::Options),
+}
+
+/// What was measured: with which settings, and what came out.
+#[derive(Debug)]
+struct Report {
+    v: u32,
+    bench: &'static str,
+    settings: Value,
+    /// How often the server made the disk hold on to what was written. None would mean that nothing
+    /// was durable.
+    syncs: u64,
+    figures: Vec<Figure>,
+}
+
+/// One number that came out.
+#[derive(Debug)]
+struct Figure {
+    what: String,
+    value: f64,
+    unit: &'static str,
+    /// What was hoped for, and whether that came true.
+    aim: Option<(String, bool)>,
+}
+
+impl Figure {
+    fn new(what: impl Into<String>, value: f64, unit: &'static str) -> Self {
+        Self { what: what.into(), value, unit, aim: None }
+    }
+
+    fn at_least(self, aim: f64) -> Self {
+        let met = self.value >= aim;
+        Self { aim: Some((format!(">= {aim}"), met)), ..self }
+    }
+
+    fn at_most(self, aim: f64) -> Self {
+        let met = self.value <= aim;
+        Self { aim: Some((format!("<= {aim}"), met)), ..self }
+    }
+
+    fn json(&self) -> Value {
+        let mut figure = json!({ "what": self.what, "value": self.value, "unit": self.unit });
+        if let Some((aim, met)) = &self.aim {
+            figure["aim"] = json!(aim);
+            figure["met"] = json!(met);
+        }
+        figure
+    }
+}
+
+impl Report {
+    /// The form of which `cargo xtask table` makes the README's tables.
+    fn json(&self) -> Value {
+        json!({
+            "v": self.v,
+            "bench": self.bench,
+            "command": format!("filch bench {} --json", self.bench),
+            "machine": { "cores": default_slots(), "cpu": processor() },
+            "settings": self.settings,
+            "syncs": self.syncs,
+            "figures": self.figures.iter().map(Figure::json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// What the system calls the processor.
+fn processor() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = info.lines().find_map(|line| line.strip_prefix("model name"));
+    let name = line.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim());
+    name.unwrap_or("unknown").to_owned()
+}
+
+pub(crate) fn run(options: Options) -> Result<ExitCode> {
+    let report = block_on(async {
+        match options.what {
+            What::Drain(options) => drain::run(&options).await,
+            What::Latency(options) => latency::run(&options).await,
+            What::Skew(options) => skew::run(&options).await,
+            What::Split(options) => split::run(&options).await,
+            What::Newcomer(options) => newcomer::run(&options).await,
+        }
+    })?;
+    anyhow::ensure!(report.syncs > 0, "no sync was seen: what was measured is not durable");
+    if options.json {
+        output::document(&report.json())?;
+    } else {
+        let mut rows = vec![vec![report.bench.to_owned(), String::new()]];
+        rows.push(vec!["syncs".into(), report.syncs.to_string()]);
+        let settings = report.settings.as_object().into_iter().flatten();
+        rows.extend(settings.map(|(name, value)| {
+            vec![name.clone(), value.to_string().trim_matches('"').to_owned()]
+        }));
+        rows.extend(report.figures.iter().map(|figure| {
+            let aim = figure.aim.as_ref().map_or_else(String::new, |(aim, met)| {
+                format!("  ({aim}{})", if *met { "" } else { ", not met" })
+            });
+            vec![figure.what.clone(), format!("{} {}{aim}", figure.value, figure.unit)]
+        }));
+        table::print(&rows)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Rounded to what a reader can use.
+fn rounded(number: f64, places: i32) -> f64 {
+    let scale = 10_f64.powi(places);
+    (number * scale).round() / scale
+}

@@ -1,0 +1,96 @@
+//! A worker joins while another is loaded: how soon it runs its first stolen job.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use filch_api::job::Job;
+use filch_api::submission::Submission;
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::processes::{Folder, connected, drained, loaded_worker, server, worker};
+use super::{Figure, Report, rounded};
+use crate::kinds::micros;
+
+#[derive(Args)]
+pub(super) struct Options {
+    /// How many jobs the first worker is loaded with
+    #[arg(long, default_value_t = 400, value_name = "N")]
+    jobs: usize,
+    /// How long each takes, in milliseconds
+    #[arg(long, default_value_t = 5, value_name = "MS")]
+    length: u64,
+    /// The folder for the data [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+}
+
+/// What a job of kind `sleep` comes to.
+#[derive(Deserialize)]
+struct Slept {
+    pid: u32,
+    started_us: u64,
+}
+
+pub(super) async fn run(options: &Options) -> Result<Report> {
+    let folder = Folder::new(options.folder.as_deref())?;
+    let (_server, client) = server(folder.path()).await?;
+    let _loaded = loaded_worker(client.url(), 2, options.jobs)?;
+    connected(&client, 1).await?;
+    let submissions: Vec<Submission> = (0..options.jobs)
+        .map(|_| Submission {
+            kind: Some("sleep".into()),
+            args: RawValue::from_string(format!("{{\"ms\":{}}}", options.length)).ok(),
+            ..Submission::default()
+        })
+        .collect();
+    let receipts = client.submit_all(&submissions).await?;
+    // Everything that was submitted is in the worker's deque, so that there is nothing else to take.
+    let is_loaded = async {
+        loop {
+            let queues = client.queues().await?;
+            if queues.iter().all(|queue| queue.ready == 0) {
+                return anyhow::Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    is_loaded.await?;
+    let joined = micros();
+    let newcomer = worker(client.url(), 2)?;
+    drained(&client).await?;
+
+    let mut first = None;
+    let mut stolen = 0_u32;
+    for receipt in &receipts {
+        let job: Job = client.job(&receipt.id).await?;
+        let result = job.details.and_then(|details| details.result).context("no result")?;
+        let slept: Slept = serde_json::from_str(result.get()).context("a strange result")?;
+        if slept.pid == newcomer.pid() {
+            stolen += 1;
+            let wait = slept.started_us.saturating_sub(joined);
+            first = Some(first.map_or(wait, |first: u64| first.min(wait)));
+        }
+    }
+    let first = first.context("the newcomer has run nothing")?;
+    let status = client.status().await?;
+    Ok(Report {
+        v: 1,
+        bench: "newcomer",
+        settings: json!({ "jobs": options.jobs, "length_ms": options.length }),
+        syncs: status.syncs,
+        figures: vec![
+            Figure::new(
+                "from starting the process to its first stolen job",
+                rounded(first as f64 / 1e3, 1),
+                "ms",
+            )
+            .at_most(50.0),
+            Figure::new("jobs run by the newcomer", f64::from(stolen), "jobs"),
+            Figure::new("thefts", status.steals as f64, ""),
+        ],
+    })
+}

@@ -1,0 +1,57 @@
+//! The same slots in one process, and in several.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+
+use super::drain::submit;
+use super::processes::{Folder, connected, drained, server, worker};
+use super::{Figure, Report, rounded};
+
+#[derive(Args)]
+pub(super) struct Options {
+    /// How many jobs each time
+    #[arg(long, default_value_t = 200_000, value_name = "N")]
+    jobs: u64,
+    /// How many slots altogether
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    slots: u32,
+    /// The folder for the data [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+}
+
+pub(super) async fn run(options: &Options) -> Result<Report> {
+    let &Options { jobs, slots, .. } = options;
+    let mut figures = Vec::new();
+    let mut syncs = 0;
+    let mut whole = None;
+    for processes in [1, 2, 4, 8].into_iter().filter(|processes| *processes <= slots) {
+        let folder = Folder::new(options.folder.as_deref())?;
+        let (_server, client) = server(folder.path()).await?;
+        submit(&client, jobs, 100, 2).await?;
+        let began = Instant::now();
+        let started = (0..processes).map(|_| worker(client.url(), slots / processes));
+        let _workers = started.collect::<Result<Vec<_>>>()?;
+        connected(&client, processes.into()).await?;
+        let rate = jobs as f64 / (drained(&client).await? - began).as_secs_f64();
+        let whole = *whole.get_or_insert(rate);
+        let what = format!("{slots} slots in {processes} processes");
+        figures.push(Figure::new(&what, rounded(rate, 0), "jobs/s"));
+        if processes > 1 {
+            let share = rounded(rate / whole, 2);
+            figures.push(Figure::new(what + " against one", share, "times").at_least(0.9));
+        }
+        syncs += client.status().await?.syncs;
+    }
+    Ok(Report {
+        v: 1,
+        bench: "split",
+        settings: json!({ "jobs": jobs, "slots": slots }),
+        syncs,
+        figures,
+    })
+}

@@ -1,0 +1,27 @@
+//! `filch completions`: a script that lets a shell complete filch's words.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use clap_complete::Shell;
+
+use crate::output::data;
+
+/// Print a script that lets a shell complete filch's commands and options
+#[derive(Args)]
+#[command(after_help = "Examples:
+  filch completions bash > ~/.local/share/bash-completion/completions/filch
+  filch completions zsh > ~/.zfunc/_filch
+  filch completions fish > ~/.config/fish/completions/filch.fish")]
+pub(crate) struct Options {
+    /// Which shell
+    shell: Shell,
+}
+
+pub(crate) fn run(options: &Options, mut command: clap::Command) -> Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(options.shell, &mut command, "filch", &mut script);
+    data(&String::from_utf8(script)?)?;
+    Ok(ExitCode::SUCCESS)
+}

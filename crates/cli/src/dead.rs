@@ -1,0 +1,289 @@
+//! `filch dead`: jobs whose attempts are used up, and what becomes of them.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use filch_api::client::{Client, Error};
+use filch_api::dead::{Count, Selection};
+use filch_api::job::Job;
+use filch_api::limits;
+use filch_api::time::Moment;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::confirm::{Caution, jobs};
+use crate::document::{self, Json, JsonOrLines};
+use crate::escape::escaped;
+use crate::job::Filter;
+use crate::output::{data, talk};
+use crate::place::Place;
+use crate::runtime::ask;
+use crate::select::{self, short};
+use crate::table::Column::{Number, Text};
+use crate::usage::Usage;
+use crate::{exit, moment, table};
+
+const AFTER_HELP: &str = "\
+Examples:
+  filch dead list --since 24h
+  filch dead retry --kind resize --since 1h --dry-run
+  filch dead retry 3f2a 77c0
+  filch dead discard --queue img --yes";
+
+/// See to jobs whose attempts are used up
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    place: Place,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List dead jobs
+    List {
+        #[command(flatten)]
+        like: Like,
+        /// So many at most
+        #[arg(long, short = 'n', value_name = "N", default_value_t = 50, conflicts_with = "all")]
+        limit: u64,
+        /// All of them
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        form: JsonOrLines,
+    },
+    /// Give dead jobs new attempts
+    Retry(Choice),
+    /// Forget dead jobs for ever
+    Discard(Choice),
+}
+
+/// What they have in common
+#[derive(Args, Clone, Debug)]
+struct Like {
+    /// Only jobs of this queue
+    #[arg(long, short, value_name = "NAME")]
+    queue: Option<String>,
+    /// Only jobs of this kind; commands are of the kind `command`
+    #[arg(long, short, value_name = "KIND")]
+    kind: Option<String>,
+    /// Only those that died since this moment (2026-01-31T12:00:00Z) or within this span (1h)
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+}
+
+/// Which dead jobs are meant
+#[derive(Args)]
+struct Choice {
+    #[command(flatten)]
+    like: Like,
+    /// All of them
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    caution: Caution,
+    #[command(flatten)]
+    form: Json,
+    #[arg(value_name = "SEL", help = select::HELP_MANY)]
+    jobs: Vec<String>,
+}
+
+pub(crate) fn run(options: Options) -> Result<ExitCode> {
+    let Options { place, command } = options;
+    ask(async {
+        let client = place.client()?;
+        match command {
+            Command::List { like, limit, all, form } => {
+                list(&client, like, if all { u64::MAX } else { limit }, form).await
+            }
+            Command::Retry(choice) => act(&client, &choice, Act::Retry).await,
+            Command::Discard(choice) => act(&client, &choice, Act::Discard).await,
+        }
+    })
+}
+
+#[derive(Deserialize)]
+struct Page {
+    jobs: Vec<Box<RawValue>>,
+    next: Option<u64>,
+}
+
+/// What a table shows of a dead job beyond what it shows of any.
+#[derive(Deserialize)]
+struct Corpse {
+    #[serde(flatten)]
+    job: Job,
+    #[serde(default)]
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Document {
+    jobs: Vec<Box<RawValue>>,
+    /// Whether there are more than were asked for.
+    more: bool,
+}
+
+async fn list(client: &Client, like: Like, limit: u64, form: JsonOrLines) -> Result<ExitCode> {
+    let Like { queue, kind, since } = like;
+    let query = Filter { queue, kind, since }.query()?;
+    let mut dead: Vec<Box<RawValue>> = Vec::new();
+    let (mut count, mut next) = (0, Some(0));
+    while let Some(after) = next
+        && count < limit
+    {
+        let most = (limit - count).min(limits::PAGE_JOBS as u64);
+        let page: Page = client.get(&format!("/v1/dead?after={after}&limit={most}{query}")).await?;
+        count += page.jobs.len() as u64;
+        next = page.next;
+        if form.jsonl {
+            for job in &page.jobs {
+                data(&format!("{job}\n"))?;
+            }
+        } else {
+            dead.extend(page.jobs);
+        }
+    }
+    let more = next.is_some();
+    if form.json {
+        document::print(Document { jobs: dead, more })?;
+    } else if !form.jsonl {
+        let mut rows = Vec::new();
+        for raw in &dead {
+            rows.extend(row(client, raw).await?);
+        }
+        let columns = [
+            Text("id"),
+            Text("queue"),
+            Text("kind"),
+            Number("attempts"),
+            Text("died"),
+            Text("error"),
+        ];
+        table::list(&columns, &rows)?;
+        if more {
+            talk(format_args!("there are more: --limit N or --all shows them"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A dead job as a row of a table; `None` if it has just been discarded. A list does not say what went
+/// wrong, and a person wants to know nothing else.
+async fn row(client: &Client, raw: &RawValue) -> Result<Option<Vec<String>>> {
+    let Corpse { job, error } = serde_json::from_str(raw.get())?;
+    let error = match error {
+        Some(error) => Some(error),
+        None => match client.job(&job.id).await {
+            Ok(whole) => whole.details.and_then(|details| details.error),
+            Err(Error::Refused(problem)) if problem.status == 404 => return Ok(None),
+            Err(error) => return Err(error.into()),
+        },
+    };
+    let died = job.ended_at.map_or_else(|| "-".to_owned(), moment::cell);
+    let error = error.or(job.reason).unwrap_or_else(|| "-".to_owned());
+    Ok(Some(vec![short(&job.id), job.queue, job.kind, job.attempts.to_string(), died, error]))
+}
+
+#[derive(Clone, Copy)]
+enum Act {
+    Retry,
+    Discard,
+}
+
+impl Act {
+    const fn verb(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Discard => "discard",
+        }
+    }
+
+    const fn done(self) -> &'static str {
+        match self {
+            Self::Retry => "retried",
+            Self::Discard => "discarded",
+        }
+    }
+
+    async fn carry_out(self, client: &Client, choice: &Selection) -> Result<Count> {
+        Ok(match self {
+            Self::Retry => client.dead_retry(choice).await?,
+            Self::Discard => client.dead_discard(choice).await?,
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct Done<'a> {
+    #[serde(flatten)]
+    count: &'a Count,
+    dry_run: bool,
+}
+
+async fn act(client: &Client, choice: &Choice, act: Act) -> Result<ExitCode> {
+    let chosen = chosen(client, choice, act).await?;
+    let dry = Selection { dry_run: true, ..chosen.clone() };
+    let Caution { dry_run, .. } = choice.caution;
+    let count = if dry_run {
+        act.carry_out(client, &dry).await?
+    } else {
+        if choice.caution.asks() {
+            let count = act.carry_out(client, &dry).await?.count;
+            choice.caution.confirm(&format!("{} {}?", act.verb(), jobs(count)))?;
+        }
+        act.carry_out(client, &chosen).await?
+    };
+    for refusal in &count.refused {
+        talk(format_args!("error: {}", escaped(&refusal.title)));
+    }
+    let would_be = if dry_run { "would be " } else { "" };
+    talk(format_args!("{} {would_be}{}", jobs(count.count), act.done()));
+    if choice.form.json {
+        document::print(Done { count: &count, dry_run })?;
+    } else {
+        data(&format!("{}\n", count.count))?;
+    }
+    Ok(count.refused.first().map_or(ExitCode::SUCCESS, |refusal| {
+        ExitCode::from(if refusal.code == "not-found" { exit::NOT_FOUND } else { exit::CONFLICT })
+    }))
+}
+
+/// Either jobs that are named, or those that fit, or all: nobody means everything by saying nothing.
+async fn chosen(client: &Client, choice: &Choice, act: Act) -> Result<Selection> {
+    let Like { queue, kind, since } = choice.like.clone();
+    let is_like = queue.is_some() || kind.is_some() || since.is_some();
+    let ways = [!choice.jobs.is_empty(), is_like, choice.all];
+    let verb = act.verb();
+    match ways.into_iter().filter(|way| *way).count() {
+        1 => {}
+        0 => {
+            return Err(Usage::new(
+                format!("which jobs to {verb} is not said"),
+                format!("write `filch dead {verb} ID...`, a filter like --kind resize, or --all"),
+            )
+            .into());
+        }
+        _ => {
+            return Err(Usage::new(
+                format!("which jobs to {verb} is said twice"),
+                "write either ids, or filters like --kind resize, or --all",
+            )
+            .into());
+        }
+    }
+    let since = since.as_deref().map(|since| moment::ago("--since", since));
+    let since: Option<Moment> = since.transpose()?;
+    let ids = match choice.jobs.is_empty() {
+        true => None,
+        false => {
+            let chosen = select::many(client, &choice.jobs).await?;
+            Some(chosen.into_iter().map(|job| job.id).collect())
+        }
+    };
+    Ok(Selection { ids, queue, kind, since, all: choice.all, dry_run: false })
+}

@@ -1,0 +1,80 @@
+//! `filch enqueue`: typed jobs for workers that know their kind, one or as many as there are lines.
+
+use std::io::BufRead as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use filch_api::submission::Submission;
+use serde_json::value::RawValue;
+
+use crate::bulk::Bulk;
+use crate::document::JsonOrLines;
+use crate::job_options::JobOptions;
+use crate::place::Place;
+use crate::runtime::ask;
+use crate::submit::{one, open};
+use crate::usage::Usage;
+
+const AFTER_HELP: &str = "\
+With - each line of stdin is the arguments of one job. Lines are sent while they are read, and ids
+are printed as jobs become durable. With --key a repeated run makes no job twice: the same key and
+line number are the same job.
+
+Examples:
+  filch enqueue resize '{\"path\": \"a.png\", \"width\": 80}'
+  filch enqueue --queue img --retry 5 --key monday resize - < images.jsonl";
+
+/// Submit a typed job with JSON as its arguments and print its id
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    job: JobOptions,
+    #[command(flatten)]
+    form: JsonOrLines,
+    /// What kind of work it is; a worker must know it
+    kind: String,
+    /// The arguments, any JSON; - reads one job a line from stdin
+    #[arg(value_name = "JSON")]
+    arguments: Option<String>,
+}
+
+pub(crate) fn run(options: Options) -> Result<ExitCode> {
+    ask(enqueue(options))
+}
+
+async fn enqueue(options: Options) -> Result<ExitCode> {
+    let Options { place, job, form, kind, arguments } = options;
+    let client = place.client()?;
+    let template = Submission { kind: Some(kind), ..job.plain(&client).await? };
+    if arguments.as_deref() != Some("-") {
+        let args = arguments.as_deref().map(|text| read("the arguments", text)).transpose()?;
+        return one(&client, &Submission { args, ..template }, form).await;
+    }
+    let key = template.key.clone();
+    let (lines, name) = open(Path::new("-"))?;
+    let jobs = (1_u64..).zip(lines.lines()).map(move |(number, line)| {
+        let line = line.with_context(|| format!("cannot read line {number} of {name}"))?;
+        if line.trim().is_empty() {
+            return Ok(None);
+        }
+        let args = Some(read(&format!("line {number} of {name}"), &line)?);
+        Ok(Some(Submission { args, ..template.clone() }))
+    });
+    Bulk { client: &client, key, total: None, form }.send(jobs).await
+}
+
+fn read(what: &str, text: &str) -> Result<Box<RawValue>> {
+    serde_json::from_str(text).map_err(|error| {
+        // It is one line, and which one is said already.
+        let (error, column) = (error.to_string(), error.column());
+        let error = error.split(" at line ").next().unwrap_or_default();
+        let help = r#"write JSON, for example '{"path": "a.png"}', '[1, 2]' or '"text"'"#;
+        Usage::new(format!("{what} cannot be read as JSON: {error} at column {column}"), help)
+            .into()
+    })
+}

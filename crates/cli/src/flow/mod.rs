@@ -1,0 +1,218 @@
+//! `filch flow`: graphs of jobs out of a file: checked, drawn, and submitted all or none.
+
+mod draw;
+mod file;
+mod form;
+mod tree;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use filch_api::client::{Client, FlowReceipt};
+use filch_api::flow::Flow;
+use filch_api::job::Job;
+use serde::Serialize;
+
+use crate::confirm::jobs;
+use crate::document::{self, Json};
+use crate::exit::{self, Exit};
+use crate::output::{data, talk};
+use crate::place::Place;
+use crate::runtime::ask;
+use crate::select::short;
+use crate::table::Column::Text;
+use crate::wait::until;
+use crate::{escape, table};
+
+const AFTER_HELP: &str = "\
+A flow in TOML (JSON and YAML have the same names):
+  name = \"report\"
+  [defaults]                          # what the jobs do not say themselves
+  retry = { max = 3, backoff = \"exponential\", base = \"2s\", cap = \"5m\" }
+  [job.fetch]
+  run = [\"./fetch.sh\", \"a.csv\"]       # a command, in the folder of the file
+  timeout = \"2m\"
+  [job.join]
+  after = [\"fetch\"]
+  when = \"all-succeeded\"              # also any-succeeded, all-done, any-failed
+  kind = \"join_report\"                # a typed job for a worker that knows it
+  args = { out = \"report.html\" }
+
+Examples:
+  filch flow check report.toml
+  filch flow show --dot report.toml | dot -Tsvg > report.svg
+  filch flow run --wait report.toml";
+
+/// Check, draw or run a graph of jobs that is written in a file
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    place: Place,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(Run),
+    /// Say what is wrong with a flow; needs no server
+    Check {
+        #[command(flatten)]
+        source: file::Source,
+        #[command(flatten)]
+        form: Json,
+    },
+    /// Draw a flow; needs no server
+    Show {
+        #[command(flatten)]
+        source: file::Source,
+        /// For Graphviz
+        #[arg(long, conflicts_with = "json")]
+        dot: bool,
+        /// As it would be sent
+        #[command(flatten)]
+        form: Json,
+    },
+}
+
+/// Submit the jobs of a flow, all or none, and print their ids
+#[derive(Args)]
+struct Run {
+    #[command(flatten)]
+    source: file::Source,
+    /// Wait until all of them have ended; the exit code says how
+    #[arg(long)]
+    wait: bool,
+    /// How long to wait at most
+    #[arg(long, value_name = "SPAN", value_parser = filch_api::span::read, requires = "wait")]
+    timeout: Option<Duration>,
+    /// The same key once more, the same jobs
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    #[command(flatten)]
+    form: Json,
+}
+
+#[derive(Serialize)]
+struct Checked<'a> {
+    name: &'a str,
+    jobs: usize,
+    edges: usize,
+}
+
+pub(crate) fn run(options: Options) -> Result<ExitCode> {
+    let Options { place, command } = options;
+    match command {
+        Command::Run(options) => ask(submit(&place, options)),
+        Command::Check { source, form } => {
+            let flow = source.flow()?;
+            let edges = flow.jobs.iter().map(|(_, job)| job.after.len()).sum();
+            let checked = Checked { name: &flow.name, jobs: flow.jobs.len(), edges };
+            if form.json {
+                document::print(checked)?;
+            } else {
+                let name = escape::escaped(&flow.name);
+                let count = jobs(checked.jobs as u64);
+                talk(format_args!("{name} is fine: {count}, {edges} dependencies"));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Show { source, dot, form } => {
+            let flow = source.flow()?;
+            if form.json {
+                document::print(&flow)?;
+            } else {
+                data(&if dot { draw::dot(&flow) } else { draw::text(&flow) })?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+async fn submit(place: &Place, options: Run) -> Result<ExitCode> {
+    let flow = options.source.flow()?;
+    let deadline = options.timeout.map(|timeout| Instant::now() + timeout);
+    let client = place.client()?;
+    let receipt = client.submit_flow(&flow, options.key.as_deref()).await?;
+    if receipt.jobs.values().all(|job| !job.new) {
+        talk(format_args!("this flow was there already"));
+    }
+    if options.wait {
+        return wait(&client, &flow, &receipt, deadline, options.form).await;
+    }
+    if options.form.json {
+        document::print(&receipt)?;
+    } else {
+        let rows: Vec<Vec<String>> = in_order(&flow, &receipt)
+            .map(|(name, id)| vec![name.to_owned(), id.to_owned()])
+            .collect();
+        table::list(&[Text("job"), Text("id")], &rows)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Names and ids, as the file has them.
+fn in_order<'a>(
+    flow: &'a Flow,
+    receipt: &'a FlowReceipt,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    flow.jobs
+        .iter()
+        .filter_map(|(name, _)| receipt.jobs.get(name).map(|job| (name.as_str(), job.id.as_str())))
+}
+
+#[derive(Serialize)]
+struct Ended<'a> {
+    name: &'a str,
+    jobs: Vec<EndedJob<'a>>,
+}
+
+#[derive(Serialize)]
+struct EndedJob<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    job: Job,
+}
+
+async fn wait(
+    client: &Client,
+    flow: &Flow,
+    receipt: &FlowReceipt,
+    deadline: Option<Instant>,
+    form: Json,
+) -> Result<ExitCode> {
+    let mut ended = Vec::new();
+    let (mut failed, mut cancelled) = (false, false);
+    for (name, id) in in_order(flow, receipt) {
+        let Some(job) = until(client, id, deadline).await? else {
+            let text = format!("the time is up, and {} has not ended", escape::escaped(name));
+            let help = format!("`filch why {}` says what it waits for", short(id));
+            return Err(Exit::new(exit::WAIT_TIMED_OUT, format!("{text}\n  help: {help}")).into());
+        };
+        let details = job.details.as_deref();
+        if let ("dead", Some(error)) =
+            (job.state.as_str(), details.and_then(|details| details.error.as_deref()))
+        {
+            talk(format_args!("{}: {}", escape::escaped(name), escape::escaped(error)));
+        }
+        failed |= job.state == "dead";
+        // A branch that was not taken is no failure; what it waited for says how that ended.
+        cancelled |= job.state == "cancelled" && job.reason.as_deref() != Some("condition");
+        if form.json {
+            ended.push(EndedJob { name, job });
+        } else {
+            data(&format!("{}\t{}\t{}\n", escape::escaped(name), short(id), job.state))?;
+        }
+    }
+    if form.json {
+        document::print(Ended { name: &flow.name, jobs: ended })?;
+    }
+    Ok(ExitCode::from(match (failed, cancelled) {
+        (true, _) => exit::JOB_FAILED,
+        (false, true) => exit::JOB_CANCELLED,
+        (false, false) => 0,
+    }))
+}

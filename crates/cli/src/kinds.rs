@@ -1,0 +1,44 @@
+//! The kinds of jobs that every filch worker knows: for trying things out, and for measuring.
+
+use std::time::Duration;
+
+use filch_worker::handler::{Handlers, Outcome};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Deserialize;
+
+/// Microseconds of a clock that all processes of this machine share.
+pub(crate) fn micros() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds * 1_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sleep {
+    ms: u64,
+}
+
+/// Adds them.
+pub(crate) fn add(handlers: Handlers) -> Handlers {
+    handlers
+        .asynchronous("noop", |_| std::future::ready(Outcome::Finished(None)))
+        .asynchronous("clock", |_| {
+            std::future::ready(Outcome::Finished(Some(micros().to_string())))
+        })
+        .asynchronous("sleep", |attempt| async move {
+            let started = micros();
+            match serde_json::from_str::<Sleep>(&attempt.args()) {
+                Ok(Sleep { ms }) => {
+                    tokio::time::sleep(Duration::from_millis(ms)).await;
+                    let pid = std::process::id();
+                    let result = format!("{{\"pid\":{pid},\"started_us\":{started}}}");
+                    Outcome::Finished(Some(result))
+                }
+                Err(error) => Outcome::Failed {
+                    error: format!("the arguments are not like {{\"ms\": 100}}: {error}"),
+                    forever: true,
+                },
+            }
+        })
+}

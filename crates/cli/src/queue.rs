@@ -1,0 +1,261 @@
+//! `filch queue`: the lines in which jobs wait, how much of each is taken, and in which order.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand, ValueEnum};
+use filch_api::client::Client;
+use filch_api::cluster::{Order, Queue, QueueChange};
+use serde::Serialize;
+
+use crate::document::{self, Json, JsonOrLines};
+use crate::exit::{self, Exit};
+use crate::output::{data, talk};
+use crate::place::Place;
+use crate::runtime::ask;
+use crate::suggest::did_you_mean;
+use crate::table;
+use crate::table::Column::{Number, Text};
+
+const AFTER_HELP: &str = "\
+Examples:
+  filch queue list
+  filch queue pause img
+  filch queue set img --limit 4 --weight 3
+  filch queue set img --limit none
+  filch queue strategy fair";
+
+/// See to queues: pause them, limit them, choose the order of work
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    place: Place,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List the queues that jobs are in, or for which something is set
+    List {
+        #[command(flatten)]
+        form: JsonOrLines,
+    },
+    /// Show one queue
+    Show {
+        #[command(flatten)]
+        form: Json,
+        /// Its name
+        queue: String,
+    },
+    /// Take nothing from a queue until it is resumed; what runs goes on
+    Pause {
+        #[command(flatten)]
+        form: Json,
+        /// Its name
+        queue: String,
+    },
+    /// Take from a queue again
+    Resume {
+        #[command(flatten)]
+        form: Json,
+        /// Its name
+        queue: String,
+    },
+    Set(Set),
+    Strategy(Strategy),
+}
+
+/// Change how much of a queue is taken
+#[derive(Args)]
+struct Set {
+    #[command(flatten)]
+    form: Json,
+    #[command(flatten)]
+    change: Change,
+    /// Its name
+    queue: String,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = true)]
+struct Change {
+    /// Let workers own at most so many of its jobs at once, or `none` for any number
+    #[arg(long, value_name = "N|none", value_parser = read_limit)]
+    limit: Option<Limit>,
+    /// Its share, under the strategy `fair`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    weight: Option<u32>,
+}
+
+/// 0 for any number, as the API has it.
+#[derive(Clone, Copy)]
+struct Limit(u32);
+
+fn read_limit(text: &str) -> Result<Limit, String> {
+    match text.parse() {
+        _ if text == "none" => Ok(Limit(0)),
+        Ok(limit @ 1..) => Ok(Limit(limit)),
+        Ok(0) => Err("nothing would ever run; write `filch queue pause` for that".into()),
+        Err(_) => Err("write a number, or none".into()),
+    }
+}
+
+/// Show or choose the order in which jobs are taken
+#[derive(Args)]
+struct Strategy {
+    #[command(flatten)]
+    form: Json,
+    /// The new one; without it, the present one is shown
+    strategy: Option<Word>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Word {
+    /// As they were submitted
+    Fifo,
+    /// The highest priority first; a minute of waiting is worth one step
+    Priority,
+    /// Queues in turn
+    RoundRobin,
+    /// Queues in proportion to their weights
+    Fair,
+}
+
+impl From<Word> for Order {
+    fn from(word: Word) -> Self {
+        match word {
+            Word::Fifo => Self::Fifo,
+            Word::Priority => Self::Priority,
+            Word::RoundRobin => Self::RoundRobin,
+            Word::Fair => Self::Fair,
+        }
+    }
+}
+
+pub(crate) fn run(options: Options) -> Result<ExitCode> {
+    let Options { place, command } = options;
+    ask(async {
+        let client = place.client()?;
+        match command {
+            Command::List { form } => list(&client, form).await?,
+            Command::Show { form, queue } => {
+                let queues = client.queues().await?;
+                show(find(&queues, &queue)?, form)?;
+            }
+            Command::Pause { form, queue } => {
+                let change = QueueChange { paused: Some(true), ..QueueChange::default() };
+                set(&client, &queue, &change, form).await?;
+            }
+            Command::Resume { form, queue } => {
+                let change = QueueChange { paused: Some(false), ..QueueChange::default() };
+                set(&client, &queue, &change, form).await?;
+            }
+            Command::Set(Set { form, change: Change { limit, weight }, queue }) => {
+                let limit = limit.map(|Limit(limit)| limit);
+                let change = QueueChange { paused: None, limit, weight };
+                set(&client, &queue, &change, form).await?;
+            }
+            Command::Strategy(Strategy { form, strategy }) => {
+                if let Some(word) = strategy {
+                    client.set_strategy(word.into()).await?;
+                }
+                show_strategy(client.strategy().await?, form)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+#[derive(Serialize)]
+struct Queues {
+    queues: Vec<Queue>,
+}
+
+async fn list(client: &Client, form: JsonOrLines) -> Result<()> {
+    let queues = client.queues().await?;
+    if form.json {
+        return document::print(Queues { queues });
+    }
+    if form.jsonl {
+        return queues.iter().try_for_each(document::line);
+    }
+    let rows: Vec<Vec<String>> = queues
+        .iter()
+        .map(|queue| {
+            vec![
+                queue.name.clone(),
+                if queue.paused { "paused" } else { "open" }.to_owned(),
+                queue.ready.to_string(),
+                queue.owned.to_string(),
+                queue.limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string()),
+                queue.weight.to_string(),
+            ]
+        })
+        .collect();
+    let columns = [
+        Text("queue"),
+        Text("state"),
+        Number("ready"),
+        Number("owned"),
+        Number("limit"),
+        Number("weight"),
+    ];
+    table::list(&columns, &rows)
+}
+
+fn names(queues: &[Queue]) -> Vec<&str> {
+    queues.iter().map(|queue| queue.name.as_str()).collect()
+}
+
+fn find<'a>(queues: &'a [Queue], name: &str) -> Result<&'a Queue> {
+    queues.iter().find(|queue| queue.name == name).ok_or_else(|| {
+        let near = did_you_mean(name, &names(queues));
+        let text = format!("no job is in a queue {name:?}, and nothing is set for it{near}");
+        let help = "`filch queue list` shows what there is";
+        Exit::new(exit::NOT_FOUND, format!("{text}\n  help: {help}")).into()
+    })
+}
+
+/// A queue may be set before its first job comes; but perhaps another one was meant.
+async fn set(client: &Client, name: &str, change: &QueueChange, form: Json) -> Result<()> {
+    let before = client.queues().await?;
+    let queue = client.set_queue(name, change).await?;
+    if before.iter().all(|queue| queue.name != name) {
+        let near = did_you_mean(name, &names(&before));
+        talk(format_args!("note: no job is in queue {name:?} at this moment{near}"));
+    }
+    show(&queue, form)
+}
+
+fn show(queue: &Queue, form: Json) -> Result<()> {
+    if form.json {
+        return document::print(queue);
+    }
+    table::facts(&[
+        ("queue", queue.name.clone()),
+        ("state", if queue.paused { "paused" } else { "open" }.to_owned()),
+        ("ready", queue.ready.to_string()),
+        ("owned", queue.owned.to_string()),
+        ("limit", queue.limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string())),
+        ("weight", queue.weight.to_string()),
+    ])
+}
+
+fn show_strategy(strategy: Order, form: Json) -> Result<()> {
+    #[derive(Serialize)]
+    struct Document {
+        strategy: Order,
+    }
+    if form.json {
+        return document::print(Document { strategy });
+    }
+    let word = match strategy {
+        Order::Fifo => "fifo",
+        Order::Priority => "priority",
+        Order::RoundRobin => "round-robin",
+        Order::Fair => "fair",
+    };
+    data(&format!("{word}\n"))
+}

@@ -1,0 +1,143 @@
+//! `filch run`: a command as a durable job, as if it were run here.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use filch_api::client::{Client, Printed};
+use filch_api::job::Job;
+use filch_api::session::Stream;
+use filch_api::submission::Retry;
+
+use crate::exit::{self, Exit};
+use crate::job_options::{CommandOptions, JobOptions};
+use crate::local::{Local, Opened, Wanted, default_slots};
+use crate::output::talk;
+use crate::place::{DEFAULT_URL, Place};
+use crate::runtime::{Ending, block_on};
+use crate::usage::Usage;
+
+/// Run a command as a durable job: wait for it, show what it prints, end with its code
+#[derive(Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    job: JobOptions,
+    #[command(flatten)]
+    how: CommandOptions,
+    /// The command and its arguments; no shell looks at them
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+pub(crate) fn run(options: Options) -> Result<ExitCode> {
+    let ran = block_on(run_here(&options));
+    // What goes wrong here must not be taken for the command's own code.
+    ran.map_err(|error| match error.downcast_ref::<Exit>() {
+        Some(exit) if exit.code == exit::INTERRUPTED => error,
+        _ if error.is::<Usage>() => error,
+        _ => Exit::new(exit::OWN_FAULT, format!("{error:#}")).into(),
+    })
+}
+
+async fn run_here(options: &Options) -> Result<ExitCode> {
+    let mut ending = Ending::listen()?;
+    let (client, local) = reach(&options.place).await?;
+    let ran = run_there(options, &client, &mut ending).await;
+    if let Some(local) = local {
+        local.close(Duration::ZERO).await;
+    }
+    ran
+}
+
+async fn run_there(options: &Options, client: &Client, ending: &mut Ending) -> Result<ExitCode> {
+    let plain = options.job.plain(client).await?;
+    let mut submission = options.how.command(&options.command, plain)?;
+    // Who sits in front of it sees it fail, and decides for themselves.
+    submission.retry = submission.retry.or(Some(Retry { max: 1, ..Retry::default() }));
+    let receipt = client.submit(&submission).await?;
+    tokio::select! {
+        watched = watch(client, &receipt.id) => Ok(ExitCode::from(code(&watched?))),
+        () = ending.wanted() => {
+            talk(format_args!("cancelling {}", receipt.id));
+            client.cancel(&receipt.id).await?;
+            Err(Exit::new(exit::INTERRUPTED, "interrupted").into())
+        }
+    }
+}
+
+/// A server that can be asked: the one that is meant, or else one of our own.
+async fn reach(place: &Place) -> Result<(Client, Option<Box<Local>>)> {
+    if place.server.is_some() {
+        return Ok((place.client()?, None));
+    }
+    if place.holder().is_none() {
+        // The usual address counts only if it serves another folder than this.
+        let usual = Client::new(DEFAULT_URL)?;
+        if !place.file().exists() && usual.status().await.is_ok() {
+            return Ok((usual, None));
+        }
+        let wanted = Wanted {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            lease: Duration::from_secs(10),
+            slots: default_slots(),
+            queues: None,
+            commands: true,
+        };
+        if let Opened::Here(local) = Local::open(place, wanted).await? {
+            let client = Client::new(&format!("http://{}", local.server.address()))?;
+            return Ok((client, Some(local)));
+        }
+    }
+    Ok((place.client()?, None))
+}
+
+/// Shows what a job prints until it has ended.
+pub(crate) async fn watch(client: &Client, id: &str) -> Result<Job> {
+    client.log(id, true, print).await?;
+    loop {
+        let job = client.wait(id, Duration::from_secs(30)).await?;
+        if job.ended_at.is_some() {
+            return Ok(job);
+        }
+    }
+}
+
+/// Prints as the job did.
+pub(crate) fn print(printed: Printed) {
+    // Nobody need listen to the end.
+    let _ = match printed.stream {
+        Stream::Stdout => {
+            let mut stdout = std::io::stdout().lock();
+            stdout.write_all(printed.text.as_bytes()).and_then(|()| stdout.flush())
+        }
+        Stream::Stderr => std::io::stderr().write_all(printed.text.as_bytes()),
+    };
+}
+
+/// The command's own code, as a shell would give it.
+fn code(job: &Job) -> u8 {
+    let details = job.details.as_deref();
+    let error = details.and_then(|details| details.error.as_deref()).unwrap_or_default();
+    match job.state.as_str() {
+        "succeeded" => 0,
+        "cancelled" => exit::JOB_CANCELLED,
+        _ => {
+            if let Some(code) = error.strip_prefix("exit code ") {
+                return code.parse().unwrap_or(exit::JOB_FAILED);
+            }
+            if let Some(signal) = error.strip_prefix("killed by signal ") {
+                return signal.parse::<u8>().map_or(exit::JOB_FAILED, |signal| 128 + signal);
+            }
+            talk(format_args!(
+                "error: {}",
+                if error.is_empty() { "the job failed" } else { error }
+            ));
+            exit::JOB_FAILED
+        }
+    }
+}

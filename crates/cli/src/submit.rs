@@ -1,0 +1,142 @@
+//! `filch submit`: commands as durable jobs, one or many, without waiting for them.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, stdin};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use filch_api::client::Client;
+use filch_api::submission::Submission;
+use filch_api::{id, limits};
+
+use crate::bulk::{Bulk, Printer};
+use crate::document::{self, JsonOrLines};
+use crate::job_options::{CommandOptions, JobOptions};
+use crate::output::{data, talk};
+use crate::place::Place;
+use crate::runtime::ask;
+use crate::template::{Numbers, Own};
+use crate::usage::Usage;
+
+const AFTER_HELP: &str = "\
+Of many jobs each has {index}, and with --each-line also {line} and {stem} (the name of a file
+without its folders and its ending), replaced in its words; they are in FILCH_INDEX and FILCH_LINE,
+too. An array of up to 10,000 jobs is taken whole or not at all. With --key a repeated submit makes
+no job twice.
+
+Examples:
+  filch submit -- ./report.sh
+  filch submit --after @last --at 1h -- ./cleanup.sh
+  filch submit --array 1-1000 -- ./render.sh --frame {index}
+  ls *.png | filch submit --each-line - -- convert {line} {stem}.jpg
+  filch wait $(filch submit -- make test)";
+
+/// Submit a command as a durable job and print its id
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    job: JobOptions,
+    #[command(flatten)]
+    how: CommandOptions,
+    /// One job for each of these numbers: 1-1000, 0-99:10 or 1,4,7-9
+    #[arg(long, value_name = "NUMBERS", value_parser = Numbers::read)]
+    array: Option<Numbers>,
+    /// One job for each line of this file; - is stdin
+    #[arg(long, value_name = "FILE", conflicts_with = "array")]
+    each_line: Option<PathBuf>,
+    #[command(flatten)]
+    form: JsonOrLines,
+    /// The command and its arguments; no shell looks at them
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+pub(crate) fn run(options: Options) -> Result<ExitCode> {
+    ask(submit(options))
+}
+
+async fn submit(options: Options) -> Result<ExitCode> {
+    let client = options.place.client()?;
+    // Looked for before anybody is asked: a file that is not there is found out first.
+    let lines = options.each_line.as_deref().map(open).transpose()?;
+    let plain = options.job.plain(&client).await?;
+    let template = options.how.command(&options.command, plain)?;
+    let Options { array, form, .. } = options;
+    let key = template.key.clone();
+    match (array, lines) {
+        (None, None) => one(&client, &template, form).await,
+        (Some(numbers), _) if numbers.count() <= limits::ARRAY_JOBS as u64 => {
+            whole(&client, &template, &numbers, form).await
+        }
+        (Some(numbers), _) => {
+            let total = Some(numbers.count());
+            let jobs = numbers.iter();
+            let jobs = jobs.map(move |index| Ok(Some(Own { index, line: None }.fill(&template))));
+            Bulk { client: &client, key, total, form }.send(jobs).await
+        }
+        (None, Some((lines, name))) => {
+            let jobs = (1..).zip(lines.lines()).map(move |(index, line)| {
+                let line = line.with_context(|| format!("cannot read line {index} of {name}"))?;
+                let own = Own { index, line: Some(&line) };
+                Ok((!line.trim().is_empty()).then(|| own.fill(&template)))
+            });
+            Bulk { client: &client, key, total: None, form }.send(jobs).await
+        }
+    }
+}
+
+/// A job by itself.
+pub(crate) async fn one(client: &Client, job: &Submission, form: JsonOrLines) -> Result<ExitCode> {
+    let receipt = client.submit(job).await?;
+    if !receipt.new {
+        talk(format_args!("this job was there already"));
+    }
+    match form {
+        JsonOrLines { json: true, .. } => document::print(&receipt)?,
+        JsonOrLines { jsonl: true, .. } => document::line(&receipt)?,
+        _ => data(&format!("{}\n", receipt.id))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// An array, all or none.
+async fn whole(
+    client: &Client,
+    template: &Submission,
+    numbers: &Numbers,
+    form: JsonOrLines,
+) -> Result<ExitCode> {
+    let jobs = (0..).zip(numbers.iter()).map(|(place, index)| {
+        let key = template.key.as_deref();
+        let id = key.map_or_else(id::new_job, |key| id::keyed_job(key, place));
+        let own = Own { index, line: None }.fill(template);
+        Submission { id: Some(id::job(id)), key: None, ..own }
+    });
+    let jobs: Vec<Submission> = jobs.collect();
+    let receipts = client.submit_all(&jobs).await?;
+    let mut printer = Printer::new(form, Some(numbers.count()));
+    printer.print(receipts.iter().filter_map(|receipt| id::read_job(&receipt.id)).collect())?;
+    printer.close()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lines, and what they are called.
+type Lines = (Box<dyn BufRead + Send>, String);
+
+/// A file, or stdin.
+pub(crate) fn open(path: &Path) -> Result<Lines> {
+    if path == Path::new("-") {
+        let lines: Box<dyn Read + Send> = Box::new(stdin());
+        return Ok((Box::new(BufReader::new(lines)), "stdin".into()));
+    }
+    let name = path.display().to_string();
+    let file = File::open(path).map_err(|error| {
+        Usage::new(format!("cannot read {name}: {error}"), "name a file, or - for stdin")
+    })?;
+    Ok((Box::new(BufReader::new(file)), name))
+}

@@ -1,0 +1,130 @@
+//! `filch wait`: until jobs have ended, with a code that says how.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::Args;
+use filch_api::client::Client;
+use filch_api::job::Job;
+use serde::Serialize;
+
+use crate::document::{self, JsonOrLines};
+use crate::escape::escaped;
+use crate::exit::{self, Exit};
+use crate::output::{data, talk};
+use crate::place::Place;
+use crate::runtime::ask;
+use crate::select;
+
+const AFTER_HELP: &str = "\
+Each job that ends is printed with its state. Codes: 0 all succeeded, 100 one failed, 102 one was
+cancelled and none failed, 124 the time was up.
+
+Examples:
+  filch wait @last
+  filch wait --timeout 10m 3f2a 77c0
+  filch submit --array 1-100 -- ./render.sh {index} | filch wait -";
+
+/// Wait until jobs have ended; the exit code says how
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    place: Place,
+    /// How long to wait at most
+    #[arg(long, value_name = "SPAN", value_parser = filch_api::span::read)]
+    timeout: Option<Duration>,
+    #[command(flatten)]
+    form: JsonOrLines,
+    #[arg(required = true, value_name = "SEL", help = select::HELP_MANY)]
+    jobs: Vec<String>,
+}
+
+/// One answer of a server takes this long at most.
+const ROUND: Duration = Duration::from_secs(30);
+
+pub(crate) fn run(options: Options) -> Result<ExitCode> {
+    ask(wait(options))
+}
+
+async fn wait(options: Options) -> Result<ExitCode> {
+    let deadline = options.timeout.map(|timeout| Instant::now() + timeout);
+    let client = options.place.client()?;
+    let jobs = select::many(&client, &options.jobs).await?;
+    let ids: Vec<String> = jobs.into_iter().map(|job| job.id).collect();
+    for_all(&client, &ids, deadline, options.form).await
+}
+
+#[derive(Serialize)]
+struct Document {
+    jobs: Vec<Job>,
+}
+
+/// Waits for all of them, one after the other: nobody is told later for that.
+pub(crate) async fn for_all(
+    client: &Client,
+    ids: &[String],
+    deadline: Option<Instant>,
+    form: JsonOrLines,
+) -> Result<ExitCode> {
+    let mut ended = Vec::new();
+    let (mut failed, mut cancelled) = (false, false);
+    for id in ids {
+        let Some(job) = until(client, id, deadline).await? else {
+            if form.json {
+                document::print(Document { jobs: ended })?;
+            }
+            let text = format!("the time is up, and {} has not ended", select::short(id));
+            let help = format!("`filch why {}` says what it waits for", select::short(id));
+            return Err(Exit::new(exit::WAIT_TIMED_OUT, format!("{text}\n  help: {help}")).into());
+        };
+        failed |= job.state == "dead";
+        cancelled |= job.state == "cancelled";
+        show(&job, form)?;
+        if form.json {
+            ended.push(job);
+        }
+    }
+    if form.json {
+        document::print(Document { jobs: ended })?;
+    }
+    Ok(ExitCode::from(match (failed, cancelled) {
+        (true, _) => exit::JOB_FAILED,
+        (false, true) => exit::JOB_CANCELLED,
+        (false, false) => 0,
+    }))
+}
+
+/// The job once it has ended; `None` if the time was up before.
+pub(crate) async fn until(
+    client: &Client,
+    id: &str,
+    deadline: Option<Instant>,
+) -> Result<Option<Job>> {
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        // Also asked with no time left: it may have ended all the same.
+        let job = client.wait(id, left.map_or(ROUND, |left| left.min(ROUND))).await?;
+        if job.ended_at.is_some() {
+            return Ok(Some(job));
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Ok(None);
+        }
+    }
+}
+
+fn show(job: &Job, form: JsonOrLines) -> Result<()> {
+    let details = job.details.as_deref();
+    if let Some(error) = details.and_then(|details| details.error.as_deref())
+        && job.state == "dead"
+    {
+        talk(format_args!("{}: {}", select::short(&job.id), escaped(error)));
+    }
+    match form {
+        JsonOrLines { json: true, .. } => Ok(()),
+        JsonOrLines { jsonl: true, .. } => document::line(job),
+        _ => data(&format!("{}\t{}\n", select::short(&job.id), job.state)),
+    }
+}

@@ -1,0 +1,55 @@
+//! `filch queue`: paused, limited, weighed, and in which order.
+
+use crate::server::Server;
+
+#[test]
+fn queues_are_listed_and_set() {
+    let server = Server::idle();
+    server.id(&["submit", "--queue", "img", "--", "true"]);
+    let ended = server.filch(&["queue", "list"]).fine();
+    assert_eq!(ended.lines()[0], "queue\tstate\tready\towned\tlimit\tweight");
+    assert_eq!(ended.rows(), [["img", "open", "1", "0", "-", "1"]]);
+
+    let ended = server.filch(&["queue", "set", "img", "--limit", "4", "--weight", "3"]).fine();
+    assert_eq!((ended.fact("limit"), ended.fact("weight"), ended.stderr.as_str()), ("4", "3", ""));
+    assert_eq!(server.filch(&["queue", "pause", "img"]).fine().fact("state"), "paused");
+    assert_eq!(server.filch(&["queue", "show", "img"]).fine().fact("state"), "paused");
+    assert_eq!(server.filch(&["queue", "resume", "img"]).fine().fact("state"), "open");
+    let document =
+        server.filch(&["queue", "set", "--limit", "none", "img", "--json"]).fine().json();
+    assert!(document["limit"].is_null() && document["weight"] == 3, "{document}");
+    let document = server.filch(&["queue", "list", "--json"]).fine().json();
+    assert_eq!(document["queues"][0]["name"], "img");
+    assert_eq!(server.filch(&["queue", "list", "--jsonl"]).fine().json_lines()[0]["ready"], 1);
+}
+
+#[test]
+fn a_queue_that_may_not_be_meant_is_pointed_out() {
+    let server = Server::idle();
+    server.id(&["submit", "--queue", "images", "--", "true"]);
+    server.filch(&["queue", "show", "image"]).refused(3, "did you mean \"images\"?");
+    // It may be set before its first job comes.
+    let ended = server.filch(&["queue", "pause", "imagse"]).fine();
+    assert!(ended.stderr.contains("no job is in queue \"imagse\""), "{ended:?}");
+    assert!(ended.stderr.contains("did you mean \"images\"?"), "{ended:?}");
+    for (words, said) in [
+        (&["images"][..], "--limit <N|none>"),
+        (&["images", "--limit", "0"], "write `filch queue pause` for that"),
+        (&["images", "--limit", "some"], "write a number, or none"),
+        (&["images", "--weight", "0"], "0 is not in 1..=4294967295"),
+    ] {
+        server.filch(&[&["queue", "set"], words].concat()).refused(2, said);
+    }
+}
+
+#[test]
+fn the_order_of_work_is_shown_and_chosen() {
+    let server = Server::idle();
+    for strategy in ["fifo", "priority", "round-robin", "fair"] {
+        assert_eq!(server.filch(&["queue", "strategy", strategy]).fine().line(), strategy);
+        assert_eq!(server.filch(&["queue", "strategy"]).fine().line(), strategy);
+    }
+    let document = server.filch(&["queue", "strategy", "--json"]).fine().json();
+    assert_eq!(document["strategy"], "fair");
+    server.filch(&["queue", "strategy", "fare"]).refused(2, "'fair'");
+}

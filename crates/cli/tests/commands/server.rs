@@ -1,0 +1,248 @@
+//! A server that lives as long as a test, and the program that is run against it.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What a command printed, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    /// The same, if it went well.
+    #[track_caller]
+    pub(crate) fn fine(self) -> Self {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+
+    /// The same, if it ended with this code and said this.
+    #[track_caller]
+    pub(crate) fn refused(self, code: i32, said: &str) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        assert!(self.stderr.contains(said), "{said:?} is not in {self:?}");
+        self
+    }
+
+    /// The one line on stdout.
+    #[track_caller]
+    pub(crate) fn line(&self) -> &str {
+        let lines: Vec<&str> = self.stdout.lines().collect();
+        let [line] = lines[..] else { panic!("one line in {self:?}") };
+        line
+    }
+
+    pub(crate) fn lines(&self) -> Vec<&str> {
+        self.stdout.lines().collect()
+    }
+
+    /// Rows of cells, without the heading.
+    pub(crate) fn rows(&self) -> Vec<Vec<&str>> {
+        self.stdout.lines().skip(1).map(|line| line.split('\t').collect()).collect()
+    }
+
+    /// What is said of one thing under this name.
+    #[track_caller]
+    pub(crate) fn fact(&self, name: &str) -> &str {
+        let facts = self.stdout.lines().filter_map(|line| line.split_once('\t'));
+        let mut named = facts.filter(|(fact, _)| *fact == name);
+        named.next().unwrap_or_else(|| panic!("no {name} in {self:?}")).1
+    }
+
+    /// The one document on stdout.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        let document: Value = serde_json::from_str(&self.stdout).expect("one JSON document");
+        assert_eq!(document["v"], 1, "{document}");
+        document
+    }
+
+    /// The objects on stdout, one a line.
+    #[track_caller]
+    pub(crate) fn json_lines(&self) -> Vec<Value> {
+        let read = |line: &str| serde_json::from_str(line).expect("one JSON object a line");
+        self.stdout.lines().map(read).collect()
+    }
+}
+
+/// The program, away from whatever the machine has set.
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_filch"));
+    command.env_remove("FILCH_URL").env_remove("FILCH_DATA").env("NO_COLOR", "1");
+    command
+}
+
+/// Runs a command with this input to its end.
+pub(crate) fn end(command: &mut Command, input: &str) -> Ended {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program was built for this test");
+    let mut stdin = child.stdin.take().expect("asked for");
+    let input = input.to_owned();
+    // Who does not read its input may be gone already; who answers meanwhile must be read.
+    let feeding = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+    let output = child.wait_with_output().expect("it was started");
+    feeding.join().expect("feeding does not panic");
+    Ended {
+        code: output.status.code().expect("it was not killed"),
+        stdout: String::from_utf8(output.stdout).expect("it prints text"),
+        stderr: String::from_utf8(output.stderr).expect("it prints text"),
+    }
+}
+
+/// Runs `filch` where no server is meant.
+pub(crate) fn filch(words: &[&str]) -> Ended {
+    end(program().args(words), "")
+}
+
+/// Where a server keeps its jobs, below the folder of the test.
+pub(crate) const DATA: &str = "data";
+
+/// A server over a folder of its own. It is killed at the end.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) url: String,
+    folder: TempDir,
+}
+
+impl Server {
+    /// A server with two slots for jobs.
+    pub(crate) fn up() -> Self {
+        Self::start(&["up", "--slots", "2"])
+    }
+
+    /// A server on which nothing ever starts.
+    pub(crate) fn idle() -> Self {
+        Self::start(&["server", "start"])
+    }
+
+    fn start(words: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("there is room for a folder");
+        let mut child = program()
+            .args(words)
+            .args(["--listen", "127.0.0.1:0", "--data"])
+            .arg(folder.path().join(DATA))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program was built for this test");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("asked for");
+        BufReader::new(stdout).read_line(&mut line).expect("it says where it is");
+        let url = line.trim().to_owned();
+        assert!(url.starts_with("http://127.0.0.1:"), "{url:?} is no place");
+        Self { child, url, folder }
+    }
+
+    /// A folder for files of the test's own.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder().join(name);
+        std::fs::write(&path, text).expect("there is room for a file");
+        path
+    }
+
+    /// The program with these words, for this server.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = program();
+        command.args(words).env("FILCH_URL", &self.url).current_dir(self.folder());
+        command
+    }
+
+    pub(crate) fn filch(&self, words: &[&str]) -> Ended {
+        end(&mut self.command(words), "")
+    }
+
+    pub(crate) fn feed(&self, words: &[&str], input: &str) -> Ended {
+        end(&mut self.command(words), input)
+    }
+
+    /// Submits by these words, and gives the id.
+    #[track_caller]
+    pub(crate) fn id(&self, words: &[&str]) -> String {
+        self.filch(words).fine().line().to_owned()
+    }
+
+    /// A command that died, and its id.
+    #[track_caller]
+    pub(crate) fn dead(&self, words: &[&str]) -> String {
+        let words = [&["submit", "--retry", "1"], words, &["--", "false"]].concat();
+        let id = self.id(&words);
+        self.filch(&["wait", &id]).refused(100, "exit code 1");
+        id
+    }
+
+    /// The job as the program shows it.
+    #[track_caller]
+    pub(crate) fn job(&self, id: &str) -> Value {
+        self.filch(&["job", "show", "--json", id]).fine().json()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A program that runs beside the test, and is killed if it still does at the end.
+pub(crate) struct Running(Child);
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(command.spawn().expect("the program was built for this test"))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Waits for a line on stdout.
+    pub(crate) fn next_line(&mut self) -> String {
+        let mut line = Vec::new();
+        let stdout = self.0.stdout.as_mut().expect("asked for");
+        let mut byte = [0];
+        while stdout.read(&mut byte).expect("it can be read") == 1 && byte[0] != b'\n' {
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).expect("it prints text")
+    }
+
+    pub(crate) fn code(&mut self) -> Option<i32> {
+        self.0.wait().expect("it was started").code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until this holds, and no longer than a minute.
+#[track_caller]
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(60), "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

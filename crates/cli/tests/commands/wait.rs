@@ -1,0 +1,68 @@
+//! `filch wait`: the code says how it went.
+
+use std::process::Command;
+
+use crate::server::{Running, Server, until};
+
+#[test]
+fn the_code_says_how_jobs_ended() {
+    let server = Server::up();
+    let fine = server.id(&["submit", "--", "true"]);
+    let bad = server.id(&["submit", "--retry", "1", "--", "sh", "-c", "exit 7"]);
+    let never = server.id(&["submit", "--at", "1h", "--", "true"]);
+
+    let ended = server.filch(&["wait", &fine]).fine();
+    assert_eq!(ended.line(), format!("{}\tsucceeded", &fine[28..]));
+    server.filch(&["wait", &bad]).refused(100, &format!("{}: exit code 7", &bad[28..]));
+    server.filch(&["wait", "--timeout", "50ms", &never]).refused(124, "the time is up");
+
+    server.filch(&["job", "cancel", &never]).fine();
+    assert_eq!(server.filch(&["wait", &never]).code, 102);
+    let all = server.filch(&["wait", &fine, &never, &bad[24..]]);
+    assert_eq!((all.code, all.lines().len()), (100, 3), "a failure counts more: {all:?}");
+
+    let document = server.filch(&["wait", "--json", &fine, &never]);
+    assert_eq!(document.code, 102);
+    assert_eq!(document.json()["jobs"][1]["state"], "cancelled");
+    let lines = server.filch(&["wait", "--jsonl", &fine]).fine().json_lines();
+    assert_eq!(lines[0]["id"], fine.as_str());
+}
+
+#[test]
+fn ids_come_from_a_pipe_and_the_newest_has_a_name() {
+    let server = Server::up();
+    server.filch(&["wait", "@last"]).refused(3, "there is no last job");
+    let ids = server.filch(&["submit", "--array", "1-20", "--", "true"]).fine().stdout;
+    let ended = server.feed(&["wait", "-"], &ids).fine();
+    assert_eq!(ended.lines().len(), 20);
+    assert!(ended.lines().iter().all(|line| line.ends_with("\tsucceeded")));
+    let last = server.filch(&["wait", "@last", "@last"]).fine();
+    assert_eq!(last.line(), ended.lines()[19]);
+}
+
+#[test]
+fn what_is_not_there_is_not_waited_for() {
+    let server = Server::idle();
+    server.filch(&["wait", "0123abcd"]).refused(3, "no job 0123abcd");
+    server.filch(&["wait", "abc"]).refused(2, "at least the last 4 digits");
+    server.filch(&["wait", "@first"]).refused(2, "write @last for the newest job");
+    server.filch(&["wait"]).refused(2, "<SEL>");
+    server.filch(&["wait", "--timeout", "5", "abcd"]).refused(2, "this is no duration");
+}
+
+#[test]
+fn whoever_interrupts_it_is_told_so() {
+    let server = Server::idle();
+    let id = server.id(&["submit", "--", "true"]);
+    let mut waiting = Running::start(&mut server.command(&["wait", &id]));
+    let pid = waiting.pid();
+    // Before it listens to the signal, the signal would simply kill it.
+    until("it listens to SIGINT", || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        u64::from_str_radix(caught.unwrap().trim(), 16).unwrap() & 2 != 0
+    });
+    let told = Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
+    assert!(told.success());
+    assert_eq!(waiting.code(), Some(130));
+}

@@ -1,0 +1,42 @@
+//! `filch why`: one sentence, and the command that would change it.
+
+use crate::server::Server;
+
+#[test]
+fn each_reason_not_to_run_has_its_sentence() {
+    let server = Server::idle();
+    let why = |id: &str| server.filch(&["why", id]).fine().stdout;
+
+    let id = server.id(&["submit", "--queue", "img", "--", "true"]);
+    let said = "queued: no worker serves queue img\n  try: filch worker start --queues img\n";
+    assert_eq!(why(&id), said);
+    server.filch(&["queue", "pause", "img"]).fine();
+    assert_eq!(why(&id), "queued: queue img is paused\n  try: filch queue resume img\n");
+
+    let child = server.id(&["submit", "--after", &id, "--", "true"]);
+    assert_eq!(why(&child), format!("blocked: waits for {} (queued)\n", &id[28..]));
+    let later = server.id(&["submit", "--at", "2100-01-01T00:00:00Z", "--", "true"]);
+    assert_eq!(why(&later), "scheduled: not before 2100-01-01T00:00:00Z\n");
+
+    server.filch(&["job", "cancel", &id]).fine();
+    assert_eq!(why(&id), "cancelled: somebody cancelled it\n");
+    assert!(why(&child).starts_with("cancelled: its parents did not end as it asks"));
+
+    let document = server.filch(&["why", "--json", &later]).fine().json();
+    assert_eq!((&document["code"], &document["id"]), (&"scheduled".into(), &later.as_str().into()));
+    server.filch(&["why", "0123abcd"]).refused(3, "no job 0123abcd");
+}
+
+#[test]
+fn an_ended_job_says_how_it_ended() {
+    let server = Server::up();
+    let fine = server.id(&["submit", "--", "true"]);
+    server.filch(&["wait", &fine]).fine();
+    assert_eq!(server.filch(&["why", &fine]).fine().stdout, "succeeded: it has succeeded\n");
+    let dead = server.dead(&[]);
+    let said = format!(
+        "dead: the only attempt failed: exit code 1\n  try: filch job retry {}\n",
+        &dead[28..]
+    );
+    assert_eq!(server.filch(&["why", "@last"]).fine().stdout, said);
+}
