@@ -52,7 +52,7 @@ fn every_trace_in_a_document_plays_as_it_is_written() {
     let quoting = documents
         .iter()
         .filter(|path| fs::read_to_string(path).expect("a file can be read").contains(BLOCK));
-    assert!(quoting.count() >= 2, "the README and the architecture quote traces");
+    assert!(quoting.count() >= 2, "the architecture and the page for contributors quote traces");
     for path in documents {
         check(&path, play_blocks, &mut wrong);
     }
