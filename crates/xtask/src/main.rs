@@ -1,11 +1,12 @@
 //! `cargo xtask`: what is done to this repository, as plain Rust that runs wherever cargo does.
 //!
-//! This file reads the arguments and hands over: `test` is what CI runs, `tidy` the house rules that
+//! This file reads the arguments and hands over: `test` is what CI runs (`needs` installs what it lacks), `tidy` the house rules that
 //! no compiler checks, `soak` hunts for bugs as long as it is told to (`simulation` says in which
 //! clusters), `bench` starts a bench, `figures` writes what it measured into the README.
 
 mod bench;
 mod figures;
+mod needs;
 mod simulation;
 mod soak;
 mod test;

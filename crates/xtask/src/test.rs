@@ -6,13 +6,13 @@
 //! stays the caller's choice.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{cargo, simulation, tidy};
+use crate::{cargo, needs, simulation, tidy};
 
 /// Variables that make a test tool accept, rewrite or repeat instead of judge.
 const LENIENT_VARIABLES: &[&str] = &[
@@ -42,7 +42,7 @@ const FUZZ_RUNS: u32 = 50_000;
 struct Step {
     name: &'static str,
     toolchain: Toolchain,
-    variable: Option<(&'static str, &'static str)>,
+    variable: Option<(&'static str, String)>,
     /// As they are typed: with a space between them, and none within.
     arguments: String,
 }
@@ -66,10 +66,11 @@ enum Runner {
 pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     require("fmt", "rustfmt")?;
     require("clippy", "clippy")?;
+    needs::install()?;
     let runner = find_runner();
 
     let started = Instant::now();
-    let mut steps = steps(runner, find_first_seed(root));
+    let mut steps = steps(runner, find_first_seed(root), &target_folder(root)?);
     steps.extend(find_fuzzer().then(fuzz));
     let count = steps.len() + 1;
     for (index, step) in steps.iter().enumerate() {
@@ -90,16 +91,16 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn steps(runner: Runner, first_seed: u64) -> Vec<Step> {
+fn steps(runner: Runner, first_seed: u64, target: &Path) -> Vec<Step> {
     let step = |name, arguments: &str| {
         let arguments = arguments.to_owned();
         Step { name, toolchain: Toolchain::Own, variable: None, arguments }
     };
     let (tests, planted) = match runner {
-        Runner::Nextest => ("nextest run --workspace", "nextest run"),
+        Runner::Nextest => ("nextest run --workspace --exclude filch-e2e", "nextest run"),
         // `--tests` is every target with tests, units of libraries and programs included; it leaves
         // out the doc tests, which have their own step.
-        Runner::Cargo => ("test --workspace --tests", "test"),
+        Runner::Cargo => ("test --workspace --exclude filch-e2e --tests", "test"),
     };
     let hunt = simulation::hunt(first_seed, SEEDS);
     vec![
@@ -109,12 +110,35 @@ fn steps(runner: Runner, first_seed: u64) -> Vec<Step> {
         step("tests", &format!("{tests} --locked")),
         step("doc tests", "test --workspace --doc --locked"),
         Step {
-            variable: Some(("RUSTDOCFLAGS", "-D warnings")),
+            variable: Some(("RUSTDOCFLAGS", "-D warnings".to_owned())),
             ..step("docs", "doc --workspace --no-deps --locked")
         },
         step("planted bugs", &format!("{planted} --release --locked {PLANTED} --test planted")),
         step("simulation", &format!("run --release --locked --package filch-cli -- {hunt}")),
+        // With the program that the step before has built.
+        Step {
+            variable: Some(("FILCH_BINARY", program(target).display().to_string())),
+            ..step("end to end", &format!("{planted} --release --locked --package filch-e2e"))
+        },
     ]
+}
+
+/// Where the program lies that is built for release.
+fn program(target: &Path) -> PathBuf {
+    target.join("release").join("filch")
+}
+
+/// Where cargo puts what it builds.
+fn target_folder(root: &Path) -> Result<PathBuf> {
+    let output = cargo()
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .current_dir(root)
+        .output()
+        .context("cannot start cargo")?;
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .context("cargo does not say where it puts what it builds")?;
+    let folder = metadata["target_directory"].as_str();
+    Ok(folder.context("cargo does not say where it puts what it builds")?.into())
 }
 
 fn fuzz() -> Step {
@@ -141,7 +165,7 @@ impl Step {
             command.env_remove(variable);
         }
         command.env("INSTA_UPDATE", "no");
-        command.envs(self.variable);
+        command.envs(self.variable.clone());
         command
     }
 }
@@ -170,7 +194,7 @@ impl Toolchain {
 /// As it would be typed into a shell.
 impl fmt::Display for Step {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some((name, value)) = self.variable {
+        if let Some((name, value)) = &self.variable {
             write!(formatter, "{name}='{value}' ")?;
         }
         let cargo = match self.toolchain {
@@ -231,7 +255,10 @@ mod tests {
     use super::*;
 
     fn typed(runner: Runner) -> String {
-        steps(runner, 500).iter().map(|step| format!("{}: {step}\n", step.name)).collect()
+        steps(runner, 500, Path::new("/t"))
+            .iter()
+            .map(|step| format!("{}: {step}\n", step.name))
+            .collect()
     }
 
     #[test]
@@ -241,17 +268,21 @@ format: cargo fmt --all --check
 lints: cargo clippy --workspace --all-targets --locked -- -D warnings
 lints, planted: cargo clippy --locked -p filch-scheduler -p filch-sim \
 --features filch-scheduler/planted,filch-sim/planted --all-targets -- -D warnings
-tests: cargo nextest run --workspace --locked
+tests: cargo nextest run --workspace --exclude filch-e2e --locked
 doc tests: cargo test --workspace --doc --locked
 docs: RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 planted bugs: cargo nextest run --release --locked -p filch-scheduler -p filch-sim \
 --features filch-scheduler/planted,filch-sim/planted --test planted
 simulation: cargo run --release --locked --package filch-cli -- simulate --seeds 500..2499 \
 --duration 10m --workers 10 --faults swarm
+end to end: FILCH_BINARY='/t/release/filch' cargo nextest run --release --locked --package filch-e2e
 ";
         assert_eq!(typed(Runner::Nextest), expected);
         let without_nextest = expected
-            .replace("nextest run --workspace", "test --workspace --tests")
+            .replace(
+                "nextest run --workspace --exclude filch-e2e",
+                "test --workspace --exclude filch-e2e --tests",
+            )
             .replace("nextest run --release", "test --release");
         assert_eq!(typed(Runner::Cargo), without_nextest);
     }
@@ -267,7 +298,7 @@ simulation: cargo run --release --locked --package filch-cli -- simulate --seeds
 
     #[test]
     fn no_step_may_rewrite_what_it_checks() {
-        for step in steps(Runner::Nextest, 1).into_iter().chain([fuzz()]) {
+        for step in steps(Runner::Nextest, 1, Path::new("/t")).into_iter().chain([fuzz()]) {
             let command = step.command(Path::new("."));
             let value_of =
                 |name: &str| command.get_envs().find(|(key, _)| *key == name).map(|pair| pair.1);
