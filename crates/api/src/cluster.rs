@@ -50,6 +50,7 @@ pub struct QueueChange {
     pub limit: Option<u32>,
     /// Its share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub weight: Option<u32>,
 }
 

@@ -29,9 +29,11 @@ pub struct Submission {
     pub id: Option<String>,
     /// What kind of work it is; a worker must know it. Either this or `run`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 200))]
     pub kind: Option<String>,
     /// A program and its arguments; no shell looks at them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_items = 1))]
     pub run: Option<Vec<String>>,
     /// Any JSON: the arguments of the handler, or what the command reads on stdin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,6 +47,7 @@ pub struct Submission {
     pub dir: Option<String>,
     /// The line it waits in; `default` if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 200))]
     pub queue: Option<String>,
     /// Higher is sooner.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -69,6 +72,7 @@ pub struct Submission {
     pub timeout: Option<Span>,
     /// A second name for the same job: the same key and body, the same job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 200))]
     pub key: Option<String>,
     /// The trace that this job belongs to, in W3C's form; handed on to the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]

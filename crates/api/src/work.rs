@@ -19,9 +19,11 @@ use crate::submission::{Span, name};
 pub struct Claim {
     /// Numbers the worker's claims, from 1. The same number brings the same answer; a higher one says
     /// that every answer before it has been read, or will never be.
+    #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub number: u64,
     /// How many jobs it can run at once, those that it holds included. With 0 it takes none, and what
     /// was assigned and never arrived goes back to the queue.
+    #[cfg_attr(feature = "schema", schema(maximum = 1000))]
     pub slots: u32,
     /// The queues it serves; all if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,6 +108,7 @@ pub struct Beaten {
 #[serde(deny_unknown_fields)]
 pub struct Reports {
     /// In any order; each may be repeated.
+    #[cfg_attr(feature = "schema", schema(min_items = 1))]
     pub reports: Vec<Report>,
 }
 

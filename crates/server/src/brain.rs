@@ -21,6 +21,7 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Notify, oneshot};
 
 use crate::events::Events;
+use crate::http::metrics::Metrics;
 use crate::link::{Batch, LinkNo};
 use crate::payloads::Payloads;
 use crate::writer::{Receipt, Writer};
@@ -151,6 +152,7 @@ pub(crate) struct Brain {
     pub(crate) clock: Clock,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) events: Arc<Events>,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) writer: Writer,
     pub(crate) inputs: Receiver<Input>,
     pub(crate) receipts: UnboundedReceiver<Receipt>,
@@ -279,7 +281,12 @@ impl Brain {
             Input::Await { job, tell } => {
                 let live = self.dispatch.job_view(job).filter(|view| !view.state.is_ended());
                 match live {
-                    Some(view) => self.desk.awaited.entry(view.seq).or_default().push(tell),
+                    Some(view) => {
+                        let waiting = self.desk.awaited.entry(view.seq).or_default();
+                        // Those who asked again have stopped to wait for their earlier question.
+                        waiting.retain(|tell| !tell.is_closed());
+                        waiting.push(tell);
+                    }
                     None => {
                         let _ = tell.send(());
                     }
@@ -399,6 +406,11 @@ impl Brain {
         let heard = if self.events.is_heard() { commit.mutations.clone() } else { Vec::new() };
         self.desk.untold.push_back((number, heard));
         self.note_ends(number, &commit.mutations);
+        let dispatch = &self.dispatch;
+        self.metrics.committed(&commit.mutations, |job| {
+            let mut views = dispatch.job_views(Seq(job.0.saturating_sub(1)));
+            views.next().filter(|view| view.seq == job)
+        });
         self.writer.keep(commit);
     }
 

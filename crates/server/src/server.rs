@@ -159,12 +159,14 @@ impl Server {
         let (receipts, receipted) = unbounded_channel();
         let (fetches, fetched) = unbounded_channel();
         let events = Arc::new(Events::new(dispatch.newest_commit().unwrap_or_default()));
+        let metrics = Arc::new(Metrics::new());
         let brain = Brain {
             dispatch,
             clock,
             store: Arc::clone(&store),
             events: Arc::clone(&events),
-            writer: Writer::start(Arc::clone(&store), receipts),
+            metrics: Arc::clone(&metrics),
+            writer: Writer::start(Arc::clone(&store), receipts, Arc::clone(&metrics)),
             inputs: waiting,
             receipts: receipted,
             fetches,
@@ -176,7 +178,6 @@ impl Server {
 
         let logs = Arc::new(Logs::default());
         let (closing, closed) = watch::channel(false);
-        let metrics = Arc::new(Metrics::new());
         let state = http::State::new(&http::Parts {
             config: &config,
             address,

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Instant;
 
 use filch_scheduler::id::CommitNo;
 use filch_store::{Commit, CommitError, Store};
 use tokio::sync::mpsc::UnboundedSender;
+
+use crate::http::metrics::Metrics;
 
 /// What became of commits.
 pub(crate) type Receipt = Result<CommitNo, CommitError>;
@@ -21,11 +24,15 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Starts the thread. How many commits wait is bounded by the brain, which knows them all.
-    pub(crate) fn start(store: Arc<dyn Store>, receipts: UnboundedSender<Receipt>) -> Self {
+    pub(crate) fn start(
+        store: Arc<dyn Store>,
+        receipts: UnboundedSender<Receipt>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let (commits, waiting) = channel();
         thread::Builder::new()
             .name("filch-writer".into())
-            .spawn(move || write(&*store, &waiting, &receipts))
+            .spawn(move || write(&*store, &waiting, &receipts, &metrics))
             .expect("the system has room for one thread");
         Self { commits }
     }
@@ -36,7 +43,12 @@ impl Writer {
     }
 }
 
-fn write(store: &dyn Store, waiting: &Receiver<Commit>, receipts: &UnboundedSender<Receipt>) {
+fn write(
+    store: &dyn Store,
+    waiting: &Receiver<Commit>,
+    receipts: &UnboundedSender<Receipt>,
+    metrics: &Metrics,
+) {
     while let Ok(mut group) = waiting.recv() {
         while group.mutations.len() < GROUP_MUTATIONS
             && let Ok(next) = waiting.try_recv()
@@ -46,6 +58,7 @@ fn write(store: &dyn Store, waiting: &Receiver<Commit>, receipts: &UnboundedSend
             group.payloads.extend(next.payloads);
             group.remains.extend(next.remains);
         }
+        let began = Instant::now();
         let kept = loop {
             match store.commit(&group) {
                 // The same mutations under the same number settle it.
@@ -53,6 +66,7 @@ fn write(store: &dyn Store, waiting: &Receiver<Commit>, receipts: &UnboundedSend
                 other => break other,
             }
         };
+        metrics.commit_took(began.elapsed());
         let is_over = kept.is_err();
         if receipts.send(kept.map(|()| group.last)).is_err() || is_over {
             return;

@@ -45,7 +45,7 @@ pub(crate) async fn queues(
     path = "/v1/queues/{name}",
     operation_id = "setQueue",
     tag = "queues",
-    params(("name" = String, Path, description = "Its name; it need not be there yet")),
+    params(("name" = String, Path, min_length = 1, max_length = 200, description = "Its name; it need not be there yet")),
     request_body = QueueChange,
     responses((status = 200, body = Queue))
 )]
@@ -158,7 +158,7 @@ pub(crate) async fn workers(
     path = "/v1/workers/{id}/drain",
     operation_id = "drainWorker",
     tag = "workers",
-    params(("id" = String, Path, description = "Sixteen hexadecimal digits")),
+    params(("id" = String, Path, pattern = "^[0-9a-fA-F]{16}$", description = "Sixteen hexadecimal digits")),
     responses((status = 200, body = Done))
 )]
 pub(crate) async fn drain(

@@ -1,7 +1,7 @@
 //! Who may come in at all: no page of a stranger's site, whatever name it has made point here.
 
 use axum::extract::{Request, State as Given};
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use filch_api::problem::Problem;
@@ -39,7 +39,12 @@ pub(crate) async fn guard(
             .help("send it with content-type: application/json, or application/x-ndjson for lines")
             .into());
     }
-    Ok(next.run(request).await)
+    let mut response = next.run(request).await;
+    // What is answered is what it says it is, and nothing to keep.
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    Ok(response)
 }
 
 fn is_here(host: &str, port: u16) -> bool {

@@ -43,7 +43,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
     operation_id = "showJob",
     tag = "jobs",
     params(
-        ("id" = String, Path, description = "A UUID, or at least its last 4 digits"),
+        ("id" = String, Path, pattern = "^[0-9a-fA-F-]{4,36}$", description = "A UUID, or at least its last 4 digits"),
         ShowQuery
     ),
     responses((status = 200, body = Job))
@@ -252,7 +252,7 @@ pub(crate) async fn page(
     path = "/v1/jobs/{id}/cancel",
     operation_id = "cancelJob",
     tag = "jobs",
-    params(("id" = String, Path, description = "A UUID, or at least its last 4 digits")),
+    params(("id" = String, Path, pattern = "^[0-9a-fA-F-]{4,36}$", description = "A UUID, or at least its last 4 digits")),
     responses((status = 200, body = Done))
 )]
 pub(crate) async fn cancel(
@@ -272,7 +272,7 @@ pub(crate) async fn cancel(
     path = "/v1/jobs/{id}/retry",
     operation_id = "retryJob",
     tag = "jobs",
-    params(("id" = String, Path, description = "A UUID, or at least its last 4 digits")),
+    params(("id" = String, Path, pattern = "^[0-9a-fA-F-]{4,36}$", description = "A UUID, or at least its last 4 digits")),
     responses((status = 200, body = Done))
 )]
 pub(crate) async fn retry(
@@ -298,7 +298,7 @@ pub(crate) struct Priority {
     path = "/v1/jobs/{id}/priority",
     operation_id = "setPriority",
     tag = "jobs",
-    params(("id" = String, Path, description = "A UUID, or at least its last 4 digits")),
+    params(("id" = String, Path, pattern = "^[0-9a-fA-F-]{4,36}$", description = "A UUID, or at least its last 4 digits")),
     request_body = Priority,
     responses((status = 200, body = Done))
 )]

@@ -38,7 +38,7 @@ struct Line {
     operation_id = "jobLog",
     tag = "jobs",
     params(
-        ("id" = String, Path, description = "A UUID, or at least its last 4 digits"),
+        ("id" = String, Path, pattern = "^[0-9a-fA-F-]{4,36}$", description = "A UUID, or at least its last 4 digits"),
         LogQuery
     ),
     responses((status = 200, body = Line, content_type = "application/x-ndjson"))

@@ -89,14 +89,12 @@ impl Metrics {
     }
 
     /// A commit was made durable, which took so long.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the writer is to call it"))]
     pub(crate) fn commit_took(&self, took: Duration) {
         self.commits.lock().expect("nobody panics with it").observe(took.as_secs_f64());
     }
 
     /// A commit was decided on. `look` finds a job that is in memory; every job that a commit is about is
     /// there until the receipt.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the brain's loop is to call it"))]
     pub(crate) fn committed(&self, mutations: &[Mutation], look: impl Fn(Seq) -> Option<JobView>) {
         let mut jobs = self.jobs.lock().expect("nobody panics with it");
         for mutation in mutations {

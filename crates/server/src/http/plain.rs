@@ -41,7 +41,7 @@ use crate::link::{self, Batch, Home, Link};
     path = "/v1/work/{worker}/claim",
     operation_id = "claim",
     tag = "work",
-    params(("worker" = String, Path, description = "Sixteen hexadecimal digits that the worker has \
+    params(("worker" = String, Path, pattern = "^[0-7][0-9a-fA-F]{15}$", description = "Sixteen hexadecimal digits that the worker has \
         made up, the first of them 0 to 7")),
     request_body = Claim,
     responses((status = 200, body = Claimed))
@@ -69,7 +69,7 @@ pub(crate) async fn claim(
     path = "/v1/work/{worker}/beat",
     operation_id = "beat",
     tag = "work",
-    params(("worker" = String, Path, description = "The worker's id")),
+    params(("worker" = String, Path, pattern = "^[0-7][0-9a-fA-F]{15}$", description = "The worker's id")),
     request_body = Beat,
     responses((status = 200, body = Beaten))
 )]
@@ -96,7 +96,7 @@ pub(crate) async fn beat(
     path = "/v1/work/{worker}/report",
     operation_id = "report",
     tag = "work",
-    params(("worker" = String, Path, description = "The worker's id")),
+    params(("worker" = String, Path, pattern = "^[0-7][0-9a-fA-F]{15}$", description = "The worker's id")),
     request_body = Reports,
     responses((status = 200, body = Answered))
 )]
@@ -125,7 +125,7 @@ pub(crate) async fn report(
     path = "/v1/work/{worker}/goodbye",
     operation_id = "goodbye",
     tag = "work",
-    params(("worker" = String, Path, description = "The worker's id")),
+    params(("worker" = String, Path, pattern = "^[0-7][0-9a-fA-F]{15}$", description = "The worker's id")),
     responses((status = 200, body = Done))
 )]
 pub(crate) async fn goodbye(

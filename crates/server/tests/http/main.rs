@@ -1,0 +1,16 @@
+//! The server's doors, tried from outside: a server in this process, and a client that speaks HTTP.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod client;
+mod cluster;
+mod dead;
+mod document;
+mod events;
+mod examples;
+mod flows;
+mod guard;
+mod jobs;
+mod limits;
+mod lines;
+mod metrics;
+mod work;

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""A filch worker over plain HTTP, with nothing but Python's standard library: worker.py [URL]
+
+Runs commands one at a time; of any other job it prints the arguments. While a job runs it beats ten times a
+lease, and stops the job if it is told to. On SIGTERM it finishes its job and leaves. If it cannot reach the
+server for seven tenths of its lease it stops its job, which is about to be given to others, and begins
+again under a new id.
+"""
+import json, os, secrets, signal, subprocess, sys, tempfile, time, urllib.error, urllib.request
+
+URL = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("FILCH_URL", "http://127.0.0.1:7420")
+now = lambda: time.clock_gettime(time.CLOCK_BOOTTIME)  # Goes on while the machine sleeps.
+draining, claiming = False, False
+
+class Gone(Exception): "Our jobs are, or are about to be, somebody else's."
+class Drain(Exception): "Somebody wants us to leave, and nothing runs."
+
+class Worker:
+    def __init__(self):
+        self.id, self.lease, self.renewed = "0" + secrets.token_hex(8)[1:], 10, now()
+
+    def ask(self, verb, body, holds_jobs=True):
+        """Asks until there is an answer. Whatever is asked may be asked again."""
+        while not holds_jobs or now() < self.renewed + 0.7 * self.lease:
+            sent, headers = now(), {"content-type": "application/json"}
+            request = urllib.request.Request(f"{URL}/v1/work/{self.id}/{verb}", json.dumps(body).encode(), headers)
+            try:
+                with urllib.request.urlopen(request, timeout=30 if verb == "claim" else 2) as response:
+                    answer = json.load(response)
+                self.lease = answer.get("lease_ms", self.lease * 1000) / 1000
+                self.renewed = sent  # The lease counts from when we asked, not from when we were answered.
+                return answer
+            except urllib.error.HTTPError as error:
+                if error.code == 410:
+                    break
+                if error.code < 500:
+                    sys.exit(error.read().decode())
+            except OSError:
+                pass  # Nobody answers.
+            time.sleep(0.1)
+        raise Gone
+
+    def run(self, job):
+        hold, work, output = job["job"], job["work"], tempfile.TemporaryFile()
+        report = {"job": hold, "ending": "finished"}
+        if "run" not in work:
+            return report | {"log": json.dumps(work.get("args")) + "\n"}
+        env = {"PATH": os.environ["PATH"], **work.get("env", {}), "FILCH_JOB": job["id"], "FILCH_FENCE": str(hold[1])}
+        stdin = tempfile.TemporaryFile()
+        stdin.write(json.dumps(work["args"]).encode() if "args" in work else b"")
+        stdin.seek(0)
+        try:
+            process = subprocess.Popen(work["run"], cwd=work.get("dir"), env=env, stdin=stdin, stdout=output,
+                                       stderr=output, start_new_session=True)
+        except OSError as error:
+            return report | {"ending": "failed", "error": str(error), "forever": True}
+        ends_at = now() + job.get("timeout_ms", 1e12) / 1000
+        try:
+            while process.poll() is None:
+                try:
+                    process.wait(max(0, min(self.lease / 10, ends_at - now())))
+                except subprocess.TimeoutExpired:
+                    if self.ask("beat", {"holds": [hold]})["cancel"]:
+                        report["ending"] = "stopped"
+                        break
+                    if now() > ends_at:
+                        report |= {"ending": "failed", "error": f"timed out after {job['timeout_ms']} ms"}
+                        break
+        finally:  # However this ends, nothing of the job goes on.
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+        if process.wait() and report["ending"] == "finished":
+            report |= {"ending": "failed", "error": f"exit code {process.returncode}"}
+        output.seek(0)
+        return report | {"log": output.read()[-100_000:].decode(errors="replace")}
+
+    def work(self):
+        global claiming
+        for number in range(1, sys.maxsize):
+            claiming = True
+            if draining:
+                raise Drain
+            answer = self.ask("claim", {"number": number, "slots": 1, "wait": "10s"}, holds_jobs=False)
+            claiming = False
+            for job in answer["jobs"]:
+                report = self.run(job)
+                print(job["id"], report["ending"], report.get("log", "").strip(), flush=True)
+                self.ask("report", {"reports": [report]})
+            if answer["drain"]:
+                raise Drain
+
+def drain(*_):
+    global draining
+    draining = True
+    if claiming:
+        raise Drain
+
+signal.signal(signal.SIGTERM, drain)
+while True:
+    worker = Worker()
+    try:
+        worker.work()
+    except Gone:
+        continue
+    except Drain:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        try:
+            worker.ask("goodbye", {})  # Whatever an answer brought that we did not wait for goes back, too.
+        except Gone:
+            pass
+        break
