@@ -407,10 +407,7 @@ impl Brain {
         self.desk.untold.push_back((number, heard));
         self.note_ends(number, &commit.mutations);
         let dispatch = &self.dispatch;
-        self.metrics.committed(&commit.mutations, |job| {
-            let mut views = dispatch.job_views(Seq(job.0.saturating_sub(1)));
-            views.next().filter(|view| view.seq == job)
-        });
+        self.metrics.committed(&commit.mutations, |job| dispatch.job_at(job));
         self.writer.keep(commit);
     }
 

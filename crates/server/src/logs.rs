@@ -10,6 +10,9 @@ use tokio::sync::watch;
 /// Bytes of one job's output that are held.
 const JOB_BYTES: usize = 256 << 10;
 
+/// Bytes of output that are held altogether.
+const ALL_BYTES: usize = 64 << 20;
+
 /// Jobs whose output is held; beyond them the one that was printed to first is let go.
 const JOBS: usize = 10_000;
 
@@ -22,6 +25,7 @@ pub(crate) struct Logs {
 struct Jobs {
     by_seq: HashMap<u64, Log>,
     order: VecDeque<u64>,
+    bytes: usize,
 }
 
 struct Log {
@@ -48,28 +52,14 @@ impl Logs {
         if jobs.by_seq.get(&seq).is_some_and(|log| log.fence > fence) {
             return;
         }
-        if !jobs.by_seq.contains_key(&seq) {
-            if jobs.order.len() >= JOBS
-                && let Some(oldest) = jobs.order.pop_front()
-            {
-                jobs.by_seq.remove(&oldest);
-            }
-            jobs.order.push_back(seq);
+        let log = jobs.entry(seq, fence);
+        let before = log.bytes;
+        log.add(fence, output.stream, output.text);
+        let after = log.bytes;
+        jobs.bytes = jobs.bytes + after - before;
+        while jobs.bytes > ALL_BYTES && jobs.order.front() != Some(&seq) {
+            jobs.let_go();
         }
-        let log = jobs.by_seq.entry(seq).or_insert_with(|| Log::new(fence));
-        if log.fence < fence {
-            *log = Log::new(fence);
-        }
-        log.bytes += output.text.len();
-        let end = log.before + log.bytes as u64;
-        log.pieces.push_back((output.stream, output.text));
-        while log.bytes > JOB_BYTES
-            && let Some((_, text)) = log.pieces.pop_front()
-        {
-            log.bytes -= text.len();
-            log.before += text.len() as u64;
-        }
-        log.end.send_replace(end);
     }
 
     /// What was printed after so many bytes, under which fence, and how many bytes there are then.
@@ -94,15 +84,108 @@ impl Logs {
     /// Says when more is printed. The job need not have printed anything yet.
     pub(crate) fn watch(&self, seq: u64) -> watch::Receiver<u64> {
         let mut jobs = self.jobs.lock().expect("nobody panics while printing");
-        if !jobs.by_seq.contains_key(&seq) {
-            jobs.order.push_back(seq);
+        jobs.entry(seq, 0).end.subscribe()
+    }
+}
+
+impl Jobs {
+    /// The job's log; a new one takes the place of the oldest if there are too many.
+    fn entry(&mut self, seq: u64, fence: u64) -> &mut Log {
+        if !self.by_seq.contains_key(&seq) {
+            if self.order.len() >= JOBS {
+                self.let_go();
+            }
+            self.order.push_back(seq);
         }
-        jobs.by_seq.entry(seq).or_insert_with(|| Log::new(0)).end.subscribe()
+        self.by_seq.entry(seq).or_insert_with(|| Log::new(fence))
+    }
+
+    /// The oldest goes.
+    fn let_go(&mut self) {
+        if let Some(oldest) = self.order.pop_front()
+            && let Some(log) = self.by_seq.remove(&oldest)
+        {
+            self.bytes -= log.bytes;
+        }
     }
 }
 
 impl Log {
     fn new(fence: u64) -> Self {
         Self { fence, pieces: VecDeque::new(), before: 0, bytes: 0, end: watch::Sender::new(0) }
+    }
+
+    /// Another owner's output replaces what is there; whoever watches goes on watching.
+    fn add(&mut self, fence: u64, stream: Stream, text: String) {
+        if self.fence < fence {
+            self.fence = fence;
+            self.pieces.clear();
+            (self.before, self.bytes) = (0, 0);
+        }
+        self.bytes += text.len();
+        self.pieces.push_back((stream, text));
+        while self.bytes > JOB_BYTES
+            && let Some((_, text)) = self.pieces.pop_front()
+        {
+            self.bytes -= text.len();
+            self.before += text.len() as u64;
+        }
+        self.end.send_replace(self.before + self.bytes as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use filch_api::session::Held;
+
+    use super::*;
+
+    fn print(logs: &Logs, seq: u64, fence: u64, text: &str) {
+        let job = Held(seq, fence);
+        logs.print(Output { job, stream: Stream::Stdout, text: text.to_owned() });
+    }
+
+    fn read(logs: &Logs, seq: u64, fence: u64, after: u64) -> (String, u64, u64) {
+        let (pieces, fence, end) = logs.read(seq, fence, after).expect("something is held");
+        (pieces.into_iter().map(|piece| piece.text).collect(), fence, end)
+    }
+
+    #[test]
+    fn who_watches_before_anything_is_printed_goes_on_watching() {
+        let logs = Logs::default();
+        let mut more = logs.watch(7);
+        print(&logs, 7, 2, "one ");
+        assert!(more.has_changed().expect("the log is still there"));
+        more.borrow_and_update();
+        print(&logs, 7, 2, "two");
+        assert!(more.has_changed().expect("the log is still there"));
+        assert_eq!(read(&logs, 7, 2, 4), ("two".into(), 2, 7));
+    }
+
+    #[test]
+    fn a_new_owner_begins_anew_and_an_old_one_is_not_heard() {
+        let logs = Logs::default();
+        print(&logs, 7, 2, "old");
+        print(&logs, 7, 3, "new");
+        print(&logs, 7, 2, "zombie");
+        assert_eq!(read(&logs, 7, 2, 3), ("new".into(), 3, 3));
+    }
+
+    #[test]
+    fn what_is_held_is_bounded() {
+        let logs = Logs::default();
+        let piece = "x".repeat(JOB_BYTES / 2);
+        for seq in 0..2 * JOBS as u64 {
+            logs.watch(seq);
+        }
+        for seq in 0..1_000 {
+            for _ in 0..5 {
+                print(&logs, seq, 1, &piece);
+            }
+        }
+        let jobs = logs.jobs.lock().expect("nobody panics");
+        assert!(jobs.bytes <= ALL_BYTES && jobs.by_seq.len() <= JOBS);
+        let held: usize = jobs.by_seq.values().map(|log| log.bytes).sum();
+        assert_eq!((held, jobs.by_seq.len()), (jobs.bytes, jobs.order.len()));
     }
 }

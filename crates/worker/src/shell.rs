@@ -209,6 +209,8 @@ impl Shell {
 
     fn ended(&mut self, hold: Hold, ended: Ended) {
         self.stops.remove(&hold);
+        // What it printed last is told before its end: afterwards nobody looks.
+        self.print();
         let Ended { outcome, log } = ended;
         let (outcome, result) = match outcome {
             Outcome::Finished(result) => (agent::Outcome::Finished, result),

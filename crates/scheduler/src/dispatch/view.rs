@@ -82,6 +82,12 @@ impl Dispatch {
         Some(self.view(seq, self.jobs.get(seq)))
     }
 
+    /// The job of this number, if it is in memory.
+    #[must_use]
+    pub fn job_at(&self, seq: Seq) -> Option<JobView> {
+        self.jobs.find(seq).map(|job| self.view(seq, job))
+    }
+
     /// Jobs in memory after this number, in the order of submission.
     pub fn job_views(&self, after: Seq) -> impl Iterator<Item = JobView> {
         // A cursor comes from outside and may be anything.

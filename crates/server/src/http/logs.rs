@@ -68,7 +68,10 @@ pub(crate) async fn show(
                 break;
             }
             tokio::select! {
-                _ = more.changed() => {}
+                changed = more.changed() => if changed.is_err() {
+                    // Too much else was printed, and this was let go.
+                    more = state.logs.watch(job.seq);
+                },
                 ended = state.doorbell.end_of(id) => if ended.is_err() { return },
                 () = lines.closed() => return,
                 () = closing(state.closed.clone()) => return,
