@@ -1,0 +1,53 @@
+//! Chance, from a given seed. What processes make of it differs from run to run; what is done to them
+//! does not.
+
+/// SplitMix64.
+#[derive(Clone, Debug)]
+pub struct Random {
+    seed: u64,
+    state: u64,
+}
+
+/// Another seed than the usual one.
+pub const VARIABLE: &str = "FILCH_E2E_SEED";
+
+impl Random {
+    /// The seed that [`VARIABLE`] names, else always the same.
+    #[must_use]
+    pub fn seeded() -> Self {
+        let seed = match std::env::var(VARIABLE) {
+            Ok(text) => text.parse().unwrap_or_else(|_| panic!("{VARIABLE}={text} is no number")),
+            Err(_) => 1,
+        };
+        Self::new(seed)
+    }
+
+    /// Draws the same numbers for the same seed.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self { seed, state: seed }
+    }
+
+    /// The next 64 bits.
+    pub const fn draw(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.state;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub const fn below(&mut self, bound: u64) -> u64 {
+        ((self.draw() as u128 * bound as u128) >> 64) as u64
+    }
+}
+
+/// Whoever looks at a test that failed wants to do the same again.
+impl Drop for Random {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}: repeat it with {VARIABLE}={}", self.seed, self.seed);
+        }
+    }
+}
