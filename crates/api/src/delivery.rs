@@ -69,7 +69,8 @@ impl Delivery {
         let mut names = Vec::new();
         let messages = frame.messages.into_iter().map(|message| {
             let unreadable = |_| Nonsense("it says nothing that is known");
-            if !message.get().starts_with("{\"assign\":") {
+            let inside = message.get().trim_start_matches(['{', ' ', '\t', '\r', '\n']);
+            if !inside.starts_with("\"assign\"") {
                 let down: Down = serde_json::from_str(message.get()).map_err(unreadable)?;
                 return down.hear(|_, _| {});
             }

@@ -42,8 +42,8 @@ pub const CHUNK_JOBS: usize = 4_096;
 /// Bytes of JSON lines that are taken together.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
-/// Bytes in one frame of a worker's session.
-pub const FRAME_BYTES: usize = 64 << 20;
+/// Bytes in one frame that a worker sends: many results at once.
+pub const FRAME_BYTES: usize = 256 << 20;
 
 /// Slots of a worker that works over plain HTTP.
 pub const PLAIN_SLOTS: u32 = 1_000;

@@ -48,11 +48,7 @@ impl Local {
     pub(crate) async fn open(place: &Place, wanted: Wanted) -> Result<Opened> {
         std::fs::create_dir_all(&place.data)
             .with_context(|| format!("cannot make the folder {}", place.data.display()))?;
-        let file = place.file();
-        let store =
-            tokio::task::spawn_blocking(move || Sqlite::open(&file, &OwnerNote::this_process()))
-                .await
-                .context("opening the store panicked")?;
+        let store = open(place.file()).await?;
         let store = match store {
             Ok(store) => Arc::new(store),
             Err(OpenError::Held { url: Some(url), .. }) => return Ok(Opened::There(url)),
@@ -85,6 +81,25 @@ impl Local {
             worker.left().await;
         }
         self.server.stop().await;
+    }
+}
+
+/// How long somebody who has the file open may take to say where they are.
+const INTRODUCTION: Duration = Duration::from_secs(5);
+
+async fn open(file: PathBuf) -> Result<Result<Sqlite, OpenError>> {
+    let began = tokio::time::Instant::now();
+    loop {
+        let path = file.clone();
+        let opening = move || Sqlite::open(&path, &OwnerNote::this_process());
+        let opened =
+            tokio::task::spawn_blocking(opening).await.context("opening the store panicked")?;
+        match opened {
+            Err(OpenError::Held { url: None, .. }) if began.elapsed() < INTRODUCTION => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            opened => return Ok(opened),
+        }
     }
 }
 

@@ -46,28 +46,76 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
 
 async fn run_here(options: &Options) -> Result<ExitCode> {
     let mut ending = Ending::listen()?;
-    let (client, local) = reach(&options.place).await?;
-    let ran = run_there(options, &client, &mut ending).await;
+    let (client, mut local) = tokio::select! {
+        reached = reach(&options.place) => reached?,
+        () = ending.wanted() => return Err(interrupted()),
+    };
+    let mut asked = Asked { client, id: None };
+    let ran = tokio::select! {
+        ran = run_there(options, &mut asked, &mut local) => ran,
+        () = ending.wanted() => Err(interrupted()),
+    };
+    if let (Err(_), Asked { client, id: Some(id) }) = (&ran, &asked) {
+        talk(format_args!("cancelling {id}"));
+        // If it has ended meanwhile there is nothing to cancel, and nobody waits for long.
+        let _ = tokio::time::timeout(PATIENCE, client.cancel(id)).await;
+    }
     if let Some(local) = local {
         local.close(Duration::ZERO).await;
     }
     ran
 }
 
-async fn run_there(options: &Options, client: &Client, ending: &mut Ending) -> Result<ExitCode> {
-    let plain = options.job.plain(client).await?;
+/// How long somebody who wants to leave waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn interrupted() -> anyhow::Error {
+    Exit::new(exit::INTERRUPTED, "interrupted").into()
+}
+
+/// Whom we have asked for what.
+struct Asked {
+    client: Client,
+    /// The job, once it is submitted.
+    id: Option<String>,
+}
+
+/// Submits the command and watches it. The server may be another `filch run`'s and end with it: then the
+/// job is still in the file, and somebody else serves it, or we do.
+async fn run_there(
+    options: &Options,
+    asked: &mut Asked,
+    local: &mut Option<Box<Local>>,
+) -> Result<ExitCode> {
+    let plain = options.job.plain(&asked.client).await?;
     let mut submission = options.how.command(&options.command, plain)?;
     // Who sits in front of it sees it fail, and decides for themselves.
     submission.retry = submission.retry.or(Some(Retry { max: 1, ..Retry::default() }));
-    let receipt = client.submit(&submission).await?;
-    tokio::select! {
-        watched = watch(client, &receipt.id) => Ok(ExitCode::from(code(&watched?))),
-        () = ending.wanted() => {
-            talk(format_args!("cancelling {}", receipt.id));
-            client.cancel(&receipt.id).await?;
-            Err(Exit::new(exit::INTERRUPTED, "interrupted").into())
+    loop {
+        let watched = async {
+            let id = match &asked.id {
+                Some(id) => id.clone(),
+                // The id is in the submission: to say it again is safe.
+                None => asked.client.submit(&submission).await?.id,
+            };
+            asked.id = Some(id.clone());
+            watch(&asked.client, &id).await
+        };
+        match watched.await {
+            Ok(job) => {
+                asked.id = None;
+                return Ok(ExitCode::from(code(&job)));
+            }
+            Err(error) if options.place.server.is_none() && local.is_none() && is_gone(&error) => {
+                (asked.client, *local) = reach(&options.place).await?;
+            }
+            Err(error) => return Err(error),
         }
     }
+}
+
+fn is_gone(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(filch_api::client::Error::Unreachable { .. }))
 }
 
 /// A server that can be asked: the one that is meant, or else one of our own.
@@ -78,7 +126,8 @@ async fn reach(place: &Place) -> Result<(Client, Option<Box<Local>>)> {
     if place.holder().is_none() {
         // The usual address counts only if it serves another folder than this.
         let usual = Client::new(DEFAULT_URL)?;
-        if !place.file().exists() && usual.status().await.is_ok() {
+        let answers = tokio::time::timeout(Duration::from_secs(2), usual.status());
+        if !place.file().exists() && matches!(answers.await, Ok(Ok(_))) {
             return Ok((usual, None));
         }
         let wanted = Wanted {
@@ -131,7 +180,9 @@ fn code(job: &Job) -> u8 {
                 return code.parse().unwrap_or(exit::JOB_FAILED);
             }
             if let Some(signal) = error.strip_prefix("killed by signal ") {
-                return signal.parse::<u8>().map_or(exit::JOB_FAILED, |signal| 128 + signal);
+                return signal
+                    .parse::<u8>()
+                    .map_or(exit::JOB_FAILED, |signal| signal.saturating_add(128));
             }
             talk(format_args!(
                 "error: {}",

@@ -226,7 +226,10 @@ impl Brain {
             let is_full = self.dispatch.is_full();
             let step = tokio::select! {
                 biased;
-                Some(receipt) = self.receipts.recv() => self.receipt(receipt),
+                receipt = self.receipts.recv() => match receipt {
+                    Some(receipt) => self.receipt(receipt),
+                    None => return End::Commit(CommitError::Broken("the writer has ended".into())),
+                },
                 Some(fetched) = self.fetched.recv() => self.fetched(fetched),
                 input = self.inputs.recv(), if !is_full => match input {
                     Some(input) => self.take(input),
@@ -329,7 +332,7 @@ impl Brain {
     }
 
     fn closed(&mut self, worker: WorkerId, session: SessionNo) -> Result<(), End> {
-        if self.desk.sessions.get(&worker).is_some_and(|open| open.session == session) {
+        if self.desk.sessions.get(&worker).is_none_or(|open| open.session == session) {
             self.desk.sessions.remove(&worker);
             self.desk.payloads.closed(worker);
         }
@@ -499,8 +502,8 @@ impl Brain {
         if let Some(open) = self.desk.sessions.get(&worker)
             && open.session == session
         {
+            // That the link has closed is heard from the link itself.
             open.way.hang_up.notify_one();
-            self.desk.links.remove(&open.link);
             self.desk.sessions.remove(&worker);
         }
     }

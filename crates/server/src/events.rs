@@ -76,6 +76,11 @@ impl Events {
 
     pub(crate) fn since(&self, after: EventNo) -> Since {
         let ring = self.ring.lock().expect("nobody panics while telling");
+        // An id from the future is one of another store.
+        let newest = self.newest();
+        if after > newest {
+            return Since::Lost(newest);
+        }
         if let Some(lost) = ring.lost
             && after < lost
         {

@@ -44,6 +44,16 @@ pub(crate) struct Piece {
     pub(crate) text: String,
 }
 
+/// What was printed since somebody looked.
+pub(crate) struct Part {
+    pub(crate) pieces: Vec<Piece>,
+    /// Bytes before these that are not held any more.
+    pub(crate) missed: u64,
+    pub(crate) fence: u64,
+    /// How many bytes there are now.
+    pub(crate) end: u64,
+}
+
 impl Logs {
     pub(crate) fn print(&self, output: Output) {
         let mut jobs = self.jobs.lock().expect("nobody panics while printing");
@@ -62,11 +72,14 @@ impl Logs {
         }
     }
 
-    /// What was printed after so many bytes, under which fence, and how many bytes there are then.
-    pub(crate) fn read(&self, seq: u64, fence: u64, after: u64) -> Option<(Vec<Piece>, u64, u64)> {
+    /// What was printed after so many bytes under this fence.
+    pub(crate) fn read(&self, seq: u64, fence: u64, after: u64) -> Option<Part> {
         let jobs = self.jobs.lock().expect("nobody panics while printing");
         let log = jobs.by_seq.get(&seq)?;
-        let after = if log.fence == fence { after } else { 0 };
+        let end = log.before + log.bytes as u64;
+        // Under another fence, or let go and begun anew, it is another log.
+        let after = if log.fence == fence && after <= end { after } else { 0 };
+        let missed = log.before.saturating_sub(after);
         let mut at = log.before;
         let mut pieces = Vec::new();
         for (stream, text) in &log.pieces {
@@ -78,7 +91,7 @@ impl Logs {
                 pieces.push(Piece { stream: *stream, text });
             }
         }
-        Some((pieces, log.fence, at))
+        Some(Part { pieces, missed, fence: log.fence, end })
     }
 
     /// Says when more is printed. The job need not have printed anything yet.
@@ -146,8 +159,8 @@ mod tests {
     }
 
     fn read(logs: &Logs, seq: u64, fence: u64, after: u64) -> (String, u64, u64) {
-        let (pieces, fence, end) = logs.read(seq, fence, after).expect("something is held");
-        (pieces.into_iter().map(|piece| piece.text).collect(), fence, end)
+        let part = logs.read(seq, fence, after).expect("something is held");
+        (part.pieces.into_iter().map(|piece| piece.text).collect(), part.fence, part.end)
     }
 
     #[test]

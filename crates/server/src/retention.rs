@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use filch_scheduler::id::Seq;
 use filch_scheduler::time::Wall;
 use filch_store::Store;
+use tokio::sync::watch;
 
 use crate::brain::{Doorbell, Input};
 
@@ -25,7 +26,12 @@ const BREATH: Duration = Duration::from_millis(200);
 ///
 /// What the brain will not let go yet, because somebody still waits for it, is not proposed again at once:
 /// else it would keep everything behind it from being forgotten.
-pub(crate) async fn purge(retention: Duration, store: Arc<dyn Store>, doorbell: Doorbell) {
+pub(crate) async fn purge(
+    retention: Duration,
+    store: Arc<dyn Store>,
+    doorbell: Doorbell,
+    mut closed: watch::Receiver<bool>,
+) {
     let mut proposed = BTreeSet::new();
     loop {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -44,6 +50,10 @@ pub(crate) async fn purge(retention: Duration, store: Arc<dyn Store>, doorbell: 
         if !is_all && doorbell.ring(Input::Expired(overdue)).await.is_err() {
             return;
         }
-        tokio::time::sleep(if is_all { PAUSE } else { BREATH }).await;
+        tokio::select! {
+            () = tokio::time::sleep(if is_all { PAUSE } else { BREATH }) => {}
+            // A server that has ended lets go of its store.
+            _ = closed.wait_for(|closed| *closed) => return,
+        }
     }
 }

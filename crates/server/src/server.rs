@@ -158,7 +158,7 @@ impl Server {
         let doorbell = Doorbell::new(inputs);
         let (receipts, receipted) = unbounded_channel();
         let (fetches, fetched) = unbounded_channel();
-        let events = Arc::new(Events::new(dispatch.newest_commit().unwrap_or_default()));
+        let events = Arc::new(Events::new(dispatch.last_commit()));
         let metrics = Arc::new(Metrics::new());
         let brain = Brain {
             dispatch,
@@ -193,6 +193,7 @@ impl Server {
             config.retention,
             Arc::clone(&store),
             doorbell.clone(),
+            closed,
         ));
         Ok(Self { address, doorbell, logs, store, ended, closing })
     }

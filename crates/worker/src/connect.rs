@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use filch_api::delivery::Delivery;
-use filch_api::limits;
 use filch_api::session::UpFrame;
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -64,9 +63,9 @@ async fn open(url: &str) -> Result<Wire, NoConnection> {
     let failed = |why: String| NoConnection(format!("cannot connect to {url}: {why}"));
     let address = url.trim_end_matches('/').strip_prefix("http://");
     let address = address.ok_or_else(|| failed("it does not begin with http://".into()))?;
-    let config = WebSocketConfig::default()
-        .max_message_size(Some(limits::FRAME_BYTES))
-        .max_frame_size(Some(limits::FRAME_BYTES));
+    // What the server sends is the worker's, however much it is: a frame that was not taken would come
+    // again with every new connection.
+    let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
     let connecting = tokio_tungstenite::connect_async_with_config(
         format!("ws://{address}/v1/work"),
         Some(config),

@@ -192,7 +192,10 @@ impl Handlers {
         match self.by_kind.get(attempt.kind()) {
             Some(Handler::Async(handler)) => {
                 let mut stop = attempt.stop.clone();
-                let running = AssertUnwindSafe(handler(attempt)).catch_unwind();
+                // Also what it does before it first waits is within the task, panics included.
+                let handler = Arc::clone(handler);
+                let running = async move { handler(attempt).await };
+                let running = AssertUnwindSafe(running).catch_unwind();
                 Box::pin(async move {
                     tokio::select! {
                         outcome = running => plain(outcome.unwrap_or_else(|_| panicked())),

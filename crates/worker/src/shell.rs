@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use filch_api::delivery::Delivery;
+use filch_api::limits;
 use filch_api::session::{Held, LeftBehind, Output, Stream, UpFrame};
 use filch_scheduler::agent::{self, Agent, Effect, Event};
 use filch_scheduler::id::{Hold, MessageNo, SessionNo, WorkerId};
@@ -150,6 +151,27 @@ const TOGETHER: usize = 256;
 /// So many bytes of output may wait for a connection; the rest is only in the log that is kept.
 const PRINTED_MAX: usize = 1_024;
 
+/// So many frames may wait before what jobs print is left out of them.
+const PRINTS_WAITING: usize = 16;
+
+/// So many bytes of logs go with one batch of reports.
+const LOGS_TOGETHER: usize = 16 << 20;
+
+/// A result that is too large is a failure of its job, and a lasting one.
+fn bounded(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Finished(Some(result)) if result.len() > limits::RESULT_BYTES => {
+            let error = format!(
+                "the result has {} bytes, and may have {}: put it somewhere and return where it is",
+                result.len(),
+                limits::RESULT_BYTES
+            );
+            Outcome::Failed { error, forever: true }
+        }
+        other => other,
+    }
+}
+
 impl Shell {
     async fn run(mut self, mut happened: UnboundedReceiver<Happened>) {
         self.perform();
@@ -212,6 +234,7 @@ impl Shell {
         // What it printed last is told before its end: afterwards nobody looks.
         self.print();
         let Ended { outcome, log } = ended;
+        let outcome = bounded(outcome);
         let (outcome, result) = match outcome {
             Outcome::Finished(result) => (agent::Outcome::Finished, result),
             Outcome::Failed { error, forever } => {
@@ -301,14 +324,22 @@ impl Shell {
             return true;
         };
         let left = &self.left;
-        let frame =
-            UpFrame::say(worker, session, number, messages, |hold| left.get(&hold).cloned());
+        let mut bytes = 0;
+        let leftover = |hold| {
+            let mut left: LeftBehind = left.get(&hold).cloned()?;
+            // Results are part of what is reported; what was printed is told as far as there is room.
+            bytes += left.log.as_ref().map_or(0, |log| log.len());
+            left.log = left.log.filter(|_| bytes <= LOGS_TOGETHER);
+            Some(left)
+        };
+        let frame = UpFrame::say(worker, session, number, messages, leftover);
         wire.up.try_send(frame).is_ok()
     }
 
     fn start(&mut self, assignment: Assignment) {
         let hold = assignment.hold;
-        let work = self.works.remove(&hold).expect("a job comes with what it has to do");
+        // A server that assigns a job without saying what to do would be at fault; the job then fails.
+        let work = self.works.remove(&hold).unwrap_or_else(|| Arc::from("{}"));
         let (stop, stopped) = watch::channel(false);
         self.stops.insert(hold, stop);
         let orders = self.orders.clone();
@@ -325,7 +356,9 @@ impl Shell {
             return;
         }
         let output = std::mem::take(&mut self.printed);
-        if let Some(wire) = &self.wire {
+        // The protocol itself always has room: what is only to be shown waits behind nothing.
+        let has_room = |wire: &&Wire| wire.up.max_capacity() - wire.up.capacity() < PRINTS_WAITING;
+        if let Some(wire) = self.wire.as_ref().filter(has_room) {
             let worker = filch_api::id::worker(self.agent.id());
             let frame = UpFrame { worker, session: 0, number: 0, messages: Vec::new(), output };
             // What does not fit is still in the log that is kept.

@@ -1,11 +1,13 @@
 //! Double Billing: whatever is killed, stopped or repeated, each invoice is charged once.
 //!
-//! A server and three workers; 200 invoices to be charged, some submitted twice by a client that did not
+//! A server and three workers; 200 invoices to be charged, some submitted twice by clients that did not
 //! wait for the answer, and 50 products to be shipped after theirs. One worker is killed in mid-job, one
 //! stands still past its lease and comes back, the server is killed and started again, and one invoice
 //! can never be charged.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -31,12 +33,16 @@ const REPEATED: usize = 5;
 /// The one that can never be charged. It would have been shipped.
 const POISON: usize = 12;
 const POISON_ATTEMPTS: u16 = 3;
+
 /// Those that are being charged when their worker is killed. They take all its slots.
 const HIT: [usize; 2] = [20, 21];
-/// The one that is being charged when its worker is stopped.
-const SLOW: usize = 100;
-/// The first ones that are submitted before the kill, before the stop, and while the server is killed.
-const WAVES: [usize; 3] = [60, SLOW, 120];
+/// The one whose worker stands still while it is being charged.
+const STUCK: usize = 99;
+/// Those that are charged while their worker stands still: one is enough, if its worker says so when it
+/// is back.
+const UNHEARD: Range<usize> = 100..120;
+/// These wait for a gate of their own in the middle of their work; the others take some time.
+const GATED: [&[usize]; 2] = [&HIT, &[STUCK]];
 
 const SLOTS: u32 = 2;
 const LEASE: &str = "1s";
@@ -50,29 +56,32 @@ struct Order {
     ship: Option<Submission>,
 }
 
+impl Order {
+    fn jobs(&self) -> impl Iterator<Item = &Submission> {
+        [Some(&self.invoice), self.ship.as_ref()].into_iter().flatten()
+    }
+}
+
 fn name(index: usize) -> String {
     format!("invoice-{index}")
 }
 
+fn gate(stage: &Stage, index: usize) -> PathBuf {
+    stage.path(&format!("gate-{index}"))
+}
+
 fn orders(stage: &Stage, random: &mut Random) -> Vec<Order> {
-    let paths = ["ledger", "gate", "slow-gate"].map(|name| stage.path(name));
-    let [ledger, gate, slow_gate] = paths.each_ref().map(|path| path.to_str().unwrap());
+    let ledger = stage.path("ledger");
+    let ledger = ledger.to_str().unwrap();
     let order = |index: usize| {
-        // Most are short, so that workers take them in batches; some are long, so that what was taken
-        // behind them is stolen.
-        let millis = match random.below(4) {
-            0 => 100 + random.below(300),
-            _ => random.below(10),
+        let millis = if random.below(4) == 0 { 100 + random.below(300) } else { random.below(10) };
+        let (name, gate, millis) = (name(index), gate(stage, index), millis.to_string());
+        let is_gated = GATED.concat().contains(&index) || UNHEARD.contains(&index);
+        let mut invoice = match is_gated {
+            true => stage.job(&["hold", gate.to_str().unwrap(), ledger, &name]),
+            false => stage.job(&["charge", &millis, ledger, &name]),
         };
-        let (name, millis) = (name(index), millis.to_string());
-        let mut invoice = stage.job(&["charge", &millis, ledger, &name]);
-        // Those that take long come last.
-        invoice.priority = if millis.len() < 3 { 5 } else { random.below(5) as i16 };
-        if HIT.contains(&index) || index == SLOW {
-            let gate = if index == SLOW { slow_gate } else { gate };
-            invoice = stage.job(&["hold", gate, ledger, &name]);
-            invoice.priority = 9;
-        }
+        invoice.priority = if is_gated { 9 } else { random.below(9) as i16 };
         if index == POISON {
             invoice = stage.job(&["refuse", "5"]);
             invoice.retry = Some(retry(POISON_ATTEMPTS));
@@ -88,27 +97,237 @@ fn orders(stage: &Stage, random: &mut Random) -> Vec<Order> {
     (0..INVOICES).map(order).collect()
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn every_invoice_is_charged_once() {
+    let mut random = Random::seeded();
+    let stage = stage();
+    let server = stage.server(Some(LEASE)).await;
+    let orders = orders(&stage, &mut random);
+    let workers = vec![stage.worker(&server, SLOTS, &[])];
+    let mut shop = Shop { stage, server, workers, orders };
+
+    shop.newcomers_steal(0..60).await;
+    shop.a_worker_is_killed(60..STUCK).await;
+    shop.a_worker_stands_still().await;
+    let next = shop.a_worker_comes_back_with_news().await;
+    let first_life = shop.status().await;
+    assert!(first_life.lost >= 3 && first_life.stale >= 1, "{first_life:?}");
+    shop.expect_told(&first_life).await;
+    shop.the_server_is_killed(next..INVOICES).await;
+
+    shop.until_status("everything is done", |status| status.jobs == 0).await;
+    judge(&shop).await;
+}
+
+struct Shop {
+    stage: Stage,
+    server: Server,
+    workers: Vec<Process>,
+    orders: Vec<Order>,
+}
+
+impl Shop {
+    /// One worker takes more than it can begin with; two more come, and steal when nothing else is left.
+    async fn newcomers_steal(&mut self, orders: Range<usize>) {
+        make_greedy(&self.server).await;
+        self.submit(orders).await;
+        until("its slots are taken and jobs wait behind them", async || {
+            let held = self.server.client.workers().await.unwrap()[0].held;
+            when(HIT.iter().all(|&hit| self.who_charges(hit) == Some(0)) && held > SLOTS.into())
+        })
+        .await;
+        for _ in 1..3 {
+            self.workers.push(self.stage.worker(&self.server, SLOTS, &[]));
+        }
+        self.until_status("jobs are stolen", |status| status.steals > 0).await;
+    }
+
+    /// That worker is killed in mid-job, and another comes in its place.
+    async fn a_worker_is_killed(&mut self, orders: Range<usize>) {
+        self.submit(orders).await;
+        let (killed, orphans) = self.stop_in_mid_job(HIT[0]).await;
+        assert_eq!((killed, orphans.len()), (0, HIT.len()));
+        let lost = self.status().await.lost;
+        self.workers[killed].kill();
+        let killed_at = since_boot();
+        self.workers[killed] = self.stage.worker(&self.server, SLOTS, &[]);
+        self.until_status("its loss is seen", |status| status.lost > lost).await;
+        self.expect_again(&orphans, killed_at).await;
+        HIT.iter().for_each(|&hit| self.open(hit));
+    }
+
+    /// Past its lease, what it ran is dead and runs elsewhere. It comes back under another name.
+    async fn a_worker_stands_still(&self) {
+        self.submit(STUCK..STUCK + 1).await;
+        let (still, jobs) = self.stop_in_mid_job(STUCK).await;
+        self.let_it_lose(&jobs).await;
+        self.workers[still].thaw();
+        self.until_status("it is back", |status| status.workers == 3).await;
+        self.open(STUCK);
+    }
+
+    /// Another charges its invoice while its worker stands still. When that comes back and says so, it is
+    /// refused, because somebody else has the job, and charges nothing.
+    ///
+    /// A worker that is back may notice first that its time is over, and then has no news. So this is
+    /// done until one has. Returns the first order that was not needed for it.
+    async fn a_worker_comes_back_with_news(&self) -> usize {
+        let stale = self.status().await.stale;
+        for index in UNHEARD {
+            self.submit(index..index + 1).await;
+            let (still, jobs) = self.stop_in_mid_job(index).await;
+            self.open(index);
+            self.let_it_lose(&jobs).await;
+            let runs = runs::of(&self.stage.runs(), &id(&self.orders[index].invoice));
+            self.workers[still].thaw();
+            self.until_status("it is back", |status| status.workers == 3).await;
+            if self.status().await.stale > stale && runs[0].end.is_some() {
+                let job = id(&self.orders[index].invoice);
+                until_state(&self.server.client, &job, "succeeded").await;
+                let ledger = Ledger::new(&self.stage.path("ledger"));
+                let charges = ledger.charges();
+                let charge = charges.iter().find(|it| it.invoice == name(index)).unwrap();
+                assert_eq!(charge.fence, runs[0].fence, "the first has charged it");
+                let mut refusals = ledger.refusals().into_iter();
+                assert!(refusals.any(|it| it.invoice == name(index)), "and the second has not");
+                return index + 1;
+            }
+        }
+        panic!("nobody came back with news");
+    }
+
+    /// It is killed while clients submit, and comes back on the same port with the same data.
+    async fn the_server_is_killed(&mut self, orders: Range<usize>) {
+        UNHEARD.for_each(|index| self.open(index));
+        let answers = Arc::new(Answers::default());
+        let orders = &self.orders[orders];
+        let clients: Vec<_> = orders
+            .chunks(orders.len().div_ceil(4))
+            .map(|orders| {
+                let (answers, orders) = (Arc::clone(&answers), orders.to_vec());
+                let client = self.server.client.clone();
+                tokio::spawn(async move { answers.submit_restlessly(client, orders).await })
+            })
+            .collect();
+        until("clients submit", async || when(answers.new.load(Ordering::Relaxed) >= 20)).await;
+        self.server.process.kill();
+        until("they notice", async || when(answers.missing.load(Ordering::Relaxed) > 0)).await;
+        self.server.restart(&self.stage).await;
+        answers.is_over.store(true, Ordering::Relaxed);
+        for client in clients {
+            client.await.unwrap();
+        }
+    }
+
+    /// Submits these orders, all or none, and some of them once more.
+    async fn submit(&self, orders: Range<usize>) {
+        let orders = &self.orders[orders];
+        let jobs: Vec<Submission> = orders.iter().flat_map(Order::jobs).cloned().collect();
+        let receipts = self.server.client.submit_all(&jobs).await.unwrap();
+        assert!(receipts.iter().all(|receipt| receipt.new));
+        for order in orders.iter().step_by(REPEATED) {
+            let receipt = self.server.client.submit(&order.invoice).await.unwrap();
+            assert!(!receipt.new, "it is known: {receipt:?}");
+        }
+    }
+
+    fn open(&self, index: usize) {
+        std::fs::write(gate(&self.stage, index), "").unwrap();
+    }
+
+    fn who_charges(&self, index: usize) -> Option<usize> {
+        let is_it = |job: &Job| job.id == id(&self.orders[index].invoice);
+        self.workers.iter().position(|worker| worker.jobs().iter().any(is_it))
+    }
+
+    /// The worker that charges this invoice, stopped in the middle of it, and all that it runs.
+    async fn stop_in_mid_job(&self, index: usize) -> (usize, Vec<Job>) {
+        until("a job is in mid-run", async || {
+            let worker = self.who_charges(index)?;
+            self.workers[worker].freeze();
+            // From here on it reports nothing: what runs now is in the middle of its attempt.
+            if self.who_charges(index) == Some(worker) {
+                return Some((worker, self.workers[worker].jobs()));
+            }
+            self.workers[worker].thaw();
+            None
+        })
+        .await
+    }
+
+    /// Waits until the server has given up a worker that stands still, and sees to what it ran.
+    async fn let_it_lose(&self, jobs: &[Job]) {
+        let stopped_at = since_boot();
+        let lost = self.status().await.lost;
+        self.until_status("its loss is seen", |status| status.lost > lost).await;
+        for job in jobs {
+            assert!(!job.process.is_alive(), "its guardian has killed what it ran: {job:?}");
+        }
+        self.expect_again(jobs, stopped_at).await;
+    }
+
+    /// What ran on a worker that is no more runs again elsewhere, soon.
+    async fn expect_again(&self, orphans: &[Job], since: u64) {
+        for orphan in orphans {
+            let is_next = |run: &Run| run.fence > orphan.fence;
+            let next = until("an orphan runs again", async || {
+                runs::of(&self.stage.runs(), &orphan.id).into_iter().find(is_next)
+            })
+            .await;
+            let waited = Duration::from_micros(next.start.saturating_sub(since));
+            assert!(waited < ORPHAN_WAIT, "{orphan:?} waited for {waited:?}");
+        }
+    }
+
+    async fn status(&self) -> Status {
+        self.server.client.status().await.unwrap()
+    }
+
+    async fn until_status(&self, what: &str, is_so: impl Fn(&Status) -> bool) {
+        until(what, async || when(is_so(&self.status().await))).await;
+    }
+
+    /// The losses can be seen on the command line.
+    async fn expect_told(&self, status: &Status) {
+        let arguments = ["server", "status", "--json", "--server", &self.server.url];
+        let mut command = self.stage.filch(&self.stage.path("data"), &arguments);
+        assert_eq!(command.code().await, Some(0), "{}", command.said());
+        let told: serde_json::Value = serde_json::from_str(&command.printed()).unwrap();
+        assert!(told["lost"].as_u64() >= Some(status.lost), "{told}");
+        assert!(told["stale"].as_u64() >= Some(status.stale), "{told}");
+    }
+}
+
 /// What clients have come to.
 #[derive(Default)]
 struct Answers {
     /// How often a job was acknowledged as a new one.
     new: AtomicUsize,
-    /// How often one was acknowledged that had been before.
-    repeated: AtomicUsize,
     /// How often there was no answer.
     missing: AtomicUsize,
     is_over: AtomicBool,
 }
 
 impl Answers {
+    /// Submits these orders, and then once more, until it is told that it is over.
+    async fn submit_restlessly(&self, client: Client, orders: Vec<Order>) {
+        loop {
+            for job in orders.iter().flat_map(Order::jobs) {
+                self.submit(&client, job).await;
+            }
+            if self.is_over.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+
     /// Submits as a careful client does: again and again with the same id, until there is an answer.
     async fn submit(&self, client: &Client, job: &Submission) {
         loop {
             match client.submit(job).await {
                 Ok(receipt) => {
                     assert_eq!(receipt.id, id(job));
-                    let count = if receipt.new { &self.new } else { &self.repeated };
-                    count.fetch_add(1, Ordering::Relaxed);
+                    self.new.fetch_add(receipt.new.into(), Ordering::Relaxed);
                     return;
                 }
                 Err(Error::Unreachable { .. }) => self.missing.fetch_add(1, Ordering::Relaxed),
@@ -117,172 +336,15 @@ impl Answers {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
-
-    /// Submits these orders, and then once more, until it is told that it is over: there is nothing
-    /// that such a client would not do.
-    async fn submit_restlessly(&self, client: Client, orders: Vec<Order>) {
-        loop {
-            for order in &orders {
-                for job in [Some(&order.invoice), order.ship.as_ref()].into_iter().flatten() {
-                    self.submit(&client, job).await;
-                }
-            }
-            if self.is_over.load(Ordering::Relaxed) {
-                return;
-            }
-        }
-    }
-}
-
-/// Submits these orders, all or none, and some of them once more.
-async fn submit_together(client: &Client, orders: &[Order]) {
-    let jobs = |order: &Order| [Some(order.invoice.clone()), order.ship.clone()];
-    let jobs: Vec<Submission> = orders.iter().flat_map(jobs).flatten().collect();
-    let receipts = client.submit_all(&jobs).await.unwrap();
-    assert!(receipts.iter().all(|receipt| receipt.new));
-    for order in orders.iter().step_by(REPEATED) {
-        let receipt = client.submit(&order.invoice).await.unwrap();
-        assert!(!receipt.new, "it is known: {receipt:?}");
-    }
-}
-
-fn runs(worker: &Process, order: &Order) -> bool {
-    worker.jobs().iter().any(|job| job.id == id(&order.invoice))
-}
-
-/// The worker that charges this order, stopped in the middle of it, and all that it runs.
-async fn stop_in_mid_job(workers: &[Process], order: &Order) -> (usize, Vec<Job>) {
-    until("a job is in mid-run", async || {
-        let busy = workers.iter().position(|worker| runs(worker, order))?;
-        workers[busy].freeze();
-        // From here on it reports nothing: what runs now is in the middle of its attempt.
-        let jobs = workers[busy].jobs();
-        if jobs.iter().any(|job| job.id == id(&order.invoice)) {
-            return Some((busy, jobs));
-        }
-        workers[busy].thaw();
-        None
-    })
-    .await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn every_invoice_is_charged_once() {
-    let mut random = Random::seeded();
-    let stage = stage();
-    let mut server = stage.server(Some(LEASE)).await;
-    let orders = orders(&stage, &mut random);
-
-    // One worker takes more than it can begin with; two more come, and steal when nothing else is left.
-    let [kill, stop, late] = WAVES;
-    let mut workers = vec![stage.worker(&server, SLOTS, &[])];
-    make_greedy(&server).await;
-    submit_together(&server.client, &orders[..kill]).await;
-    until("its slots are taken and jobs wait behind them", async || {
-        let held = server.client.workers().await.unwrap()[0].held;
-        when(HIT.iter().all(|&hit| runs(&workers[0], &orders[hit])) && held > SLOTS.into())
-    })
-    .await;
-    workers.extend([stage.worker(&server, SLOTS, &[]), stage.worker(&server, SLOTS, &[])]);
-    until_status(&server, "jobs are stolen", |status| status.steals > 0).await;
-
-    // That worker is killed in mid-job, and another comes in its place.
-    submit_together(&server.client, &orders[kill..stop]).await;
-    let (killed, orphans) = stop_in_mid_job(&workers, &orders[HIT[0]]).await;
-    assert_eq!((killed, orphans.len()), (0, 2));
-    workers[killed].kill();
-    let killed_at = since_boot();
-    workers[killed] = stage.worker(&server, SLOTS, &[]);
-    until_status(&server, "its loss is seen", |status| status.lost >= 1).await;
-    expect_again(&stage, &orphans, killed_at).await;
-    std::fs::write(stage.path("gate"), "").unwrap();
-
-    // One stands still past its lease, and comes back.
-    submit_together(&server.client, &orders[stop..late]).await;
-    let stale = server.client.status().await.unwrap().stale;
-    while server.client.status().await.unwrap().stale == stale {
-        let (stopped, jobs) = stop_in_mid_job(&workers, &orders[SLOW]).await;
-        let stopped_at = since_boot();
-        let lost = server.client.status().await.unwrap().lost;
-        until_status(&server, "its loss is seen too", |status| status.lost > lost).await;
-        for job in &jobs {
-            assert!(!job.process.is_alive(), "its guardian has killed what it ran: {job:?}");
-        }
-        expect_again(&stage, &jobs, stopped_at).await;
-        // It comes back under another name. If it noticed how its job ended before it noticed that
-        // its time was over, then it says so, and is refused; else it has nothing to say.
-        workers[stopped].thaw();
-        until_status(&server, "it is back", |status| status.workers == 3).await;
-    }
-    std::fs::write(stage.path("slow-gate"), "").unwrap();
-    let first_life = server.client.status().await.unwrap();
-    assert!(first_life.lost >= 2 && first_life.stale > stale, "{first_life:?}");
-    expect_told(&stage, &server, &first_life).await;
-
-    // The server is killed while clients submit, and comes back on the same port with the same data.
-    let answers = Arc::new(Answers::default());
-    let rest = orders[late..].chunks((INVOICES - late) / 4);
-    let clients: Vec<_> = rest
-        .map(|orders| {
-            let (answers, client, orders) =
-                (Arc::clone(&answers), server.client.clone(), orders.to_vec());
-            tokio::spawn(async move { answers.submit_restlessly(client, orders).await })
-        })
-        .collect();
-    until("clients submit", async || when(answers.new.load(Ordering::Relaxed) >= 20)).await;
-    server.process.kill();
-    until("they notice", async || when(answers.missing.load(Ordering::Relaxed) > 0)).await;
-    server.restart(&stage).await;
-    answers.is_over.store(true, Ordering::Relaxed);
-    for client in clients {
-        client.await.unwrap();
-    }
-
-    let done = until_status(&server, "everything is done", |status| status.jobs == 0).await;
-    judge(&stage, &server.client, &orders).await;
-    eprintln!(
-        "{} thefts; {} times a job was known already, {} times there was no answer",
-        first_life.steals + done.steals,
-        answers.repeated.load(Ordering::Relaxed),
-        answers.missing.load(Ordering::Relaxed)
-    );
-}
-
-async fn until_status(server: &Server, what: &str, is_so: impl Fn(&Status) -> bool) -> Status {
-    until(what, async || Some(server.client.status().await.unwrap()).filter(&is_so)).await
-}
-
-/// What ran on a worker that is no more runs again elsewhere, soon.
-async fn expect_again(stage: &Stage, orphans: &[Job], since: u64) {
-    for orphan in orphans {
-        let is_next = |run: &Run| run.fence > orphan.fence;
-        let next = until("an orphan runs again", async || {
-            runs::of(&stage.runs(), &orphan.id).into_iter().find(is_next)
-        })
-        .await;
-        let waited = Duration::from_micros(next.start.saturating_sub(since));
-        assert!(waited < ORPHAN_WAIT, "{orphan:?} waited for {waited:?}");
-    }
-}
-
-/// The losses can be seen on the command line.
-async fn expect_told(stage: &Stage, server: &Server, status: &Status) {
-    let arguments = ["server", "status", "--json", "--server", &server.url];
-    let mut command = stage.filch(&stage.path("data"), &arguments);
-    assert_eq!(command.code().await, Some(0), "{}", command.said());
-    let told: serde_json::Value = serde_json::from_str(&command.printed()).unwrap();
-    assert!(told["lost"].as_u64() >= Some(status.lost), "{told}");
-    assert!(told["stale"].as_u64() >= Some(status.stale), "{told}");
 }
 
 /// What must have come of all this.
-async fn judge(stage: &Stage, client: &Client, orders: &[Order]) {
+async fn judge(shop: &Shop) {
+    let client = &shop.server.client;
     let known = jobs(client).await.into_iter().filter(|job| job.kind == COMMAND);
-    let known: Vec<_> = known.collect();
+    let known: BTreeMap<String, String> = known.map(|job| (job.id, job.state)).collect();
     assert_eq!(known.len(), INVOICES + INVOICES / SHIPPED, "repeated submits made no more jobs");
-    let states: BTreeMap<&str, &str> =
-        known.iter().map(|job| (job.id.as_str(), job.state.as_str())).collect();
-    let ledger = Ledger::new(&stage.path("ledger"));
+    let ledger = Ledger::new(&shop.stage.path("ledger"));
     let charges = ledger.charges();
     let charged: BTreeMap<&str, u64> =
         charges.iter().map(|charge| (charge.invoice.as_str(), charge.at)).collect();
@@ -292,24 +354,21 @@ async fn judge(stage: &Stage, client: &Client, orders: &[Order]) {
     let harmless = BTreeSet::from(["before".to_owned()]);
     assert!(reasons.is_subset(&harmless), "nobody old or doubled came to charge: {reasons:?}");
 
-    let runs = runs::all(&stage.runs());
+    let runs = runs::all(&shop.stage.runs());
     for (job, runs) in &runs {
         assert_eq!(runs::objection(runs), None, "job {job}");
     }
-    for (index, Order { invoice, ship }) in orders.iter().enumerate() {
-        if index == POISON {
-            continue;
+    for (index, order) in shop.orders.iter().enumerate().filter(|(index, _)| *index != POISON) {
+        for job in order.jobs() {
+            assert_eq!(known[&id(job)], "succeeded", "{}", name(index));
         }
-        assert_eq!(states[&*id(invoice)], "succeeded", "{}", name(index));
-        let charged_at = charged[&*name(index)];
-        let Some(ship) = ship else { continue };
-        assert_eq!(states[&*id(ship)], "succeeded", "{}", name(index));
-        for run in &runs[&id(ship)] {
-            assert!(run.start > charged_at, "{} was shipped too early: {run:?}", name(index));
+        for run in order.ship.iter().flat_map(|ship| &runs[&id(ship)]) {
+            let is_paid = run.start > charged[&*name(index)];
+            assert!(is_paid, "{} was shipped too early: {run:?}", name(index));
         }
     }
 
-    let poison = &orders[POISON];
+    let poison = &shop.orders[POISON];
     let (job, details) = show(client, &id(&poison.invoice)).await;
     assert_eq!((job.state.as_str(), job.reason.as_deref()), ("dead", Some("failed")));
     assert_eq!((job.attempts, details.error.as_deref()), (POISON_ATTEMPTS, Some("exit code 1")));

@@ -48,7 +48,9 @@ async fn show(client: &Client, id: &str) -> (Job, Details) {
 async fn until_state(client: &Client, id: &str, state: &str) -> (Job, Details) {
     until(&format!("job {id} is {state}"), async || {
         let (job, details) = show(client, id).await;
-        (job.state == state).then_some((job, details))
+        let is_there = job.state == state;
+        assert!(is_there || job.ended_at.is_none(), "not {state}: {job:?} {details:?}");
+        is_there.then_some((job, details))
     })
     .await
 }

@@ -317,6 +317,12 @@ impl Dispatch {
         (self.issued > self.receipted).then_some(self.issued)
     }
 
+    /// The last commit that was decided on, durable or not.
+    #[must_use]
+    pub const fn last_commit(&self) -> CommitNo {
+        self.issued
+    }
+
     /// What has happened since the start.
     #[must_use]
     pub const fn counters(&self) -> Counters {

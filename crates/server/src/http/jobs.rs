@@ -96,7 +96,7 @@ fn details(history: &History) -> Details {
         .collect();
     details.failures =
         history.notes.iter().filter_map(|(at, note)| Failed::noted(*at, note)).collect();
-    details.error = details.failures.iter().rev().find_map(|failure| failure.error.clone());
+    details.error = details.failures.last().and_then(|failure| failure.error.clone());
     if history.row.now.state == JobState::Succeeded {
         details.error = None;
         let result = history.remains.iter().rev().find_map(|remains| remains.result.as_ref());

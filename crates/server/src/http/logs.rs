@@ -109,11 +109,17 @@ impl Seen {
         seq: u64,
         lines: &Sender<Result<Bytes, std::io::Error>>,
     ) -> bool {
-        let Some((pieces, fence, end)) = state.logs.read(seq, self.fence, self.end) else {
+        let Some(part) = state.logs.read(seq, self.fence, self.end) else {
             return true;
         };
-        (self.fence, self.end) = (fence, end);
-        for piece in pieces {
+        (self.fence, self.end) = (part.fence, part.end);
+        if part.missed > 0 {
+            let text = format!("\n... {} bytes are left out ...\n", part.missed);
+            if !send(lines, Stream::Stderr, text).await {
+                return false;
+            }
+        }
+        for piece in part.pieces {
             self.anything = true;
             if !send(lines, piece.stream, piece.text).await {
                 return false;
