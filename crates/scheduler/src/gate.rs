@@ -70,7 +70,10 @@ impl Gate {
                 (after, Held::Worker(worker, session, messages))
             }
             Effect::Reply { after, to, answer } => (after, Held::Request(to, answer)),
-            other @ (Effect::Commit { .. } | Effect::Fetch { .. } | Effect::HangUp { .. }) => {
+            other @ (Effect::Commit { .. }
+            | Effect::Fetch { .. }
+            | Effect::Sweep
+            | Effect::HangUp { .. }) => {
                 return Some(other);
             }
         };

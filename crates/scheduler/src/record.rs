@@ -40,6 +40,13 @@ pub enum Mutation {
     LeaseLength(Duration),
     /// These ended jobs and all that belongs to them are removed.
     Purge(Vec<Seq>),
+    /// History that no kept job has a part in is removed.
+    Trim {
+        /// These closed rows of the ledger.
+        leases: Vec<LeaseNo>,
+        /// Notes about workers that were kept before this moment, as many as one commit can take.
+        notes_before: Wall,
+    },
     /// Something people may want to know later.
     Note(Note),
 }

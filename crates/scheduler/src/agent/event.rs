@@ -36,6 +36,10 @@ pub enum Event {
         /// From 0 to 100.
         percent: u8,
     },
+    /// A thread that runs jobs has found nothing to do.
+    Idle,
+    /// A lottery has picked this moment, which the worker has to spare, for a slice of side-work.
+    Sweep,
     /// Start nothing more, hand back what has not started, and leave when the rest is done or the
     /// grace is over.
     Drain {

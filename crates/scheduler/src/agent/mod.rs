@@ -23,7 +23,7 @@ use self::deque::Deque;
 use self::pace::Pace;
 pub use crate::dispatch::AuditError;
 use crate::id::{Hold, MessageNo, SessionNo, WorkerId};
-use crate::message::{Assignment, FromWorker, Report, Serves};
+use crate::message::{Assignment, FromWorker, Report, Serves, ToWorker};
 use crate::planted::{Bug, planted};
 use crate::random::Random;
 use crate::time::{Duration, Monotonic, Now};
@@ -216,6 +216,7 @@ impl Agent {
         if self.has_left {
             return;
         }
+        let is_told_to_end = self.is_told_to_end(&event);
         self.expire();
         match event {
             Event::Connected => self.connected(),
@@ -225,13 +226,26 @@ impl Agent {
             }
             Event::Ended { hold, outcome } => self.ended(hold, outcome),
             Event::Progressed { hold, percent } => self.progressed(hold, percent),
+            Event::Idle => self.idle(),
+            Event::Sweep => self.sweep(),
             Event::Drain { grace } => self.drain(grace),
             Event::Tick => {}
+        }
+        if is_told_to_end && self.drain.is_none() {
+            self.drain(self.config.grace);
         }
         self.fill_slots();
         self.come_back_or_leave();
         self.flush();
         effects.append(&mut self.effects);
+    }
+
+    /// Whether the server tells this worker to end, in a session that was open until now. It is heard
+    /// whatever has run out meanwhile: who stood still reads it late, and nobody may say it again.
+    fn is_told_to_end(&self, event: &Event) -> bool {
+        let Event::Received { session, messages, .. } = event else { return false };
+        let is_current = self.session.is_open && *session == self.session.number;
+        is_current && messages.contains(&ToWorker::DrainNow)
     }
 
     /// When to call again at the latest, by the clock that only runs forward.
@@ -275,6 +289,16 @@ impl Agent {
     #[must_use]
     pub fn waiting_count(&self) -> usize {
         self.deque.count()
+    }
+
+    /// Whether it has a moment to spare: a slot is free, the server knows of it, and neither it nor, by
+    /// theft, another worker has anything for it.
+    #[must_use]
+    pub fn is_spare(&self) -> bool {
+        let is_served = self.session.is_open && self.session.has_truth && !self.is_fenced;
+        let is_short = self.deque.count() == 0 && self.slots.len() < self.config.slots as usize;
+        let has_said_all = self.reports.is_empty() && self.session.unacknowledged.is_empty();
+        is_served && is_short && has_said_all && self.drain.is_none()
     }
 
     /// Checks that a job is in one place at most and that nothing runs without a right to.

@@ -16,8 +16,12 @@ use crate::time::{Duration, Monotonic};
 /// Beats in one lease.
 const BEATS: u32 = 10;
 
-/// A server that has said nothing for so many beats is taken to be out of reach.
-const SILENT_BEATS: u32 = 3;
+/// Who holds nothing has nothing to lose, and beats only every so many. The server knows it, and gives no work
+/// to who is silent for longer.
+const IDLE_BEATS: u32 = 3;
+
+/// A server that has said nothing for so many beats after its answer was due is taken to be out of reach.
+const SILENT_BEATS: u32 = 2;
 
 impl Session {
     pub(super) const fn new(number: SessionNo, now: Monotonic) -> Self {
@@ -46,8 +50,18 @@ impl Agent {
         self.lease / BEATS
     }
 
+    /// How long after one beat the next one is due.
+    fn pause(&self) -> Duration {
+        if self.is_empty() { self.beat() * IDLE_BEATS } else { self.beat() }
+    }
+
+    /// Whether it holds no job, and has nothing to report of any.
+    fn is_empty(&self) -> bool {
+        self.slots.is_empty() && self.deque.count() == 0 && self.reports.is_empty()
+    }
+
     pub(super) fn silence_at(&self) -> Monotonic {
-        self.session.heard_at.plus(self.beat() * SILENT_BEATS)
+        self.session.heard_at.plus(self.pause() + self.beat() * SILENT_BEATS)
     }
 
     pub(super) fn connected(&mut self) {
@@ -95,7 +109,9 @@ impl Agent {
     pub(super) fn disconnected(&mut self) {
         self.link = Link::Down;
         self.close();
-        if !self.is_fenced {
+        // Who drains and is empty would come back only for a goodbye.
+        let is_done = self.drain.is_some() && self.is_empty();
+        if !self.is_fenced && !is_done {
             self.connect();
         }
     }
@@ -184,7 +200,9 @@ impl Agent {
                     self.say_now(FromWorker::Goodbye);
                     self.session.goodbye = Some(self.session.sent.next());
                 }
-            } else if !self.session.is_open && (is_over || self.is_stranger()) {
+            } else if !self.session.is_open
+                && (is_over || self.link == Link::Down || self.is_stranger())
+            {
                 // Nobody to say goodbye to. Whatever the server believes to be here goes back to
                 // the queue when the lease is over.
                 self.leave();
@@ -234,6 +252,21 @@ impl Agent {
         self.reports.insert(report.hold, super::Pending { report, is_sent: true });
     }
 
+    /// Reports wait for one another, so that many go together. But each makes room for a job, and when
+    /// there is nothing to run instead, that is asked for at once.
+    pub(super) fn idle(&mut self) {
+        let is_short = self.deque.count() == 0 && self.slots.len() < self.config.slots as usize;
+        let has_room_to_tell = self.reports.len() > self.session.in_flight;
+        self.session.is_urgent |= is_short && has_room_to_tell && self.want() > 0;
+    }
+
+    /// Offers a moment to the server, unless there is something better to do by now.
+    pub(super) fn sweep(&mut self) {
+        if self.is_spare() {
+            self.say_now(FromWorker::Sweep);
+        }
+    }
+
     /// Sends what there is to say, if it is time to.
     pub(super) fn flush(&mut self) {
         if !self.session.is_open || self.has_left {
@@ -275,7 +308,7 @@ impl Agent {
         session.sent = session.sent.next();
         session.unacknowledged.push_back((session.sent, now));
         let (number, session_number) = (session.sent, session.number);
-        self.session.beat_at = now.plus(self.beat());
+        self.session.beat_at = now.plus(self.pause());
         self.effects.push(Effect::Send {
             worker: self.id,
             session: session_number,
@@ -410,6 +443,8 @@ impl Agent {
             self.session.is_urgent = true;
         } else {
             self.deque.insert(assignment);
+            // From now on there is something to lose.
+            self.session.beat_at = self.session.beat_at.min(self.now.monotonic.plus(self.beat()));
         }
     }
 }

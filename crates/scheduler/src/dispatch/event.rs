@@ -4,12 +4,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Write as _};
 
-use crate::id::{CommitNo, FetchNo, JobId, MessageNo, RequestNo, Seq, SessionNo, WorkerId};
+use crate::id::{
+    CommitNo, FetchNo, JobId, LeaseNo, MessageNo, RequestNo, Seq, SessionNo, WorkerId,
+};
 use crate::message::{FromWorker, ToWorker};
 use crate::name::Name;
 use crate::record::{JobRow, Mutation, Strategy};
 use crate::spec::JobSpec;
 use crate::state::State;
+use crate::time::Wall;
 
 /// What can happen.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -48,6 +51,13 @@ pub enum Event {
     },
     /// The store proposes to forget these ended jobs.
     Expired(Vec<(Seq, JobId)>),
+    /// The store proposes to forget history that no kept job has a part in.
+    Outdated {
+        /// Closed rows of the ledger.
+        leases: Vec<LeaseNo>,
+        /// Notes about workers that were kept before this moment.
+        notes_before: Wall,
+    },
     /// Every commit up to this one is durable.
     Committed(CommitNo),
     /// Time has passed.
@@ -137,6 +147,8 @@ pub enum Effect {
         /// What.
         answer: Answer,
     },
+    /// A worker has offered a moment: do a slice of side-work, if there is any and time for it.
+    Sweep,
     /// End this session's connection: what came over it does not fit together.
     HangUp {
         /// Whose connection.

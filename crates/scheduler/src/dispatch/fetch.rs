@@ -12,10 +12,11 @@ use alloc::vec::Vec;
 
 use super::report::{Verdict, is_last_word};
 use super::{Answer, Dispatch, Effect, Refused, Request};
-use crate::id::{CommitNo, FetchNo, Hold, JobId, RequestNo, Seq, SessionNo, WorkerId};
+use crate::id::{CommitNo, FetchNo, Hold, JobId, LeaseNo, RequestNo, Seq, SessionNo, WorkerId};
 use crate::name::Name;
 use crate::record::{JobRow, Mutation};
 use crate::spec::JobSpec;
+use crate::time::Wall;
 
 /// Requests that wait for the store.
 #[derive(Default)]
@@ -307,6 +308,13 @@ impl Dispatch {
             self.mutate(Mutation::Purge(jobs.iter().copied().collect()));
             self.waiting.purging.push_back(Purge { commit: self.upcoming(), jobs, last: None });
         }
+    }
+
+    /// Forgets history for good, except what a server that starts would have to read.
+    pub(super) fn trim(&mut self, mut leases: Vec<LeaseNo>, notes_before: Wall) {
+        let (open, last) = (self.ledger.open(), self.ledger.last());
+        leases.retain(|number| *number <= last && !open.contains_key(number));
+        self.mutate(Mutation::Trim { leases, notes_before });
     }
 
     fn lack(&self, request: &Request) -> Lack {

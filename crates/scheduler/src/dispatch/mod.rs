@@ -18,6 +18,7 @@ mod job;
 mod jobs;
 mod ledger;
 mod life;
+mod line;
 mod load;
 mod operate;
 mod pages;
@@ -36,6 +37,7 @@ use alloc::vec::Vec;
 
 pub use audit::AuditError;
 pub use event::{Answer, Bound, Effect, Event, Novelty, QueueChange, Refused, Request, Submitted};
+pub use line::{Holder, Line, Takers};
 pub use load::{LoadError, Loader};
 pub use view::{JobView, QueueView, WorkerView};
 pub use why::{Ahead, Parent, Why};
@@ -280,6 +282,7 @@ impl Dispatch {
             Event::Closed { worker, session } => self.closed(worker, session),
             Event::Fetched { fetch, found } => self.fetched(fetch, found),
             Event::Expired(jobs) => self.purge(&jobs),
+            Event::Outdated { leases, notes_before } => self.trim(leases, notes_before),
             Event::Committed(number) => self.receipt(number),
             Event::Tick => {}
         }

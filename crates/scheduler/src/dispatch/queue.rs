@@ -72,6 +72,11 @@ impl Queue {
         self.ready.len() + self.ready_solo.len()
     }
 
+    /// Ready jobs: those of which a worker may hold any number in their order, then the others in theirs.
+    pub(crate) fn ready_jobs(&self) -> impl Iterator<Item = Seq> {
+        self.ready.iter().chain(&self.ready_solo).map(|&(_, seq)| seq)
+    }
+
     fn first(&self, solo: Solo) -> Option<(i64, Seq)> {
         let plain = self.ready.first().copied();
         let alone = match solo {

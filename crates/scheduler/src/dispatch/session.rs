@@ -6,8 +6,8 @@
 
 use alloc::vec::Vec;
 
-use super::Dispatch;
 use super::worker::{Served, Worker};
+use super::{Dispatch, Effect};
 use crate::id::{Hold, MessageNo, Seq, SessionNo, WorkerId};
 use crate::message::{Entrance, FromWorker, Hello, Serves, ToWorker};
 use crate::planted::{Bug, planted};
@@ -80,7 +80,7 @@ impl Dispatch {
 
     fn hang_up(&mut self, worker: WorkerId, session: SessionNo) {
         self.counters.hung_up += 1;
-        self.outcome.others.push(super::Effect::HangUp { worker, session });
+        self.outcome.others.push(Effect::HangUp { worker, session });
     }
 
     fn answer_gone(&mut self, worker: WorkerId, session: SessionNo) {
@@ -142,6 +142,9 @@ impl Dispatch {
         }
         self.outcome.renewals.push((id, session, ToWorker::Renewed(number)));
         self.hear_each(id, session, number, messages);
+        if let Some(worker) = self.workers.find_mut(id) {
+            worker.had_nothing = worker.held.is_empty();
+        }
         if !self.look_up_reports(id, session) {
             // Too many wait already. It tells all of it again when it is back.
             self.hang_up(id, session);
@@ -180,12 +183,20 @@ impl Dispatch {
                 FromWorker::Given { question, jobs } => self.given(id, session, question, &jobs),
                 FromWorker::Stopping(hold) => self.stopping(id, hold),
                 FromWorker::Progress { hold, percent } => self.progressed(id, hold, percent),
+                FromWorker::Sweep => self.sweep(),
                 FromWorker::Drain => self.drain(id),
                 FromWorker::Goodbye => {
                     self.end_worker(id, End::Left);
                     return;
                 }
             }
+        }
+    }
+
+    /// However many offer their moment at once, it is one slice.
+    fn sweep(&mut self) {
+        if !self.outcome.others.contains(&Effect::Sweep) {
+            self.outcome.others.push(Effect::Sweep);
         }
     }
 

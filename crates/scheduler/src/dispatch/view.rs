@@ -1,9 +1,13 @@
 //! What can be seen of the live state: jobs, queues, workers. Reads wait for their receipt like
 //! everything that is told: see [`Dispatch::newest_commit`].
 
+use alloc::vec::Vec;
+
 use super::Dispatch;
 use super::job::Job;
-use crate::id::{Fence, JobId, Seq, SessionNo, WorkerId};
+use super::report::Standing;
+use super::worker::Served;
+use crate::id::{Fence, Hold, JobId, Seq, SessionNo, WorkerId};
 use crate::name::Name;
 use crate::record::{QueueSettings, Strategy};
 use crate::state::State;
@@ -72,6 +76,8 @@ pub struct WorkerView {
     pub leased: u32,
     /// When its lease runs out, unless it says something.
     pub lease_end: Monotonic,
+    /// The queues it serves; all if `None`.
+    pub queues: Option<Vec<Name>>,
 }
 
 impl Dispatch {
@@ -86,6 +92,12 @@ impl Dispatch {
     #[must_use]
     pub fn job_at(&self, seq: Seq) -> Option<JobView> {
         self.jobs.find(seq).map(|job| self.view(seq, job))
+    }
+
+    /// Whether this worker owns the job under this fence, or has yet to let go of it.
+    #[must_use]
+    pub fn is_held(&self, worker: WorkerId, hold: Hold) -> bool {
+        matches!(self.standing(worker, hold), Standing::Owned | Standing::Cancelled)
     }
 
     /// Jobs in memory after this number, in the order of submission.
@@ -122,6 +134,13 @@ impl Dispatch {
             held: worker.held.len(),
             leased: worker.leased,
             lease_end: worker.lease_end,
+            queues: match &worker.served {
+                Served::All => None,
+                Served::Named(numbers) => {
+                    let name = |&number: &u32| self.queues.get(number).settings.queue.clone();
+                    Some(numbers.iter().map(name).collect())
+                }
+            },
         })
     }
 

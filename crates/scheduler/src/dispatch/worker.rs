@@ -84,6 +84,8 @@ pub(crate) struct Worker {
     pub(crate) draining: bool,
     /// It was not heard of when there was work for it.
     pub(crate) is_silent: bool,
+    /// It held nothing when it was last heard of, and so beats less often until it gets something.
+    pub(crate) had_nothing: bool,
     /// When its right to own jobs ends.
     pub(crate) lease_end: Monotonic,
     /// Its jobs, and since when: leased, running, or cancelled and not yet let go of.
@@ -121,6 +123,7 @@ impl Worker {
             served: Served::All,
             draining: false,
             is_silent: false,
+            had_nothing: false,
             lease_end,
             held: BTreeMap::new(),
             leased: 0,
@@ -145,9 +148,11 @@ impl Worker {
         self.connected && !self.draining && !self.is_silent
     }
 
-    /// Whether nothing has been heard of it for three tenths of a lease, which is three beats.
+    /// Whether nothing has been heard of it for three beats; or, of one that beats a third as often, for four
+    /// and a half, since its clock may be slow.
     pub(crate) fn has_fallen_silent(&self, now: Monotonic, lease: Duration) -> bool {
-        self.lease_end.since(now) <= lease * 7 / 10
+        let left = if self.had_nothing { lease * 11 / 20 } else { lease * 7 / 10 };
+        self.lease_end.since(now) <= left
     }
 
     /// How many more jobs it would take.

@@ -23,6 +23,7 @@ words!(Mutation {
     Strategy { 0: strategy } = ["strategy" strategy],
     LeaseLength { 0: lease } = ["lease-length" lease],
     Purge { 0: jobs } = ["purge" jobs],
+    Trim { leases: leases, notes_before: moment } = ["trim" leases "notes-before" moment],
     Note { 0: note } = ["note" note],
 });
 

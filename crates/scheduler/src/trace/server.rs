@@ -229,6 +229,12 @@ impl Words for Event {
                 writer.word("expired");
                 jobs.write(writer);
             }
+            Self::Outdated { leases, notes_before } => {
+                writer.word("outdated");
+                leases.write(writer);
+                writer.word("notes-before");
+                notes_before.write(writer);
+            }
             Self::Committed(number) => {
                 writer.word("committed");
                 number.write(writer);
@@ -246,6 +252,11 @@ impl Words for Event {
         }
         if reader.take_word("expired") {
             return Ok(Self::Expired(Words::read(reader)?));
+        }
+        if reader.take_word("outdated") {
+            let leases = Words::read(reader)?;
+            reader.expect_word("notes-before")?;
+            return Ok(Self::Outdated { leases, notes_before: Words::read(reader)? });
         }
         if reader.take_word("fetched") {
             return Ok(Self::Fetched { fetch: Words::read(reader)?, found: Words::read(reader)? });
@@ -321,6 +332,7 @@ impl Words for Effect {
                 write_asker(*to, writer);
                 answer.write(writer);
             }
+            Self::Sweep => writer.word("sweep"),
             Self::HangUp { worker, session } => {
                 writer.word("hang-up");
                 let word = listener_word(*worker, *session, writer.known.before);
@@ -343,6 +355,9 @@ impl Words for Effect {
             reader.field("keys", &mut keys)?;
             reader.field("seqs", &mut seqs)?;
             return Ok(Self::Fetch { fetch, ids, keys, seqs });
+        }
+        if reader.take_word("sweep") {
+            return Ok(Self::Sweep);
         }
         if reader.take_word("hang-up") {
             let (worker, session) = read_listener(reader)?;

@@ -71,6 +71,8 @@ impl Words for Event {
                 hold.write(writer);
                 percent.write(writer);
             }
+            Self::Idle => writer.word("idle"),
+            Self::Sweep => writer.word("sweep"),
             Self::Drain { grace } => {
                 writer.word("drain");
                 grace.write(writer);
@@ -98,6 +100,8 @@ impl Words for Event {
             "progressed" => {
                 Ok(Self::Progressed { hold: Words::read(reader)?, percent: Words::read(reader)? })
             }
+            "idle" => Ok(Self::Idle),
+            "sweep" => Ok(Self::Sweep),
             "drain" => Ok(Self::Drain { grace: Words::read(reader)? }),
             "tick" => Ok(Self::Tick),
             _ => Err(wanted),

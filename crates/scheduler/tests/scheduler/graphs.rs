@@ -100,7 +100,9 @@ impl Mill {
                     }
                 }
                 Effect::Reply { answer, .. } => self.answers.push(answer),
-                Effect::Fetch { .. } | Effect::HangUp { .. } => unreachable!("ids are fresh"),
+                Effect::Fetch { .. } | Effect::Sweep | Effect::HangUp { .. } => {
+                    unreachable!("ids are fresh")
+                }
             }
         }
         if let Some(number) = last {

@@ -47,7 +47,10 @@ impl Shop {
                         self.told(worker, message);
                     }
                 }
-                Effect::Fetch { .. } | Effect::Reply { .. } | Effect::HangUp { .. } => {}
+                Effect::Fetch { .. }
+                | Effect::Reply { .. }
+                | Effect::Sweep
+                | Effect::HangUp { .. } => {}
             }
         }
     }

@@ -74,7 +74,7 @@ impl Bench {
                     self.answer = Some(!matches!(answer, Answer::Refused(_)));
                 }
                 Effect::Send { messages, .. } => messages.iter().for_each(|it| self.told(it)),
-                Effect::Reply { .. } | Effect::HangUp { .. } => {}
+                Effect::Reply { .. } | Effect::Sweep | Effect::HangUp { .. } => {}
             }
         }
         self.dispatch.audit().expect("the audit");

@@ -221,7 +221,7 @@ impl Maker {
     }
 
     fn mutation(&mut self) -> Mutation {
-        match self.below(10) {
+        match self.below(11) {
             0 => Mutation::Put(self.row()),
             1 => {
                 let job = self.seq();
@@ -234,6 +234,10 @@ impl Maker {
             6 => Mutation::Strategy(self.strategy()),
             7 => Mutation::Purge(self.list(Self::seq)),
             8 => Mutation::LeaseLength(self.duration()),
+            9 => Mutation::Trim {
+                leases: self.list(|it| LeaseNo(it.number())),
+                notes_before: self.wall(),
+            },
             _ => Mutation::Note(self.note()),
         }
     }
@@ -277,7 +281,7 @@ impl Maker {
     }
 
     fn worker_says(&mut self) -> FromWorker {
-        match self.below(11) {
+        match self.below(12) {
             0 => {
                 let older = self.worker();
                 FromWorker::Hello(Hello {
@@ -302,6 +306,7 @@ impl Maker {
             7 => FromWorker::Stopping(self.hold()),
             8 => FromWorker::Progress { hold: self.hold(), percent: self.number() as u8 },
             9 => FromWorker::Drain,
+            10 => FromWorker::Sweep,
             _ => FromWorker::Goodbye,
         }
     }
@@ -459,7 +464,7 @@ impl Maker {
     }
 
     fn dispatch_effect(&mut self) -> dispatch::Effect {
-        match self.below(6) {
+        match self.below(7) {
             0 | 1 => dispatch::Effect::Commit {
                 number: CommitNo(self.number()),
                 mutations: self.list(Self::mutation),
@@ -481,13 +486,14 @@ impl Maker {
                 to: RequestNo(self.number()),
                 answer: self.answer(),
             },
+            5 => dispatch::Effect::Sweep,
             _ => dispatch::Effect::HangUp { worker: self.worker(), session: self.session() },
         }
     }
 
     fn agent_event(&mut self) -> agent::Event {
         let (again, error, wait) = (self.again(), self.text().into(), self.millis());
-        match self.below(7) {
+        match self.below(9) {
             0 => agent::Event::Connected,
             1 => agent::Event::Disconnected,
             2 => agent::Event::Received {
@@ -506,6 +512,8 @@ impl Maker {
             },
             4 => agent::Event::Progressed { hold: self.hold(), percent: self.number() as u8 },
             5 => agent::Event::Drain { grace: self.duration() },
+            6 => agent::Event::Idle,
+            7 => agent::Event::Sweep,
             _ => agent::Event::Tick,
         }
     }

@@ -33,6 +33,7 @@ impl World {
                     self.fetches.push_back((fetch, ids, keys, seqs));
                 }
                 Some(Effect::HangUp { worker, session }) => self.hang_up(worker, session),
+                Some(Effect::Sweep) => {}
                 Some(Effect::Send { .. } | Effect::Reply { .. }) => unreachable!("gated"),
                 None => {}
             }
