@@ -9,6 +9,7 @@ use std::sync::{Mutex, Once};
 use std::thread;
 
 use filch_scheduler::time::{Duration, Monotonic};
+use filch_store::proof;
 
 use crate::check::{Checkers, Rule, Violation};
 use crate::plan::Plan;
@@ -211,7 +212,8 @@ pub(crate) fn run(plan: &Plan, audit: Audit, tape: Option<Tape>) -> Run {
         .violation()
         .cloned()
         .or_else(|| world.audit_error().map(|error| found(Rule::Audit, error.to_owned())))
-        .or_else(|| panicked.map(|payload| found(Rule::Panic, message_of(&*payload))));
+        .or_else(|| panicked.map(|payload| found(Rule::Panic, message_of(&*payload))))
+        .or_else(|| world.prove().map(|finding| found(rule_of(finding.rule), finding.what)));
     let Counts { steps, faults, starts, jobs, server } = world.counts;
     let tally = Tally {
         seeds: 0,
@@ -228,6 +230,20 @@ pub(crate) fn run(plan: &Plan, audit: Audit, tape: Option<Tape>) -> Run {
     };
     let fingerprint = world.fingerprint();
     Run { tally, violation, fingerprint, ended_at: at, tape: world.tape.take() }
+}
+
+/// The rules of the proof by ledger are among ours.
+const fn rule_of(rule: proof::Rule) -> Rule {
+    match rule {
+        proof::Rule::S1 => Rule::S1,
+        proof::Rule::S2 => Rule::S2,
+        proof::Rule::S3 => Rule::S3,
+        proof::Rule::S5 => Rule::S5,
+        proof::Rule::S7 => Rule::S7,
+        proof::Rule::S9 => Rule::S9,
+        proof::Rule::S12 => Rule::S12,
+        proof::Rule::Index | proof::Rule::File => Rule::Audit,
+    }
 }
 
 fn message_of(payload: &(dyn Any + Send)) -> String {

@@ -65,6 +65,8 @@ pub(crate) enum Purpose {
     Link(usize),
     /// How long a job takes to stop.
     Stop(Fence),
+    /// Which idle moments are picked for side-work, in a place.
+    Sweep(usize),
 }
 
 impl Purpose {
@@ -76,6 +78,7 @@ impl Purpose {
             Self::Worker(place) => (4, place as u64),
             Self::Link(place) => (5, place as u64),
             Self::Stop(fence) => (6, fence.0),
+            Self::Sweep(place) => (7, place as u64),
         }
     }
 }

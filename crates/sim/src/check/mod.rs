@@ -28,6 +28,7 @@ use self::cancel::Cancels;
 use self::facts::Facts;
 use self::liveness::Liveness;
 use self::order::Order;
+pub use self::order::shortest_wait;
 use self::outcome::Outcomes;
 use self::ownership::Ownership;
 use self::timeout::Timeouts;
@@ -288,7 +289,10 @@ impl Checkers {
                 Mutation::Strategy(strategy) => self.facts.strategy = Some(*strategy),
                 Mutation::Note(note) => self.ownership.noted(commit, note, &self.facts)?,
                 Mutation::LeaseLength(lease) => self.facts.lease_kept = *lease,
-                Mutation::Put(_) | Mutation::Lease(_) | Mutation::Close(_) => {}
+                Mutation::Put(_)
+                | Mutation::Lease(_)
+                | Mutation::Close(_)
+                | Mutation::Trim { .. } => {}
             }
         }
         for change in &commit.changes {

@@ -167,7 +167,8 @@ impl Order {
 }
 
 /// How long a job waits at the least after so many charged attempts, in milliseconds.
-fn shortest_wait(retry: &Retry, attempts: u16) -> u64 {
+#[must_use]
+pub fn shortest_wait(retry: &Retry, attempts: u16) -> u64 {
     let plain = match retry.backoff {
         Backoff::None => 0,
         Backoff::Fixed(wait) => u64::from(wait.0),

@@ -24,7 +24,7 @@ pub(super) enum Happening {
     ServerCrashes { server: u64, away: Duration, noticed: bool },
     CommitReturns { server: u64 },
     Finds { server: u64, fetch: FetchNo, ids: Vec<JobId>, keys: Vec<Name>, seqs: Vec<Seq> },
-    Retires { server: u64 },
+    Sweeps { server: u64 },
     StoreSpeedsUp { turn: u64 },
     StoreIsTrusted { turn: u64 },
     ReachesServer(Box<Letter>),

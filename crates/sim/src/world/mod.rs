@@ -28,6 +28,7 @@ use filch_scheduler::spec::Otherwise;
 use filch_scheduler::state::State;
 use filch_scheduler::time::Monotonic;
 use filch_store::Memory;
+use filch_store::proof::{self, Finding};
 
 use self::agenda::{Agenda, Happening};
 use self::client::Ask;
@@ -162,6 +163,16 @@ impl<'a, W: Witness> World<'a, W> {
         self.audit_error.as_deref()
     }
 
+    /// Whether what is kept in the end is the ledger of a history in which every promise was kept: the first
+    /// thing that cannot be. It is the judge of `filch server verify`.
+    pub(crate) fn prove(&self) -> Option<Finding> {
+        let report = proof::prove(&self.store).expect("memory can be read");
+        report.findings.into_iter().next().map(|finding| {
+            let job = finding.job.map(|job| format!("#{}: ", job.0)).unwrap_or_default();
+            Finding { what: format!("{job}{}", finding.what), ..finding }
+        })
+    }
+
     /// Whether all is over by `next`, the moment of what comes next: nothing is left to do, and long
     /// enough without faults that a worker that went silent before has been given up. Or the patience
     /// is at its end.
@@ -188,7 +199,7 @@ impl<'a, W: Witness> World<'a, W> {
             Happening::Finds { server, fetch, ids, keys, seqs } => {
                 self.answer_fetch(server, fetch, &ids, &keys, &seqs);
             }
-            Happening::Retires { server } => self.retire(server),
+            Happening::Sweeps { server } => self.sweep(server),
             Happening::StoreSpeedsUp { turn } => self.speed_up_store(turn),
             Happening::StoreIsTrusted { turn } => self.trust_store(turn),
             Happening::ReachesServer(letter) => {

@@ -24,6 +24,8 @@ pub(super) struct Place {
     pub(super) link: Link,
     home: Home,
     lives: u64,
+    /// Which idle moments are picked.
+    lottery: Random,
     process: Option<Process>,
     /// How often each job was started here. A handler keeps no better count either.
     runs: BTreeMap<Seq, u32>,
@@ -51,6 +53,9 @@ struct Pause {
 /// How long the place of a process that is gone stays empty when nobody says otherwise.
 const EMPTY_FOR: Duration = Duration::from_millis(500);
 
+/// One in so many idle moments of a worker is picked for side-work.
+const SPARE_EACH: u64 = 8;
+
 /// A job that has been told to stop takes at most this long, in parts of the lease: what a worker must be
 /// able to do.
 const STOPS_WITHIN: (u32, u32) = (3, 10);
@@ -65,6 +70,7 @@ impl Place {
             link: Link::new(member),
             home: member.home,
             lives: 0,
+            lottery: Random::new(0),
             process: None,
             runs: BTreeMap::new(),
         }
@@ -99,6 +105,7 @@ impl<W: Witness> World<'_, W> {
         let mut random = Random::keyed(self.plan.seed, Purpose::Worker(place), member.lives);
         let link = Random::keyed(self.plan.seed, Purpose::Link(place), member.lives);
         member.link.seed(link);
+        member.lottery = Random::keyed(self.plan.seed, Purpose::Sweep(place + 1), member.lives);
         let config = agent::Config {
             seed: random.next(),
             home: plan.home,
@@ -152,6 +159,7 @@ impl<W: Witness> World<'_, W> {
                     let worker = member.worker().expect("there is a process");
                     self.see(Seen::Heard { place, worker, messages: &messages });
                     self.tell(place, Event::Received { session, number, messages });
+                    self.spare(place);
                 }
             }
             InProcess::JobEnds { hold, deed: Deed::KillWorker } => {
@@ -163,12 +171,29 @@ impl<W: Witness> World<'_, W> {
                 let (hold, outcome) = outcome_of(&happening);
                 if self.end_run(place, hold, &outcome) {
                     self.tell(place, Event::Ended { hold, outcome });
+                    self.find_nothing(place);
                 }
             }
             InProcess::HearsOfEnd { hold, outcome } => {
                 self.tell(place, Event::Ended { hold, outcome });
             }
             InProcess::Drains { grace } => self.drain(place, grace),
+        }
+    }
+
+    /// Every other worker runs its jobs on threads that say so when they have nothing to do.
+    fn find_nothing(&mut self, place: usize) {
+        if place.is_multiple_of(2) && self.places[place].process.is_some() {
+            self.tell(place, Event::Idle);
+        }
+    }
+
+    /// Some of the moments that a worker has to spare are picked for side-work.
+    fn spare(&mut self, place: usize) {
+        let member = &mut self.places[place];
+        let is_spare = member.process.as_ref().is_some_and(|process| process.agent.is_spare());
+        if self.plan.retention.is_some() && is_spare && member.lottery.one_in(SPARE_EACH) {
+            self.tell(place, Event::Sweep);
         }
     }
 
@@ -314,6 +339,7 @@ impl<W: Witness> World<'_, W> {
         let due = process.agent.next_deadline();
         if due.is_some_and(|due| member.clock.when(due) <= now) {
             self.tell(place, Event::Tick);
+            self.spare(place);
         }
         self.plan_worker_tick(place);
     }

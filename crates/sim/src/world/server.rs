@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use filch_scheduler::dispatch::{Config, Counters, Dispatch, Effect, Event, JobView, WorkerView};
 use filch_scheduler::gate::{Gate, Told};
-use filch_scheduler::id::{CommitNo, FetchNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
+use filch_scheduler::id::{CommitNo, FetchNo, JobId, LeaseNo, RequestNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::Mutation;
 use filch_scheduler::state::State;
@@ -22,11 +22,14 @@ use crate::random::{Purpose, Random};
 /// A server that does nothing else looks at its clocks at least this often, to notice jumps.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
 
-/// How often ended jobs are looked through.
-const RETIRES_EVERY: Duration = Duration::from_secs(5);
+/// So many commits are followed by a slice of side-work.
+const COMMITS_EACH: usize = 8;
 
 /// How many ended jobs are proposed for removal at once.
 const RETIRED_TOGETHER: usize = 64;
+
+/// One in so many idle moments of the server is picked for side-work.
+const IDLE_EACH: u64 = 4;
 
 /// How long before a commit whose outcome is unknown is tried again.
 const TRIES_AGAIN_AFTER: Duration = Duration::from_millis(250);
@@ -39,6 +42,8 @@ pub(super) struct Server {
     pub(super) life: u64,
     process: Option<Process>,
     random: Random,
+    /// Which idle moments are picked.
+    lottery: Random,
     /// A crash that waits for a commit to be under way.
     crash_amid_commit: Option<(Duration, bool)>,
     slow_by: Duration,
@@ -64,6 +69,11 @@ struct Process {
     asks: BTreeMap<RequestNo, usize>,
     /// When the next tick is planned.
     ticks_at: Option<Monotonic>,
+    /// Commits since the last slice of side-work, whether one is under way, and which ended job was the
+    /// last to be proposed.
+    commits: usize,
+    is_sweeping: bool,
+    proposed: Option<(Wall, Seq)>,
 }
 
 struct Commit {
@@ -87,6 +97,7 @@ impl Server {
             life: 0,
             process: None,
             random: Random::keyed(plan.seed, Purpose::Server, 0),
+            lottery: Random::keyed(plan.seed, Purpose::Sweep(0), 0),
             crash_amid_commit: None,
             slow_by: Duration::ZERO,
             slow_turn: 0,
@@ -128,15 +139,14 @@ impl<W: Witness> World<'_, W> {
             closed: BTreeSet::new(),
             asks: BTreeMap::new(),
             ticks_at: None,
+            commits: 0,
+            is_sweeping: false,
+            proposed: None,
         });
         let (lease, strategy) = (self.plan.lease, self.plan.strategy);
         self.see(Seen::ServerStarted { lease, strategy });
         self.see(Seen::ServerRead(now));
         self.perform(now, effects);
-        if self.plan.retention.is_some() {
-            let server = self.server.life;
-            self.agenda.put(self.now.plus(RETIRES_EVERY), Happening::Retires { server });
-        }
         for place in 0..self.places.len() {
             if self.is_embedded(place) {
                 self.agenda.put(self.now, Happening::ProcessStarts { place });
@@ -250,6 +260,7 @@ impl<W: Witness> World<'_, W> {
                     let happening = Happening::Finds { server, fetch, ids, keys, seqs };
                     self.agenda.put(self.now.plus(takes + self.server.slow_by), happening);
                 }
+                Some(Effect::Sweep) => self.begin_sweep(),
                 Some(Effect::HangUp { worker, session }) => self.hang_up(worker, session),
                 Some(Effect::Send { .. } | Effect::Reply { .. }) => {
                     unreachable!("the gate keeps what is told")
@@ -288,6 +299,7 @@ impl<W: Witness> World<'_, W> {
         let server = &mut self.server;
         let process = server.process.as_mut().expect("it is up");
         if process.under_way.is_empty() && !process.gathered.is_empty() {
+            process.commits += process.gathered.len();
             process.under_way.extend(process.gathered.drain(..));
             let (least, most) = self.plan.commit;
             let takes = server.random.between(least.as_micros() as u64, most.as_micros() as u64);
@@ -333,6 +345,10 @@ impl<W: Witness> World<'_, W> {
         }
         let last = group.last().expect("a group is not empty").number;
         self.serve(Event::Committed(last));
+        let process = self.server.process.as_ref();
+        if process.is_some_and(|process| process.commits >= COMMITS_EACH) {
+            self.begin_sweep();
+        }
     }
 
     fn show(&mut self, commit: &Commit) {
@@ -386,21 +402,42 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// The store proposes what it has kept for long enough.
-    pub(super) fn retire(&mut self, server: u64) {
+    /// A slice of side-work, unless one is under way: the store is asked for what it has kept for long
+    /// enough.
+    fn begin_sweep(&mut self) {
+        let process = self.server.process.as_mut().expect("it is up");
+        if self.plan.retention.is_none() || process.is_sweeping {
+            return;
+        }
+        (process.is_sweeping, process.commits) = (true, 0);
+        let takes = Duration::from_micros(self.server.lottery.between(50, 2_000));
+        let happening = Happening::Sweeps { server: self.server.life };
+        self.agenda.put(self.now.plus(takes + self.server.slow_by), happening);
+    }
+
+    /// The store proposes what comes after what it has proposed before; after the last, it begins anew.
+    pub(super) fn sweep(&mut self, server: u64) {
         let Some(retention) = self.plan.retention else {
             return;
         };
-        if server != self.server.life || !self.server.is_up() {
+        let Some(process) = self.server.process.as_mut().filter(|_| server == self.server.life)
+        else {
             return;
-        }
+        };
         let wall = self.server.clock.read(self.now).wall;
         let before = Wall(wall.0.saturating_sub(retention.as_millis() as u64));
-        let expired = self.store.expired(before, RETIRED_TOGETHER);
+        let expired = self.store.expired(process.proposed, before, RETIRED_TOGETHER);
+        let last = expired.last().filter(|_| expired.len() == RETIRED_TOGETHER);
+        process.proposed = last.map(|last| (last.at, last.seq));
+        process.is_sweeping = false;
         if !expired.is_empty() {
-            self.serve(Event::Expired(expired));
+            self.serve(Event::Expired(expired.iter().map(|job| (job.seq, job.id)).collect()));
+            return;
         }
-        self.agenda.put(self.now.plus(RETIRES_EVERY), Happening::Retires { server });
+        let leases = self.store.outdated(LeaseNo(0), before, RETIRED_TOGETHER).leases;
+        if !leases.is_empty() {
+            self.serve(Event::Outdated { leases, notes_before: before });
+        }
     }
 
     fn plan_tick(&mut self) {
@@ -422,6 +459,16 @@ impl<W: Witness> World<'_, W> {
         {
             process.ticks_at = None;
             self.serve(Event::Tick);
+            self.spare_moment();
+        }
+    }
+
+    /// A server that has nothing to do, and for which nothing waits, has a moment to spare.
+    fn spare_moment(&mut self) {
+        let process = self.server.process.as_ref();
+        let is_idle = process.is_some_and(|it| it.gathered.is_empty() && it.under_way.is_empty());
+        if is_idle && self.server.lottery.one_in(IDLE_EACH) {
+            self.begin_sweep();
         }
     }
 

@@ -177,7 +177,7 @@ impl Player {
                 self.see(Seen::Closed { worker: *worker, session: *session });
             }
             Event::Committed(number) => self.see(Seen::Receipted(*number)),
-            Event::Fetched { .. } | Event::Expired(_) | Event::Tick => {}
+            Event::Fetched { .. } | Event::Expired(_) | Event::Outdated { .. } | Event::Tick => {}
         }
         self.see(Seen::ServerRead(self.now));
     }
@@ -213,7 +213,7 @@ impl Player {
                 self.worker_hears(*worker, messages);
             }
             Effect::Reply { to, answer, .. } => self.see(Seen::Answered { request: *to, answer }),
-            Effect::Fetch { .. } | Effect::HangUp { .. } => {}
+            Effect::Fetch { .. } | Effect::Sweep | Effect::HangUp { .. } => {}
         }
     }
 
