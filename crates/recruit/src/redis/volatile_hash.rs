@@ -1,0 +1,232 @@
+//! A hash whose fields expire: Redis lets keys expire, but not fields, and under memory pressure it
+//! evicts what can expire before its time.
+//!
+//! A sorted set keeps when each field expires. An expired one is never read again, from the very
+//! moment; it is removed when some recruit comes by.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use ::redis::{Client, ConnectionLike, FromRedisValue, RedisResult, ToSingleRedisArg, cmd, pipe};
+
+use super::{Link, Transaction, key, watched};
+use crate::job::{Duty, SideError, SideJob, Slice};
+
+/// How many fields one slice removes at most, if nothing else is said.
+const LIMIT: usize = 5;
+
+/// The last moment that a score can tell from its neighbours: in the year 2255.
+const END: u64 = (1 << 53) - 1;
+
+/// A field and its value.
+type Entry = (Vec<u8>, Vec<u8>);
+
+/// A hash in Redis whose fields expire. All moments are those of Redis' own clock.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use filch_recruit::redis::VolatileHash;
+/// use filch_recruit::{Rate, Recruiter};
+///
+/// let client = redis::Client::open("redis://127.0.0.1/")?;
+/// let sessions = VolatileHash::new("sessions");
+/// let recruiter = Recruiter::builder()
+///     .job("sessions", Rate::new(0.003)?, sessions.reaper(client.clone()))
+///     .build()?;
+///
+/// let mut connection = client.get_connection()?;
+/// sessions.set(&mut connection, "4711", "ada", Duration::from_secs(1800))?;
+/// let user: Option<String> = sessions.get(&mut connection, "4711")?;
+/// recruiter.enlist(); // nearly always nothing; now and then it removes what has expired
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolatileHash {
+    fields: String,
+    expiries: String,
+    limit: usize,
+}
+
+impl VolatileHash {
+    /// The hash `{base}:fields`, and the sorted set `{base}:expiries` beside it.
+    pub fn new(base: &str) -> Self {
+        Self { fields: key(base, "fields"), expiries: key(base, "expiries"), limit: LIMIT }
+    }
+
+    /// How many fields a slice removes at most: 5 if not said, and never less than one.
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit.max(1);
+        self
+    }
+
+    /// Sets a field that expires after so long.
+    ///
+    /// # Errors
+    /// If Redis cannot be reached, or something else lies under the keys.
+    pub fn set(
+        &self,
+        connection: &mut dyn ConnectionLike,
+        field: impl ToSingleRedisArg + Copy,
+        value: impl ToSingleRedisArg,
+        ttl: Duration,
+    ) -> RedisResult<()> {
+        let ttl = u64::try_from(ttl.as_micros()).unwrap_or(END);
+        let expiry = now(connection)?.saturating_add(ttl).min(END);
+        pipe()
+            .atomic()
+            .hset(&self.fields, field, value)
+            .zadd(&self.expiries, field, expiry)
+            .exec(connection)
+    }
+
+    /// What the field holds, if it is there and has not expired.
+    ///
+    /// # Errors
+    /// If Redis cannot be reached, something else lies under the keys, or the value is of another type.
+    pub fn get<T: FromRedisValue>(
+        &self,
+        connection: &mut dyn ConnectionLike,
+        field: impl ToSingleRedisArg + Copy,
+    ) -> RedisResult<Option<T>> {
+        let (now, value, expiry): (Moment, ::redis::Value, Option<f64>) = pipe()
+            .atomic()
+            .cmd("TIME")
+            .hget(&self.fields, field)
+            .zscore(&self.expiries, field)
+            .query(connection)?;
+        // A field without an expiry is not one that was set here.
+        let is_alive = expiry.is_some_and(|expiry| (micros(now) as f64) < expiry);
+        if is_alive { Ok(FromRedisValue::from_redis_value(value)?) } else { Ok(None) }
+    }
+
+    /// Removes a field; whether it was there, expired or not.
+    ///
+    /// # Errors
+    /// If Redis cannot be reached, or something else lies under the keys.
+    pub fn remove(
+        &self,
+        connection: &mut dyn ConnectionLike,
+        field: impl ToSingleRedisArg + Copy,
+    ) -> RedisResult<bool> {
+        let (was_there, _): (bool, bool) = pipe()
+            .atomic()
+            .hdel(&self.fields, field)
+            .zrem(&self.expiries, field)
+            .query(connection)?;
+        Ok(was_there)
+    }
+
+    /// Removes fields that have expired, the oldest first, up to the limit, and says how many it were.
+    /// It gives up at once, and says none, if anybody writes to the hash meanwhile.
+    ///
+    /// # Errors
+    /// If Redis cannot be reached, or something else lies under the keys.
+    pub fn reap(&self, connection: &mut dyn ConnectionLike) -> RedisResult<usize> {
+        self.try_reap(connection).map(Option::unwrap_or_default)
+    }
+
+    /// As [`reap`](Self::reap), but says nothing if it was disturbed.
+    fn try_reap(&self, connection: &mut dyn ConnectionLike) -> RedisResult<Option<usize>> {
+        // Taken before anything is watched: the less time passes then, the rarer is a disturbance. What
+        // had expired at an earlier moment has expired.
+        let now = now(connection)?;
+        watched(connection, [&self.fields, &self.expiries], |connection| {
+            let expired: Vec<Vec<u8>> = cmd("ZRANGEBYSCORE")
+                .arg(&self.expiries)
+                .arg("-inf")
+                .arg(now)
+                .arg("LIMIT")
+                .arg(0)
+                .arg(self.limit)
+                .query(connection)?;
+            if expired.is_empty() {
+                return Ok(Transaction::Needless);
+            }
+            let removed: Option<(usize, usize)> = pipe()
+                .atomic()
+                .hdel(&self.fields, &expired)
+                .zrem(&self.expiries, &expired)
+                .query(connection)?;
+            Ok(Transaction::Sent(removed.map(|(_, expiries)| expiries)))
+        })
+    }
+
+    /// Removes fields that have no expiry, up to the limit: nobody can read them, and they would stay for ever.
+    /// There are some if Redis has lost the sorted set, or could not write to it. It looks at a few fields from
+    /// the cursor on, and moves that; it says nothing if it was disturbed.
+    fn try_reap_orphans(
+        &self,
+        connection: &mut dyn ConnectionLike,
+        cursor: &AtomicU64,
+    ) -> RedisResult<Option<usize>> {
+        let (fields, expiries): (u64, u64) =
+            pipe().hlen(&self.fields).zcard(&self.expiries).query(connection)?;
+        if fields <= expiries {
+            return Ok(Some(0));
+        }
+        watched(connection, [&self.fields, &self.expiries], |connection| {
+            let (next, some): (u64, Vec<Entry>) = cmd("HSCAN")
+                .arg(&self.fields)
+                .arg(cursor.load(Relaxed))
+                .arg("COUNT")
+                .arg(self.limit)
+                .query(connection)?;
+            let mut scores = pipe();
+            for (field, _) in &some {
+                scores.zscore(&self.expiries, field);
+            }
+            let scores: Vec<Option<f64>> = scores.query(connection)?;
+            let orphans = some.into_iter().zip(scores).filter(|(_, score)| score.is_none());
+            let mut orphans: Vec<Vec<u8>> = orphans.map(|((field, _), _)| field).collect();
+            if orphans.len() > self.limit {
+                // The next slice finds the others at the same place.
+                orphans.truncate(self.limit);
+            } else {
+                cursor.store(next, Relaxed);
+            }
+            if orphans.is_empty() {
+                return Ok(Transaction::Needless);
+            }
+            let removed: Option<(usize,)> =
+                pipe().atomic().hdel(&self.fields, orphans).query(connection)?;
+            Ok(Transaction::Sent(removed.map(|(removed,)| removed)))
+        })
+    }
+
+    /// The side job that does it, over a connection of its own. If nothing has expired, it removes fields that
+    /// have no expiry, and that [`set`](Self::set) cannot have written completely.
+    pub fn reaper(&self, client: Client) -> Reaper {
+        Reaper { hash: self.clone(), link: Link::new(client), cursor: AtomicU64::new(0) }
+    }
+}
+
+/// Removes a few expired fields of a [`VolatileHash`] per slice.
+#[derive(Debug)]
+pub struct Reaper {
+    hash: VolatileHash,
+    link: Link,
+    /// Where it goes on to look for fields without an expiry. One slice at a time has the link, so one at a time
+    /// moves it.
+    cursor: AtomicU64,
+}
+
+impl SideJob for Reaper {
+    fn recruited(&self, slice: &mut Slice) -> Result<Duty, SideError> {
+        self.link.lend(slice, |connection| match self.hash.try_reap(connection)? {
+            Some(0) => Ok(self.hash.try_reap_orphans(connection, &self.cursor)?),
+            reaped => Ok(reaped),
+        })
+    }
+}
+
+/// Seconds and microseconds, as Redis says them.
+type Moment = (u64, u64);
+
+fn micros((seconds, micros): Moment) -> u64 {
+    seconds.saturating_mul(1_000_000).saturating_add(micros)
+}
+
+fn now(connection: &mut dyn ConnectionLike) -> RedisResult<u64> {
+    cmd("TIME").query(connection).map(micros)
+}

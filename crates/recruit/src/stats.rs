@@ -1,0 +1,266 @@
+//! What has happened: per job how many were drawn, what they found, and how long it took.
+
+use std::fmt::{self, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// How a slice ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Recruited,
+    NoWork,
+    Disturbed,
+    Failed,
+    Panicked,
+}
+
+impl Outcome {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Recruited => "recruited",
+            Self::NoWork => "no_work",
+            Self::Disturbed => "disturbed",
+            Self::Failed => "failed",
+            Self::Panicked => "panicked",
+        }
+    }
+}
+
+/// Upper bounds of the classes of slices, in milliseconds; what is longer is in the last one.
+const CLASSES: [u64; 8] = [1, 2, 5, 10, 20, 50, 100, 1000];
+
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    selected: AtomicU64,
+    recruited: AtomicU64,
+    no_work: AtomicU64,
+    disturbed: AtomicU64,
+    failed: AtomicU64,
+    panicked: AtomicU64,
+    overrun: AtomicU64,
+    over_budget: AtomicU64,
+    not_awaited: AtomicU64,
+    nanos: AtomicU64,
+    classes: [AtomicU64; CLASSES.len() + 1],
+}
+
+impl Counts {
+    pub(crate) fn selected(&self) {
+        self.selected.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn over_budget(&self) {
+        self.over_budget.fetch_add(1, Relaxed);
+    }
+
+    /// One more; how many there were before.
+    pub(crate) fn not_awaited(&self) -> u64 {
+        self.not_awaited.fetch_add(1, Relaxed)
+    }
+
+    pub(crate) fn closed(&self, outcome: Outcome, used: Duration, is_overrun: bool) {
+        let count = match outcome {
+            Outcome::Recruited => &self.recruited,
+            Outcome::NoWork => &self.no_work,
+            Outcome::Disturbed => &self.disturbed,
+            Outcome::Failed => &self.failed,
+            Outcome::Panicked => &self.panicked,
+        };
+        count.fetch_add(1, Relaxed);
+        self.overrun.fetch_add(u64::from(is_overrun), Relaxed);
+        let nanos = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
+        self.nanos.fetch_add(nanos, Relaxed);
+        let class = CLASSES.iter().position(|bound| used <= Duration::from_millis(*bound));
+        self.classes[class.unwrap_or(CLASSES.len())].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> JobCounts {
+        JobCounts {
+            selected: self.selected.load(Relaxed),
+            recruited: self.recruited.load(Relaxed),
+            no_work: self.no_work.load(Relaxed),
+            disturbed: self.disturbed.load(Relaxed),
+            failed: self.failed.load(Relaxed),
+            panicked: self.panicked.load(Relaxed),
+            overrun: self.overrun.load(Relaxed),
+            over_budget: self.over_budget.load(Relaxed),
+            not_awaited: self.not_awaited.load(Relaxed),
+            time: Duration::from_nanos(self.nanos.load(Relaxed)),
+            classes: self.classes.each_ref().map(|count| count.load(Relaxed)),
+        }
+    }
+}
+
+/// What has happened at a recruiter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// How many have enlisted.
+    pub enlisted: u64,
+    /// How many have enlisted with the recruiter of this process before it was there.
+    pub enlisted_too_early: u64,
+    /// Its jobs, in the order in which they were added.
+    pub jobs: Vec<JobStats>,
+}
+
+/// What has happened to one job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobStats {
+    /// What it is called.
+    pub id: String,
+    /// What it wants now.
+    pub parts_per_million: u32,
+    /// Its slices.
+    pub counts: JobCounts,
+}
+
+/// The slices of one job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobCounts {
+    /// Drawn for it.
+    pub selected: u64,
+    /// Slices that did something.
+    pub recruited: u64,
+    /// Slices that found nothing to do.
+    pub no_work: u64,
+    /// Slices that gave up because somebody else was at it.
+    pub disturbed: u64,
+    /// Slices that failed.
+    pub failed: u64,
+    /// Slices that panicked.
+    pub panicked: u64,
+    /// Slices that took longer than they may, of any outcome.
+    pub overrun: u64,
+    /// Drawn, but there was no time left to spend.
+    pub over_budget: u64,
+    /// Drawn, but whoever enlisted cannot await, as this job does.
+    pub not_awaited: u64,
+    /// How long all slices took together.
+    pub time: Duration,
+    classes: [u64; CLASSES.len() + 1],
+}
+
+impl JobCounts {
+    /// How many slices there were.
+    pub fn slices(&self) -> u64 {
+        self.recruited + self.no_work + self.disturbed + self.failed + self.panicked
+    }
+}
+
+impl Stats {
+    /// As text for Prometheus.
+    pub fn metrics(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text).expect("a string takes everything");
+        text
+    }
+
+    fn write(&self, text: &mut String) -> fmt::Result {
+        head(text, "recruiter_enlisted_total", "counter", "Moments that were offered.")?;
+        writeln!(text, "recruiter_enlisted_total {}", self.enlisted)?;
+        head(
+            text,
+            "recruiter_enlisted_too_early_total",
+            "counter",
+            "Moments that were offered to this process before its recruiter was set up.",
+        )?;
+        writeln!(text, "recruiter_enlisted_too_early_total {}", self.enlisted_too_early)?;
+        head(text, "recruiter_selected_total", "counter", "Draws, by job.")?;
+        for job in &self.jobs {
+            let id = Label(&job.id);
+            writeln!(text, "recruiter_selected_total{{job={id}}} {}", job.counts.selected)?;
+        }
+        head(
+            text,
+            "recruiter_slices_total",
+            "counter",
+            "Slices of side-work, by job and outcome.",
+        )?;
+        for job in &self.jobs {
+            let (id, counts) = (Label(&job.id), &job.counts);
+            for (outcome, count) in [
+                ("recruited", counts.recruited),
+                ("no_work", counts.no_work),
+                ("disturbed", counts.disturbed),
+                ("failed", counts.failed),
+                ("panicked", counts.panicked),
+            ] {
+                writeln!(text, "recruiter_slices_total{{job={id},outcome=\"{outcome}\"}} {count}")?;
+            }
+        }
+        head(text, "recruiter_overrun_total", "counter", "Slices that took too long, by job.")?;
+        for job in &self.jobs {
+            let id = Label(&job.id);
+            writeln!(text, "recruiter_overrun_total{{job={id}}} {}", job.counts.overrun)?;
+        }
+        head(
+            text,
+            "recruiter_over_budget_total",
+            "counter",
+            "Draws without time to spend, by job.",
+        )?;
+        for job in &self.jobs {
+            let id = Label(&job.id);
+            writeln!(text, "recruiter_over_budget_total{{job={id}}} {}", job.counts.over_budget)?;
+        }
+        head(
+            text,
+            "recruiter_not_awaited_total",
+            "counter",
+            "Draws of those who cannot await, by job that does.",
+        )?;
+        for job in &self.jobs {
+            let id = Label(&job.id);
+            writeln!(text, "recruiter_not_awaited_total{{job={id}}} {}", job.counts.not_awaited)?;
+        }
+        head(text, "recruiter_rate", "gauge", "What part of those who enlist a job wants.")?;
+        for job in &self.jobs {
+            let rate = f64::from(job.parts_per_million) / 1e6;
+            writeln!(text, "recruiter_rate{{job={}}} {rate}", Label(&job.id))?;
+        }
+        head(text, "recruiter_slice_seconds", "histogram", "How long slices take, by job.")?;
+        self.jobs.iter().try_for_each(|job| job.write_seconds(text))
+    }
+}
+
+impl JobStats {
+    fn write_seconds(&self, text: &mut String) -> fmt::Result {
+        let id = Label(&self.id);
+        let mut below = 0;
+        for (bound, count) in CLASSES.iter().zip(&self.counts.classes) {
+            below += count;
+            let bound = Duration::from_millis(*bound).as_secs_f64();
+            writeln!(text, "recruiter_slice_seconds_bucket{{job={id},le=\"{bound}\"}} {below}")?;
+        }
+        let all: u64 = self.counts.classes.iter().sum();
+        writeln!(text, "recruiter_slice_seconds_bucket{{job={id},le=\"+Inf\"}} {all}")?;
+        let seconds = self.counts.time.as_secs_f64();
+        writeln!(text, "recruiter_slice_seconds_sum{{job={id}}} {seconds}")?;
+        writeln!(text, "recruiter_slice_seconds_count{{job={id}}} {all}")
+    }
+}
+
+fn head(text: &mut String, name: &str, kind: &str, help: &str) -> fmt::Result {
+    writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}")
+}
+
+/// The value of a label, in quotes.
+#[derive(Clone, Copy)]
+struct Label<'a>(&'a str);
+
+impl fmt::Display for Label<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for char in self.0.chars() {
+            match char {
+                '\\' => f.write_str("\\\\")?,
+                '"' => f.write_str("\\\"")?,
+                '\n' => f.write_str("\\n")?,
+                other => f.write_char(other)?,
+            }
+        }
+        f.write_char('"')
+    }
+}

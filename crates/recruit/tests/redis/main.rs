@@ -1,0 +1,20 @@
+//! The side jobs of Redis, against a real server.
+
+mod commands;
+mod failures;
+mod hash;
+mod interposed;
+mod model;
+mod monitor;
+mod race;
+mod server;
+mod tracker;
+
+use std::time::Duration;
+
+use filch_recruit::Slice;
+
+/// A slice that lasts as long as it has to.
+fn slice() -> Slice {
+    Slice::new(Duration::from_secs(60))
+}

@@ -1,0 +1,123 @@
+//! A real server on a port of its own, with nothing in it, that goes away with the test.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use redis::{Client, Connection};
+use tempfile::TempDir;
+
+/// Longer than anything takes: who waits for it has failed.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// Either of them will do, unless one is named.
+const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
+const PROGRAM_VARIABLE: &str = "FILCH_REDIS_SERVER";
+
+pub(crate) struct Server {
+    child: Child,
+    port: u16,
+    folder: TempDir,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        // The port is free when it is chosen, and may be gone when it is used.
+        let tries = (0..20).find_map(|_| {
+            let free = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+            let port = free.local_addr().expect("it is bound").port();
+            drop(free);
+            let folder = TempDir::new().expect("there is room");
+            run(port, &folder).map(|child| Self { child, port, folder })
+        });
+        tries.expect("one of twenty ports is free")
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::open(self.url()).expect("it is an address")
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        self.client().get_connection().expect("it answers")
+    }
+
+    /// As if the power had failed.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it is ours");
+        self.child.wait().expect("it is ours");
+    }
+
+    /// Halts it, or lets it go on.
+    pub(crate) fn signal(&self, signal: &str) {
+        let mut kill = Command::new("kill");
+        let status = kill.args(["-s", signal, &self.child.id().to_string()]).status();
+        assert!(status.expect("there is a shell's kill").success());
+    }
+
+    /// On the same port, with nothing in it.
+    pub(crate) fn start_again(&mut self) {
+        self.child = run(self.port, &self.folder).expect("the port is still free");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may be dead already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server that answers, or none, if it could not have the port.
+fn run(port: u16, folder: &TempDir) -> Option<Child> {
+    let mut child = spawn(port, folder);
+    let client = Client::open(("127.0.0.1", port)).expect("it is an address");
+    let begun = Instant::now();
+    loop {
+        if child.try_wait().expect("it is ours").is_some() {
+            return None;
+        }
+        let pid = client.get_connection().and_then(|mut connection| {
+            let text: String = redis::cmd("INFO").arg("server").query(&mut connection)?;
+            Ok(text)
+        });
+        // Another server may have been faster, and will stay.
+        let wanted = format!("process_id:{}\r\n", child.id());
+        if pid.is_ok_and(|text| text.contains(&wanted)) {
+            return Some(child);
+        }
+        assert!(begun.elapsed() < LONG, "the server does not answer");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn spawn(port: u16, folder: &TempDir) -> Child {
+    let start = |program: &OsStr| {
+        Command::new(program)
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no"])
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+    };
+    if let Some(program) = env::var_os(PROGRAM_VARIABLE) {
+        let named = start(&program);
+        return named.unwrap_or_else(|error| panic!("{PROGRAM_VARIABLE}: {program:?}: {error}"));
+    }
+    for program in PROGRAMS {
+        match start(program.as_ref()) {
+            Ok(child) => return child,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => panic!("cannot start {program}: {error}"),
+        }
+    }
+    panic!("there is no redis-server here: apt-get install redis-server");
+}

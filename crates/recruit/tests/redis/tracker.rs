@@ -1,0 +1,338 @@
+//! Who has something queued.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use filch_recruit::redis::{Queue, QueueTracker, Queued};
+use filch_recruit::{Duty, SideError, SideJob as _};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use redis::{Commands as _, Connection};
+
+use crate::interposed::Interposed;
+use crate::server::{LONG, Server};
+use crate::slice;
+
+/// Rows by number, as a table would have them.
+#[derive(Clone, Default)]
+struct Table(Arc<Mutex<Vec<Queued>>>);
+
+impl Table {
+    fn with(rows: impl IntoIterator<Item = (u64, &'static str)>) -> Self {
+        let table = Self::default();
+        rows.into_iter().for_each(|(row, id)| table.push(row, id));
+        table
+    }
+
+    fn push(&self, row: u64, id: &str) {
+        self.0.lock().expect("nobody panics").push(Queued { row, id: id.to_owned() });
+    }
+
+    fn done(&self, id: &str) {
+        self.0.lock().expect("nobody panics").retain(|row| row.id != id);
+    }
+
+    fn ids(&self) -> BTreeSet<String> {
+        self.0.lock().expect("nobody panics").iter().map(|row| row.id.clone()).collect()
+    }
+}
+
+impl Queue for Table {
+    fn next_after(&self, row: Option<u64>, limit: usize) -> Result<Vec<Queued>, SideError> {
+        let mut rows = self.0.lock().expect("nobody panics").clone();
+        rows.sort_by_key(|next| next.row);
+        Ok(rows.into_iter().filter(|next| Some(next.row) > row).take(limit).collect())
+    }
+
+    fn no_longer_queued(&self, ids: &[String]) -> Result<Vec<String>, SideError> {
+        let queued = self.ids();
+        Ok(ids.iter().filter(|id| !queued.contains(*id)).cloned().collect())
+    }
+}
+
+fn queued(connection: &mut Connection) -> BTreeSet<String> {
+    connection.smembers("{q}:queued").expect("it is a set")
+}
+
+#[test]
+fn it_comes_in_with_its_row_and_goes_when_it_is_done() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let tracker = QueueTracker::new("q");
+    let table = Table::with([(3, "ada"), (7, "bob"), (8, "ada")]);
+    assert_eq!(tracker.is_queued(&mut connection, "ada"), Ok(false));
+    assert_eq!(tracker.add(&mut connection, &table).expect("it works"), 2);
+    assert_eq!(tracker.is_queued(&mut connection, "ada"), Ok(true));
+    assert_eq!(tracker.add(&mut connection, &table).expect("it works"), 0, "there is no more");
+    assert_eq!(tracker.remove(&mut connection, &table).expect("it works"), 0, "all are queued");
+    table.done("ada");
+    assert_eq!(tracker.remove(&mut connection, &table).expect("it works"), 1);
+    assert_eq!(tracker.is_queued(&mut connection, "ada"), Ok(false));
+    assert_eq!(tracker.is_queued(&mut connection, "bob"), Ok(true));
+    table.push(9, "ada");
+    assert_eq!(tracker.add(&mut connection, &table).expect("it works"), 1);
+    assert_eq!(tracker.is_queued(&mut connection, "ada"), Ok(true));
+}
+
+/// Answers with much more than it was asked for, in no order.
+struct Generous(Mutex<Vec<usize>>);
+
+impl Queue for Generous {
+    fn next_after(&self, _: Option<u64>, _: usize) -> Result<Vec<Queued>, SideError> {
+        Ok((1..=100).rev().map(|row| Queued { row, id: row.to_string() }).collect())
+    }
+
+    fn no_longer_queued(&self, ids: &[String]) -> Result<Vec<String>, SideError> {
+        self.0.lock().expect("nobody panics").push(ids.len());
+        Ok((1..=100).map(|row: u64| row.to_string()).collect())
+    }
+}
+
+#[test]
+fn a_slice_does_no_more_than_its_limit() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let tracker = QueueTracker::new("q").limit(10);
+    let queue = Generous(Mutex::default());
+    for round in 1..=4 {
+        assert_eq!(tracker.add(&mut connection, &queue).expect("it works"), 10);
+        assert_eq!(queued(&mut connection).len(), round * 10);
+        assert_eq!(connection.get("{q}:row"), Ok(round * 10), "no row is left out");
+    }
+    for round in (0..4).rev() {
+        assert_eq!(tracker.remove(&mut connection, &queue).expect("it works"), 10);
+        assert_eq!(queued(&mut connection).len(), round * 10);
+    }
+    assert_eq!(*queue.0.lock().expect("nobody panics"), [10; 4]);
+    assert_eq!(tracker.remove(&mut connection, &queue).expect("it works"), 0);
+}
+
+#[test]
+fn recruits_keep_up_with_the_queue() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let ids = ["a", "b", "c", "d", "e", "f", "g"];
+    let table = Table::with((1..200).map(|row| (row, ids[row as usize % ids.len()])));
+    let scraper = QueueTracker::new("q").scraper(server.client(), table.clone());
+    let mut follow = || {
+        let begun = Instant::now();
+        while queued(&mut connection) != table.ids() {
+            scraper.recruited(&mut slice()).expect("nothing fails");
+            assert!(begun.elapsed() < LONG, "it does not follow");
+        }
+    };
+    follow();
+    ["a", "c", "e"].iter().for_each(|id| table.done(id));
+    follow();
+    table.push(1000, "new");
+    follow();
+    table.0.lock().expect("nobody panics").clear();
+    follow();
+    let idle = scraper.recruited(&mut slice()).expect("nothing fails");
+    assert_eq!(idle, Duty::NoWork);
+}
+
+#[test]
+fn who_is_disturbed_gives_up_at_once_and_forgets_nobody() {
+    let server = Server::start();
+    let tracker = QueueTracker::new("q");
+    let table = Table::with([(1, "ada"), (2, "bob")]);
+    let mut other = server.connect();
+    tracker.add(&mut other, &table).expect("it works");
+    table.done("ada");
+    // It is found that nothing of hers is queued; then there is, and somebody else has read it.
+    let mut removes = Interposed::new(server.connect(), || {
+        table.push(3, "ada");
+        tracker.add(&mut other, &table).expect("it works");
+    });
+    assert_eq!(tracker.remove(&mut removes, &table).expect("it works"), 0);
+    assert_eq!(removes.transactions, 1, "it is not tried again");
+    let mut connection = removes.connection;
+    assert_eq!(tracker.is_queued(&mut connection, "ada"), Ok(true));
+    // Two add the same at once: one does.
+    table.push(4, "eve");
+    let mut other = server.connect();
+    let mut adds = Interposed::new(connection, || {
+        assert_eq!(tracker.add(&mut other, &table).expect("it works"), 1);
+    });
+    assert_eq!(tracker.add(&mut adds, &table).expect("it works"), 0);
+    assert_eq!(tracker.is_queued(&mut adds.connection, "eve"), Ok(true));
+}
+
+#[test]
+fn the_first_row_is_read_whatever_its_number() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let tracker = QueueTracker::new("q");
+    let table = Table::with([(0, "ada"), (1, "bob")]);
+    assert_eq!(tracker.add(&mut connection, &table).expect("it works"), 2);
+    assert_eq!(tracker.is_queued(&mut connection, "ada"), Ok(true));
+}
+
+#[test]
+fn rows_of_one_number_stay_together() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let tracker = QueueTracker::new("q").limit(3);
+    let table = Table::with([(1, "a"), (1, "b"), (2, "c"), (2, "d"), (2, "e"), (3, "f")]);
+    for added in [2, 3, 1, 0] {
+        assert_eq!(tracker.add(&mut connection, &table).expect("it works"), added);
+    }
+    assert_eq!(queued(&mut connection), table.ids());
+    // Of more than there is room for none is left out silently.
+    ["g", "h", "i", "j"].iter().for_each(|id| table.push(4, id));
+    let error = tracker.add(&mut connection, &table).expect_err("they do not fit");
+    assert!(error.to_string().contains("more than 3 rows have the number 4"), "{error}");
+    assert_eq!(tracker.limit(4).add(&mut connection, &table).expect("it works"), 4);
+}
+
+#[test]
+fn a_set_or_a_number_that_is_lost_is_made_anew() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let tracker = QueueTracker::new("q");
+    let table = Table::with([(1, "ada"), (2, "bob")]);
+    for lost in ["{q}:queued", "{q}:row"] {
+        tracker.add(&mut connection, &table).expect("it works");
+        let () = connection.del(lost).expect("it works");
+        tracker.add(&mut connection, &table).expect("it works");
+        assert_eq!(queued(&mut connection), table.ids(), "{lost} was lost");
+    }
+}
+
+#[test]
+fn a_row_that_comes_late_is_found_when_the_queue_is_read_again() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let table = Table::with([(2, "bob")]);
+    let tracker = QueueTracker::new("q");
+    tracker.add(&mut connection, &table).expect("it works");
+    table.push(1, "ada");
+    tracker.add(&mut connection, &table).expect("it works");
+    assert_eq!(tracker.is_queued(&mut connection, "ada"), Ok(false), "it has been passed");
+    tracker.rescan(&mut connection).expect("it works");
+    assert_eq!(tracker.is_queued(&mut connection, "bob"), Ok(true), "the set stays as it is");
+    tracker.add(&mut connection, &table).expect("it works");
+    assert_eq!(tracker.is_queued(&mut connection, "ada"), Ok(true));
+}
+
+#[test]
+fn the_queue_is_read_again_in_time_though_there_is_always_something_new() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let table = Table::with([(1_000, "bob")]);
+    let tracker = QueueTracker::new("q").rescan_every(Duration::from_millis(200));
+    tracker.add(&mut connection, &table).expect("it works");
+    table.push(1, "ada");
+    let begun = Instant::now();
+    for row in 1_001.. {
+        table.push(row, "bob");
+        tracker.add(&mut connection, &table).expect("it works");
+        if tracker.is_queued(&mut connection, "ada") == Ok(true) {
+            break;
+        }
+        assert!(begun.elapsed() < LONG, "it is not read again");
+    }
+}
+
+#[test]
+fn a_period_holds_also_for_what_was_begun_with_another() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let table = Table::with([(2, "bob")]);
+    let never = QueueTracker::new("q");
+    never.add(&mut connection, &table).expect("it works");
+    // However long it is said to be, Redis takes it; the last one is begun, and goes on.
+    let hour = Duration::from_secs(3600);
+    for (late, period, is_found) in
+        [("ada", Duration::MAX, true), ("eve", hour, true), ("joe", hour, false)]
+    {
+        table.push(1, late);
+        let tracker = never.clone().rescan_every(period);
+        tracker.add(&mut connection, &table).expect("it works");
+        assert_eq!(tracker.is_queued(&mut connection, late), Ok(is_found), "{late}");
+        let left: u128 = connection.pttl("{q}:row").expect("it is forgotten in time");
+        assert!(left <= period.as_millis());
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Push {
+        id: u8,
+    },
+    Done {
+        id: u8,
+    },
+    Add,
+    Remove,
+    /// Somebody removes while new rows of an identifier come and are read.
+    RemoveMeanwhile {
+        id: u8,
+    },
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let id = 0..6_u8;
+    let act = prop_oneof![
+        3 => id.clone().prop_map(|id| Act::Push { id }),
+        2 => id.clone().prop_map(|id| Act::Done { id }),
+        2 => Just(Act::Add),
+        2 => Just(Act::Remove),
+        1 => id.prop_map(|id| Act::RemoveMeanwhile { id }),
+    ];
+    prop::collection::vec(act, 1..40)
+}
+
+/// Whoever has a row among those that were read is in the set, whatever was done in which order; and
+/// once nothing changes any more, nobody else is.
+fn play(server: &Server, acts: Vec<Act>) {
+    let mut connection = server.connect();
+    let () = redis::cmd("FLUSHALL").query(&mut connection).expect("it works");
+    let tracker = QueueTracker::new("q").limit(3);
+    let table = Table::default();
+    for (row, act) in (0..).zip(acts) {
+        match act {
+            Act::Push { id } => table.push(row, &id.to_string()),
+            Act::Done { id } => table.done(&id.to_string()),
+            Act::Add => {
+                assert!(tracker.add(&mut connection, &table).expect("it works") <= 3);
+            }
+            Act::Remove => {
+                assert!(tracker.remove(&mut connection, &table).expect("it works") <= 3);
+            }
+            Act::RemoveMeanwhile { id } => {
+                let mut other = server.connect();
+                let mut removes = Interposed::new(server.connect(), || {
+                    table.push(row, &id.to_string());
+                    tracker.add(&mut other, &table).expect("it works");
+                });
+                tracker.remove(&mut removes, &table).expect("it works");
+            }
+        }
+        let read: Option<u64> = connection.get("{q}:row").expect("it answers");
+        let in_set = queued(&mut connection);
+        for next in table.0.lock().expect("nobody panics").iter() {
+            let is_read = read.is_some_and(|read| next.row <= read);
+            assert!(!is_read || in_set.contains(&next.id), "{} is forgotten", next.id);
+        }
+    }
+    let begun = Instant::now();
+    while queued(&mut connection) != table.ids() {
+        tracker.add(&mut connection, &table).expect("it works");
+        tracker.remove(&mut connection, &table).expect("it works");
+        assert!(begun.elapsed() < LONG, "it does not follow");
+    }
+}
+
+#[test]
+fn nobody_is_forgotten_and_the_set_follows() {
+    let server = Server::start();
+    let config = Config { cases: 100, failure_persistence: None, ..Config::default() };
+    let outcome = TestRunner::new(config).run(&acts(), |acts| {
+        play(&server, acts);
+        Ok(())
+    });
+    outcome.expect("nobody is forgotten");
+}
