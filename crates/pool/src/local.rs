@@ -1,0 +1,374 @@
+//! What one worker has for itself, and how it exposes that when somebody asks.
+//!
+//! Forks are private first: making one is a few plain stores. They are newest first for their owner,
+//! and since the oldest is exposed first, a fork that its owner does not find private is the newest of
+//! the exposed, or stolen. Tasks lie open from the start, oldest first, but for the one just made
+//! ready: nobody knows how long the thread that has spawned them takes until it comes back to them.
+
+use std::cell::Cell;
+use std::ptr;
+
+use crate::core::Core;
+use crate::fork;
+use crate::protocol::lineage::Origin;
+use crate::protocol::ring::PLACES;
+use crate::protocol::sync;
+use crate::random::Random;
+use crate::reactor::Woken;
+use crate::seat::Seat;
+use crate::task::Task;
+use crate::watch::EventKind;
+
+/// How many forks one worker can have waiting privately; a deeper one is a plain call.
+const FORKS: usize = 1024;
+
+/// When somebody wants work, so many forks in a row lie open: whoever takes a short one finds the
+/// next, though the owner is at a long leaf by then and opens none.
+const WINDOW: usize = 8;
+
+/// The most exposures in a row that wake nobody.
+const SILENCE_MAX: u32 = 4096;
+
+pub(crate) struct Local<'c> {
+    /// The oldest private fork. Only grows, from one: a limit of zero is a wish.
+    head: Cell<usize>,
+    /// One past the newest.
+    tail: Cell<usize>,
+    forks: [Cell<*mut fork::Header>; FORKS],
+    pub(crate) seat: &'c Seat,
+    pub(crate) core: &'c Core,
+    pub(crate) index: usize,
+    pub(crate) random: Random,
+    /// How often it has looked for work.
+    pub(crate) tick: Cell<u32>,
+    /// How many tasks in a row came from the `next` slot.
+    pub(crate) streak: Cell<u32>,
+    /// Whether it counts as one who searches.
+    pub(crate) searching: Cell<bool>,
+    /// Whether it wakes those whose wait has ended.
+    is_delivering: Cell<bool>,
+    /// How much had been stolen from here when that was last looked at.
+    stolen_from: Cell<u64>,
+    /// Whether somebody was woken for what was exposed last.
+    has_woken: Cell<bool>,
+    /// How many exposures wake nobody after the next wasted wake.
+    silence: Cell<u32>,
+    /// How many of these are left.
+    silent: Cell<u32>,
+    /// How many more forks lie open though nobody wants one now.
+    window: Cell<usize>,
+    /// How much had been stolen from here when that was last set.
+    stolen_before: Cell<u64>,
+}
+
+impl<'c> Local<'c> {
+    pub(crate) fn new(core: &'c Core, index: usize) -> Self {
+        // Whoever sat here before may have left another limit.
+        core.seat(index).set_limit(0);
+        Self {
+            head: Cell::new(1),
+            tail: Cell::new(1),
+            forks: [const { Cell::new(ptr::null_mut()) }; FORKS],
+            seat: core.seat(index),
+            core,
+            index,
+            random: Random::new(core.seed.wrapping_add(index as u64)),
+            tick: Cell::new(0),
+            streak: Cell::new(0),
+            searching: Cell::new(false),
+            is_delivering: Cell::new(false),
+            stolen_from: Cell::new(core.seat(index).counters.stolen_from.get()),
+            has_woken: Cell::new(false),
+            silence: Cell::new(0),
+            silent: Cell::new(0),
+            window: Cell::new(0),
+            stolen_before: Cell::new(core.seat(index).counters.stolen_from.get()),
+        }
+    }
+
+    /// Whether it is a worker of that pool.
+    pub(crate) fn is_of(&self, core: &Core) -> bool {
+        ptr::eq(self.core, core)
+    }
+
+    /// Tells whoever watches.
+    pub(crate) fn tell(&self, kind: EventKind) {
+        self.core.watchers.tell(Some(self.index), kind);
+    }
+
+    /// Keeps a fork, and says at which position; if there is no room, it has to be a plain call.
+    #[inline(always)]
+    pub(crate) fn push_fork(&self, fork: *mut fork::Header) -> Option<usize> {
+        let position = self.tail.get();
+        debug_assert!(position - self.head.get() < FORKS, "each has a place of its own");
+        self.forks[position % FORKS].set(fork);
+        self.tail.set(position.wrapping_add(1));
+        (!self.seat.reached(position) || self.make_room()).then_some(position)
+    }
+
+    /// Takes back the newest fork, if it is still private. It is told the position rather than
+    /// reading it: a word that was just written takes longest to be read again.
+    #[inline(always)]
+    pub(crate) fn pop_fork(&self, position: usize) -> bool {
+        let is_there = self.head.get() <= position;
+        if is_there {
+            // Not so once it was exposed: the end stays behind what lies open.
+            debug_assert_eq!(self.tail.get(), position + 1, "the newest fork ends first");
+            self.tail.set(position);
+        }
+        is_there
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_room(&self) -> bool {
+        self.expose();
+        let has_room = self.tail.get() - self.head.get() < FORKS;
+        if !has_room {
+            self.tail.set(self.tail.get() - 1);
+        }
+        has_room
+    }
+
+    /// Takes back the newest fork, which is exposed; false if it was stolen.
+    pub(crate) fn reclaim_fork(&self, fork: *mut fork::Header) -> bool {
+        let popped = self.seat.forks.pop();
+        if let Some(newest) = popped {
+            assert_eq!(newest, fork, "the newest exposed fork is the one that ends");
+            self.spared();
+        } else {
+            self.robbed();
+        }
+        // One fewer lies open now; the next fork does.
+        self.seat.lower_limit(self.tail.get());
+        popped.is_some()
+    }
+
+    /// What was exposed last is done here after all.
+    fn spared(&self) {
+        if !self.has_woken.get() {
+            return;
+        }
+        let stolen = self.seat.counters.stolen_from.get();
+        if self.stolen_from.replace(stolen) != stolen {
+            self.robbed();
+        } else {
+            self.has_woken.set(false);
+            self.seat.counters.wasted_wakes.add(1);
+            self.silence.set((self.silence.get() * 2).clamp(1, SILENCE_MAX));
+            self.silent.set(self.silence.get());
+        }
+    }
+
+    /// What was exposed was stolen: it is worth waking somebody.
+    fn robbed(&self) {
+        self.has_woken.set(false);
+        self.silence.set(0);
+        self.silent.set(0);
+    }
+
+    /// A task of this worker's own making, or one that it took for itself.
+    pub(crate) fn spawn(&self, task: Task) {
+        if let Some(older) = self.seat.next.replace(task) {
+            self.keep(older);
+        }
+        if self.seat.is_asked() {
+            self.expose();
+        }
+    }
+
+    /// A future of this pool that was woken on this thread.
+    pub(crate) fn ready(&self, task: Task) {
+        if self.is_delivering.get() {
+            self.keep(task);
+        } else {
+            self.spawn(task);
+        }
+    }
+
+    /// Those whose wait has ended are woken. Futures among them are kept in this order, without
+    /// asking others to help: the worker is about to look for work, and shares then.
+    pub(crate) fn deliver(&self, woken: Woken) {
+        self.is_delivering.set(true);
+        woken.wake();
+        self.is_delivering.set(false);
+    }
+
+    /// Behind all others.
+    pub(crate) fn keep(&self, task: Task) {
+        let refused = if self.seat.tasks.room() == 0 { self.overflow() } else { Vec::new() };
+        self.seat.tasks.push(task);
+        // Not before: what is dropped may spawn, and take the room that was made.
+        drop(refused);
+    }
+
+    /// Half of its tasks, the oldest, go to where all look; they are handed back if the pool is closed.
+    #[cold]
+    #[inline(never)]
+    fn overflow(&self) -> Vec<Task> {
+        let mut tasks = Vec::with_capacity(PLACES / 2);
+        while tasks.len() < PLACES / 2 {
+            let missing = PLACES / 2 - tasks.len();
+            if self.seat.tasks.steal(|there| there.min(missing), |task| tasks.push(task)) == 0 {
+                break;
+            }
+        }
+        let count = tasks.len();
+        let refused = self.core.shared.overflow(tasks.into_iter());
+        self.seat.counters.overflowed.add(count as u64);
+        self.tell(EventKind::Overflow { count });
+        self.offer();
+        refused
+    }
+
+    /// Half of the private forks lie open from now on, the oldest first.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn expose(&self) {
+        if let Some(script) = self.core.script() {
+            script.point(self);
+            return;
+        }
+        if self.core.is_alone() {
+            self.seat.set_limit(self.head.get() + FORKS - 1);
+            return;
+        }
+        let was_asked = self.seat.is_asked();
+        let exposed = self.promote();
+        if !self.seat.is_exposed() && self.seat.next.is_empty() {
+            // Whoever asked has taken everything meanwhile, and may have gone to sleep since. The wish
+            // stands, and the next thing is offered.
+            return;
+        }
+        let is_granted = if exposed > 0 {
+            self.is_enough(was_asked)
+        } else {
+            // Tasks alone do not grant the wish.
+            !was_asked || !self.seat.forks.is_empty()
+        };
+        // Never more than there are places, should the forks that lay open have been taken only now.
+        let most = self.head.get() + FORKS - 1;
+        self.seat.set_limit(if is_granted { most } else { self.tail.get().min(most) });
+        self.offer();
+        // A thief that has found the wish where it was did not renew it. There was a fence since.
+        if exposed > 0 && self.seat.forks.is_empty() {
+            self.seat.ask();
+        }
+    }
+
+    /// Whether the next fork can be private, after some were exposed. Nobody knows how long its other
+    /// half takes, so it is not as long as somebody wants work or comes for it, nor for a while after.
+    fn is_enough(&self, was_asked: bool) -> bool {
+        let stolen = self.seat.counters.stolen_from.get();
+        let was_robbed = self.stolen_before.replace(stolen) != stolen;
+        self.window.set(if was_asked || was_robbed || self.core.is_anybody_idle() {
+            WINDOW
+        } else {
+            self.window.get().saturating_sub(1)
+        });
+        self.window.get() == 0 || self.seat.forks.len() >= WINDOW.max(self.core.threads)
+    }
+
+    /// Whether the next fork would lie open, since somebody could want it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.seat.reached(self.tail.get()) && !self.core.is_alone()
+    }
+
+    /// Lays half of the private forks open, and says how many that were.
+    pub(crate) fn promote(&self) -> usize {
+        let exposed = self.expose_forks();
+        if exposed > 0 {
+            self.seat.counters.promotions.add(exposed as u64);
+            self.tell(EventKind::Expose { count: exposed });
+        }
+        exposed
+    }
+
+    fn expose_forks(&self) -> usize {
+        let (head, tail) = (self.head.get(), self.tail.get());
+        let count = (tail - head).div_ceil(2).min(self.seat.forks.room());
+        for position in head..head + count {
+            self.seat.forks.push(self.forks[position % FORKS].get());
+        }
+        self.head.set(head + count);
+        count
+    }
+
+    /// Tells who waits for it that something lies open here.
+    fn offer(&self) {
+        if self.silent.get() > 0 {
+            self.silent.set(self.silent.get() - 1);
+            self.core.monitor.owe(self.core);
+            // Nobody was told, so the wish stands.
+            self.seat.ask();
+            // Between what was exposed and the look for who waits; a wake has one of its own.
+            sync::fence();
+        } else if self.core.wake_one() {
+            self.has_woken.set(true);
+            self.seat.counters.wakes.add(1);
+        }
+        self.core.call_waiter(self.index);
+    }
+
+    /// The oldest task of its own.
+    pub(crate) fn pop_task(&self) -> Option<Task> {
+        let task = self.seat.tasks.pop();
+        if self.seat.tasks.is_empty() {
+            self.spared();
+        }
+        task
+    }
+
+    /// The task just made ready.
+    pub(crate) fn take_next(&self) -> Option<Task> {
+        let task = self.seat.next.take();
+        if task.is_some() {
+            self.spared();
+        }
+        task
+    }
+
+    /// Runs a stolen fork.
+    pub(crate) fn run_fork(&self, fork: fork::Stolen) {
+        self.seat.counters.executed.add(1);
+        self.run_apart(fork.origin(), || fork.run(self));
+    }
+
+    /// Runs something that does not panic: all that is forked meanwhile descends from it.
+    pub(crate) fn run_apart(&self, origin: Origin, run: impl FnOnce()) {
+        if !self.core.waiters.is_empty() {
+            // Perhaps for this. They have asked those who were at it when they went to sleep.
+            self.seat.ask();
+        }
+        self.seat.lineage.apart(self.index, origin, run);
+    }
+
+    /// Whether it has any forks, open or not.
+    pub(crate) fn has_forks(&self) -> bool {
+        self.tail.get() > self.head.get() || !self.seat.forks.is_empty()
+    }
+
+    /// All forks lie open from now on, as far as there is room: this thread will not come back soon.
+    pub(crate) fn expose_all(&self) {
+        while self.tail.get() > self.head.get() {
+            let head = self.head.get();
+            self.expose();
+            if head == self.head.get() {
+                break;
+            }
+        }
+    }
+
+    /// Gives away all tasks, for others to do, before this thread waits. What one of them does may be
+    /// what it waits for; and should the pool be closed meanwhile, the shared queue drops them, where
+    /// a worker that waits could not.
+    pub(crate) fn hand_over(&self) {
+        let mut tasks = Vec::new();
+        tasks.extend(std::iter::from_fn(|| self.seat.tasks.pop()));
+        tasks.extend(self.seat.next.take());
+        if !tasks.is_empty() {
+            drop(self.core.shared.overflow(tasks.into_iter()));
+            self.core.wake_one();
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Why a task has no result.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::resume_unwind;
+
+/// Why a task has no result.
+#[non_exhaustive]
+pub enum Lost {
+    /// It panicked, with this.
+    Panicked(Box<dyn Any + Send>),
+    /// It was cancelled before it began; a future, before it ended.
+    Cancelled,
+    /// The pool was closed before it began; a future, before it ended.
+    Closed,
+}
+
+impl Lost {
+    /// Passes a panic on, or panics with the reason.
+    ///
+    /// # Panics
+    /// Always.
+    pub fn resume(self) -> ! {
+        match self {
+            Self::Panicked(panic) => resume_unwind(panic),
+            Self::Cancelled | Self::Closed => panic!("{self}"),
+        }
+    }
+
+    /// What it said when it panicked, if that was text.
+    pub fn message(&self) -> Option<&str> {
+        let Self::Panicked(panic) = self else { return None };
+        let text = panic.downcast_ref::<&'static str>().copied();
+        text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Panicked(_) => {
+                write!(f, "the task panicked: {}", self.message().unwrap_or("not with a text"))
+            }
+            Self::Cancelled => f.write_str("the task was cancelled"),
+            Self::Closed => f.write_str("the pool was closed before the task was done"),
+        }
+    }
+}
+
+impl fmt::Debug for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Lost {}

@@ -1,0 +1,125 @@
+//! The numbers of a pool as a page that Prometheus reads.
+
+use std::fmt::{self, Write};
+
+use crate::pool::Pool;
+use crate::stats::{State, Stats, WorkerStats};
+
+/// A number of each worker that only grows.
+struct Count {
+    name: &'static str,
+    help: &'static str,
+    of: fn(&WorkerStats) -> u64,
+}
+
+const COUNTS: [Count; 11] = [
+    Count {
+        name: "executed",
+        help: "Tasks and stolen forks that a worker ran.",
+        of: |worker| worker.executed,
+    },
+    Count { name: "thefts", help: "Successful thefts by a worker.", of: |worker| worker.thefts },
+    Count {
+        name: "stolen",
+        help: "Tasks and forks that a worker took from others.",
+        of: |worker| worker.stolen,
+    },
+    Count {
+        name: "stolen_from",
+        help: "Tasks and forks that others took from a worker.",
+        of: |worker| worker.stolen_from,
+    },
+    Count {
+        name: "failed_thefts",
+        help: "Searches of a worker that found nothing.",
+        of: |worker| worker.failed_thefts,
+    },
+    Count { name: "parks", help: "How often a worker went to sleep.", of: |worker| worker.parks },
+    Count { name: "wakes", help: "Wakes of others by a worker.", of: |worker| worker.wakes },
+    Count {
+        name: "wasted_wakes",
+        help: "Wakes for something that the worker did itself in the end.",
+        of: |worker| worker.wasted_wakes,
+    },
+    Count {
+        name: "promotions",
+        help: "Tasks and forks that a worker laid open for others to take.",
+        of: |worker| worker.promotions,
+    },
+    Count {
+        name: "overflowed",
+        help: "Tasks that a worker moved to the shared queue for want of room.",
+        of: |worker| worker.overflowed,
+    },
+    Count {
+        name: "ticks",
+        help: "How often a worker looked for the next thing to do.",
+        of: |worker| worker.ticks,
+    },
+];
+
+/// The value of a label: as it is, but for three characters.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|character| match character {
+            '\\' => f.write_str("\\\\"),
+            '"' => f.write_str("\\\""),
+            '\n' => f.write_str("\\n"),
+            other => f.write_char(other),
+        })
+    }
+}
+
+fn write(page: &mut String, pool: &str, stats: &Stats) -> fmt::Result {
+    let pool = Escaped(pool);
+    for Count { name, help, of } in &COUNTS {
+        writeln!(page, "# HELP filch_pool_{name}_total {help}")?;
+        writeln!(page, "# TYPE filch_pool_{name}_total counter")?;
+        for (index, worker) in stats.workers.iter().enumerate() {
+            let value = of(worker);
+            writeln!(
+                page,
+                "filch_pool_{name}_total{{pool=\"{pool}\",worker=\"{index}\"}} {value}"
+            )?;
+        }
+    }
+    writeln!(page, "# HELP filch_pool_queue_length Tasks and forks that wait at a worker.")?;
+    writeln!(page, "# TYPE filch_pool_queue_length gauge")?;
+    for (index, worker) in stats.workers.iter().enumerate() {
+        for (queue, value) in
+            [("exposed_forks", worker.exposed_forks), ("exposed_tasks", worker.exposed_tasks)]
+        {
+            let labels = format_args!("pool=\"{pool}\",worker=\"{index}\",queue=\"{queue}\"");
+            writeln!(page, "filch_pool_queue_length{{{labels}}} {value}")?;
+        }
+    }
+    writeln!(page, "# HELP filch_pool_shared_queue_length Tasks that wait in the shared queue.")?;
+    writeln!(page, "# TYPE filch_pool_shared_queue_length gauge")?;
+    writeln!(page, "filch_pool_shared_queue_length{{pool=\"{pool}\"}} {}", stats.shared)?;
+    writeln!(page, "# HELP filch_pool_workers How many workers are in a state.")?;
+    writeln!(page, "# TYPE filch_pool_workers gauge")?;
+    State::ALL.into_iter().try_for_each(|state| {
+        let value = stats.in_state(state);
+        writeln!(page, "filch_pool_workers{{pool=\"{pool}\",state=\"{state}\"}} {value}")
+    })
+}
+
+impl Pool {
+    /// The numbers of [`Pool::stats`] as text for Prometheus.
+    ///
+    /// ```
+    /// let pool = filch_pool::Pool::builder().threads(1).name("mine").build()?;
+    /// pool.install(|| ());
+    /// let page = pool.metrics();
+    /// assert!(page.contains("# TYPE filch_pool_executed_total counter\n"));
+    /// assert!(page.contains("filch_pool_executed_total{pool=\"mine\",worker=\"0\"} 1\n"));
+    /// # Ok::<(), filch_pool::BuildError>(())
+    /// ```
+    pub fn metrics(&self) -> String {
+        let mut page = String::new();
+        write(&mut page, &self.core().name, &self.stats()).expect("a string takes what is written");
+        page
+    }
+}

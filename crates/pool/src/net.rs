@@ -1,0 +1,579 @@
+//! Sockets whose users wait as futures do.
+//!
+//! Every method tries first, and waits only if the system says that it would have to, or if its future has
+//! done enough for one step (`budget`).
+
+use std::fmt;
+use std::future::Future;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with};
+
+use crate::reactor::Reactor;
+use crate::source::{IoSafe, Side, Watched};
+use crate::{budget, current, global};
+
+/// A socket, or another file that can be ready or not, for futures.
+///
+/// It is watched by the pool on whose thread it was made; if that was no pool's, by the
+/// [global one](crate::global). Any future, on any thread, may use it, and several at once. When that pool
+/// is closed, whoever waits gets an error.
+///
+/// ```
+/// use std::net::{TcpListener, TcpStream};
+/// use filch_pool::{Async, block_on, spawn_future};
+///
+/// let listener = Async::<TcpListener>::bind(([127, 0, 0, 1], 0).into())?;
+/// let address = listener.get_ref().local_addr()?;
+/// let greeter = spawn_future(async move {
+///     let (stream, _from) = listener.accept().await?;
+///     stream.write_all(b"hello").await
+/// });
+/// let greeting = block_on(async {
+///     let stream = Async::<TcpStream>::connect(address).await?;
+///     let mut greeting = [0; 5];
+///     stream.read_exact(&mut greeting).await?;
+///     std::io::Result::Ok(greeting)
+/// })?;
+/// assert_eq!(&greeting, b"hello");
+/// block_on(greeter)??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Async<T: IoSafe> {
+    watched: Watched<T>,
+}
+
+impl<T: IoSafe + fmt::Debug> fmt::Debug for Async<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Async").field(self.get_ref()).finish()
+    }
+}
+
+/// Who watches what is made on this thread.
+fn home() -> io::Result<Arc<Reactor>> {
+    current::with(|local| match local {
+        Some(local) => local.core.make_reactor().cloned(),
+        None => global::pool().core().make_reactor().cloned(),
+    })
+}
+
+impl<T: IoSafe> Async<T> {
+    /// Takes something that can be watched, and sets it to never wait by itself.
+    ///
+    /// # Errors
+    /// If the system cannot watch it, as is the case for files on a disk; or if the pool is closed.
+    ///
+    /// ```
+    /// # use std::os::unix::net::UnixStream;
+    /// # use filch_pool::Async;
+    /// use std::io::{Read, Write};
+    /// let (left, right) = UnixStream::pair()?;
+    /// let (left, right) = (Async::new(left)?, Async::new(right)?);
+    /// let byte = filch_pool::block_on(async {
+    ///     left.write_with(|mut left| left.write(b"x")).await?;
+    ///     let mut byte = [0];
+    ///     right.read_with(|mut right| right.read(&mut byte)).await?;
+    ///     std::io::Result::Ok(byte)
+    /// })?;
+    /// assert_eq!(byte, *b"x");
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn new(io: T) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(io.as_fd(), true)?;
+        Ok(Self { watched: Watched::new(&home()?, io)? })
+    }
+
+    /// What is watched.
+    ///
+    /// ```
+    /// # use filch_pool::Async;
+    /// let socket = Async::<std::net::UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
+    /// assert_ne!(socket.get_ref().local_addr()?.port(), 0);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn get_ref(&self) -> &T {
+        self.watched.get()
+    }
+
+    /// Gives back what was watched. It still never waits by itself.
+    ///
+    /// ```
+    /// # use filch_pool::Async;
+    /// let socket = Async::<std::net::UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
+    /// socket.into_inner().set_nonblocking(false)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn into_inner(self) -> T {
+        self.watched.into_inner()
+    }
+
+    /// Waits until there is something to read, or an error; or, now and then, for nothing.
+    ///
+    /// # Errors
+    /// If the pool that watches it is closed.
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::os::unix::net::UnixStream;
+    /// let (left, right) = UnixStream::pair()?;
+    /// let right = Async::new(right)?;
+    /// drop(left);
+    /// block_on(right.readable())?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn readable(&self) -> impl Future<Output = io::Result<()>> {
+        self.watched.ready(Side::Read)
+    }
+
+    /// Waits until something can be written, or an error; or, now and then, for nothing.
+    ///
+    /// # Errors
+    /// If the pool that watches it is closed.
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::os::unix::net::UnixStream;
+    /// let (left, _right) = UnixStream::pair()?;
+    /// block_on(Async::new(left)?.writable())?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn writable(&self) -> impl Future<Output = io::Result<()>> {
+        self.watched.ready(Side::Write)
+    }
+
+    /// Tries `operation` until it does not say [`WouldBlock`](io::ErrorKind::WouldBlock); before each
+    /// further try waits until the socket is readable.
+    ///
+    /// # Errors
+    /// Whatever else `operation` says, or if the pool that watches it is closed.
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::os::unix::net::UnixDatagram;
+    /// let (left, right) = UnixDatagram::pair()?;
+    /// left.send(b"hello")?;
+    /// let right = Async::new(right)?;
+    /// let mut text = [0; 8];
+    /// let length = block_on(right.read_with(|socket| socket.recv(&mut text)))?;
+    /// assert_eq!(&text[..length], b"hello");
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub async fn read_with<R>(&self, operation: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        self.retry(Side::Read, operation).await
+    }
+
+    /// As [`read_with`](Self::read_with), for what waits until the socket is writable.
+    ///
+    /// # Errors
+    /// Whatever else `operation` says, or if the pool that watches it is closed.
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::os::unix::net::UnixDatagram;
+    /// let (left, _right) = UnixDatagram::pair()?;
+    /// let left = Async::new(left)?;
+    /// assert_eq!(block_on(left.write_with(|socket| socket.send(b"hello")))?, 5);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub async fn write_with<R>(&self, operation: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        self.retry(Side::Write, operation).await
+    }
+
+    async fn retry<R>(
+        &self,
+        side: Side,
+        mut operation: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
+        budget::some_left().await;
+        loop {
+            match operation(self.get_ref()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                outcome => {
+                    budget::spend();
+                    return outcome;
+                }
+            }
+            self.watched.ready(side).await?;
+        }
+    }
+}
+
+impl Async<TcpStream> {
+    /// Connects to that address.
+    ///
+    /// # Errors
+    /// If nobody listens there, or it cannot be reached; or as [`Async::new`].
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::net::{TcpListener, TcpStream};
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let address = listener.local_addr()?;
+    /// let stream = block_on(Async::<TcpStream>::connect(address))?;
+    /// assert_eq!(stream.get_ref().peer_addr()?, address);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub async fn connect(address: SocketAddr) -> io::Result<Self> {
+        let family = match address {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+        let is_begun = match connect(&socket, &address) {
+            Ok(()) => false,
+            Err(Errno::INPROGRESS | Errno::INTR) => true,
+            Err(error) => return Err(error.into()),
+        };
+        let stream = Self::new(TcpStream::from(socket))?;
+        if is_begun {
+            stream.connected().await?;
+        }
+        Ok(stream)
+    }
+
+    /// Waits until a connection that has begun is there, or has failed.
+    async fn connected(&self) -> io::Result<()> {
+        loop {
+            self.watched.ready(Side::Write).await?;
+            if let Some(error) = self.get_ref().take_error()? {
+                return Err(error);
+            }
+            match self.get_ref().peer_addr() {
+                Ok(_) => return Ok(()),
+                // It was for nothing.
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Reads what is there, at least one byte, and says how much; none if the other side has ended.
+    ///
+    /// # Errors
+    /// If the connection is broken, or the pool that watches it is closed.
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::net::{TcpListener, TcpStream};
+    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = block_on(Async::<TcpStream>::connect(listener.local_addr()?))?;
+    /// drop(listener.accept()?);
+    /// assert_eq!(block_on(stream.read(&mut [0; 8]))?, 0);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_with(|mut stream| stream.read(buffer)).await
+    }
+
+    /// Reads as much as fits.
+    ///
+    /// # Errors
+    /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) if the other side ends before; or as
+    /// [`read`](Self::read).
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::net::{TcpListener, TcpStream};
+    /// # use std::io::Write;
+    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = block_on(Async::<TcpStream>::connect(listener.local_addr()?))?;
+    /// listener.accept()?.0.write_all(b"hello")?;
+    /// let mut text = [0; 5];
+    /// block_on(stream.read_exact(&mut text))?;
+    /// assert_eq!(&text, b"hello");
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub async fn read_exact(&self, mut buffer: &mut [u8]) -> io::Result<()> {
+        while !buffer.is_empty() {
+            let length = self.read(buffer).await?;
+            if length == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            buffer = &mut buffer[length..];
+        }
+        Ok(())
+    }
+
+    /// Reads what is there, and leaves it there.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::net::{TcpListener, TcpStream};
+    /// # use std::io::Write;
+    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = block_on(Async::<TcpStream>::connect(listener.local_addr()?))?;
+    /// listener.accept()?.0.write_all(b"x")?;
+    /// assert_eq!(block_on(stream.peek(&mut [0; 8]))?, 1);
+    /// assert_eq!(block_on(stream.read(&mut [0; 8]))?, 1);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_with(|stream| stream.peek(buffer)).await
+    }
+
+    /// Writes as much as there is room for, at least one byte, and says how much.
+    ///
+    /// # Errors
+    /// If the connection is broken, or the pool that watches it is closed.
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::net::{TcpListener, TcpStream};
+    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = block_on(Async::<TcpStream>::connect(listener.local_addr()?))?;
+    /// assert_eq!(block_on(stream.write(b"hello"))?, 5);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub async fn write(&self, buffer: &[u8]) -> io::Result<usize> {
+        self.write_with(|mut stream| stream.write(buffer)).await
+    }
+
+    /// Writes all of it.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::net::{TcpListener, TcpStream};
+    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = block_on(Async::<TcpStream>::connect(listener.local_addr()?))?;
+    /// block_on(stream.write_all(b"hello"))?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub async fn write_all(&self, mut buffer: &[u8]) -> io::Result<()> {
+        while !buffer.is_empty() {
+            let length = self.write(buffer).await?;
+            if length == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            buffer = &buffer[length..];
+        }
+        Ok(())
+    }
+
+    /// Ends one direction, or both. It never waits.
+    ///
+    /// # Errors
+    /// If the connection is broken.
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::net::{Shutdown, TcpListener, TcpStream};
+    /// # use std::io::Read;
+    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = block_on(Async::<TcpStream>::connect(listener.local_addr()?))?;
+    /// stream.shutdown(Shutdown::Write)?;
+    /// assert_eq!(listener.accept()?.0.read(&mut [0; 8])?, 0);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.get_ref().shutdown(how)
+    }
+}
+
+impl Async<TcpListener> {
+    /// Listens at that address; port zero takes one that is free.
+    ///
+    /// # Errors
+    /// If the address is taken, or not one of this machine's; or as [`Async::new`].
+    ///
+    /// ```
+    /// # use filch_pool::Async;
+    /// # use std::net::TcpListener;
+    /// let listener = Async::<TcpListener>::bind(([127, 0, 0, 1], 0).into())?;
+    /// assert_ne!(listener.get_ref().local_addr()?.port(), 0);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        Self::new(TcpListener::bind(address)?)
+    }
+
+    /// Waits for the next connection, and says where it comes from.
+    ///
+    /// # Errors
+    /// If the system has no room for it, or the pool that watches the listener is closed.
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::net::{TcpListener, TcpStream};
+    /// let listener = Async::<TcpListener>::bind(([127, 0, 0, 1], 0).into())?;
+    /// let client = TcpStream::connect(listener.get_ref().local_addr()?)?;
+    /// let (_stream, from) = block_on(listener.accept())?;
+    /// assert_eq!(from, client.local_addr()?);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub async fn accept(&self) -> io::Result<(Async<TcpStream>, SocketAddr)> {
+        let (stream, from) = self.read_with(TcpListener::accept).await?;
+        Ok((Async::new(stream)?, from))
+    }
+
+    /// The connections, one after the other.
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::net::{TcpListener, TcpStream};
+    /// let listener = Async::<TcpListener>::bind(([127, 0, 0, 1], 0).into())?;
+    /// let client = TcpStream::connect(listener.get_ref().local_addr()?)?;
+    /// let mut incoming = listener.incoming();
+    /// let stream = block_on(incoming.next())?;
+    /// assert_eq!(stream.get_ref().peer_addr()?, client.local_addr()?);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming { listener: self }
+    }
+}
+
+/// Connections as they come: see [`Async::incoming`].
+///
+/// ```
+/// # use filch_pool::Async;
+/// # use std::net::TcpListener;
+/// let listener = Async::<TcpListener>::bind(([127, 0, 0, 1], 0).into())?;
+/// let incoming = listener.incoming();
+/// assert!(format!("{incoming:?}").contains("127.0.0.1"));
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    listener: &'a Async<TcpListener>,
+}
+
+impl Incoming<'_> {
+    /// The next connection.
+    ///
+    /// # Errors
+    /// As [`Async::accept`].
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::net::{TcpListener, TcpStream};
+    /// let listener = Async::<TcpListener>::bind(([127, 0, 0, 1], 0).into())?;
+    /// let _client = TcpStream::connect(listener.get_ref().local_addr()?)?;
+    /// let _stream = block_on(listener.incoming().next())?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub async fn next(&mut self) -> io::Result<Async<TcpStream>> {
+        self.listener.accept().await.map(|(stream, _from)| stream)
+    }
+}
+
+impl Async<UdpSocket> {
+    /// A socket at that address; port zero takes one that is free.
+    ///
+    /// # Errors
+    /// If the address is taken, or not one of this machine's; or as [`Async::new`].
+    ///
+    /// ```
+    /// # use filch_pool::Async;
+    /// # use std::net::UdpSocket;
+    /// let socket = Async::<UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
+    /// assert_ne!(socket.get_ref().local_addr()?.port(), 0);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        Self::new(UdpSocket::bind(address)?)
+    }
+
+    /// From now on it sends to that address, and hears from that one only. It never waits.
+    ///
+    /// # Errors
+    /// If the address cannot be used.
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::net::UdpSocket;
+    /// let one = Async::<UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
+    /// let other = Async::<UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
+    /// one.connect(other.get_ref().local_addr()?)?;
+    /// other.connect(one.get_ref().local_addr()?)?;
+    /// block_on(one.send(b"hello"))?;
+    /// assert_eq!(block_on(other.recv(&mut [0; 8]))?, 5);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn connect(&self, address: SocketAddr) -> io::Result<()> {
+        self.get_ref().connect(address)
+    }
+
+    /// Sends one datagram to that address.
+    ///
+    /// # Errors
+    /// If it is too large, or cannot be sent there; or if the pool that watches the socket is closed.
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::net::UdpSocket;
+    /// let one = Async::<UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
+    /// let other = Async::<UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
+    /// block_on(one.send_to(b"hello", other.get_ref().local_addr()?))?;
+    /// let (length, from) = block_on(other.recv_from(&mut [0; 8]))?;
+    /// assert_eq!((length, from), (5, one.get_ref().local_addr()?));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub async fn send_to(&self, buffer: &[u8], address: SocketAddr) -> io::Result<usize> {
+        self.write_with(|socket| socket.send_to(buffer, address)).await
+    }
+
+    /// Receives one datagram, cut off if it does not fit, and says where it comes from.
+    ///
+    /// # Errors
+    /// If the pool that watches the socket is closed.
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::net::UdpSocket;
+    /// let socket = Async::<UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
+    /// UdpSocket::bind("127.0.0.1:0")?.send_to(b"hello", socket.get_ref().local_addr()?)?;
+    /// assert_eq!(block_on(socket.recv_from(&mut [0; 8]))?.0, 5);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.read_with(|socket| socket.recv_from(buffer)).await
+    }
+
+    /// Sends one datagram to where the socket is [connected](Self::connect).
+    ///
+    /// # Errors
+    /// As [`send_to`](Self::send_to), or if it is not connected.
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::net::UdpSocket;
+    /// let other = UdpSocket::bind("127.0.0.1:0")?;
+    /// let socket = Async::<UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
+    /// socket.connect(other.local_addr()?)?;
+    /// assert_eq!(block_on(socket.send(b"hello"))?, 5);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub async fn send(&self, buffer: &[u8]) -> io::Result<usize> {
+        self.write_with(|socket| socket.send(buffer)).await
+    }
+
+    /// Receives one datagram from where the socket is [connected](Self::connect).
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from), or if nobody is there any more.
+    ///
+    /// ```
+    /// # use filch_pool::{Async, block_on};
+    /// # use std::net::UdpSocket;
+    /// let other = UdpSocket::bind("127.0.0.1:0")?;
+    /// let socket = Async::<UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
+    /// socket.connect(other.local_addr()?)?;
+    /// other.send_to(b"hello", socket.get_ref().local_addr()?)?;
+    /// assert_eq!(block_on(socket.recv(&mut [0; 8]))?, 5);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub async fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_with(|socket| socket.recv(buffer)).await
+    }
+}

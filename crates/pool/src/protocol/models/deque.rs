@@ -1,0 +1,155 @@
+//! Forks against thieves: each is taken once, by its owner or by one thief.
+
+use std::sync::Arc;
+
+use loom::sync::atomic::AtomicUsize;
+use loom::sync::atomic::Ordering::{Acquire, Release};
+use loom::thread;
+
+use super::freight::Freight;
+use super::{beside, explore};
+use crate::protocol::deque::{Deque, PLACES, Theft};
+
+struct Story {
+    forks: Deque<()>,
+    freight: Freight,
+}
+
+impl Story {
+    fn new(pieces: usize) -> Arc<Self> {
+        Arc::new(Self { forks: Deque::new(), freight: Freight::new(pieces) })
+    }
+
+    fn push(&self, number: usize) {
+        self.forks.push(self.freight.make(number));
+    }
+
+    fn pop(&self) -> Option<usize> {
+        self.forks.pop().map(|fork| self.freight.take(fork))
+    }
+
+    fn steal(&self) -> Option<usize> {
+        match self.forks.steal(|| true) {
+            Theft::Taken(fork) => Some(self.freight.take(fork)),
+            Theft::Empty | Theft::Refused | Theft::Lost => None,
+        }
+    }
+
+    fn thief(self: &Arc<Self>) -> thread::JoinHandle<Option<usize>> {
+        beside(self, Self::steal)
+    }
+}
+
+/// What was taken altogether, in order of the numbers.
+fn all(parts: impl IntoIterator<Item = Option<usize>>) -> Vec<usize> {
+    let mut all: Vec<usize> = parts.into_iter().flatten().collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn the_last_fork_is_taken_by_one_of_three() {
+    explore(3, || {
+        let story = Story::new(1);
+        let thieves = [story.thief(), story.thief()];
+        story.push(1);
+        let popped = story.pop();
+        let stolen = thieves.map(|thief| thief.join().unwrap());
+        assert_eq!(all([popped, stolen[0], stolen[1]]), [1]);
+    });
+}
+
+#[test]
+#[cfg_attr(filch_planted, should_panic(expected = "Causality violation"))]
+fn owner_and_two_thieves_share_two_forks() {
+    explore(3, || {
+        let story = Story::new(2);
+        let thieves = [story.thief(), story.thief()];
+        story.push(1);
+        story.push(2);
+        let popped = [story.pop(), story.pop()];
+        let stolen = thieves.map(|thief| thief.join().unwrap());
+        assert_eq!(all(popped.into_iter().chain(stolen)), [1, 2]);
+    });
+}
+
+/// A thief that sees the end only as a pop has left it must still see what lies before it.
+#[test]
+fn a_fork_below_one_that_was_taken_back_is_whole() {
+    explore(3, || {
+        let story = Story::new(2);
+        let thief = story.thief();
+        story.push(1);
+        story.push(2);
+        let popped = story.pop();
+        let stolen = thief.join().unwrap();
+        let left = story.pop();
+        assert_eq!(all([popped, stolen, left]), [1, 2]);
+        assert!(popped == Some(2) || stolen.is_some());
+    });
+}
+
+/// The place of a fork that was taken back is used again.
+#[test]
+#[cfg_attr(filch_planted, should_panic(expected = "Causality violation"))]
+fn a_thief_that_comes_late_does_not_take_the_fork_before() {
+    explore(3, || {
+        let story = Story::new(3);
+        let thieves = [story.thief(), story.thief()];
+        story.push(1);
+        story.push(2);
+        let first = story.pop();
+        story.push(3);
+        let second = story.pop();
+        let stolen = thieves.map(|thief| thief.join().unwrap());
+        let left = [story.pop(), story.pop()];
+        assert_eq!(all([first, second].into_iter().chain(stolen).chain(left)), [1, 2, 3]);
+    });
+}
+
+/// More forks than places, one after the other: slots are used again by others.
+#[test]
+fn slots_are_used_again_only_when_they_are_free() {
+    explore(2, || {
+        let story = Story::new(PLACES + 1);
+        let thief = story.thief();
+        let mut taken = vec![];
+        for number in 1..=PLACES + 1 {
+            if story.forks.room() == 0 {
+                taken.push(story.pop());
+            }
+            story.push(number);
+        }
+        taken.push(thief.join().unwrap());
+        taken.extend((0..=PLACES).map(|_| story.pop()));
+        assert_eq!(all(taken), (1..=PLACES + 1).collect::<Vec<_>>());
+    });
+}
+
+/// Forks 1 and 2 are made at place 7, fork 3 at place 8: who may take only what was made at 7 never
+/// gets the third, whenever it looks.
+#[test]
+fn nobody_takes_a_fork_of_a_later_theft() {
+    explore(3, || {
+        let story = Story::new(3);
+        let place = Arc::new(AtomicUsize::new(7));
+        let waiter = {
+            let (story, place) = (Arc::clone(&story), Arc::clone(&place));
+            thread::spawn(move || match story.forks.steal(|| place.load(Acquire) == 7) {
+                Theft::Taken(fork) => Some(story.freight.take(fork)),
+                Theft::Empty | Theft::Refused | Theft::Lost => None,
+            })
+        };
+        story.push(1);
+        story.push(2);
+        let mut taken = vec![story.pop(), story.pop()];
+        place.store(8, Release);
+        story.push(3);
+        taken.push(story.pop());
+        place.store(7, Release);
+        let stolen = waiter.join().unwrap();
+        assert_ne!(stolen, Some(3), "made at another place");
+        taken.push(stolen);
+        assert_eq!(all(taken), [1, 2, 3]);
+    });
+}

@@ -1,0 +1,59 @@
+//! What the pointers in the stories stand for: plain memory, written by who hands it over, and used
+//! by whoever takes it. loom objects if nothing orders the two, or if two take the same.
+#![expect(unsafe_code, reason = "plain memory that threads share is what is to be checked")]
+
+use std::ptr;
+
+use loom::cell::UnsafeCell;
+
+/// A few pieces, each with a number that is not zero.
+pub(super) struct Freight(Vec<UnsafeCell<State>>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Unmade,
+    Made,
+    Taken,
+}
+
+// SAFETY: this is the claim to be proved; loom watches every use, and ends the story if two meet.
+unsafe impl Sync for Freight {}
+
+// SAFETY: as above.
+unsafe impl Send for Freight {}
+
+impl Freight {
+    pub(super) fn new(pieces: usize) -> Self {
+        Self((0..pieces).map(|_| UnsafeCell::new(State::Unmade)).collect())
+    }
+
+    /// Makes a piece; the pointer stands for it.
+    pub(super) fn make(&self, number: usize) -> *mut () {
+        self.turn(number, State::Unmade, State::Made);
+        ptr::without_provenance_mut(number)
+    }
+
+    /// Uses up the piece that a pointer stands for. Its number.
+    pub(super) fn take(&self, pointer: *mut ()) -> usize {
+        self.turn(pointer.addr(), State::Made, State::Taken);
+        pointer.addr()
+    }
+
+    fn turn(&self, number: usize, from: State, to: State) {
+        let at = number.checked_sub(1).expect("a pointer that was pushed, not an empty slot");
+        self.0[at].with_mut(|state| {
+            // SAFETY: loom has just seen that nobody else uses it.
+            let before = unsafe { ptr::replace(state, to) };
+            assert_eq!(before, from, "piece {number} becomes {to:?}");
+        });
+    }
+
+    /// How many were taken, when all threads have ended.
+    pub(super) fn taken(&self) -> usize {
+        let is_taken = |state: &UnsafeCell<State>| {
+            // SAFETY: loom has just seen that nobody else uses it.
+            state.with(|state| unsafe { ptr::read(state) } == State::Taken)
+        };
+        self.0.iter().filter(|state| is_taken(state)).count()
+    }
+}

@@ -1,0 +1,70 @@
+//! Who waits for a stolen fork is woken, and sees what was done.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::freight::Freight;
+use super::{beside, explore};
+use crate::protocol::latch::Latch;
+use crate::protocol::sleep::Sleep;
+
+const OWNER: usize = 0;
+
+struct Story {
+    latch: Latch,
+    sleep: Sleep,
+    result: Freight,
+}
+
+impl Story {
+    /// What a thief does with a fork.
+    fn run(&self) {
+        self.result.make(1);
+        if self.latch.done() {
+            self.sleep.unpark(OWNER);
+        }
+    }
+
+    /// What its owner does meanwhile, without the looks in between.
+    fn wait(&self) {
+        while !self.latch.is_done() {
+            if self.latch.sleep() {
+                thread::park();
+            }
+            self.latch.wake();
+        }
+    }
+}
+
+#[test]
+fn the_owner_of_a_stolen_fork_wakes_up_to_its_result() {
+    explore(4, || {
+        let story =
+            Arc::new(Story { latch: Latch::new(), sleep: Sleep::new(2), result: Freight::new(1) });
+        story.sleep.sit(OWNER);
+        let thief = beside(&story, |story| story.run());
+        story.wait();
+        assert_eq!(story.result.take(std::ptr::without_provenance_mut(1)), 1);
+        thief.join().unwrap();
+    });
+}
+
+/// Somebody else wakes the owner for another reason, at any time. (The owner is not the thread that
+/// waits for the others to end: loom takes a wake for the end of whatever its thread waits for.)
+#[test]
+fn a_wake_for_another_reason_does_no_harm() {
+    explore(3, || {
+        let story =
+            Arc::new(Story { latch: Latch::new(), sleep: Sleep::new(2), result: Freight::new(1) });
+        let owner = beside(&story, |story| {
+            story.sleep.sit(OWNER);
+            story.wait();
+            story.result.take(std::ptr::without_provenance_mut(1))
+        });
+        let thief = beside(&story, Story::run);
+        story.sleep.unpark(OWNER);
+        thief.join().unwrap();
+        assert_eq!(owner.join().unwrap(), 1);
+    });
+}

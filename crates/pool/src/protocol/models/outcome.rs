@@ -1,0 +1,84 @@
+//! Who waits for a task, or awaits it, is told what came of it.
+
+use std::sync::Arc;
+use std::task::{Poll, Wake, Waker};
+
+use super::freight::Freight;
+use super::{beside, explore, sleeper};
+use crate::protocol::bell::Bell;
+use crate::protocol::outcome::Outcome;
+
+/// The outcome is the number of a piece that was made before.
+struct Story {
+    outcome: Outcome<usize>,
+    pieces: Freight,
+}
+
+impl Story {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { outcome: Outcome::new(), pieces: Freight::new(1) })
+    }
+
+    /// What a worker does that has run the task.
+    fn keep(&self) {
+        self.outcome.settle(self.pieces.make(1).addr());
+    }
+
+    fn take(&self, number: usize) {
+        self.pieces.take(std::ptr::without_provenance_mut(number));
+    }
+}
+
+struct Woken(Bell);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.ring();
+    }
+}
+
+#[test]
+fn who_waits_is_told() {
+    explore(4, || {
+        let story = Story::new();
+        let worker = beside(&story, Story::keep);
+        story.outcome.wait();
+        story.take(story.outcome.take());
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+#[cfg_attr(filch_planted, should_panic(expected = "deadlock"))]
+fn who_awaits_is_woken() {
+    explore(4, || {
+        sleeper(|| {
+            let story = Story::new();
+            let worker = beside(&story, Story::keep);
+            let woken = Arc::new(Woken(Bell::new()));
+            let waker = Waker::from(Arc::clone(&woken));
+            let number = loop {
+                match story.outcome.poll(&waker) {
+                    Poll::Ready(number) => break number,
+                    Poll::Pending => woken.0.wait(),
+                }
+            };
+            story.take(number);
+            vec![worker]
+        });
+    });
+}
+
+/// A task that ends while its pool is closed: one of both counts, and who waits hears of it.
+#[test]
+fn of_two_who_tell_one_is_believed() {
+    explore(3, || {
+        let outcome = Arc::new(Outcome::new());
+        let others = [1, 2].map(|number| beside(&outcome, move |it| it.settle(number)));
+        outcome.wait();
+        let number = outcome.take();
+        assert!(number == 1 || number == 2);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert!(outcome.is_settled(), "and it stays so");
+    });
+}

@@ -1,0 +1,137 @@
+//! Who waits for what was stolen from it hears of every part of that which is laid open meanwhile.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::freight::Freight;
+use super::{beside, explore, sleeper};
+use crate::protocol::deque::{Deque, Theft};
+use crate::protocol::latch::Latch;
+use crate::protocol::lineage::Cause;
+use crate::protocol::sleep::Sleep;
+use crate::protocol::sync;
+use crate::protocol::waiters::Waiters;
+
+const OWNER: usize = 0;
+
+/// The thief's forks, and who waits for them.
+struct Story {
+    forks: Deque<()>,
+    waiters: Waiters,
+    latches: Vec<Latch>,
+    sleep: Sleep,
+    freight: Freight,
+}
+
+impl Story {
+    fn new(waiters: usize) -> Arc<Self> {
+        Arc::new(Self {
+            forks: Deque::new(),
+            waiters: Waiters::new(),
+            latches: (0..waiters).map(|_| Latch::new()).collect(),
+            sleep: Sleep::new(waiters),
+            freight: Freight::new(2),
+        })
+    }
+
+    /// What lies open is a part of what everybody waits for.
+    fn call(&self) {
+        if !self.waiters.is_empty()
+            && let Some(waiter) = self.waiters.call(|_, _| true)
+        {
+            self.sleep.unpark(waiter);
+        }
+    }
+
+    /// The thief lays forks open, and tells one who waits for them.
+    fn expose(&self, forks: usize) {
+        (1..=forks).for_each(|fork| self.forks.push(self.freight.make(fork)));
+        sync::fence();
+        self.call();
+    }
+
+    fn done(&self, waiter: usize) {
+        if self.latches[waiter].done() {
+            self.sleep.unpark(waiter);
+        }
+    }
+
+    /// What one who waits does: whether it has helped before the end.
+    fn wait(&self, me: usize) -> bool {
+        self.sleep.sit(me);
+        let latch = &self.latches[me];
+        while !latch.is_done() {
+            match self.forks.steal(|| true) {
+                Theft::Taken(fork) => {
+                    if !self.forks.is_empty() {
+                        self.call();
+                    }
+                    self.freight.take(fork);
+                    return true;
+                }
+                // Somebody else had one; this one looks again.
+                Theft::Lost => continue,
+                Theft::Empty | Theft::Refused => {}
+            }
+            self.waiters.wait(me, Cause::of(latch));
+            if self.forks.is_empty() {
+                if latch.sleep() {
+                    thread::park();
+                }
+                latch.wake();
+            }
+            if self.waiters.leave(me) && latch.is_done() && !self.forks.is_empty() {
+                self.call();
+            }
+        }
+        false
+    }
+}
+
+/// The thief does not come to an end before it was helped.
+#[test]
+#[cfg_attr(filch_planted, should_panic(expected = "deadlock"))]
+fn who_waits_is_told_of_a_fork() {
+    explore(3, || {
+        sleeper(|| {
+            let story = Story::new(1);
+            let thief = beside(&story, |story| story.expose(1));
+            assert!(story.wait(OWNER));
+            vec![thief]
+        });
+    });
+}
+
+/// The thief takes its fork back, or it is taken by who waits; in both cases that one ends.
+#[test]
+fn who_waits_helps_or_is_told_of_the_end() {
+    explore(2, || {
+        sleeper(|| {
+            let story = Story::new(1);
+            let thief = beside(&story, |story| {
+                story.expose(1);
+                let _ = story.forks.pop().map(|fork| story.freight.take(fork));
+                story.done(OWNER);
+            });
+            let has_helped = story.wait(OWNER);
+            assert!(has_helped || story.freight.taken() == 1, "one of both has run it");
+            vec![thief]
+        });
+    });
+}
+
+/// Two wait, two forks are laid open at once, and one of the two is told: it tells the other. The thief does
+/// not come to an end before both have helped.
+#[test]
+#[cfg_attr(filch_planted, should_panic(expected = "deadlock"))]
+fn who_was_told_tells_the_next() {
+    explore(2, || {
+        let story = Story::new(2);
+        let waiters = [0, 1].map(|me| beside(&story, move |story| story.wait(me)));
+        story.expose(2);
+        for waiter in waiters {
+            assert!(waiter.join().unwrap());
+        }
+    });
+}

@@ -1,0 +1,118 @@
+//! The exposed tasks of one worker, oldest first: its owner adds at one end, owner and thieves take
+//! at the other, thieves half of them by one exchange.
+//!
+//! Go's run queue. Whoever takes copies first and exchanges the head afterwards; as long as the head
+//! has not moved, the owner cannot have reused the slots, so what was copied is what was there.
+
+use std::ptr;
+
+use crossbeam_utils::CachePadded;
+
+use super::sync;
+use super::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use super::sync::atomic::{AtomicPtr, AtomicUsize};
+
+/// How many tasks can be exposed at once.
+#[cfg(not(loom))]
+pub(crate) const PLACES: usize = 256;
+#[cfg(loom)]
+pub(crate) const PLACES: usize = 4;
+
+const MASK: usize = PLACES - 1;
+
+/// The most that one theft takes.
+pub(crate) const LOOT_MAX: usize = 32;
+
+pub(crate) struct Ring<T> {
+    head: CachePadded<AtomicUsize>,
+    tail: CachePadded<AtomicUsize>,
+    slots: Box<[AtomicPtr<T>]>,
+}
+
+/// What a theft brought, oldest first.
+pub(crate) struct Loot<T> {
+    tasks: [*mut T; LOOT_MAX],
+    count: usize,
+}
+
+impl<T> Loot<T> {
+    pub(crate) fn as_slice(&self) -> &[*mut T] {
+        &self.tasks[..self.count]
+    }
+}
+
+impl<T> Ring<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            head: CachePadded::new(AtomicUsize::new(0)),
+            tail: CachePadded::new(AtomicUsize::new(0)),
+            slots: (0..PLACES).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
+        }
+    }
+
+    /// How many there are, as far as one can know from outside.
+    pub(crate) fn len(&self) -> usize {
+        let head = self.head.load(Relaxed);
+        self.tail.load(Relaxed).wrapping_sub(head).min(PLACES)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tail.load(Relaxed) == self.head.load(Relaxed)
+    }
+
+    /// How many more fit. For the owner only, who alone makes it fewer.
+    pub(crate) fn room(&self) -> usize {
+        // Acquire: whoever moved the head has read the slots before. Pairs with the exchange.
+        PLACES - self.tail.load(Relaxed).wrapping_sub(self.head.load(Acquire))
+    }
+
+    /// Adds the newest. For the owner only, who has asked for room.
+    pub(crate) fn push(&self, task: *mut T) {
+        let tail = self.tail.load(Relaxed);
+        self.slots[tail & MASK].store(task, Relaxed);
+        // Release: whoever sees the new tail sees the slot, and what the pointer points to.
+        self.tail.store(tail.wrapping_add(1), sync::PUBLISH);
+    }
+
+    /// Takes the oldest. For the owner.
+    pub(crate) fn pop(&self) -> Option<*mut T> {
+        let mut head = self.head.load(Acquire);
+        loop {
+            // Relaxed: only the owner, who is here, moves it.
+            if self.tail.load(Relaxed) == head {
+                return None;
+            }
+            let task = self.slots[head & MASK].load(Relaxed);
+            match self.head.compare_exchange_weak(head, head.wrapping_add(1), SeqCst, Acquire) {
+                Ok(_) => return Some(task),
+                Err(moved) => head = moved,
+            }
+        }
+    }
+
+    /// Takes the oldest `count(how many there are)`, at most [`LOOT_MAX`].
+    pub(crate) fn steal(&self, count: impl Fn(usize) -> usize) -> Loot<T> {
+        let mut loot = Loot { tasks: [ptr::null_mut(); LOOT_MAX], count: 0 };
+        loop {
+            let head = self.head.load(Acquire);
+            // Acquire: pairs with `push`.
+            let tail = self.tail.load(Acquire);
+            let there = tail.wrapping_sub(head);
+            if there > PLACES {
+                // Both were read at different times, and the head has moved between.
+                continue;
+            }
+            loot.count = count(there).min(LOOT_MAX);
+            if loot.count == 0 {
+                return loot;
+            }
+            for (offset, task) in loot.tasks[..loot.count].iter_mut().enumerate() {
+                *task = self.slots[head.wrapping_add(offset) & MASK].load(Relaxed);
+            }
+            let after = head.wrapping_add(loot.count);
+            if self.head.compare_exchange(head, after, SeqCst, Relaxed).is_ok() {
+                return loot;
+            }
+        }
+    }
+}

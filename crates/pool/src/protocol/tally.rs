@@ -1,0 +1,82 @@
+//! The tasks of a scope, counted: who owns it sleeps until there is one to run, or none any more.
+
+use crossbeam_utils::CachePadded;
+
+use super::sync::atomic::Ordering::{Acquire, Relaxed};
+use super::sync::atomic::{AtomicBool, AtomicUsize};
+use super::sync::{self, Thread, thread};
+
+pub(crate) struct Tally {
+    /// Tasks that have not ended.
+    pending: CachePadded<AtomicUsize>,
+    /// Tasks that nobody has begun.
+    queued: AtomicUsize,
+    owner: Thread,
+    /// The owner sleeps until there is something to do, or nothing any more.
+    owner_sleeps: AtomicBool,
+}
+
+impl Tally {
+    /// For a scope that the calling thread owns.
+    pub(crate) fn new() -> Self {
+        Self {
+            pending: CachePadded::new(AtomicUsize::new(0)),
+            queued: AtomicUsize::new(0),
+            owner: thread::current(),
+            owner_sleeps: AtomicBool::new(false),
+        }
+    }
+
+    /// Tasks that have not ended.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.load(Relaxed)
+    }
+
+    /// Whether there may be a task that nobody has begun.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.queued.load(Relaxed) > 0
+    }
+
+    /// One more task comes. It is put where it can be found by `put`, after it was counted: whoever
+    /// counts too many looks again, who counts too few would go.
+    pub(crate) fn add(&self, put: impl FnOnce()) {
+        self.pending.fetch_add(1, Relaxed);
+        self.queued.fetch_add(1, Relaxed);
+        put();
+        // Pairs with the one in `rest`: either we see that the owner sleeps, or it sees the task.
+        sync::fence();
+        if self.owner_sleeps.load(Relaxed) {
+            self.owner.unpark();
+        }
+    }
+
+    /// Somebody has taken a task, and will run it.
+    pub(crate) fn begun(&self) {
+        self.queued.fetch_sub(1, Relaxed);
+    }
+
+    /// A task that was begun has ended. The owner may go on, and nothing of the scope may be touched
+    /// after this.
+    pub(crate) fn ended(&self) {
+        // What it did is seen by the owner. An exchange carries on what those before have published.
+        if self.pending.fetch_sub(1, sync::PUBLISH) == 1 {
+            self.owner.unpark();
+        }
+    }
+
+    /// Whether all tasks have ended.
+    pub(crate) fn is_over(&self) -> bool {
+        // Acquire: pairs with the end of each task.
+        self.pending.load(Acquire) == 0
+    }
+
+    /// The owner, who has found nothing to do, sleeps until that may be different. For the owner only.
+    pub(crate) fn rest(&self) {
+        self.owner_sleeps.store(true, Relaxed);
+        sync::fence();
+        if !self.is_queued() && !self.is_over() {
+            thread::park();
+        }
+        self.owner_sleeps.store(false, Relaxed);
+    }
+}

@@ -1,0 +1,289 @@
+//! `scope`: tasks that borrow from the stack, and are all done when it ends.
+//!
+//! A scope has a queue of its own, in as many parts as there are threads; its owner and its helpers
+//! take the newest of their own part, else half of another. Others come to help through a task in the
+//! pool, which is put there only when somebody has asked for work. So whoever waits for a scope runs
+//! nothing but what belongs to it, and can always get at it.
+#![expect(unsafe_code, reason = "tasks borrow from the stack of a caller who waits for them")]
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use crossbeam_utils::CachePadded;
+
+use crate::cancel::{self, CancelToken};
+use crate::current;
+use crate::global;
+use crate::local::Local;
+use crate::protocol::lineage::{Cause, Origin, Place};
+use crate::protocol::sync::atomic::AtomicUsize;
+use crate::protocol::sync::atomic::Ordering::{Relaxed, SeqCst};
+use crate::protocol::sync::{self, Mutex};
+use crate::protocol::tally::Tally;
+use crate::shared_queue::Priority;
+use crate::task::{Task, contain};
+
+/// Where tasks are spawned that may borrow whatever outlives `'scope`: see [`scope`].
+pub struct Scope<'scope> {
+    team: Arc<Team>,
+    /// What is spawned is dropped within the scope; and the lifetime can neither grow nor shrink.
+    borrows: PhantomData<fn(&'scope ()) -> &'scope ()>,
+}
+
+impl fmt::Debug for Scope<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").field("tasks", &self.team.tally.pending()).finish()
+    }
+}
+
+/// The owner of a scope and its helpers.
+struct Team {
+    /// What its owner is at.
+    within: Option<Place>,
+    tally: Tally,
+    /// Helpers that come, or are there.
+    helpers: AtomicUsize,
+    parts: Box<[CachePadded<Part>]>,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    token: CancelToken,
+}
+
+/// What one thread has of a scope.
+#[derive(Default)]
+struct Part {
+    tasks: Mutex<VecDeque<Task>>,
+}
+
+/// Calls `f` with a scope to spawn tasks in, and returns when all of them have ended. They may borrow
+/// what the caller owns.
+///
+/// While it waits, the caller runs tasks of this scope, and what these fork, and nothing else. A panic in `f` or in a task
+/// is passed on when all have ended, the first of them if there are several. Outside of any pool this
+/// moves into the [global one](crate::global).
+///
+/// ```
+/// let words = ["steal", "half"];
+/// let mut lengths = [0; 2];
+/// filch_pool::scope(|s| {
+///     for (word, length) in words.iter().zip(&mut lengths) {
+///         s.spawn(move |_| *length = word.len());
+///     }
+/// });
+/// assert_eq!(lengths, [5, 4]);
+/// ```
+pub fn scope<'scope, R: Send>(f: impl FnOnce(&Scope<'scope>) -> R + Send) -> R {
+    current::with(|local| match local {
+        Some(local) => run(local, f),
+        None => global::pool().install(|| scope(f)),
+    })
+}
+
+fn run<'scope, R>(local: &Local<'_>, f: impl FnOnce(&Scope<'scope>) -> R) -> R {
+    let team = Arc::new(Team {
+        within: local.seat.lineage.place(),
+        tally: Tally::new(),
+        helpers: AtomicUsize::new(0),
+        parts: (0..local.core.threads).map(|_| CachePadded::default()).collect(),
+        panic: Mutex::new(None),
+        token: CancelToken::new(),
+    });
+    let scope = Scope { team: Arc::clone(&team), borrows: PhantomData };
+    let outcome = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    team.finish(local);
+    let panic = sync::lock(&team.panic).take();
+    match (outcome, panic) {
+        (Ok(value), None) => value,
+        (Err(panic), later) => {
+            contain(|| drop(later));
+            resume_unwind(panic)
+        }
+        (Ok(value), Some(panic)) => {
+            contain(|| drop(value));
+            resume_unwind(panic)
+        }
+    }
+}
+
+impl<'scope> Scope<'scope> {
+    /// Runs `f` before the scope ends.
+    pub fn spawn(&self, f: impl FnOnce(&Scope<'scope>) + Send + 'scope) {
+        let this = Whereabouts(self);
+        let body = move || this.call(f);
+        // SAFETY: the scope ends only when its tasks have been run or dropped, and what they borrow
+        // outlives the scope.
+        let task = unsafe { Task::borrowing(body) };
+        self.team.push(task);
+    }
+
+    /// Tasks of this scope that have not begun do not begin.
+    pub fn cancel(&self) {
+        self.team.token.cancel();
+    }
+
+    /// Whether the scope was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.team.token.is_cancelled()
+    }
+}
+
+/// A scope, for a task that cannot outlive it.
+struct Whereabouts<'scope>(*const Scope<'scope>);
+
+// SAFETY: a scope is `Sync`: a reference to it may go to another thread.
+unsafe impl Send for Whereabouts<'_> {}
+
+impl<'scope> Whereabouts<'scope> {
+    fn call(self, f: impl FnOnce(&Scope<'scope>)) {
+        // SAFETY: the scope lies on the stack of its owner, or is one that an outer task was given,
+        // and stays until this task has ended.
+        let scope = unsafe { &*self.0 };
+        let team = &scope.team;
+        let body = || match team.token.is_cancelled() {
+            true => drop(f),
+            false => cancel::with_token(&team.token, || f(scope)),
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
+            let mut first = sync::lock(&team.panic);
+            if first.is_none() {
+                *first = Some(panic);
+            } else {
+                // Not under the lock: it may be anybody's.
+                drop(first);
+                contain(|| drop(panic));
+            }
+        }
+    }
+}
+
+impl Team {
+    fn push(self: &Arc<Self>, task: Task) {
+        current::with(|local| {
+            let part = local.map_or(0, |local| local.index % self.parts.len());
+            self.tally.add(|| sync::lock(&self.parts[part].tasks).push_back(task));
+            if let Some(local) = local {
+                self.call_for_help(local);
+            }
+        });
+    }
+
+    /// If somebody wants work, there is some here.
+    fn call_for_help(self: &Arc<Self>, local: &Local<'_>) {
+        let is_wanted = local.is_wanted() && self.tally.is_queued();
+        if is_wanted && self.helpers.load(Relaxed) + 1 < self.parts.len() {
+            self.helpers.fetch_add(1, SeqCst);
+            // They are told of this task, even if tasks alone do not grant their wish.
+            local.seat.ask();
+            let team = Arc::clone(self);
+            drop(local.core.submit(Task::new(move || team.help()), Priority::Normal));
+        }
+    }
+
+    /// Runs tasks of this scope as long as there are any.
+    fn help(self: &Arc<Self>) {
+        current::with(|local| {
+            let Some(local) = local else { return };
+            loop {
+                self.work(local, |task| self.run_apart(local, task));
+                self.helpers.fetch_sub(1, SeqCst);
+                // Somebody may have seen a helper who had looked already. Pairs with the fence that
+                // stands behind every task that is added.
+                sync::fence();
+                if !self.tally.is_queued() {
+                    return;
+                }
+                self.helpers.fetch_add(1, SeqCst);
+            }
+        });
+    }
+
+    /// Runs a task where the owner finds what it forks.
+    fn run_apart(&self, local: &Local<'_>, task: Task) {
+        if local.has_forks() {
+            // Those are none of the scope's.
+            return task.run();
+        }
+        local.run_apart(Origin { cause: Cause::of(self), within: self.within }, || task.run());
+    }
+
+    /// Runs what can be found, until there is nothing.
+    fn work(self: &Arc<Self>, local: &Local<'_>, run: impl Fn(Task)) {
+        while let Some(task) = self.take(local) {
+            self.call_for_help(local);
+            run(task);
+            // Nothing of the scope is touched after this, but the team, which we hold.
+            self.tally.ended();
+        }
+    }
+
+    /// The newest of its own part, else the oldest half of another.
+    fn take(&self, local: &Local<'_>) -> Option<Task> {
+        if !self.tally.is_queued() {
+            return None;
+        }
+        let count = self.parts.len();
+        let own = local.index % count;
+        let mine = sync::lock(&self.parts[own].tasks).pop_back();
+        let task = mine.or_else(|| {
+            (1..count).find_map(|offset| {
+                let mut part = sync::lock(&self.parts[(own + offset) % count].tasks);
+                let half = part.len().div_ceil(2);
+                let mut taken: VecDeque<Task> = part.drain(..half).collect();
+                drop(part);
+                let first = taken.pop_front();
+                if !taken.is_empty() {
+                    sync::lock(&self.parts[own].tasks).append(&mut taken);
+                }
+                first
+            })
+        });
+        if task.is_some() {
+            self.tally.begun();
+        }
+        task
+    }
+
+    /// Runs what is left, and waits for what others run.
+    fn finish(self: &Arc<Self>, local: &Local<'_>) {
+        local.wait_for(
+            Cause::of(&raw const **self),
+            || self.tally.is_over(),
+            || self.work(local, Task::run),
+            || self.tally.rest(),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::sync::OnceLock;
+    use crate::stage::{Stage, until};
+
+    /// Between taking a task and saying where it is run, a helper can be held up for long.
+    #[test]
+    fn who_sleeps_before_it_knows_where_tasks_of_its_scope_are_hears_of_it() {
+        let stage = Stage::new();
+        let (lent, taken) = (OnceLock::new(), OnceLock::new());
+        let owner = |_: &Local<'_>| {
+            scope(|s| {
+                s.spawn(|_| stage.meet());
+                drop(lent.set(Arc::clone(&s.team)));
+                until(|| taken.get().is_some());
+            });
+        };
+        let helper = |local: &Local<'_>| {
+            until(|| lent.get().is_some());
+            let team = lent.get().expect("it is there");
+            let task = team.take(local).expect("one was spawned");
+            taken.set(()).expect("it is taken once");
+            stage.until_it_waits(0);
+            team.run_apart(local, task);
+            team.tally.ended();
+        };
+        stage.play(&owner, &helper);
+    }
+}

@@ -1,0 +1,162 @@
+//! Slices and ranges in parts: as many as somebody wants, no more.
+//!
+//! A loop over the parts looks now and then whether work was asked for. Only then it forks, into two
+//! halves of what is left; so nothing has to be guessed about how long an item takes, and if nobody
+//! asks, it stays a loop.
+
+use std::ops::Range;
+use std::slice;
+
+use crate::current;
+use crate::fork::join;
+use crate::global;
+use crate::local::Local;
+
+/// The loop looks whether somebody wants work after this part of what is left, but not more often
+/// than after each item, and not more seldom than after so many.
+const LOOKS: usize = 256;
+const LOOK_MAX: usize = 4096;
+
+/// What can be cut in two, and walked through: slices, and ranges of whole numbers.
+pub trait Parts: Send + Sized {
+    /// What it is made of.
+    type Item;
+    /// How one walks through it.
+    type Iter: Iterator<Item = Self::Item>;
+
+    /// How many items there are.
+    fn count(&self) -> usize;
+    /// The first `at` of them, and the rest.
+    fn cut(self, at: usize) -> (Self, Self);
+    /// One after the other.
+    fn items(self) -> Self::Iter;
+}
+
+impl<'a, T: Sync> Parts for &'a [T] {
+    type Item = &'a T;
+    type Iter = slice::Iter<'a, T>;
+
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn cut(self, at: usize) -> (Self, Self) {
+        self.split_at(at)
+    }
+
+    fn items(self) -> Self::Iter {
+        self.iter()
+    }
+}
+
+impl<'a, T: Send> Parts for &'a mut [T] {
+    type Item = &'a mut T;
+    type Iter = slice::IterMut<'a, T>;
+
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn cut(self, at: usize) -> (Self, Self) {
+        self.split_at_mut(at)
+    }
+
+    fn items(self) -> Self::Iter {
+        self.iter_mut()
+    }
+}
+
+macro_rules! ranges {
+    ($($number:ty),*) => {$(
+        impl Parts for Range<$number> {
+            type Item = $number;
+            type Iter = Self;
+
+            fn count(&self) -> usize {
+                if self.is_empty() { return 0 }
+                // A range that is longer than memory is cut by halves until it is not.
+                usize::try_from(self.end.abs_diff(self.start)).unwrap_or(usize::MAX)
+            }
+
+            fn cut(self, at: usize) -> (Self, Self) {
+                let at = <$number>::try_from(at).ok().and_then(|at| self.start.checked_add(at));
+                let middle = at.map_or(self.end, |at| at.min(self.end));
+                (self.start..middle, middle..self.end)
+            }
+
+            fn items(self) -> Self {
+                self
+            }
+        }
+    )*};
+}
+
+ranges!(usize, u64, u32, i64, i32);
+
+/// Calls `f` with every item, perhaps several at the same time.
+///
+/// ```
+/// let mut squares: Vec<u64> = (0..1000).collect();
+/// filch_pool::for_each(squares.as_mut_slice(), |n| *n *= *n);
+/// assert_eq!(squares[999], 998_001);
+/// ```
+pub fn for_each<P: Parts>(parts: P, f: impl Fn(P::Item) + Sync) {
+    map_reduce(parts, || (), f, |(), ()| ());
+}
+
+/// Makes something of every item, perhaps of several at the same time, and puts it together in the
+/// order of the items. `identity` is what adds nothing; it is the result if there are no items.
+///
+/// ```
+/// let sum = filch_pool::map_reduce(0..1000_u64, || 0, |n| n, |a, b| a + b);
+/// assert_eq!(sum, 499_500);
+/// ```
+pub fn map_reduce<P: Parts, R: Send>(
+    parts: P,
+    identity: impl Fn() -> R + Sync,
+    map: impl Fn(P::Item) -> R + Sync,
+    reduce: impl Fn(R, R) -> R + Sync,
+) -> R {
+    let walk = Walk { identity, map, reduce };
+    if current::with(|local| local.is_some()) {
+        walk.run(parts)
+    } else {
+        global::pool().install(|| walk.run(parts))
+    }
+}
+
+struct Walk<I, M, F> {
+    identity: I,
+    map: M,
+    reduce: F,
+}
+
+impl<I, M, F> Walk<I, M, F> {
+    fn run<P: Parts, R: Send>(&self, mut parts: P) -> R
+    where
+        I: Fn() -> R + Sync,
+        M: Fn(P::Item) -> R + Sync,
+        F: Fn(R, R) -> R + Sync,
+    {
+        let mut so_far = (self.identity)();
+        loop {
+            let count = parts.count();
+            if count == 0 {
+                return so_far;
+            }
+            if count > 1 && is_wanted() {
+                let (left, right) = parts.cut(count / 2);
+                let (left, right) = join(|| self.run(left), || self.run(right));
+                return (self.reduce)(so_far, (self.reduce)(left, right));
+            }
+            let (now, rest) = parts.cut((count / LOOKS).clamp(1, LOOK_MAX));
+            so_far = now.items().map(&self.map).fold(so_far, &self.reduce);
+            parts = rest;
+        }
+    }
+}
+
+/// Whether somebody could want work from this worker.
+fn is_wanted() -> bool {
+    current::with(|local| local.is_some_and(Local::is_wanted))
+}

@@ -1,0 +1,68 @@
+//! Two workers of a pool without threads, played by a test: each is held up where the test likes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::builder::Builder;
+use crate::core::Core;
+use crate::current;
+use crate::local::Local;
+use crate::stats::State;
+
+/// Waits for something that another thread does.
+pub(crate) fn until(is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "somebody sleeps who could help");
+        thread::yield_now();
+    }
+}
+
+pub(crate) struct Stage {
+    core: Arc<Core>,
+    /// How many leaves were begun.
+    leaves: AtomicUsize,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        let settings = Builder::default().threads(2).settings().expect("two are a pool");
+        let core = Core::new(settings);
+        core.monitor.prevent();
+        Self { core, leaves: AtomicUsize::new(0) }
+    }
+
+    /// The first is worker 0, the other worker 1.
+    pub(crate) fn play(
+        &self,
+        first: &(dyn Fn(&Local<'_>) + Sync),
+        other: &(dyn Fn(&Local<'_>) + Sync),
+    ) {
+        thread::scope(|threads| {
+            let parts = [(0, first), (1, other)].map(|(index, part)| {
+                threads.spawn(move || {
+                    let local = Local::new(&self.core, index);
+                    self.core.sleep.sit(index);
+                    current::enter(&local, || part(&local));
+                })
+            });
+            parts.into_iter().for_each(|part| part.join().expect("its part goes well"));
+        });
+    }
+
+    /// Two leaves that are done at the same time, or never.
+    pub(crate) fn meet(&self) {
+        let leaf = || {
+            self.leaves.fetch_add(1, SeqCst);
+            until(|| self.leaves.load(SeqCst) == 2);
+        };
+        crate::join(leaf, leaf);
+    }
+
+    /// Returns when that worker is about to sleep until what it waits for has ended.
+    pub(crate) fn until_it_waits(&self, index: usize) {
+        until(|| self.core.seat(index).state() == State::Waiting);
+    }
+}

@@ -1,0 +1,251 @@
+//! Futures that wait for a time.
+//!
+//! A timer is watched by the pool on whose thread it is first awaited; on any other thread, by the
+//! global one.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use pin_project_lite::pin_project;
+
+use crate::core::Core;
+use crate::current;
+use crate::deadlines::Deadline;
+use crate::global;
+use crate::reactor::Reactor;
+
+/// Waits for that long.
+///
+/// ```
+/// # use std::time::{Duration, Instant};
+/// let begun = Instant::now();
+/// filch_pool::block_on(filch_pool::sleep(Duration::from_millis(5)));
+/// assert!(begun.elapsed() >= Duration::from_millis(5));
+/// ```
+pub fn sleep(duration: Duration) -> Sleep {
+    Sleep { until: Instant::now().checked_add(duration), timer: None }
+}
+
+/// Waits until then.
+///
+/// ```
+/// # use std::time::{Duration, Instant};
+/// let then = Instant::now() + Duration::from_millis(5);
+/// filch_pool::block_on(filch_pool::sleep_until(then));
+/// assert!(Instant::now() >= then);
+/// ```
+pub fn sleep_until(until: Instant) -> Sleep {
+    Sleep { until: Some(until), timer: None }
+}
+
+/// A future that ends at a certain time: see [`sleep`]. Dropping it leaves nothing behind.
+///
+/// ```
+/// let nap = filch_pool::sleep(std::time::Duration::ZERO);
+/// filch_pool::block_on(nap);
+/// ```
+#[must_use = "nothing waits until it is awaited"]
+pub struct Sleep {
+    /// None if it is further away than can be told: then it never ends.
+    until: Option<Instant>,
+    timer: Option<Timer>,
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep").field("until", &self.until).finish()
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Some(until) = self.until else { return Poll::Pending };
+        if Instant::now() >= until {
+            self.timer = None;
+            return Poll::Ready(());
+        }
+        let is_waiting = self.timer.as_ref().is_some_and(|timer| timer.renew(context.waker()));
+        if !is_waiting {
+            self.timer = Timer::new(until, context.waker());
+        }
+        Poll::Pending
+    }
+}
+
+/// A timer that waits, or has waited.
+struct Timer {
+    reactor: Arc<Reactor>,
+    deadline: Deadline,
+}
+
+impl Timer {
+    /// None on a thread of a pool that is being closed, where nothing is waited for any more.
+    fn new(until: Instant, waker: &Waker) -> Option<Self> {
+        let add = |core: &Core| {
+            let reactor =
+                core.make_reactor().unwrap_or_else(|error| panic!("no timer can be made: {error}"));
+            let deadline = reactor.add_timer(until, waker.clone())?;
+            Some(Self { reactor: Arc::clone(reactor), deadline })
+        };
+        current::with(|local| match local {
+            Some(local) => add(local.core),
+            None => Some(add(global::pool().core()).unwrap_or_else(|| {
+                panic!(
+                    "no timer can be made here: the global pool, which would watch it, is closed"
+                )
+            })),
+        })
+    }
+
+    fn renew(&self, waker: &Waker) -> bool {
+        self.reactor.renew_timer(self.deadline, waker)
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.reactor.remove_timer(self.deadline);
+    }
+}
+
+/// Awaits a future, but not for longer than that: then it is dropped with what this returns.
+///
+/// ```
+/// # use std::time::Duration;
+/// use filch_pool::{Elapsed, block_on, timeout};
+/// let soon = block_on(timeout(Duration::from_secs(60), async { 1 }));
+/// assert_eq!(soon, Ok(1));
+/// let never = block_on(timeout(Duration::from_millis(1), std::future::pending::<()>()));
+/// assert_eq!(never, Err(Elapsed));
+/// ```
+pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
+    Timeout { future, sleep: sleep(duration) }
+}
+
+pin_project! {
+    /// A future that is awaited for a limited time: see [`timeout`].
+    ///
+    /// ```
+    /// let quick = filch_pool::timeout(std::time::Duration::ZERO, async { 1 });
+    /// assert_eq!(filch_pool::block_on(quick), Ok(1));
+    /// ```
+    #[must_use = "nothing waits until it is awaited"]
+    #[derive(Debug)]
+    pub struct Timeout<F> {
+        #[pin]
+        future: F,
+        sleep: Sleep,
+    }
+}
+
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(value) = this.future.poll(context) {
+            return Poll::Ready(Ok(value));
+        }
+        Pin::new(this.sleep).poll(context).map(|()| Err(Elapsed))
+    }
+}
+
+/// The time of a [`timeout`] is over.
+///
+/// ```
+/// assert_eq!(filch_pool::Elapsed.to_string(), "it took longer than it was given");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elapsed;
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it took longer than it was given")
+    }
+}
+
+impl Error for Elapsed {}
+
+/// Ends again and again, so long apart; the first time at once.
+///
+/// # Panics
+/// If `period` is zero.
+///
+/// ```
+/// # use std::time::Duration;
+/// filch_pool::block_on(async {
+///     let mut beat = filch_pool::interval(Duration::from_millis(2));
+///     let first = beat.tick().await;
+///     let second = beat.tick().await;
+///     assert!(second - first >= Duration::from_millis(2));
+/// });
+/// ```
+#[track_caller]
+pub fn interval(period: Duration) -> Interval {
+    assert!(period > Duration::ZERO, "an interval of no time has no end: give it a period");
+    Interval { period, next: Instant::now() }
+}
+
+/// A steady beat: see [`interval`].
+///
+/// ```
+/// let beat = filch_pool::interval(std::time::Duration::from_secs(1));
+/// assert!(format!("{beat:?}").contains("1s"));
+/// ```
+#[derive(Debug)]
+pub struct Interval {
+    period: Duration,
+    next: Instant,
+}
+
+impl Interval {
+    /// Waits for the next beat, and says when it was due. Beats that nobody waited for are left out,
+    /// and the others stay where they were.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// filch_pool::block_on(async {
+    ///     filch_pool::interval(Duration::from_secs(1)).tick().await;
+    /// });
+    /// ```
+    pub async fn tick(&mut self) -> Instant {
+        let due = self.next;
+        sleep_until(due).await;
+        let late = Instant::now().saturating_duration_since(due).as_nanos();
+        let missed = late / self.period.as_nanos();
+        let beats = u32::try_from(missed + 1).unwrap_or(u32::MAX);
+        self.next = due + self.period.saturating_mul(beats);
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::Pool;
+
+    #[test]
+    fn a_million_cancelled_timers_leave_nothing_behind() {
+        let pool = Pool::builder().threads(1).build().unwrap();
+        let far = Duration::from_secs(3600);
+        pool.install(|| {
+            let mut context = Context::from_waker(Waker::noop());
+            for _ in 0..1000 {
+                let mut naps: Vec<_> = (0..1000).map(|_| sleep(far)).collect();
+                for nap in &mut naps {
+                    assert!(Pin::new(nap).poll(&mut context).is_pending());
+                }
+            }
+        });
+        let reactor = pool.core().reactor().unwrap();
+        assert!(!reactor.is_wanted());
+        assert_eq!(reactor.timers(), 0);
+    }
+}

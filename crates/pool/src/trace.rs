@@ -1,0 +1,246 @@
+//! The schedule trace: one line per period that says what the pool is doing, in the shape that Go
+//! users know, and a last one when the pool has ended.
+//!
+//! A thread of its own prints it, so that a pool whose workers are all busy or all stuck tells it too;
+//! without a trace there is no such thread.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use crate::core::Core;
+use crate::pool::Pool;
+use crate::protocol::sync::{self, Condvar, Mutex, thread};
+use crate::stats::{State, Stats, WorkerStats};
+
+/// Where to ask for a trace of all pools of a process: a number of milliseconds.
+const VARIABLE: &str = "FILCH_SCHEDTRACE";
+
+/// Where the lines go.
+pub(crate) type Writer = Box<dyn Write + Send>;
+
+/// What a pool was told about its trace.
+#[derive(Default)]
+pub(crate) struct Settings {
+    /// If nothing was said, the environment decides; zero is none.
+    pub(crate) period: Option<Duration>,
+    /// If nothing was said, stderr.
+    pub(crate) writer: Option<Writer>,
+}
+
+impl Settings {
+    fn period(&self) -> Option<Duration> {
+        let period = self.period.or_else(|| match std::env::var_os(VARIABLE) {
+            Some(value) => parse(&value.to_string_lossy()).unwrap_or_else(|complaint| {
+                // A pool without a trace is better than a program that does not start for want of one.
+                eprintln!("{complaint}");
+                None
+            }),
+            None => None,
+        });
+        period.filter(|period| !period.is_zero())
+    }
+}
+
+fn parse(value: &str) -> Result<Option<Duration>, String> {
+    let value = value.trim();
+    if value.is_empty() {
+        return Ok(None);
+    }
+    match value.parse() {
+        Ok(milliseconds) => Ok(Some(Duration::from_millis(milliseconds))),
+        Err(_) => Err(format!(
+            "warning: {VARIABLE}={value} is not a number of milliseconds, so no schedule trace is \
+             printed\n  help: {VARIABLE}=1000 prints a line each second, 0 or nothing none"
+        )),
+    }
+}
+
+/// The trace of one pool.
+#[derive(Default)]
+pub(crate) struct Trace {
+    is_over: Mutex<bool>,
+    over: Condvar,
+    printer: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+impl Trace {
+    /// Starts to print, if a trace is wanted.
+    pub(crate) fn start(&self, core: &Core, settings: Settings) -> io::Result<()> {
+        let Some(period) = settings.period() else { return Ok(()) };
+        let writer = settings.writer.unwrap_or_else(|| Box::new(io::stderr()));
+        let core = core.this().expect("who calls this has the core");
+        let thread = thread::Builder::new().name(format!("{}-trace", core.name));
+        let printer = thread.spawn(move || core.trace.print(&core, period, writer))?;
+        *sync::lock(&self.printer) = Some(printer);
+        Ok(())
+    }
+
+    fn print(&self, core: &Core, period: Duration, mut writer: Writer) {
+        let mut due = core.begun + period;
+        loop {
+            let is_over = self.wait_until(due);
+            // Nobody can be told if nothing can be written.
+            let _ = writeln!(writer, "{}", line(&Stats::of(core)));
+            if is_over {
+                let _ = writer.flush();
+                return;
+            }
+            // Lines that come too late are left out, not made up for.
+            let now = Instant::now();
+            while due <= now {
+                due += period;
+            }
+        }
+    }
+
+    /// Whether the pool has ended before.
+    fn wait_until(&self, due: Instant) -> bool {
+        let left = due.saturating_duration_since(Instant::now());
+        let waited =
+            self.over.wait_timeout_while(sync::lock(&self.is_over), left, |is_over| !*is_over);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// All workers have ended: prints the last line, and waits for that.
+    pub(crate) fn finish(&self) {
+        *sync::lock(&self.is_over) = true;
+        self.over.notify_all();
+        let printer = sync::lock(&self.printer).take();
+        if let Some(printer) = printer {
+            let _ = printer.join();
+        }
+    }
+}
+
+/// Those numbers, one for each worker, in brackets.
+struct Row<'a, F>(&'a [WorkerStats], F);
+
+impl<N: fmt::Display, F: Fn(&WorkerStats) -> N> fmt::Display for Row<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (index, worker) in self.0.iter().enumerate() {
+            let space = if index == 0 { "" } else { " " };
+            write!(f, "{space}{}", self.1(worker))?;
+        }
+        f.write_str("]")
+    }
+}
+
+fn line(stats: &Stats) -> String {
+    format!(
+        "SCHED {}ms: workers={} idle={} searching={} parked={} runqueue={} {} ticks={} \
+         steal={} stealfail={} stolen={} overflow={} done={}",
+        stats.elapsed.as_millis(),
+        stats.workers.len(),
+        stats.searching + stats.sleeping,
+        stats.searching,
+        stats.in_state(State::Sleeping) + stats.in_state(State::Waiting),
+        stats.shared,
+        Row(&stats.workers, WorkerStats::queued),
+        Row(&stats.workers, |worker: &WorkerStats| worker.ticks),
+        stats.thefts(),
+        stats.failed_thefts(),
+        stats.stolen(),
+        stats.overflowed(),
+        stats.executed(),
+    )
+}
+
+impl Stats {
+    /// These numbers as a line of the schedule trace.
+    ///
+    /// | field | is |
+    /// |---|---|
+    /// | `workers` | how many there are, with guests and reserves |
+    /// | `idle` | how many of them have nothing to do: they search or sleep |
+    /// | `searching` | how many look for something to take |
+    /// | `parked` | how many threads sleep, for want of work or until a stolen fork is done |
+    /// | `runqueue` | how many tasks wait in the shared queue, and in brackets at each worker |
+    /// | `ticks` | how often each worker looked for the next thing to do |
+    /// | `steal` | successful thefts since the pool began |
+    /// | `stealfail` | how often a worker looked at all others in vain |
+    /// | `stolen` | the tasks and forks that the thefts moved |
+    /// | `overflow` | tasks moved to the shared queue because a worker's own places were full |
+    /// | `done` | tasks and stolen forks that were run |
+    ///
+    /// ```
+    /// let pool = filch_pool::Pool::builder().threads(2).build()?;
+    /// let stats = pool.stats();
+    /// assert!(stats.trace_line().ends_with(&format!("done={}", stats.executed())));
+    /// # Ok::<(), filch_pool::BuildError>(())
+    /// ```
+    pub fn trace_line(&self) -> String {
+        line(self)
+    }
+}
+
+impl Pool {
+    /// The line that a [schedule trace](crate::Builder::trace) would print now.
+    ///
+    /// ```
+    /// let pool = filch_pool::Pool::builder().threads(2).build()?;
+    /// let line = pool.trace_line();
+    /// assert!(line.starts_with("SCHED ") && line.contains("ms: workers=2 "));
+    /// # Ok::<(), filch_pool::BuildError>(())
+    /// ```
+    pub fn trace_line(&self) -> String {
+        self.stats().trace_line()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_is_a_number_of_milliseconds() {
+        assert_eq!(parse("1000"), Ok(Some(Duration::from_secs(1))));
+        assert_eq!(parse(" 5 "), Ok(Some(Duration::from_millis(5))));
+        assert_eq!(parse(""), Ok(None));
+        for bad in ["1s", "-1", "1.5", "yes"] {
+            let complaint = parse(bad).unwrap_err();
+            assert!(complaint.contains(&format!("FILCH_SCHEDTRACE={bad} is not")), "{complaint}");
+        }
+    }
+
+    #[test]
+    fn zero_is_no_trace() {
+        let settings = Settings { period: Some(Duration::ZERO), writer: None };
+        assert_eq!(settings.period(), None);
+    }
+
+    #[test]
+    fn the_line_has_the_documented_shape() {
+        let worker = WorkerStats {
+            state: State::Working,
+            executed: 3,
+            thefts: 1,
+            stolen: 2,
+            stolen_from: 0,
+            failed_thefts: 4,
+            parks: 5,
+            wakes: 0,
+            wasted_wakes: 0,
+            promotions: 0,
+            overflowed: 6,
+            ticks: 17,
+            exposed_forks: 1,
+            exposed_tasks: 2,
+        };
+        let asleep = WorkerStats { state: State::Sleeping, ticks: 9, ..worker.clone() };
+        let stats = Stats {
+            elapsed: Duration::from_millis(1000),
+            workers: vec![worker, asleep],
+            shared: 7,
+            searching: 0,
+            sleeping: 1,
+        };
+        assert_eq!(
+            stats.trace_line(),
+            "SCHED 1000ms: workers=2 idle=1 searching=0 parked=1 runqueue=7 [3 3] ticks=[17 9] \
+             steal=2 stealfail=8 stolen=4 overflow=12 done=6"
+        );
+    }
+}

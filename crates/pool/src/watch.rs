@@ -1,0 +1,326 @@
+//! Watching a pool: what happens in it, as events, for whoever asks.
+//!
+//! Only what others can notice is told: what is laid open, taken, or put to sleep. Forks and tasks that
+//! stay private happen millions of times in a second, and cost as little as a call because nobody looks.
+//! The paths that tell are those that cost much more than the question whether anybody listens.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::pool::Pool;
+use crate::protocol::sync::atomic::AtomicUsize;
+use crate::protocol::sync::atomic::Ordering::Relaxed;
+use crate::protocol::sync::{self, Condvar, Mutex, MutexGuard};
+
+/// How many events wait for a watcher before the oldest are lost.
+const CAPACITY: usize = 4096;
+
+/// Something that happened in a pool: see [`Pool::watch`].
+///
+/// ```
+/// use filch_pool::{EventKind, Pool};
+///
+/// let pool = Pool::builder().threads(1).build()?;
+/// let mut watch = pool.watch();
+/// pool.spawn_detached(|| ());
+/// let push = watch.find(|event| event.kind == EventKind::Push).expect("it was just done");
+/// assert_eq!(push.worker, None);
+/// # Ok::<(), filch_pool::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Event {
+    /// When, since the pool began. A watcher sees events in this order.
+    pub at: Duration,
+    /// Which worker did it, as counted in [`Stats::workers`](crate::Stats::workers); none if it came from
+    /// outside.
+    pub worker: Option<usize>,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// What happened in a pool: see [`Event`].
+///
+/// ```
+/// use filch_pool::EventKind;
+///
+/// let theft = EventKind::Steal { from: 0, to: 1, count: 3 };
+/// assert_eq!(format!("{theft:?}"), "Steal { from: 0, to: 1, count: 3 }");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// A task was put into the shared queue, from outside or because of its priority.
+    Push,
+    /// A worker laid so many forks and tasks open for others to take.
+    Expose {
+        /// How many.
+        count: usize,
+    },
+    /// A worker took so many forks and tasks from another.
+    Steal {
+        /// From whom.
+        from: usize,
+        /// Who took them.
+        to: usize,
+        /// How many.
+        count: usize,
+    },
+    /// A worker moved so many of its tasks to the shared queue, for want of room.
+    Overflow {
+        /// How many.
+        count: usize,
+    },
+    /// A worker goes to sleep.
+    Park,
+    /// A worker has slept, and goes on.
+    Unpark,
+}
+
+/// Who watches a pool.
+pub(crate) struct Watchers {
+    begun: Instant,
+    /// How many there are. Relaxed everywhere: who comes is told from some moment on.
+    count: AtomicUsize,
+    rings: Mutex<Rings>,
+}
+
+#[derive(Default)]
+struct Rings {
+    rings: Vec<Arc<Ring>>,
+    /// The pool has ended: nothing happens any more.
+    are_over: bool,
+}
+
+/// What was told to one watcher and not yet read.
+struct Ring {
+    capacity: usize,
+    events: Mutex<Events>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Events {
+    events: VecDeque<Event>,
+    lost: u64,
+    is_waited_for: bool,
+    is_over: bool,
+}
+
+impl Watchers {
+    pub(crate) fn new(begun: Instant) -> Self {
+        Self { begun, count: AtomicUsize::new(0), rings: Mutex::default() }
+    }
+
+    /// Something happens. If nobody watches, this is the question whether somebody does.
+    #[inline]
+    pub(crate) fn tell(&self, worker: Option<usize>, kind: EventKind) {
+        if self.count.load(Relaxed) > 0 {
+            self.tell_all(worker, kind);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_all(&self, worker: Option<usize>, kind: EventKind) {
+        let rings = sync::lock(&self.rings);
+        // Under the lock, so that the order of events is the order of their times.
+        let event = Event { at: self.begun.elapsed(), worker, kind };
+        rings.rings.iter().for_each(|ring| ring.push(event));
+    }
+
+    /// The pool has ended.
+    pub(crate) fn finish(&self) {
+        let mut rings = sync::lock(&self.rings);
+        rings.are_over = true;
+        rings.rings.iter().for_each(|ring| {
+            sync::lock(&ring.events).is_over = true;
+            ring.arrived.notify_all();
+        });
+    }
+
+    fn subscribe(&self, capacity: usize) -> Arc<Ring> {
+        let mut rings = sync::lock(&self.rings);
+        let events = Events { is_over: rings.are_over, ..Events::default() };
+        let capacity = capacity.max(1);
+        let ring = Ring { capacity, events: Mutex::new(events), arrived: Condvar::new() };
+        let ring = Arc::new(ring);
+        rings.rings.push(Arc::clone(&ring));
+        self.count.store(rings.rings.len(), Relaxed);
+        ring
+    }
+
+    fn unsubscribe(&self, ring: &Arc<Ring>) {
+        let mut rings = sync::lock(&self.rings);
+        rings.rings.retain(|other| !Arc::ptr_eq(other, ring));
+        self.count.store(rings.rings.len(), Relaxed);
+    }
+}
+
+impl Ring {
+    fn push(&self, event: Event) {
+        let mut events = sync::lock(&self.events);
+        if events.events.len() == self.capacity {
+            events.events.pop_front();
+            events.lost += 1;
+        }
+        events.events.push_back(event);
+        if events.is_waited_for {
+            self.arrived.notify_one();
+        }
+    }
+
+    /// The oldest event, as soon as there is one, until that moment at the latest.
+    fn pop(&self, until: Option<Instant>) -> Option<Event> {
+        let mut events = sync::lock(&self.events);
+        while events.events.is_empty() && !events.is_over {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                break;
+            }
+            events.is_waited_for = true;
+            events = self.wait(events, left);
+            events.is_waited_for = false;
+        }
+        events.events.pop_front()
+    }
+
+    fn wait<'a>(
+        &self,
+        events: MutexGuard<'a, Events>,
+        left: Option<Duration>,
+    ) -> MutexGuard<'a, Events> {
+        match left {
+            Some(left) => {
+                self.arrived.wait_timeout(events, left).unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => self.arrived.wait(events).unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+}
+
+/// The events of a pool, oldest first: see [`Pool::watch`].
+///
+/// As an iterator it waits for the next event, and ends when the pool has been dropped and all that
+/// happened was read. Dropping it ends the watch.
+///
+/// ```
+/// use filch_pool::{EventKind, Pool};
+///
+/// let pool = Pool::builder().threads(2).build()?;
+/// let watch = pool.watch();
+/// pool.install(|| ());
+/// drop(pool);
+/// assert!(watch.into_iter().any(|event| event.kind == EventKind::Push));
+/// # Ok::<(), filch_pool::BuildError>(())
+/// ```
+#[must_use = "nothing is watched any more when this is dropped"]
+pub struct Watch {
+    watchers: Arc<Watchers>,
+    ring: Arc<Ring>,
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").field("lost", &self.lost()).finish_non_exhaustive()
+    }
+}
+
+impl Watch {
+    /// The next event, if it is there already.
+    ///
+    /// ```
+    /// let pool = filch_pool::Pool::builder().threads(1).build()?;
+    /// let watch = pool.watch();
+    /// pool.spawn_detached(|| ());
+    /// assert!(watch.try_next().is_some());
+    /// # Ok::<(), filch_pool::BuildError>(())
+    /// ```
+    pub fn try_next(&self) -> Option<Event> {
+        sync::lock(&self.ring.events).events.pop_front()
+    }
+
+    /// The next event, if it comes within that time; none at once if the pool has ended.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let pool = filch_pool::Pool::builder().threads(1).build()?;
+    /// let watch = pool.watch();
+    /// pool.spawn_detached(|| ());
+    /// assert!(watch.next_within(Duration::from_secs(10)).is_some());
+    /// # Ok::<(), filch_pool::BuildError>(())
+    /// ```
+    pub fn next_within(&self, time: Duration) -> Option<Event> {
+        // A moment that cannot be counted to does not come.
+        self.ring.pop(Instant::now().checked_add(time))
+    }
+
+    /// How many events were overwritten because they were not read in time.
+    ///
+    /// ```
+    /// let pool = filch_pool::Pool::builder().threads(1).build()?;
+    /// let watch = pool.watch_last(1);
+    /// (0..3).for_each(|_| pool.spawn_detached(|| ()));
+    /// assert!(watch.lost() >= 2);
+    /// # Ok::<(), filch_pool::BuildError>(())
+    /// ```
+    pub fn lost(&self) -> u64 {
+        sync::lock(&self.ring.events).lost
+    }
+}
+
+impl Iterator for Watch {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        self.ring.pop(None)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.watchers.unsubscribe(&self.ring);
+    }
+}
+
+impl Pool {
+    /// Tells what happens in this pool from now on. The newest few thousand events wait to be read;
+    /// how many were lost is [counted](Watch::lost).
+    ///
+    /// There may be several watchers, and each is told everything. As long as there is none, this costs
+    /// nothing that could be measured.
+    ///
+    /// ```
+    /// use filch_pool::{EventKind, Pool};
+    ///
+    /// let pool = Pool::builder().threads(2).build()?;
+    /// let watch = pool.watch();
+    /// pool.install(|| filch_pool::join(|| (), || ()));
+    /// drop(pool);
+    /// for event in watch {
+    ///     if let EventKind::Steal { from, to, count } = event.kind {
+    ///         println!("after {:?}: {to} took {count} from {from}", event.at);
+    ///     }
+    /// }
+    /// # Ok::<(), filch_pool::BuildError>(())
+    /// ```
+    pub fn watch(&self) -> Watch {
+        self.watch_last(CAPACITY)
+    }
+
+    /// As [`Pool::watch`], but keeps that many events, at least one.
+    ///
+    /// ```
+    /// let pool = filch_pool::Pool::builder().threads(1).build()?;
+    /// let watch = pool.watch_last(100_000);
+    /// assert_eq!(watch.lost(), 0);
+    /// # Ok::<(), filch_pool::BuildError>(())
+    /// ```
+    pub fn watch_last(&self, events: usize) -> Watch {
+        let watchers = Arc::clone(&self.core().watchers);
+        let ring = watchers.subscribe(events);
+        Watch { watchers, ring }
+    }
+}

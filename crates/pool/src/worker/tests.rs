@@ -1,0 +1,300 @@
+//! The ladder, rung by rung, in a pool without threads: a test puts tasks where it likes, and calls
+//! what a worker would.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+use std::time::Instant;
+
+use super::*;
+use crate::builder::Builder;
+use crate::protocol::ring::{LOOT_MAX, PLACES};
+use crate::random::Random;
+use crate::shared_queue::Priority;
+use crate::stage::{Stage, until};
+
+/// What was run, in order.
+#[derive(Clone, Default)]
+struct Journal(Arc<Mutex<Vec<String>>>);
+
+impl Journal {
+    fn task(&self, name: impl Into<String>) -> Task {
+        let (this, name) = (self.clone(), name.into());
+        Task::new(move || this.0.lock().unwrap().push(name))
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// A future as far as the reactor knows one: it is made ready where its waker is called.
+struct Sleeper(Journal);
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        current::with(|local| local.unwrap().ready(self.0.task("awoken")));
+    }
+}
+
+fn core(builder: Builder) -> Arc<Core> {
+    Core::new(builder.settings().unwrap())
+}
+
+fn pair() -> Arc<Core> {
+    core(Builder::default().threads(2))
+}
+
+/// Runs what the worker finds until it finds nothing.
+fn exhaust(local: &Local<'_>) {
+    while let Some(work) = local.find() {
+        local.execute(work);
+    }
+}
+
+#[test]
+fn places_are_looked_at_in_the_order_of_the_ladder() {
+    let journal = Journal::default();
+    let brought = journal.clone();
+    let hook = move || {
+        let mut journal = brought.0.lock().unwrap();
+        let is_first = !journal.contains(&"idle hook".to_owned());
+        journal.push("idle hook".to_owned());
+        drop(journal);
+        let task = brought.task("brought by the hook");
+        current::with(|local| is_first.then(|| local.unwrap().spawn(task))).is_some()
+    };
+    let core = core(Builder::default().threads(2).idle_hook(hook));
+    core.monitor.prevent();
+    let (local, other) = (Local::new(&core, 0), Local::new(&core, 1));
+    let awoken = Waker::from(Arc::new(Sleeper(journal.clone())));
+    core.make_reactor().unwrap().add_timer(Instant::now(), awoken).unwrap();
+    // In the opposite order, so that it cannot be the order in which they came.
+    core.shared.push(journal.task("not urgent"), Priority::Low).unwrap();
+    other.seat.next.replace(journal.task("next of another"));
+    other.seat.tasks.push(journal.task("open at another"));
+    core.shared.push(journal.task("shared"), Priority::Normal).unwrap();
+    local.seat.tasks.push(journal.task("own"));
+    local.seat.next.replace(journal.task("next"));
+    core.shared.push(journal.task("urgent"), Priority::High).unwrap();
+    current::enter(&local, || exhaust(&local));
+    let expected = [
+        "urgent",
+        "next",
+        "own",
+        "shared",
+        "awoken",
+        "open at another",
+        "next of another",
+        "not urgent",
+        "idle hook",
+        "brought by the hook",
+        "idle hook",
+    ];
+    assert_eq!(journal.take(), expected);
+}
+
+#[test]
+fn forks_of_another_come_before_its_tasks() {
+    let journal = Journal::default();
+    let core = pair();
+    let victim = Local::new(&core, 1);
+    victim.seat.tasks.push(journal.task("task"));
+    let write = |name: &str| journal.0.lock().unwrap().push(name.to_owned());
+    let steal = || {
+        let thief = Local::new(&core, 0);
+        current::enter(&thief, || exhaust(&thief));
+    };
+    // The fork is laid open at once, since its owner is asked from the beginning.
+    current::enter(&victim, || crate::join(steal, || write("fork")));
+    assert_eq!(journal.take(), ["fork", "task"]);
+}
+
+#[test]
+fn the_shared_queue_comes_first_at_one_turn_in_61() {
+    let journal = Journal::default();
+    let core = pair();
+    let local = Local::new(&core, 0);
+    for turn in 1..=4 * FAIRNESS {
+        core.shared.push(journal.task("shared"), Priority::Normal).unwrap();
+        local.seat.next.replace(journal.task("next"));
+        local.streak.set(0);
+        local.execute(local.find().unwrap());
+        let expected = if turn.is_multiple_of(FAIRNESS) { "shared" } else { "next" };
+        assert_eq!(journal.take(), [expected], "turn {turn}");
+        drop(local.seat.next.take());
+        while core.shared.pop_any(false).is_some() {}
+    }
+}
+
+#[test]
+fn what_is_not_urgent_does_not_starve() {
+    let journal = Journal::default();
+    let core = pair();
+    let local = Local::new(&core, 0);
+    core.shared.push(journal.task("not urgent"), Priority::Low).unwrap();
+    let turns = (1..).find(|_| {
+        core.shared.push(journal.task("normal"), Priority::Normal).unwrap();
+        local.execute(local.find().unwrap());
+        journal.take() == ["not urgent"]
+    });
+    assert_eq!(turns, Some(2 * FAIRNESS));
+}
+
+#[test]
+fn the_next_slot_yields_after_three_in_a_row() {
+    let journal = Journal::default();
+    let core = pair();
+    let local = Local::new(&core, 0);
+    (0..3).for_each(|_| local.keep(journal.task("own")));
+    for _ in 0..12 {
+        if local.seat.next.is_empty() {
+            local.seat.next.replace(journal.task("next"));
+        }
+        local.execute(local.find().unwrap());
+    }
+    let own_at: Vec<_> = journal
+        .take()
+        .iter()
+        .enumerate()
+        .filter(|(_, name)| *name == "own")
+        .map(|(at, _)| at)
+        .collect();
+    assert_eq!(own_at, [3, 7, 11]);
+}
+
+/// How many a theft takes if so many lie open.
+fn loot(steal: Steal, there: usize) -> u64 {
+    let journal = Journal::default();
+    let core = core(Builder::default().threads(2).steal(steal));
+    let (local, other) = (Local::new(&core, 0), Local::new(&core, 1));
+    (0..there).for_each(|number| other.seat.tasks.push(journal.task(number.to_string())));
+    let first = local.steal_tasks(1);
+    let stolen = local.seat.counters.stolen.get();
+    assert_eq!(local.seat.counters.thefts.get(), u64::from(stolen > 0));
+    assert_eq!(other.seat.counters.stolen_from.get(), stolen);
+    assert_eq!(other.seat.tasks.len(), there - usize::try_from(stolen).unwrap());
+    // The oldest are taken, and the oldest of them is run first.
+    first.into_iter().for_each(Task::run);
+    while let Some(task) = local.pop_task() {
+        task.run();
+    }
+    assert_eq!(journal.take(), (0..stolen).map(|number| number.to_string()).collect::<Vec<_>>());
+    stolen
+}
+
+#[test]
+fn a_theft_takes_half_rounded_up_and_at_most_32() {
+    let halves = [(0, 0), (1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (63, 32), (64, 32), (65, 32)];
+    for (there, taken) in halves {
+        assert_eq!(loot(Steal::Half, there), taken, "of {there}");
+    }
+    assert_eq!(loot(Steal::Half, PLACES), LOOT_MAX as u64);
+    for there in [0, 1, 2, 100] {
+        assert_eq!(loot(Steal::One, there), u64::from(there > 0), "of {there}");
+    }
+}
+
+#[test]
+fn too_many_tasks_overflow_by_half_to_the_shared_queue() {
+    let journal = Journal::default();
+    let core = pair();
+    let local = Local::new(&core, 0);
+    let mut number = 0..;
+    let mut fill = |count: usize| {
+        number.by_ref().take(count).for_each(|number| local.keep(journal.task(number.to_string())));
+    };
+    fill(PLACES);
+    assert_eq!((local.seat.tasks.len(), core.shared.len()), (PLACES, 0));
+    fill(1);
+    assert_eq!((local.seat.tasks.len(), core.shared.len()), (PLACES / 2 + 1, PLACES / 2));
+    assert_eq!(local.seat.counters.overflowed.get(), PLACES as u64 / 2);
+    // The oldest, and in order.
+    (0..2).for_each(|_| core.shared.pop_any(false).unwrap().run());
+    local.pop_task().unwrap().run();
+    assert_eq!(journal.take(), ["0".to_owned(), "1".to_owned(), (PLACES / 2).to_string()]);
+    local.discard();
+}
+
+#[test]
+fn every_other_worker_is_looked_at_once_and_each_as_often_first() {
+    for threads in 2..=9 {
+        let core = core(Builder::default().threads(threads));
+        for index in 0..threads {
+            let random = Random::new(index as u64);
+            let mut firsts = BTreeMap::new();
+            for _ in 0..10_000 {
+                let victims: Vec<_> = core.others(index, &random).collect();
+                let different: BTreeSet<_> = victims.iter().copied().collect();
+                assert_eq!(different.len(), threads - 1);
+                assert!(victims.len() == threads - 1 && !different.contains(&index));
+                *firsts.entry(victims[0]).or_insert(0) += 1;
+            }
+            let fair = 10_000 / (threads - 1);
+            for (victim, count) in firsts {
+                let is_fair = (fair * 85 / 100..=fair * 115 / 100).contains(&count);
+                assert!(is_fair, "{index} looked {count} of 10,000 times at {victim} of {threads}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_worker_with_much_to_do_gives_nothing_to_one_who_has_not_asked() {
+    let journal = Journal::default();
+    let core = pair();
+    let (local, other) = (Local::new(&core, 0), Local::new(&core, 1));
+    (0..100).for_each(|_| local.spawn(journal.task("task")));
+    assert!(
+        other.seat.next.is_empty() && other.seat.tasks.is_empty() && other.seat.forks.is_empty()
+    );
+    assert!(core.shared.is_empty());
+    local.discard();
+}
+
+/// Between taking a fork and saying where it is worked on, a thief can be held up for long.
+#[test]
+fn who_sleeps_before_it_knows_where_its_fork_is_hears_of_it() {
+    let stage = Stage::new();
+    let is_taken = AtomicBool::new(false);
+    let owner = |_: &Local<'_>| {
+        crate::join(|| until(|| is_taken.load(SeqCst)), || stage.meet());
+    };
+    let thief = |local: &Local<'_>| {
+        let mut looks = std::iter::repeat_with(|| Stolen::take(local, 0, |_| true));
+        let fork = looks.find_map(|fork| fork).expect("there will be one");
+        is_taken.store(true, SeqCst);
+        stage.until_it_waits(0);
+        local.run_fork(fork);
+    };
+    stage.play(&owner, &thief);
+}
+
+/// Whoever brings tasks while somebody searches wakes nobody, and relies on that one; which finds them only
+/// when it is about to sleep.
+#[test]
+fn who_does_not_sleep_after_all_wakes_the_next_when_it_has_found_something() {
+    let journal = Journal::default();
+    let core = pair();
+    let (local, other) = (Local::new(&core, 0), Local::new(&core, 1));
+    core.sleep.lie_down(other.index, false);
+    assert!(local.search().is_none() && local.searching.get());
+    (0..2).for_each(|_| core.submit(journal.task("task"), Priority::Normal).unwrap());
+    assert_eq!(core.sleep.sleepers(), 1, "the one who searches will find it");
+    local.rest();
+    assert!(local.find().is_some());
+    assert_eq!(core.sleep.sleepers(), 0, "the other was called for what is left");
+    local.discard();
+    core.shared.close();
+}
+
+/// Whoever relieves others may be called at the last moment, also by a guest or by the monitor.
+#[test]
+fn nobody_is_started_whom_nobody_waits_for() {
+    let core = pair();
+    core.close();
+    core.join();
+    let seat = core.take_seat().expect("there are seats left");
+    assert!(!core.start_thread(seat).expect("it was not tried"));
+}

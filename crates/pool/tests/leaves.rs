@@ -1,0 +1,290 @@
+//! Long leaves are done at the same time, wherever they are forked: those here wait for one another,
+//! and would never end one after the other.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use filch_pool::{Pool, State, for_each, join, scope};
+
+/// How long leaves wait until it is clear that nobody does the others.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Where so many leaves wait for one another.
+struct Meeting {
+    expected: usize,
+    there: AtomicUsize,
+}
+
+impl Meeting {
+    fn of(expected: usize) -> Self {
+        Self { expected, there: AtomicUsize::new(0) }
+    }
+
+    fn wait(&self) {
+        self.there.fetch_add(1, SeqCst);
+        let begin = Instant::now();
+        while self.there.load(SeqCst) < self.expected {
+            assert!(begin.elapsed() < LONG, "a leaf waits for one that nobody has begun");
+            thread::yield_now();
+        }
+    }
+
+    fn end(self) {
+        assert_eq!(self.there.into_inner(), self.expected, "every leaf was done, once");
+    }
+}
+
+fn pool(threads: usize) -> Pool {
+    Pool::builder().threads(threads).build().expect("threads can be started")
+}
+
+/// Waits until only so many workers are awake: then the others have said that they want work.
+fn rest(pool: &Pool, awake: usize) {
+    let begin = Instant::now();
+    let sleeping = || {
+        let stats = pool.stats();
+        stats.workers.iter().filter(|worker| worker.state == State::Sleeping).count()
+    };
+    while sleeping() + awake < pool.threads() {
+        assert!(begin.elapsed() < LONG, "a worker that has nothing to do goes to sleep");
+        thread::yield_now();
+    }
+}
+
+/// Two leaves, as `shape` forks them, in a pool that has slept before: from outside, as a guest, after
+/// many small forks, and again and again.
+fn check(shape: impl Fn(&Meeting) + Sync) {
+    let pool = pool(2);
+    let meet = |awake: usize| {
+        rest(&pool, awake);
+        let meeting = Meeting::of(2);
+        shape(&meeting);
+        meeting.end();
+    };
+    for round in 0..20 {
+        pool.install(|| meet(1));
+        pool.enter(|| meet(0));
+        pool.install(|| {
+            for _ in 0..10 * round {
+                join(|| (), || ());
+            }
+            meet(1);
+            meet(1);
+        });
+    }
+    pool.install(|| {
+        for _ in 0..100 {
+            join(|| (), || ());
+            rest(&pool, 1);
+        }
+        meet(1);
+    });
+}
+
+#[test]
+fn the_first_fork() {
+    check(|meeting| {
+        join(|| meeting.wait(), || meeting.wait());
+    });
+}
+
+#[test]
+fn a_fork_within_the_first_half_of_others() {
+    fn within(depth: u32, meeting: &Meeting) {
+        if depth == 0 {
+            join(|| meeting.wait(), || meeting.wait());
+        } else {
+            join(|| within(depth - 1, meeting), || ());
+        }
+    }
+    for depth in 1..=6 {
+        check(|meeting| within(depth, meeting));
+    }
+}
+
+#[test]
+fn a_fork_within_the_second_half_of_others() {
+    fn within(depth: u32, meeting: &Meeting) {
+        if depth == 0 {
+            join(|| meeting.wait(), || meeting.wait());
+        } else {
+            join(|| (), || within(depth - 1, meeting));
+        }
+    }
+    for depth in 1..=6 {
+        check(|meeting| within(depth, meeting));
+    }
+}
+
+#[test]
+fn a_fork_after_others() {
+    check(|meeting| {
+        join(|| (), || ());
+        join(|| meeting.wait(), || meeting.wait());
+        join(|| (), || ());
+    });
+}
+
+#[test]
+fn two_items_of_a_loop() {
+    check(|meeting| for_each(0..2_usize, |_| meeting.wait()));
+}
+
+#[test]
+fn two_tasks_of_a_scope() {
+    check(|meeting| {
+        scope(|s| {
+            s.spawn(|_| meeting.wait());
+            s.spawn(|_| meeting.wait());
+        });
+    });
+}
+
+/// The owner of the scope has nothing to do but to wait, and so comes to take what the helper forks.
+#[test]
+fn a_fork_of_a_scopes_task_that_another_runs() {
+    let pool = pool(2);
+    for _ in 0..50 {
+        let (begun, meeting) = (Meeting::of(2), Meeting::of(2));
+        pool.install(|| {
+            scope(|s| {
+                s.spawn(|_| {
+                    begun.wait();
+                    join(|| meeting.wait(), || meeting.wait());
+                });
+                begun.wait();
+            });
+        });
+        meeting.end();
+    }
+}
+
+/// While one waits for a scope, its forks are not out of reach: a third does them.
+#[test]
+fn a_fork_of_one_who_waits_for_a_scope() {
+    let pool = pool(3);
+    for _ in 0..50 {
+        let (begun, meeting) = (Meeting::of(2), Meeting::of(2));
+        let waits = || {
+            scope(|s| {
+                s.spawn(|_| {
+                    begun.wait();
+                    meeting.wait();
+                });
+                begun.wait();
+            });
+        };
+        pool.install(|| join(waits, || meeting.wait()));
+        meeting.end();
+    }
+}
+
+#[test]
+fn a_fork_of_a_task() {
+    let pool = pool(2);
+    for _ in 0..50 {
+        let spawned = pool.spawn(|| {
+            let meeting = Meeting::of(2);
+            join(|| meeting.wait(), || meeting.wait());
+            meeting.end();
+        });
+        spawned.wait().expect("it does not panic");
+    }
+}
+
+/// Ways to fork so many leaves.
+const SHAPES: [fn(usize, &Meeting); 3] = [
+    |leaves, meeting| halves(leaves, meeting),
+    |leaves, meeting| one_by_one(leaves, meeting),
+    |leaves, meeting| the_rest_elsewhere(leaves, meeting),
+];
+
+fn halves(leaves: usize, meeting: &Meeting) {
+    if leaves == 1 {
+        meeting.wait();
+    } else {
+        join(|| halves(leaves / 2, meeting), || halves(leaves - leaves / 2, meeting));
+    }
+}
+
+fn one_by_one(leaves: usize, meeting: &Meeting) {
+    if leaves == 1 {
+        meeting.wait();
+    } else {
+        join(|| one_by_one(leaves - 1, meeting), || meeting.wait());
+    }
+}
+
+fn the_rest_elsewhere(leaves: usize, meeting: &Meeting) {
+    if leaves == 1 {
+        meeting.wait();
+    } else {
+        join(|| meeting.wait(), || the_rest_elsewhere(leaves - 1, meeting));
+    }
+}
+
+#[test]
+fn as_many_leaves_as_there_are_workers() {
+    for threads in 2..=8 {
+        let pool = pool(threads);
+        for shape in SHAPES {
+            for _ in 0..20 {
+                rest(&pool, 0);
+                let meeting = Meeting::of(threads);
+                pool.install(|| shape(threads, &meeting));
+                meeting.end();
+            }
+        }
+    }
+}
+
+/// Whoever has forked the short ones waits for thieves that wait for thieves, and all of them are needed in
+/// the end. No more forks than lie open at once: see `WINDOW`.
+#[test]
+fn as_many_leaves_as_there_are_workers_after_short_forks() {
+    fn after(short: usize, then: &(dyn Fn() + Sync)) {
+        match short {
+            0 => then(),
+            short => drop(join(|| (), || after(short - 1, then))),
+        }
+    }
+    fn before(short: usize, then: &(dyn Fn() + Sync)) {
+        match short {
+            0 => then(),
+            short => drop(join(|| before(short - 1, then), || ())),
+        }
+    }
+    for threads in 3..=6 {
+        let pool = pool(threads);
+        for shape in SHAPES {
+            for short in (0..6).cycle().take(60) {
+                rest(&pool, 0);
+                let meeting = Meeting::of(threads);
+                let leaves = || after(short, &|| shape(threads, &meeting));
+                pool.install(|| before(short.min(2), &leaves));
+                meeting.end();
+            }
+        }
+    }
+}
+
+/// Who waits for a scope, and has a fork of its own that another takes, helps from then on.
+#[test]
+fn a_fork_of_a_scopes_task_while_the_owners_own_is_taken() {
+    let pool = pool(3);
+    for _ in 0..50 {
+        let (begun, meeting) = (Meeting::of(2), Meeting::of(3));
+        let waits = || {
+            scope(|s| {
+                s.spawn(|_| {
+                    begun.wait();
+                    join(|| meeting.wait(), || meeting.wait());
+                });
+                begun.wait();
+            });
+        };
+        pool.install(|| join(waits, || meeting.wait()));
+        meeting.end();
+    }
+}

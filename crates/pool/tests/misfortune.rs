@@ -1,0 +1,282 @@
+//! Drops that panic, spawn or take their time; closing in the middle; hooks that fail: the pool goes
+//! on, and nothing is used after its end.
+
+mod occupied;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use filch_pool::{Pool, scope, spawn, spawn_detached};
+
+use occupied::occupy;
+
+fn pool(threads: usize) -> Pool {
+    Pool::builder().threads(threads).build().expect("threads can be started")
+}
+
+/// Calls a closure when it is dropped.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn what_was_to_be_installed_is_gone_before_the_caller_goes_on() {
+    let pool = pool(1);
+    let go_on = occupy(&pool);
+    let (has_returned, was_early) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (is_being_dropped, is_queued) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            let borrowed = OnDrop(|| {
+                is_being_dropped.store(true, SeqCst);
+                // Time for the caller to go on, and to print its panic, should nothing hold it.
+                let started = Instant::now();
+                while started.elapsed() < Duration::from_secs(1) && !was_early.load(SeqCst) {
+                    was_early.fetch_or(has_returned.load(SeqCst), SeqCst);
+                    thread::yield_now();
+                }
+            });
+            is_queued.store(true, SeqCst);
+            let refused = catch_unwind(AssertUnwindSafe(|| {
+                pool.install(move || {
+                    let _borrowed = &borrowed;
+                });
+            }));
+            has_returned.store(true, SeqCst);
+            assert!(refused.is_err(), "it was never run");
+        });
+        wait_until("the caller comes", || is_queued.load(SeqCst));
+        wait_until("what is installed waits in a queue, or was refused", || {
+            pool.stats().shared > 0 || is_being_dropped.load(SeqCst)
+        });
+        pool.close();
+        go_on.send(()).expect("it waits for this");
+    });
+    assert!(is_being_dropped.load(SeqCst));
+    assert!(!was_early.load(SeqCst), "the caller went on while what it lent was in use");
+}
+
+/// So many that they overflow into the shared queue, which refuses them; each spawns when dropped.
+#[test]
+fn a_task_that_is_dropped_may_spawn() {
+    for threads in 1..3 {
+        let pool = Arc::new(pool(threads));
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let inside = (Arc::clone(&pool), Arc::clone(&dropped));
+        pool.install(move || {
+            let (pool, dropped) = inside;
+            pool.close();
+            for _ in 0..2000 {
+                let dropped = Arc::clone(&dropped);
+                let held = OnDrop(move || {
+                    let last = Arc::clone(&dropped);
+                    let last = OnDrop(move || {
+                        last.fetch_add(1, SeqCst);
+                    });
+                    spawn_detached(move || drop(last));
+                    dropped.fetch_add(1, SeqCst);
+                });
+                spawn_detached(move || drop(held));
+            }
+        });
+        drop(pool);
+        wait_until("all are dropped, or run", || dropped.load(SeqCst) == 4000);
+    }
+}
+
+/// What panics when it is dropped, so many times.
+struct Bomb(usize);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if self.0 > 0 {
+            panic_any(Self(self.0 - 1));
+        }
+    }
+}
+
+#[test]
+fn a_panic_that_panics_when_dropped_ends_no_thread() {
+    let pool = pool(1);
+    pool.spawn_detached(|| resume_unwind(Box::new(Bomb(2))));
+    pool.spawn_detached({
+        let bomb = Bomb(2);
+        move || drop(bomb)
+    });
+    drop(pool.spawn(|| resume_unwind(Box::new(Bomb(2)))));
+    assert_eq!(pool.install(|| 7), 7);
+}
+
+/// Of two panics only one is passed on.
+#[test]
+fn a_panic_that_is_not_passed_on_may_panic_when_it_is_dropped() {
+    let pool = pool(2);
+    let begun = AtomicBool::new(false);
+    let wait = || wait_until("the other is begun", || begun.load(SeqCst));
+    let bomb = || {
+        begun.store(true, SeqCst);
+        resume_unwind(Box::new(Bomb(2)))
+    };
+    let joined = catch_unwind(AssertUnwindSafe(|| {
+        pool.install(|| {
+            filch_pool::join(
+                || {
+                    wait();
+                    resume_unwind(Box::new("first"))
+                },
+                bomb,
+            )
+        })
+    }));
+    let panic = joined.map(|((), ())| ()).expect_err("both panic");
+    assert_eq!(panic.downcast_ref(), Some(&"first"));
+
+    let scoped = catch_unwind(AssertUnwindSafe(|| {
+        pool.install(|| {
+            scope(|s| {
+                (0..3).for_each(|_| s.spawn(move |_| bomb()));
+                resume_unwind(Box::new("first"));
+            });
+        });
+    }));
+    let panic = scoped.expect_err("all panic");
+    assert_eq!(panic.downcast_ref(), Some(&"first"));
+    assert_eq!(pool.install(|| 7), 7);
+}
+
+#[test]
+fn drops_that_panic_do_not_keep_others_from_being_dropped() {
+    let pool = pool(2);
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let go_on = [occupy(&pool), occupy(&pool)];
+    for _ in 0..100 {
+        let dropped = Arc::clone(&dropped);
+        let held = OnDrop(move || {
+            dropped.fetch_add(1, SeqCst);
+            resume_unwind(Box::new("planned"));
+        });
+        pool.spawn_detached(move || drop(held));
+    }
+    pool.close();
+    assert_eq!(dropped.load(SeqCst), 100);
+    for go_on in go_on {
+        go_on.send(()).expect("it waits for this");
+    }
+}
+
+#[test]
+fn an_idle_hook_that_panics_ends_no_thread() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let inside = Arc::clone(&calls);
+    let hook = move || {
+        inside.fetch_add(1, SeqCst);
+        resume_unwind(Box::new("planned"))
+    };
+    let pool = Pool::builder().threads(2).idle_hook(hook).build().expect("threads can be started");
+    for round in 0..100 {
+        assert_eq!(pool.install(|| round), round);
+    }
+    wait_until("it is called", || calls.load(SeqCst) > 0);
+    assert_eq!(pool.install(|| 7), 7);
+}
+
+/// More tasks than a worker keeps for itself and has places to lay open, and it waits for each.
+#[test]
+fn who_waits_hides_no_task_that_it_waits_for() {
+    for threads in 1..4 {
+        let pool = pool(threads);
+        for count in [2, 300, 700, 2000] {
+            let sum = pool.spawn(move || {
+                let handles: Vec<_> = (0..count).map(|n| spawn(move || n)).collect();
+                handles.into_iter().map(|handle| handle.wait().expect("it runs")).sum::<usize>()
+            });
+            assert_eq!(sum.wait().expect("it runs"), count * (count - 1) / 2);
+        }
+    }
+}
+
+/// The last one that is spawned lies in the `next` slot, those before it elsewhere.
+#[test]
+fn who_waits_in_any_order_waits_for_each() {
+    let pool = pool(1);
+    let sum = pool.spawn(|| {
+        let handles: Vec<_> = (0..5).map(|n| spawn(move || n)).collect();
+        handles.into_iter().rev().map(|handle| handle.wait().expect("it runs")).sum::<usize>()
+    });
+    assert_eq!(sum.wait().expect("it runs"), 10);
+}
+
+/// A pool that is closed by one of its forks, while the other waits for it.
+#[test]
+fn a_stolen_fork_may_drop_its_pool() {
+    let pool = Arc::new(pool(2));
+    let (done, is_done) = mpsc::channel();
+    let inside = Arc::clone(&pool);
+    pool.spawn_detached(move || {
+        let begun = AtomicBool::new(false);
+        filch_pool::join(
+            || wait_until("the other half is stolen", || begun.load(SeqCst)),
+            || {
+                begun.store(true, SeqCst);
+                drop(inside);
+            },
+        );
+        done.send(()).expect("somebody waits for it");
+    });
+    drop(pool);
+    is_done.recv().expect("both halves end");
+}
+
+/// One half of a fork waits for a task that its owner has made before, and that lies with it still.
+#[test]
+fn who_waits_for_a_fork_hides_no_task_from_it() {
+    let pool = pool(2);
+    let sum = pool.spawn(|| {
+        let handles: Vec<_> = (0..3).map(|n| spawn(move || n)).collect();
+        let begun = AtomicBool::new(false);
+        let (_, sum) = filch_pool::join(
+            || wait_until("the other half is stolen", || begun.load(SeqCst)),
+            || {
+                begun.store(true, SeqCst);
+                handles.into_iter().map(|handle| handle.wait().expect("it runs")).sum::<usize>()
+            },
+        );
+        sum
+    });
+    assert_eq!(sum.wait().expect("it runs"), 3);
+}
+
+/// A pool that is closed while a thread of it waits for a task that nobody will run any more.
+#[test]
+fn who_waits_for_a_task_is_told_when_the_pool_is_closed() {
+    for threads in 1..3 {
+        for _ in 0..100 {
+            let pool = pool(threads);
+            let waits = Arc::new(AtomicBool::new(false));
+            let inside = Arc::clone(&waits);
+            let outer = pool.spawn(move || {
+                let handles: Vec<_> = (0..300).map(|n| spawn(move || n)).collect();
+                inside.store(true, SeqCst);
+                handles.into_iter().map(|handle| usize::from(handle.wait().is_ok())).sum::<usize>()
+            });
+            wait_until("it begins", || waits.load(SeqCst));
+            drop(pool);
+            assert!(outer.wait().is_ok_and(|ran| ran <= 300), "it had begun, so it ended");
+        }
+    }
+}

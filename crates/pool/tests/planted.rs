@@ -1,0 +1,66 @@
+//! That the sanitizer is not blind: with races planted in the pool, it reports each of them.
+//!
+//! Only in a build for that: `--cfg filch_sanitized --cfg filch_planted`, as `cargo xtask test` makes it.
+#![cfg(all(filch_sanitized, filch_planted))]
+#![expect(unsafe_code, reason = "the sanitizer looks for functions by their names")]
+
+use std::ffi::{c_char, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use filch_pool::{Pool, scope, spawn_detached};
+
+/// How many races were reported.
+static REPORTS: AtomicUsize = AtomicUsize::new(0);
+
+/// Called for each.
+#[unsafe(no_mangle)]
+extern "C" fn __tsan_on_report(_report: *const c_void) {
+    REPORTS.fetch_add(1, Relaxed);
+}
+
+/// Reports are no failure here; and one more of the same kind counts, too.
+#[unsafe(no_mangle)]
+extern "C" fn __tsan_default_options() -> *const c_char {
+    c"exitcode=0 suppress_equal_stacks=0".as_ptr()
+}
+
+/// Goes on with it until something is reported.
+fn is_reported(way: &str, pool: &Pool, mut hand_over: impl FnMut(&Pool)) {
+    let before = REPORTS.load(Relaxed);
+    let is_reported = (0..10_000).any(|_| {
+        hand_over(pool);
+        REPORTS.load(Relaxed) > before
+    });
+    assert!(is_reported, "{way}: the sanitizer saw nothing");
+}
+
+/// One test: they count the same reports.
+#[test]
+fn every_race_that_was_planted_is_reported() {
+    let pool = Pool::builder().threads(3).build().expect("threads can be started");
+    is_reported("what is installed", &pool, |pool| {
+        let mut plain = 0;
+        pool.install(|| plain += 1);
+        assert_eq!(plain, 1);
+    });
+    // From here on the calling thread joins in, and waits for no bell.
+    is_reported("what the tasks of a scope do", &pool, |pool| {
+        pool.enter(|| {
+            let mut plain = [0; 64];
+            scope(|s| {
+                for number in &mut plain {
+                    s.spawn(move |_| *number += 1);
+                }
+            });
+            assert_eq!(plain, [1; 64]);
+        });
+    });
+    is_reported("what a task was made of", &pool, |pool| {
+        pool.enter(|| {
+            for number in 0..64 {
+                let plain = Box::new(number);
+                spawn_detached(move || assert_eq!(*plain, number));
+            }
+        });
+    });
+}

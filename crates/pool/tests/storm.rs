@@ -1,0 +1,168 @@
+//! Futures beside forks: although every worker computes, futures are served.
+
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use filch_pool::{Async, Pool, block_on, join, sleep, spawn_future};
+
+fn fib(n: u64) -> u64 {
+    if n < 2 {
+        return n;
+    }
+    let (a, b) = join(|| fib(n - 1), || fib(n - 2));
+    a + b
+}
+
+/// Calls `futures` with a pool whose workers all compute, without an end until it returns.
+fn in_a_storm(threads: usize, futures: impl FnOnce(&Pool)) {
+    let pool = Pool::builder().threads(threads).build().expect("threads can be started");
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (begun, has_begun) = mpsc::channel();
+    for _ in 0..threads {
+        let (is_over, begun) = (Arc::clone(&is_over), begun.clone());
+        pool.spawn_detached(move || {
+            begun.send(()).expect("the test waits for it");
+            while !is_over.load(SeqCst) {
+                assert_eq!(fib(16), 987);
+            }
+        });
+    }
+    for _ in 0..threads {
+        has_begun.recv().expect("it begins");
+    }
+    futures(&pool);
+    is_over.store(true, SeqCst);
+}
+
+fn timers(pool: &Pool) {
+    let handles: Vec<_> = (0..10)
+        .map(|n| pool.spawn_future(async move { sleep(Duration::from_millis(n)).await }))
+        .collect();
+    for handle in handles {
+        block_on(handle).expect("it ends");
+    }
+}
+
+fn sockets(pool: &Pool) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback works");
+    let address = listener.local_addr().expect("loopback works");
+    let server = pool.spawn_future(async move {
+        let listener = Async::new(listener)?;
+        let (stream, _) = listener.accept().await?;
+        let mut byte = [0];
+        for _ in 0..10 {
+            stream.read_exact(&mut byte).await?;
+            stream.write_all(&byte).await?;
+        }
+        std::io::Result::Ok(())
+    });
+    let client = pool.spawn_future(async move {
+        let stream = Async::<TcpStream>::connect(address).await?;
+        let mut byte = [0];
+        for n in 0..10 {
+            stream.write_all(&[n]).await?;
+            stream.read_exact(&mut byte).await?;
+            assert_eq!(byte, [n]);
+        }
+        std::io::Result::Ok(())
+    });
+    block_on(client).expect("it ends").expect("loopback works");
+    block_on(server).expect("it ends").expect("loopback works");
+}
+
+/// Futures that wake one another, and fork.
+fn tasks(pool: &Pool) {
+    let sum = pool.spawn_future(async {
+        let handles: Vec<_> = (0..10).map(|_| spawn_future(async { fib(10) })).collect();
+        let mut sum = 0;
+        for handle in handles {
+            sum += handle.await.expect("it ends");
+        }
+        sum
+    });
+    assert_eq!(block_on(sum).expect("it ends"), 550);
+}
+
+#[test]
+fn timers_are_served_by_one_worker_that_computes() {
+    in_a_storm(1, timers);
+}
+
+#[test]
+fn timers_are_served_by_two_workers_that_compute() {
+    in_a_storm(2, timers);
+}
+
+#[test]
+fn sockets_are_served_by_one_worker_that_computes() {
+    in_a_storm(1, sockets);
+}
+
+#[test]
+fn sockets_are_served_by_two_workers_that_compute() {
+    in_a_storm(2, sockets);
+}
+
+#[test]
+fn futures_are_run_by_workers_that_compute() {
+    in_a_storm(1, tasks);
+    in_a_storm(2, tasks);
+}
+
+#[test]
+fn what_a_worker_made_ready_before_it_computed_is_run() {
+    let pool = Pool::builder().threads(1).build().expect("threads can be started");
+    let done = pool.install(|| {
+        let is_done = Arc::new(AtomicBool::new(false));
+        let handles: Vec<_> = (0..5)
+            .map(|_| {
+                let is_done = Arc::clone(&is_done);
+                spawn_future(async move { is_done.store(true, SeqCst) })
+            })
+            .collect();
+        // The only worker does not come back before one of them has been run.
+        while !is_done.load(SeqCst) {
+            assert_eq!(fib(16), 987);
+        }
+        handles.len()
+    });
+    assert_eq!(done, 5);
+}
+
+#[test]
+fn a_pool_without_futures_computes_on_no_more_threads_than_it_has() {
+    let pool = Pool::builder().threads(1).build().expect("threads can be started");
+    let (threads, names) = mpsc::channel();
+    for _ in 0..5 {
+        let threads = threads.clone();
+        pool.spawn_detached(move || {
+            threads.send(thread::current().id()).expect("the test waits for it");
+            thread::sleep(Duration::from_millis(40));
+        });
+    }
+    drop(threads);
+    let mut names: Vec<_> = names.into_iter().collect();
+    names.dedup();
+    assert_eq!(names.len(), 1);
+}
+
+#[test]
+fn relief_goes_when_the_workers_are_back() {
+    let pool = Pool::builder().threads(1).build().expect("threads can be started");
+    for _ in 0..3 {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        pool.spawn_detached(move || {
+            while !over.load(SeqCst) {
+                assert_eq!(fib(16), 987);
+            }
+        });
+        timers(&pool);
+        is_over.store(true, SeqCst);
+        timers(&pool);
+    }
+}

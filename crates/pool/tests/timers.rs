@@ -1,0 +1,146 @@
+//! Timers: none is early, none is lost, and their order is kept.
+
+use std::future::{Future, pending};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use filch_pool::{Elapsed, Pool, block_on, interval, sleep, sleep_until, timeout};
+
+fn pool(threads: usize) -> Pool {
+    Pool::builder().threads(threads).build().expect("threads can be started")
+}
+
+const SHORT: Duration = Duration::from_millis(20);
+
+#[test]
+fn no_sleep_is_too_short() {
+    let pool = pool(2);
+    let begun = Instant::now();
+    block_on(pool.spawn_future(async { sleep(SHORT).await })).expect("it ends");
+    assert!(begun.elapsed() >= SHORT);
+}
+
+#[test]
+fn a_thread_of_no_pool_sleeps_too() {
+    let begun = Instant::now();
+    block_on(sleep(SHORT));
+    assert!(begun.elapsed() >= SHORT);
+}
+
+/// In which order a thousand sleeps end, by rank of their deadlines.
+/// In which order those end that are due at different times is tested where one thread does it all: two
+/// threads may wake them side by side.
+#[test]
+fn a_thousand_end_once_each_and_none_too_soon() {
+    let pool = pool(1);
+    let ended = Arc::new(Mutex::new(Vec::new()));
+    let begun = Instant::now() + SHORT;
+    let handles: Vec<_> = (0..1000)
+        .map(|n| {
+            // All numbers below a thousand, in no order.
+            let rank = n * 387 % 1000;
+            let ended = Arc::clone(&ended);
+            pool.spawn_future(async move {
+                let due = begun + Duration::from_micros(50) * rank;
+                sleep_until(due).await;
+                assert!(Instant::now() >= due, "{rank} ends too soon");
+                ended.lock().expect("nobody panics").push(rank);
+            })
+        })
+        .collect();
+    for handle in handles {
+        block_on(handle).expect("it ends");
+    }
+    let mut ended =
+        Arc::into_inner(ended).expect("all have ended").into_inner().expect("nobody panics");
+    ended.sort_unstable();
+    assert!(ended.into_iter().eq(0..1000));
+}
+
+#[test]
+fn a_sooner_timer_is_noticed_by_who_waits_for_a_later_one() {
+    let pool = pool(2);
+    let later = pool.spawn_future(sleep(Duration::from_secs(3600)));
+    thread::sleep(SHORT);
+    block_on(pool.spawn_future(sleep(SHORT))).expect("it ends");
+    // And from elsewhere than the pool's threads.
+    let sooner = block_on(pool.spawn_future(async { timeout(SHORT, pending::<()>()).await }));
+    assert_eq!(sooner.expect("it ends"), Err(Elapsed));
+    later.abort();
+}
+
+#[test]
+fn what_is_quick_enough_is_not_cut_off() {
+    let quick = block_on(timeout(Duration::from_secs(3600), async {
+        sleep(SHORT).await;
+        1
+    }));
+    assert_eq!(quick, Ok(1));
+}
+
+/// A task that makes the next one, so that no worker ever runs out of them.
+fn again(pool: &Arc<Pool>, stop: &Arc<AtomicBool>) {
+    let (next_pool, next_stop) = (Arc::downgrade(pool), Arc::clone(stop));
+    pool.spawn_detached(move || {
+        if let Some(pool) = next_pool.upgrade()
+            && !next_stop.load(Relaxed)
+        {
+            again(&pool, &next_stop);
+        }
+    });
+}
+
+#[test]
+fn timers_are_served_while_every_worker_is_busy_with_tasks() {
+    let pool = Arc::new(pool(2));
+    let stop = Arc::new(AtomicBool::new(false));
+    (0..64).for_each(|_| again(&pool, &stop));
+    let beats = pool.spawn_future(async {
+        let mut beat = interval(Duration::from_millis(1));
+        for _ in 0..20 {
+            beat.tick().await;
+        }
+    });
+    block_on(beats).expect("it ends");
+    stop.store(true, Relaxed);
+}
+
+#[test]
+fn a_beat_that_was_missed_is_left_out() {
+    block_on(async {
+        let mut beat = interval(SHORT);
+        let first = beat.tick().await;
+        thread::sleep(5 * SHORT);
+        let second = beat.tick().await;
+        let third = beat.tick().await;
+        assert_eq!(second - first, SHORT);
+        assert!(third - first >= 5 * SHORT);
+        assert_eq!((third - first).as_nanos() % SHORT.as_nanos(), 0);
+    });
+}
+
+#[test]
+fn a_sleep_outlives_the_pool_that_watched_it() {
+    let first = pool(1);
+    let mut span = SHORT;
+    let (nap, begun) = loop {
+        let begun = Instant::now();
+        let mut nap = Box::pin(sleep(span));
+        // Polled once on a worker of the pool.
+        let (nap, is_over) = first.install(move || {
+            let mut context = Context::from_waker(Waker::noop());
+            let is_over = nap.as_mut().poll(&mut context).is_ready();
+            (nap, is_over)
+        });
+        if !is_over {
+            break (nap, begun);
+        }
+        span *= 2;
+    };
+    drop(first);
+    block_on(nap);
+    assert!(begun.elapsed() >= span);
+}

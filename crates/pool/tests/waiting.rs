@@ -1,0 +1,18 @@
+//! A thread that waits leaves what it has to others.
+
+use std::sync::mpsc;
+
+use filch_pool::{Pool, blocking};
+
+#[test]
+fn what_came_with_a_task_that_waits_is_done_meanwhile() {
+    let pool = Pool::builder().threads(1).build().unwrap();
+    let (go, gate) = mpsc::channel::<()>();
+    pool.spawn_detached(move || gate.recv().unwrap());
+    // The only worker takes both at once, since nobody else could want one of them.
+    let (sender, receiver) = mpsc::channel();
+    let reply = pool.spawn(move || blocking(|| receiver.recv().unwrap()));
+    pool.spawn_detached(move || sender.send("hello").unwrap());
+    go.send(()).unwrap();
+    assert_eq!(reply.wait().unwrap(), "hello");
+}
