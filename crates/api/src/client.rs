@@ -1,21 +1,28 @@
 //! The way to a server for programs that submit and look.
 
+mod streams;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Method, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::cluster::{Order, Queue, QueueChange, Status, Worker};
-use crate::dead::{Count, Selection};
+pub use self::streams::{Events, Printed, Told};
+use crate::access::{Access, NoAccess, Target};
+use crate::cluster::{Order, Purge, Queue, QueueChange, QueueDetail, Status, Worker, WorkerStop};
+use crate::dead::{Count, Groups, Selection};
+use crate::event::JobEvents;
 use crate::flow::Flow;
 use crate::job::{Job, Receipt};
 use crate::problem::Problem;
-use crate::session::Stream;
+use crate::recruit::Recruit;
 use crate::submission::Submission;
+use crate::tls;
+use crate::token::{Made, Token, Wanted};
 
 /// Talks to one server.
 #[derive(Clone, Debug)]
@@ -34,6 +41,15 @@ pub enum Error {
         /// What came in between.
         why: String,
     },
+    /// Somebody answers, but cannot be trusted, or does not trust us.
+    Untrusted {
+        /// Where.
+        url: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Nobody was asked: what was to be shown, or where, cannot be right.
+    NoAccess(NoAccess),
     /// The answer is no.
     Refused(Problem),
     /// The answer makes no sense: perhaps it is not a filch server, or one of another version.
@@ -54,6 +70,13 @@ impl fmt::Display for Error {
                     "no server answers at {url}: {why}\n  help: start one with `filch up`"
                 )
             }
+            Self::Untrusted { url, why } => write!(
+                formatter,
+                "no secure connection to {url}: {why}\n  help: --tls-ca FILE (FILCH_TLS_CA) names the \
+                 CA of the server's certificate, --tls-client-cert and --tls-client-key what it \
+                 wants to see of ours"
+            ),
+            Self::NoAccess(why) => why.fmt(formatter),
             Self::Refused(problem) => problem.fmt(formatter),
             Self::Strange { url, why } => write!(
                 formatter,
@@ -104,25 +127,41 @@ struct Workers {
     workers: Vec<Worker>,
 }
 
-/// A piece of what a job prints.
-#[derive(Clone, Debug, serde::Deserialize)]
-pub struct Printed {
-    /// Where.
-    pub stream: Stream,
-    /// What.
-    pub text: String,
-}
-
 const NOTHING: Option<&()> = None;
 
 impl Client {
-    /// A client for the server at this URL: `http://127.0.0.1:7420`.
+    /// A client for the server at this URL: `http://127.0.0.1:7420`. It has nothing to show.
     ///
     /// # Errors
-    /// If no HTTP client can be made.
+    /// If the URL is none, or no HTTP client can be made.
     pub fn new(url: &str) -> Result<Self> {
-        let url = url.trim_end_matches('/').to_owned();
-        let http = reqwest::Client::builder().connect_timeout(Duration::from_secs(5)).build();
+        Self::with(url, &Access::default())
+    }
+
+    /// The same, with something to show.
+    ///
+    /// # Errors
+    /// If the URL is none, others could read what is shown, or no HTTP client can be made.
+    pub fn with(url: &str, access: &Access) -> Result<Self> {
+        let target = Target::read(url).map_err(Error::NoAccess)?;
+        let mut headers = HeaderMap::new();
+        if let Some(token) = access.token_for(&target).map_err(Error::NoAccess)? {
+            let value = HeaderValue::from_str(&format!("Bearer {}", token.reveal()));
+            let mut value = value.expect("a token is plain text");
+            // Whoever prints the headers does not print this one.
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let tls =
+            if target.is_tls { access.tls.read().map_err(Error::NoAccess)? } else { tls::nobody() };
+        let http = reqwest::Client::builder()
+            .connect_timeout(Duration::from_secs(5))
+            .default_headers(headers)
+            .tls_backend_preconfigured((*tls).clone())
+            // A server of filch's sends nobody elsewhere, and what is shown is for it alone.
+            .redirect(reqwest::redirect::Policy::none())
+            .build();
+        let url = target.url;
         let http =
             http.map_err(|error| Error::Strange { url: url.clone(), why: error.to_string() })?;
         Ok(Self { url, http })
@@ -158,21 +197,21 @@ impl Client {
         self.read_job(&format!("/v1/jobs/{}", path(id))).await
     }
 
-    /// Any document of the server's, by its path.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        self.ask(Method::GET, path, NOTHING).await
-    }
-
-    /// The same, once it has ended, or after this span.
+    /// The same job, once it has ended, or after this span.
     ///
     /// # Errors
     /// See [`Error`].
     pub async fn wait(&self, id: &str, span: Duration) -> Result<Job> {
         let span = crate::span::write(span);
         self.read_job(&format!("/v1/jobs/{}?wait={span}", path(id))).await
+    }
+
+    /// Any document of the server's, by its path.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.ask(Method::GET, path, NOTHING).await
     }
 
     /// A page of jobs; `query` as the API takes it, without the question mark.
@@ -230,6 +269,14 @@ impl Client {
         self.ask(Method::POST, "/v1/dead/discard", Some(chosen)).await
     }
 
+    /// Dead jobs by what went wrong; `query` as the API takes it, without the question mark.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn dead_groups(&self, query: &str) -> Result<Groups> {
+        self.ask(Method::GET, &format!("/v1/dead/groups?{query}"), NOTHING).await
+    }
+
     /// Submits the jobs of a flow, all or none. The same key, the same jobs.
     ///
     /// # Errors
@@ -257,6 +304,14 @@ impl Client {
     /// See [`Error`].
     pub async fn set_queue(&self, name: &str, change: &QueueChange) -> Result<Queue> {
         self.ask(Method::PATCH, &format!("/v1/queues/{}", path(name)), Some(change)).await
+    }
+
+    /// What the server does in spare moments.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn recruit(&self) -> Result<Recruit> {
+        self.ask(Method::GET, "/v1/recruit", NOTHING).await
     }
 
     /// The order in which jobs are taken.
@@ -301,6 +356,60 @@ impl Client {
         self.ask::<Done>(Method::POST, &path, NOTHING).await.map(drop)
     }
 
+    /// Makes a token. It is in the answer, and nowhere else.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn make_token(&self, wanted: &Wanted) -> Result<Made> {
+        self.ask(Method::POST, "/v1/tokens", Some(wanted)).await
+    }
+
+    /// Every token, those that have ended too.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn tokens(&self) -> Result<Vec<Token>> {
+        #[derive(serde::Deserialize)]
+        struct Tokens {
+            tokens: Vec<Token>,
+        }
+        Ok(self.ask::<Tokens>(Method::GET, "/v1/tokens", NOTHING).await?.tokens)
+    }
+
+    /// Ends a token at once.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn revoke_token(&self, id: &str) -> Result<()> {
+        let path = format!("/v1/tokens/{}/revoke", path(id));
+        self.ask::<Done>(Method::POST, &path, NOTHING).await.map(drop)
+    }
+
+    /// Tells a worker to stop: it finishes what it runs within the grace, and leaves.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn stop_worker(&self, worker: &str, stop: &WorkerStop) -> Result<()> {
+        let path = format!("/v1/workers/{}/stop", path(worker));
+        self.ask::<Done>(Method::POST, &path, Some(stop)).await.map(drop)
+    }
+
+    /// One queue, closely.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn queue(&self, name: &str) -> Result<QueueDetail> {
+        self.ask(Method::GET, &format!("/v1/queues/{}", path(name)), NOTHING).await
+    }
+
+    /// Cancels what waits in a queue, and says how many jobs that were.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn purge_queue(&self, name: &str, purge: &Purge) -> Result<Count> {
+        self.ask(Method::POST, &format!("/v1/queues/{}/purge", path(name)), Some(purge)).await
+    }
+
     /// What the server says of itself.
     ///
     /// # Errors
@@ -309,80 +418,12 @@ impl Client {
         self.ask(Method::GET, "/v1/status", NOTHING).await
     }
 
-    /// What a job prints; with `follow`, until it has ended.
+    /// What has happened to one job.
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn log(&self, id: &str, follow: bool, mut each: impl FnMut(Printed)) -> Result<()> {
-        let path = format!("/v1/jobs/{}/log?follow={follow}", path(id));
-        let response = self.send(Method::GET, &path, NOTHING).await?;
-        self.lines(response, |line| {
-            serde_json::from_slice(line).map(&mut each).map_err(|error| error.to_string())
-        })
-        .await
-    }
-
-    /// Submits lines of JSON; `each` is called with the number of lines that are durable so far.
-    ///
-    /// # Errors
-    /// See [`Error`]. What was told to `each` is kept.
-    pub async fn submit_lines<S>(
-        &self,
-        body: S,
-        key: Option<&str>,
-        mut each: impl FnMut(u64),
-    ) -> Result<()>
-    where
-        S: futures_util::Stream<Item = std::io::Result<Vec<u8>>> + Send + 'static,
-    {
-        #[derive(serde::Deserialize)]
-        #[serde(untagged)]
-        enum Answer {
-            Chunk { lines: u64 },
-            Problem(Problem),
-        }
-        let mut request = self
-            .http
-            .request(Method::POST, format!("{}/v1/jobs", self.url))
-            .header("content-type", "application/x-ndjson")
-            .body(reqwest::Body::wrap_stream(body));
-        if let Some(key) = key {
-            request = request.header("idempotency-key", key);
-        }
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
-        let response = self.check(response).await?;
-        let mut problem = None;
-        self.lines(response, |line| match serde_json::from_slice(line) {
-            Ok(Answer::Chunk { lines }) => {
-                each(lines);
-                Ok(())
-            }
-            Ok(Answer::Problem(found)) => {
-                problem = Some(found);
-                Ok(())
-            }
-            Err(error) => Err(error.to_string()),
-        })
-        .await?;
-        problem.map_or(Ok(()), |problem| Err(Error::Refused(problem)))
-    }
-
-    async fn lines(
-        &self,
-        response: Response,
-        mut each: impl FnMut(&[u8]) -> std::result::Result<(), String>,
-    ) -> Result<()> {
-        let mut body = response.bytes_stream();
-        let mut buffer: Vec<u8> = Vec::new();
-        while let Some(piece) = body.next().await {
-            let piece = piece.map_err(|error| self.unreachable(&error))?;
-            buffer.extend_from_slice(&piece);
-            while let Some(end) = buffer.iter().position(|&byte| byte == b'\n') {
-                each(&buffer[..end]).map_err(|why| self.strange(why))?;
-                buffer.drain(..=end);
-            }
-        }
-        Ok(())
+    pub async fn job_events(&self, id: &str) -> Result<JobEvents> {
+        self.ask(Method::GET, &format!("/v1/jobs/{}/events", path(id)), NOTHING).await
     }
 
     async fn read_job(&self, path: &str) -> Result<Job> {
@@ -434,8 +475,14 @@ impl Client {
     fn unreachable(&self, error: &reqwest::Error) -> Error {
         // The innermost cause is what people understand.
         let mut cause: &dyn std::error::Error = error;
-        while let Some(source) = cause.source() {
-            cause = source;
+        loop {
+            if let Some(why) = tls::distrust(cause) {
+                return Error::Untrusted { url: self.url.clone(), why };
+            }
+            match cause.source() {
+                Some(source) => cause = source,
+                None => break,
+            }
         }
         Error::Unreachable { url: self.url.clone(), why: cause.to_string() }
     }

@@ -1,10 +1,13 @@
 //! Queues, workers and the order of work, as they are shown and set.
 
-use filch_scheduler::dispatch::{QueueView, WorkerView};
+use filch_scheduler::dispatch::{Line, QueueView, WorkerView};
 use filch_scheduler::record::{DEFAULT_AGING, Strategy};
 use serde::{Deserialize, Serialize};
 
 use crate::id;
+use crate::job::Reasoning;
+use crate::submission::Span;
+use crate::time::Moment;
 
 /// A queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +63,9 @@ pub struct QueueChange {
 pub struct Worker {
     /// Its id.
     pub id: String,
+    /// What people call it, if it has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// connected, disconnected or draining.
     pub state: String,
     /// How many jobs it can run at once.
@@ -68,6 +74,157 @@ pub struct Worker {
     pub held: u64,
     /// How many of these have not started, as far as is known.
     pub waiting: u32,
+    /// The queues it serves; all if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<Vec<String>>,
+    /// The kinds of jobs it has handlers for, if it has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<Vec<String>>,
+    /// Its process, if it has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+}
+
+/// How a worker is to stop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct WorkerStop {
+    /// How long what runs may take; the worker's own grace if missing, and `0s` to stop at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace: Option<Span>,
+}
+
+/// A queue, closely.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct QueueDetail {
+    /// What a list shows of it.
+    #[serde(flatten)]
+    pub queue: Queue,
+    /// How many of its jobs are in which state.
+    pub depth: Depth,
+    /// The ready job that was submitted first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest: Option<Waiting>,
+    /// The workers that own jobs of it, and how many.
+    pub holders: Vec<Holding>,
+    /// How many workers would take jobs of it.
+    pub workers: u64,
+    /// How many jobs these can run at once.
+    pub slots: u64,
+    /// Jobs that ended within the last minute.
+    pub ended_last_minute: u64,
+    /// What keeps it from being faster.
+    pub why: Reasoning,
+}
+
+/// How many jobs are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Depth {
+    /// Wait for parents.
+    pub blocked: u64,
+    /// Wait for their time.
+    pub scheduled: u64,
+    /// Are ready.
+    pub queued: u64,
+    /// Are with a worker, and not known to have started.
+    pub leased: u64,
+    /// Run, or are being stopped.
+    pub running: u64,
+}
+
+/// A job that waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Waiting {
+    /// Its id.
+    pub id: String,
+    /// When it was submitted.
+    pub submitted_at: Moment,
+}
+
+/// A worker that owns jobs of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Holding {
+    /// Which one.
+    pub worker: String,
+    /// How many.
+    pub held: u32,
+}
+
+/// What to take out of a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Purge {
+    /// Jobs in one of these states: blocked, scheduled, queued, leased, running. If missing, all that have not
+    /// started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub states: Option<Vec<String>>,
+    /// Count them, and do nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl QueueDetail {
+    /// What the brain sees, and how many ended lately.
+    #[must_use]
+    pub fn new(line: &Line, ended_last_minute: u64) -> Self {
+        let Line { view, .. } = line;
+        Self {
+            queue: Queue::from(view),
+            depth: Depth {
+                blocked: line.blocked,
+                scheduled: line.scheduled,
+                queued: view.ready as u64,
+                leased: line.leased.into(),
+                running: view.owned.saturating_sub(line.leased).into(),
+            },
+            oldest: line
+                .oldest
+                .as_ref()
+                .map(|job| Waiting { id: id::job(job.id), submitted_at: Moment(job.submitted_at) }),
+            holders: line
+                .holders
+                .iter()
+                .map(|holder| Holding { worker: id::worker(holder.worker), held: holder.held })
+                .collect(),
+            workers: line.serving.len() as u64,
+            slots: line.slots,
+            ended_last_minute,
+            why: Self::why(line),
+        }
+    }
+
+    /// The one thing that keeps the queue from being faster.
+    fn why(line: &Line) -> Reasoning {
+        let settings = &line.view.settings;
+        let (queue, owned) = (&settings.queue, line.view.owned);
+        let workers = line.serving.len();
+        let (code, text, help) = if settings.paused {
+            let text = "it is paused: nothing is taken from it".to_owned();
+            ("paused", text, Some(format!("filch queue resume {queue}")))
+        } else if line.view.ready == 0 {
+            ("idle", "nothing waits that could start".to_owned(), None)
+        } else if workers == 0 {
+            let text = "no worker serves it".to_owned();
+            ("no-worker", text, Some(format!("filch worker start --queues {queue}")))
+        } else if let Some(limit) = settings.limit.filter(|limit| owned >= *limit) {
+            let text = format!("{owned} of its {limit} slots are busy");
+            ("limit", text, Some(format!("filch queue set {queue} --limit N")))
+        } else if line.free_slots == 0 {
+            let text =
+                format!("all {} slots of the {workers} workers that serve it are busy", line.slots);
+            ("busy", text, Some(format!("filch worker start --queues {queue}")))
+        } else {
+            let text = format!("{} slots are free: jobs are on their way", line.free_slots);
+            ("flowing", text, None)
+        };
+        Reasoning { code: code.to_owned(), text, help, turn: None }
+    }
 }
 
 impl From<&WorkerView> for Worker {
@@ -83,6 +240,13 @@ impl From<&WorkerView> for Worker {
             slots: view.slots,
             held: view.held as u64,
             waiting: view.leased,
+            queues: view
+                .queues
+                .as_ref()
+                .map(|names| names.iter().map(ToString::to_string).collect()),
+            name: None,
+            kinds: None,
+            pid: None,
         }
     }
 }

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use filch_scheduler::id::{CommitNo, Hold, MessageNo, SessionNo};
 use filch_scheduler::message::{Assignment, Place, Start, ToWorker};
@@ -29,6 +30,10 @@ pub struct Delivery {
     pub messages: Vec<ToWorker>,
     /// What the assigned jobs have to do, in the order in which they are assigned.
     pub works: Vec<(Hold, Arc<str>)>,
+    /// How long running jobs may take, if the worker is told to drain; its own grace if missing.
+    pub grace: Option<Duration>,
+    /// Whether the server says that it takes sweeps.
+    pub sweeps: bool,
 }
 
 impl Delivery {
@@ -54,7 +59,14 @@ impl Delivery {
                 }
             }
         }
-        text.push_str("]}");
+        text.push(']');
+        if let Some(grace) = self.grace {
+            let _ = write!(text, ",\"grace_ms\":{}", grace.as_millis());
+        }
+        if self.sweeps {
+            text.push_str(",\"sweeps\":true");
+        }
+        text.push('}');
         text
     }
 
@@ -72,7 +84,8 @@ impl Delivery {
             let inside = message.get().trim_start_matches(['{', ' ', '\t', '\r', '\n']);
             if !inside.starts_with("\"assign\"") {
                 let down: Down = serde_json::from_str(message.get()).map_err(unreadable)?;
-                return down.hear(|_, _| {});
+                // Also jobs, should somebody write the word in another way.
+                return down.hear(|hold, work| works.push((hold, Arc::from(work.get()))));
             }
             let AssignIn { assign } = serde_json::from_str(message.get()).map_err(unreadable)?;
             works.reserve(assign.len());
@@ -81,7 +94,8 @@ impl Delivery {
         });
         let messages = messages.collect::<Result<_, _>>()?;
         let (session, number) = (SessionNo(frame.session), MessageNo(frame.number));
-        Ok(Self { session, number, messages, works })
+        let grace = frame.grace_ms.map(Duration::from_millis);
+        Ok(Self { session, number, messages, works, grace, sweeps: frame.sweeps })
     }
 
     /// As a frame whose parts can be looked at.
@@ -95,7 +109,9 @@ impl Delivery {
         };
         let messages =
             self.messages.into_iter().map(|message| Down::say(message, &mut work)).collect();
-        DownFrame { session: self.session.0, number: self.number.0, messages }
+        let grace_ms = self.grace.map(|grace| grace.as_millis() as u64);
+        let (session, number) = (self.session.0, self.number.0);
+        DownFrame { session, number, messages, grace_ms, sweeps: self.sweeps }
     }
 }
 
@@ -156,6 +172,9 @@ struct FrameIn<'a> {
     number: u64,
     #[serde(borrow)]
     messages: Vec<&'a RawValue>,
+    grace_ms: Option<u64>,
+    #[serde(default)]
+    sweeps: bool,
 }
 
 /// Assigned jobs that borrow their texts.
@@ -225,10 +244,8 @@ fn shared(names: &mut Vec<Name>, text: &str) -> Name {
 
 #[cfg(test)]
 mod tests {
-    use filch_scheduler::id::{Fence, JobId, Seq};
-    use filch_scheduler::time::Duration;
-
     use super::*;
+    use filch_scheduler::id::{Fence, JobId, Seq};
 
     fn delivery() -> Delivery {
         let hold = |job, fence| Hold { job: Seq(job), fence: Fence(fence) };
@@ -263,12 +280,20 @@ mod tests {
                 (hold(7, 2), Arc::from(r#"{"args":123456789012345678901234567890}"#)),
                 (hold(8, 2), Arc::from("{}")),
             ],
+            grace: Some(Duration::from_millis(1_500)),
+            sweeps: true,
         }
     }
 
     #[test]
     fn what_is_written_is_read() {
         assert_eq!(Delivery::read(&delivery().write()), Ok(delivery()));
+    }
+
+    #[test]
+    fn jobs_have_their_work_however_they_are_written() {
+        let written = delivery().write().replace("{\"assign\"", "{\"\\u0061ssign\"");
+        assert_eq!(Delivery::read(&written), Ok(delivery()));
     }
 
     #[test]

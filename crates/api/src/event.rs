@@ -1,9 +1,8 @@
-//! What happens, as it is told to whoever listens.
+//! What happens, as it is told to whoever listens, and what has happened to one job.
 
-use filch_scheduler::record::{Cause, Mutation, Note};
 use serde::{Deserialize, Serialize};
 
-use crate::id;
+use crate::time::Moment;
 
 /// One thing that has happened and is durable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,6 +11,8 @@ use crate::id;
 pub enum Event {
     /// A job was submitted.
     Submitted {
+        /// When.
+        at: Moment,
         /// Its id.
         id: String,
         /// Its number.
@@ -23,17 +24,33 @@ pub enum Event {
     },
     /// A job is in another state.
     Changed {
+        /// When.
+        at: Moment,
+        /// Its id, unless it has been forgotten meanwhile.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
         /// Its number.
         seq: u64,
         /// Its state.
         state: String,
-        /// Its attempts.
+        /// Its attempts, with the one that runs or has succeeded.
         attempts: u16,
         /// Its fence.
         fence: u64,
+        /// Its queue.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        queue: Option<String>,
+        /// Its kind.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kind: Option<String>,
+        /// Who runs it, or has yet to let go of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        worker: Option<String>,
     },
     /// Jobs changed hands.
     Moved {
+        /// When.
+        at: Moment,
         /// claim, steal, lost or returned.
         cause: String,
         /// Whom they came from.
@@ -44,9 +61,14 @@ pub enum Event {
         to: Option<String>,
         /// Their numbers.
         jobs: Vec<u64>,
+        /// Their ids, but for those that have been forgotten meanwhile.
+        #[serde(default)]
+        ids: Vec<String>,
     },
     /// A worker's lease ran out.
     WorkerLost {
+        /// When.
+        at: Moment,
         /// Which one.
         worker: String,
         /// How many jobs it held.
@@ -54,41 +76,40 @@ pub enum Event {
     },
 }
 
-impl Event {
-    /// What a mutation tells; `None` if nobody need know.
-    #[must_use]
-    pub fn of(mutation: &Mutation) -> Option<Self> {
-        Some(match mutation {
-            Mutation::Put(row) => Self::Submitted {
-                id: id::job(row.spec.id),
-                seq: row.seq.0,
-                queue: row.spec.queue.to_string(),
-                kind: row.spec.kind.to_string(),
-            },
-            Mutation::Write(write) => Self::Changed {
-                seq: write.job.0,
-                state: write.state.to_string(),
-                attempts: write.attempts,
-                fence: write.fence.0,
-            },
-            Mutation::Lease(row) => {
-                let (cause, from) = match row.cause {
-                    Cause::Claim => ("claim", None),
-                    Cause::Steal(worker) => ("steal", Some(worker)),
-                    Cause::Lost(worker) => ("lost", Some(worker)),
-                    Cause::Returned(worker) => ("returned", Some(worker)),
-                };
-                Self::Moved {
-                    cause: cause.to_owned(),
-                    from: from.map(id::worker),
-                    to: row.worker.map(id::worker),
-                    jobs: row.jobs.iter().map(|hold| hold.job.0).collect(),
-                }
-            }
-            Mutation::Note(Note::WorkerLost { worker, jobs }) => {
-                Self::WorkerLost { worker: id::worker(*worker), jobs: *jobs }
-            }
-            _ => return None,
-        })
-    }
+/// One thing that has happened to a job.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct JobEvent {
+    /// When.
+    pub at: Moment,
+    /// submitted; claimed, stolen, lost, returned, when it changed hands; running; attempt-failed,
+    /// attempt-snoozed, attempt-interrupted, attempt-lost; cancel-asked, retried, prioritised;
+    /// succeeded, dead, cancelled.
+    pub event: String,
+    /// The fence of its owner then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<u64>,
+    /// Who owned it from then on, or tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// Whom it came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What has happened to one job, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct JobEvents {
+    /// The job.
+    pub id: String,
+    /// Its state now.
+    pub state: String,
+    /// Whether nothing more will happen to it by itself.
+    pub ended: bool,
+    /// What has happened.
+    pub events: Vec<JobEvent>,
 }

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use crate::job::Receipt;
 use crate::problem::Problem;
 use crate::submission::{Judged, Submission, name};
+use crate::suggest::nearest;
 use crate::{id, limits};
 
 /// A flow as it is submitted.
@@ -305,19 +306,11 @@ impl Graph {
 /// Names that are looked at in search of the one that was meant.
 const LOOKED_AT: usize = 10_000;
 
-/// Words that are less alike than this were not mistaken for one another.
-const ALIKE: f64 = 0.8;
-
 fn advice(after: &str, jobs: &[(String, Submission)]) -> String {
-    let likeness = |(name, _): &(String, Submission)| {
-        let likeness = strsim::jaro_winkler(name, after);
-        (likeness >= ALIKE).then(|| (likeness, name.clone()))
-    };
-    let alike = jobs.iter().take(LOOKED_AT).filter_map(likeness);
-    let best = alike.max_by(|one, other| one.0.total_cmp(&other.0));
-    best.map_or_else(
+    let names = jobs.iter().take(LOOKED_AT).map(|(name, _)| name.as_str());
+    nearest(after, names).map_or_else(
         || "name a job of this flow, or write the whole UUID of one that is there".into(),
-        |(_, name)| format!("did you mean {name:?}?"),
+        |name| format!("did you mean {name:?}?"),
     )
 }
 

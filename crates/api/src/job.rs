@@ -1,6 +1,6 @@
 //! A job as it is shown.
 
-use filch_scheduler::dispatch::{Ahead, JobView, Novelty, Submitted, Why};
+use filch_scheduler::dispatch::{JobView, Novelty, Submitted, Why};
 use filch_scheduler::record::{AttemptOutcome, Cause, JobRow, Note, Reason};
 use filch_scheduler::state::State;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,9 @@ use serde_json::value::RawValue;
 
 use crate::id;
 use crate::submission::{Retry, Span, When, Work};
+use crate::suggest::did_you_mean;
 use crate::time::Moment;
+use crate::turn::{Traffic, Turn};
 
 /// A job, as short as a list needs it, or with everything that is kept of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -47,6 +49,9 @@ pub struct Job {
     /// Why it ended badly: request, condition, failed or worker-lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The words of its command, where a list is asked for them: of long ones the beginning.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
     /// What else there is, where one job is asked for.
     // Raw text does not survive being flattened when it is read: whoever reads a job reads it twice.
     #[serde(flatten, skip_deserializing, skip_serializing_if = "Option::is_none")]
@@ -60,6 +65,12 @@ pub struct Details {
     /// The command, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Vec<String>>,
+    /// The folder in which the command runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<String>,
+    /// The names of the variables that the command was given; what is in them may be nobody's business.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
     /// The arguments, as they were submitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Value>))]
@@ -92,22 +103,29 @@ pub struct Details {
     /// Who owned it, in order.
     #[serde(default)]
     pub ledger: Vec<Ownership>,
+    /// What people did to it, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acts: Vec<Act>,
     /// Attempts that did not succeed, in order.
     #[serde(default)]
     pub failures: Vec<Failure>,
 }
 
-/// Why a job is where it is.
+/// Why a job is where it is, or a queue as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Reasoning {
-    /// One word for programs: blocked, scheduled, queued, paused, limit, no-worker, owned, ended.
+    /// One word for programs. Of a job: blocked, held, scheduled, queued, paused, limit, no-worker,
+    /// no-handler, owned, ended. Of a queue: paused, idle, no-worker, limit, busy, flowing.
     pub code: String,
     /// A sentence for people.
     pub text: String,
     /// A command that would change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
+    /// Of a queued job: its place in the line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<Turn>,
 }
 
 /// One change of owner.
@@ -124,6 +142,26 @@ pub struct Ownership {
     /// Whom it came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
+    /// When.
+    pub at: Moment,
+    /// What this owner's time with it came to: succeeded, failed, snoozed, interrupted, lost,
+    /// lost-among-others, stolen, returned or cancelled; missing while it lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// What went wrong, if it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// When it came to that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Moment>,
+}
+
+/// Something that somebody did to a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Act {
+    /// cancelled, retried or prioritised.
+    pub act: String,
     /// When.
     pub at: Moment,
 }
@@ -157,6 +195,16 @@ pub struct Receipt {
     pub new: bool,
 }
 
+/// What became of a chunk of lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Chunk {
+    /// How many lines have been taken up to here.
+    pub lines: u64,
+    /// How many of this chunk's jobs are new.
+    pub new: u64,
+}
+
 impl From<&Submitted> for Receipt {
     fn from(submitted: &Submitted) -> Self {
         Self {
@@ -181,6 +229,14 @@ pub fn states(word: &str) -> Option<Vec<State>> {
     })
 }
 
+/// How many attempts a job had, with the one that runs or has succeeded: the brain charges only those
+/// that went wrong.
+#[must_use]
+pub fn attempts_shown(state: State, charged: u16) -> u16 {
+    let goes_well = matches!(state, State::Running | State::Succeeded);
+    charged.saturating_add(u16::from(goes_well))
+}
+
 impl Job {
     /// Reads one job with its details.
     ///
@@ -202,7 +258,7 @@ impl Job {
             queue: view.queue.to_string(),
             kind: view.kind.to_string(),
             priority: view.priority,
-            attempts: view.attempts + u16::from(view.state == State::Running),
+            attempts: attempts_shown(view.state, view.attempts),
             fence: view.fence.0,
             submitted_at: Moment(view.submitted_at),
             due_at: (view.state == State::Scheduled).then_some(Moment(view.due)),
@@ -210,6 +266,7 @@ impl Job {
             worker: view.holder.map(id::worker),
             progress: view.progress,
             reason: None,
+            command: Vec::new(),
             details: None,
         }
     }
@@ -225,7 +282,7 @@ impl Job {
             queue: row.spec.queue.to_string(),
             kind: row.spec.kind.to_string(),
             priority: now.priority,
-            attempts: now.attempts + u16::from(now.state == State::Succeeded),
+            attempts: attempts_shown(now.state, now.attempts),
             fence: now.fence.0,
             submitted_at: Moment(row.submitted_at),
             due_at: (now.state == State::Scheduled).then_some(Moment(now.due)),
@@ -233,6 +290,7 @@ impl Job {
             worker: now.holder.map(id::worker),
             progress: None,
             reason: now.reason.map(|reason| reason_word(reason).to_owned()),
+            command: Vec::new(),
             details: None,
         }
     }
@@ -245,6 +303,8 @@ impl Details {
         let work: Work = serde_json::from_str(payload).unwrap_or_default();
         Self {
             run: work.run,
+            dir: work.dir,
+            env: work.env.into_keys().collect(),
             args: work.args,
             key: row.spec.key.as_ref().map(ToString::to_string),
             after: row.spec.parents.iter().map(|&parent| id::job(parent)).collect(),
@@ -254,6 +314,26 @@ impl Details {
             ..Self::default()
         }
     }
+}
+
+/// So many characters of a command are told in a list.
+const COMMAND_CHARS: usize = 200;
+
+/// The words of the command that is kept as this payload, or the beginning of them.
+#[must_use]
+pub fn command_of(payload: &str) -> Vec<String> {
+    let work: Work = serde_json::from_str(payload).unwrap_or_default();
+    let (mut words, mut left) = (Vec::new(), COMMAND_CHARS);
+    for word in work.run.unwrap_or_default() {
+        let count = word.chars().count();
+        if count > left {
+            words.push(word.chars().take(left).chain(['…']).collect());
+            break;
+        }
+        left -= count;
+        words.push(word);
+    }
+    words
 }
 
 const fn reason_word(reason: Reason) -> &'static str {
@@ -286,7 +366,24 @@ impl Ownership {
             cause: word.to_owned(),
             from: from.map(id::worker),
             at: Moment(at),
+            outcome: None,
+            error: None,
+            ended_at: None,
         }
+    }
+}
+
+impl Act {
+    /// What a note says that somebody did; `None` if it is about something else.
+    #[must_use]
+    pub fn noted(at: filch_scheduler::time::Wall, note: &Note) -> Option<Self> {
+        let act = match note {
+            Note::Cancelled(_) => "cancelled",
+            Note::Retried(_) => "retried",
+            Note::Prioritised(_) => "prioritised",
+            Note::Attempt { .. } | Note::WorkerLost { .. } | Note::Drained(_) => return None,
+        };
+        Some(Self { act: act.to_owned(), at: Moment(at) })
     }
 }
 
@@ -315,9 +412,29 @@ impl Failure {
 }
 
 impl Reasoning {
-    /// What the brain says, in a sentence.
+    /// Nobody who would take the job has a handler for its kind, and so many of this kind are ready.
     #[must_use]
-    pub fn of(why: &Why) -> Self {
+    pub fn no_handler(kind: &str, waiting: u32, known: &[String]) -> Self {
+        let names: Vec<&str> = known.iter().map(String::as_str).collect();
+        let near = did_you_mean(kind, &names);
+        let wait = match waiting {
+            0 => String::new(),
+            1 => " (1 job waits)".to_owned(),
+            count => format!(" ({count} jobs wait)"),
+        };
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Self {
+            code: "no-handler".to_owned(),
+            text: format!("no worker handles kind {kind:?}{wait}{near}"),
+            help: Some(format!("start a worker that does; those that are there handle {known}")),
+            turn: None,
+        }
+    }
+
+    /// What the brain says, in a sentence; and of a job in a line, how that moves.
+    #[must_use]
+    pub fn of(why: &Why, traffic: Traffic) -> Self {
+        let turn = |ahead| Turn::new(ahead, traffic);
         let (code, text, help) = match why {
             Why::Blocked { waiting_for, pending, held, .. } => {
                 let first: Vec<String> = waiting_for
@@ -340,7 +457,9 @@ impl Reasoning {
                 ("scheduled", format!("not before {}", Moment(*due)), None)
             }
             Why::NotBefore { due, attempts } => {
-                let text = format!("{attempts} attempts failed; tried again at {}", Moment(*due));
+                let plural = if *attempts == 1 { "" } else { "s" };
+                let due = Moment(*due);
+                let text = format!("{attempts} attempt{plural} failed; tried again at {due}");
                 ("scheduled", text, None)
             }
             Why::Queued { queue, paused: true, .. } => (
@@ -353,23 +472,27 @@ impl Reasoning {
                 format!("no worker serves queue {queue}"),
                 Some(format!("filch worker start --queues {queue}")),
             ),
-            Why::Queued { queue, limit: Some((owned, limit)), .. } if owned >= limit => (
-                "limit",
-                format!("queue {queue} has {owned} of {limit} slots busy"),
-                Some(format!("filch queue set {queue} --limit N")),
-            ),
+            Why::Queued { queue, limit: Some((owned, limit)), ahead, .. } if owned >= limit => {
+                let turn = turn(*ahead).text(*ahead, "");
+                let text = format!("queue {queue} has {owned} of {limit} slots busy; {turn}");
+                ("limit", text, Some(format!("filch queue set {queue} --limit N")))
+            }
             Why::Queued { queue, ahead, .. } => {
-                let ahead = match ahead {
-                    Ahead::Exactly(1) => "1 job is".to_owned(),
-                    Ahead::Exactly(count) => format!("{count} jobs are"),
-                    Ahead::AtLeast(count) => format!("more than {count} jobs are"),
-                };
-                ("queued", format!("{ahead} ahead in queue {queue}"), None)
+                let place = format!(" in queue {queue}");
+                ("queued", turn(*ahead).text(*ahead, &place), None)
             }
             Why::Owned { worker, started, connected, .. } => {
-                let doing = if *started { "runs on" } else { "is next on, or waits on," };
+                let worker = id::worker(*worker);
                 let doubt = if *connected { "" } else { ", which has lost its connection" };
-                ("owned", format!("it {doing} worker {}{doubt}", id::worker(*worker)), None)
+                let text = match started {
+                    true => format!("it runs on worker {worker}{doubt}"),
+                    // Starts are told only of what lasts.
+                    false => format!(
+                        "it is with worker {worker}{doubt}: it has just started there, or does when \
+                         a slot is free"
+                    ),
+                };
+                ("owned", text, None)
             }
             Why::Ended { state, held_by: Some(worker) } => (
                 "ended",
@@ -378,6 +501,40 @@ impl Reasoning {
             ),
             Why::Ended { state, .. } => ("ended", format!("it is {state}"), None),
         };
-        Self { code: code.to_owned(), text, help }
+        let turn = match why {
+            // Nothing moves there, however it did a moment ago.
+            Why::Queued { paused: true, ahead, .. } | Why::Queued { workers: 0, ahead, .. } => {
+                Some(Turn::new(*ahead, Traffic::default()))
+            }
+            Why::Queued { ahead, .. } => Some(turn(*ahead)),
+            _ => None,
+        };
+        Self { code: code.to_owned(), text, help, turn }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use filch_scheduler::time::Wall;
+
+    use super::*;
+
+    #[test]
+    fn one_attempt_is_not_many() {
+        let text = |attempts| {
+            Reasoning::of(&Why::NotBefore { due: Wall(0), attempts }, Traffic::default()).text
+        };
+        assert_eq!(text(0), "not before 1970-01-01T00:00:00Z");
+        assert_eq!(text(1), "1 attempt failed; tried again at 1970-01-01T00:00:00Z");
+        assert_eq!(text(2), "2 attempts failed; tried again at 1970-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn of_a_long_command_the_beginning_is_told() {
+        assert_eq!(command_of(r#"{"run": ["./a.sh", "b c"]}"#), ["./a.sh", "b c"]);
+        assert_eq!(command_of(r#"{"args": 1}"#), [""; 0]);
+        let long = "ä".repeat(COMMAND_CHARS);
+        let told = command_of(&format!(r#"{{"run": ["x", "{long}", "y"]}}"#));
+        assert_eq!(told, ["x".to_owned(), "ä".repeat(COMMAND_CHARS - 1) + "…"]);
     }
 }

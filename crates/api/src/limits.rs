@@ -51,6 +51,9 @@ pub const PLAIN_SLOTS: u32 = 1_000;
 /// Queues that such a worker may name.
 pub const PLAIN_QUEUES: usize = 1_000;
 
+/// Kinds that a worker may say it has handlers for.
+pub const WORKER_KINDS: usize = 1_000;
+
 /// Jobs that one claim of such a worker brings.
 pub const CLAIM_JOBS: u32 = 64;
 

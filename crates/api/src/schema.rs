@@ -37,7 +37,7 @@ impl ToSchema for Moment {
 
 impl PartialSchema for Span {
     fn schema() -> RefOr<Schema> {
-        text("A span of time: 90s, 10m, 1h30m, 1.5s or PT90S; at most 49 days.", "90s").into()
+        text("A span of time: 90s, 10m, 1h30m, 7d, 1.5s or PT90S; at most 49 days.", "90s").into()
     }
 }
 

@@ -18,7 +18,8 @@ use filch_scheduler::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::id;
+use crate::json::check_depth;
+use crate::{id, limits};
 
 /// A job and the fence of its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -41,6 +42,40 @@ pub struct UpFrame {
     /// What running jobs have printed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output: Vec<Output>,
+    /// What the worker says of itself, when it comes. Older ones say nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<Box<About>>,
+}
+
+/// What a worker says of itself: for people, and for the question why a job waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// What people call it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The kinds of jobs it has handlers for, if it knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<Vec<String>>,
+    /// Its process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// How many of a million idle moments it offers for side-work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offers_per_million: Option<u32>,
+}
+
+impl About {
+    /// Without what is too much: it is only talk, and nothing to end a session for.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        let is_short = |text: &String| text.len() <= limits::NAME_BYTES;
+        self.name = self.name.filter(is_short);
+        self.kinds = self
+            .kinds
+            .filter(|kinds| kinds.len() <= limits::WORKER_KINDS && kinds.iter().all(is_short));
+        self.offers_per_million = self.offers_per_million.filter(|parts| *parts <= 1_000_000);
+        self
+    }
 }
 
 /// What a job has printed, to be shown while it runs.
@@ -100,6 +135,8 @@ pub enum Up {
         /// From 0 to 100.
         percent: u8,
     },
+    /// Nothing to do: use the moment for side-work. Only said to a server that has said that it takes it.
+    Sweep,
     /// No more jobs.
     Drain,
     /// The last message.
@@ -196,6 +233,14 @@ pub struct DownFrame {
     pub number: u64,
     /// What it says, in order.
     pub messages: Vec<Down>,
+    /// How long running jobs may take, if the worker is told to drain; its own grace if missing. Older
+    /// workers do not look here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_ms: Option<u64>,
+    /// Whether the server takes sweeps; it says so with its answer to a hello. Older ones do not, and would
+    /// not know the word.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub sweeps: bool,
 }
 
 /// One thing the server says.
@@ -355,7 +400,14 @@ impl UpFrame {
             }
         }
         let worker = id::worker(worker);
-        Self { worker, session: session.0, number: number.0, messages: said, output: Vec::new() }
+        Self {
+            worker,
+            session: session.0,
+            number: number.0,
+            messages: said,
+            output: Vec::new(),
+            about: None,
+        }
     }
 
     /// What the server's brain hears.
@@ -417,6 +469,7 @@ impl Up {
             }
             &FromWorker::Stopping(hold) => Self::Stopping(hold.into()),
             &FromWorker::Progress { hold, percent } => Self::Progress { job: hold.into(), percent },
+            FromWorker::Sweep => Self::Sweep,
             FromWorker::Drain => Self::Drain,
             FromWorker::Goodbye => Self::Goodbye,
         }
@@ -450,6 +503,7 @@ impl Up {
             }
             Self::Stopping(held) => FromWorker::Stopping(held.into()),
             Self::Progress { job, percent } => FromWorker::Progress { hold: job.into(), percent },
+            Self::Sweep => FromWorker::Sweep,
             Self::Drain => FromWorker::Drain,
             Self::Goodbye => FromWorker::Goodbye,
         })
@@ -479,29 +533,53 @@ impl Reported {
         }
     }
 
-    /// What the brain hears of it; what else there is goes to `left`.
+    /// What the brain hears of it; what else there is goes to `left`. A worker of ours keeps to the bounds
+    /// by itself; others are held to them here, since a report cannot be refused for ever.
     pub fn hear(self, left: &mut Vec<LeftBehind>) -> Report {
         let hold = self.job.into();
-        if self.result.is_some() || self.log.is_some() {
+        let excess = self.result.as_deref().and_then(|result| excess(result.get()));
+        let result = self.result.filter(|_| excess.is_none());
+        let log = self.log.map(|log| beginning(log, limits::LOG_BYTES));
+        if result.is_some() || log.is_some() {
             left.push(LeftBehind {
                 hold,
-                result: self.result.map(|result| Arc::from(result.get())),
-                log: self.log.map(Arc::from),
+                result: result.map(|result| Arc::from(result.get())),
+                log: log.map(Arc::from),
             });
         }
-        let ending = match self.ending {
-            Ended::Finished => Ending::Finished,
-            Ended::Failed { error, forever } => Ending::Failed {
+        let ending = match (self.ending, excess) {
+            (Ended::Finished, Some(excess)) => {
+                Ending::Failed { again: Again::Never, error: excess.into() }
+            }
+            (Ended::Finished, None) => Ending::Finished,
+            (Ended::Failed { error, forever }, _) => Ending::Failed {
                 again: if forever { Again::Never } else { Again::ByPolicy },
-                error: error.into(),
+                error: beginning(error, limits::ERROR_BYTES).into(),
             },
-            Ended::Snoozed(millis) => Ending::Snoozed(Millis(millis)),
-            Ended::Interrupted => Ending::Interrupted,
-            Ended::Dropped => Ending::Dropped,
-            Ended::Stopped => Ending::Stopped,
+            (Ended::Snoozed(millis), _) => Ending::Snoozed(Millis(millis)),
+            (Ended::Interrupted, _) => Ending::Interrupted,
+            (Ended::Dropped, _) => Ending::Dropped,
+            (Ended::Stopped, _) => Ending::Stopped,
         };
         Report { hold, ending }
     }
+}
+
+/// Why a result cannot be kept; nothing if it can.
+#[must_use]
+pub fn excess(result: &str) -> Option<String> {
+    let (bytes, most) = (result.len(), limits::RESULT_BYTES);
+    if bytes > most {
+        return Some(format!(
+            "the result has {bytes} bytes, and may have {most}: put it somewhere and return where it is"
+        ));
+    }
+    check_depth(result.as_bytes()).err().map(|problem| format!("the result: {}", problem.title))
+}
+
+fn beginning(mut text: String, most: usize) -> String {
+    text.truncate(text.floor_char_boundary(most));
+    text
 }
 
 impl Down {
@@ -607,5 +685,45 @@ impl Assigned {
             place: if self.free_slot { Place::FreeSlot } else { Place::Anywhere },
             timeout: self.timeout_ms.map(Millis),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(report: &serde_json::Value) -> (Report, Vec<LeftBehind>) {
+        let mut left = Vec::new();
+        let report: Reported = serde_json::from_str(&report.to_string()).expect("a report");
+        (report.hear(&mut left), left)
+    }
+
+    #[test]
+    fn a_report_is_held_to_the_bounds_whoever_wrote_it() {
+        let finished = |result: &str| {
+            let result: serde_json::Value = serde_json::from_str(result).expect("JSON");
+            heard(&serde_json::json!({"job": [1, 1], "ending": "finished", "result": result}))
+        };
+        let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        for result in [text(limits::RESULT_BYTES), nested(limits::JSON_DEPTH)] {
+            let (report, left) = finished(&result);
+            assert_eq!((report.ending, left.len()), (Ending::Finished, 1));
+        }
+        for result in [text(limits::RESULT_BYTES + 1), nested(limits::JSON_DEPTH + 1)] {
+            let (report, left) = finished(&result);
+            let Ending::Failed { again: Again::Never, error } = report.ending else {
+                panic!("it is no success: {report:?}");
+            };
+            assert!(error.to_string().starts_with("the result"), "{error}");
+            assert_eq!(left, []);
+        }
+        let long = "é".repeat(limits::LOG_BYTES);
+        let ending = serde_json::json!({"failed": {"error": long}});
+        let (report, left) =
+            heard(&serde_json::json!({"job": [1, 1], "ending": ending, "log": long}));
+        let Ending::Failed { error, .. } = report.ending else { panic!("it failed") };
+        assert_eq!(error.to_string().len(), limits::ERROR_BYTES);
+        assert_eq!(left[0].log.as_deref().map(str::len), Some(limits::LOG_BYTES));
     }
 }

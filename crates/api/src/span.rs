@@ -1,15 +1,18 @@
-//! Spans of time as people write them: `90s`, `1h30m`, `200us`, `1.5s`, `PT90S`.
+//! Spans of time as people write them: `90s`, `1h30m`, `200us`, `1.5s`, `PT90S`, `30d`, `2w`.
 
 use std::time::Duration;
 
-/// The span of this text.
+use jiff::{Span, SpanRelativeTo};
+
+/// The span of this text. A day has 24 hours, whatever clocks are set to.
 ///
 /// # Errors
 /// With what to write instead.
 pub fn read(text: &str) -> Result<Duration, String> {
-    let read = text.parse::<jiff::SignedDuration>().ok();
+    let read = text.parse::<Span>().ok();
+    let read = read.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()).ok());
     read.and_then(|span| Duration::try_from(span).ok()).ok_or_else(|| {
-        "this is no duration; write one like 90s, 10m, 1h30m, 200us, 1.5s or PT90S".into()
+        "this is no duration; write one like 90s, 10m, 1h30m, 30d, 2w, 200us, 1.5s or PT90S".into()
     })
 }
 
@@ -50,6 +53,9 @@ mod tests {
             ("PT90S", 90_000_000, "1m30s"),
             ("2 minutes", 120_000_000, "2m"),
             ("0s", 0, "0s"),
+            ("1d", 86_400_000_000, "24h"),
+            ("1w2d3h", 788_400_000_000, "219h"),
+            ("P1D", 86_400_000_000, "24h"),
         ] {
             let span = Duration::from_micros(micros);
             assert_eq!(read(text), Ok(span), "{text}");
@@ -61,7 +67,7 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "5", "abc", "-2s", "2s ago", "1d", "P1Y", "1e3s"] {
+        for text in ["", "5", "abc", "-2s", "2s ago", "-1d", "1mo", "P1Y", "1e3s"] {
             assert!(read(text).is_err(), "{text}");
         }
     }

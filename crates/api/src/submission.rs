@@ -353,6 +353,11 @@ impl Submission {
                 .help("write a factor_percent of at least 100; 200 doubles the wait")
                 .at("/retry/factor_percent"));
         }
+        if self.timeout == Some(Span(Millis(0))) {
+            return Err(Problem::invalid("an attempt that may take no time can never succeed")
+                .help("write a longer timeout, or leave it out")
+                .at("/timeout"));
+        }
         let mut judged = JobSpec {
             id,
             body: Digest::default(),

@@ -1,0 +1,205 @@
+//! How a program comes to a server: where it is, and what it shows there.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::tls::ClientFiles;
+use crate::token::{self, Secret};
+
+/// What a client or worker shows to a server.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// Its token. Sent in the header `Authorization`, and nowhere else.
+    pub token: Option<Secret>,
+    /// What it trusts and shows when it speaks TLS.
+    pub tls: ClientFiles,
+    /// Whether the token may also be sent unencrypted to another machine.
+    pub plain: Plain,
+}
+
+/// What may go over a network that others listen to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Plain {
+    /// No token.
+    #[default]
+    Never,
+    /// A token too: somebody has said that nobody listens.
+    Permitted,
+}
+
+/// Where a server is, as far as its URL says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Whether it is spoken to over TLS.
+    pub is_tls: bool,
+    /// Its name or address, without brackets.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The URL without what stands behind the last slash.
+    pub url: String,
+}
+
+/// Why a server cannot be spoken to as it was asked for. Something has to be written otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoAccess(pub String);
+
+impl fmt::Display for NoAccess {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NoAccess {}
+
+impl Target {
+    /// Reads a URL: `http://127.0.0.1:7420`.
+    ///
+    /// # Errors
+    /// If it is none, or has a secret in it. What is said does not repeat that.
+    pub fn read(url: &str) -> Result<Self, NoAccess> {
+        let no = |why: String| Err(NoAccess(why));
+        if token::is_in(url) || url.contains(['@', '?', '#']) {
+            return no("the server's URL has a user, a password or a question in it: URLs end up in \
+                       logs and lists of processes\n  help: write only where the server is, and set \
+                       FILCH_TOKEN or FILCH_TOKEN_FILE"
+                .to_owned());
+        }
+        let (is_tls, rest) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
+            (Some(rest), _) => (true, rest),
+            (None, Some(rest)) => (false, rest),
+            (None, None) => {
+                return no(format!(
+                    "the server's URL {url} does not begin with http:// or https://\n  \
+                     help: write one like http://127.0.0.1:7420"
+                ));
+            }
+        };
+        let rest = rest.trim_end_matches('/');
+        let authority = rest.split('/').next().unwrap_or_default();
+        let (host, port) = match authority.strip_prefix('[').and_then(|six| six.split_once(']')) {
+            Some((host, port)) => (host, port.strip_prefix(':')),
+            None => match authority.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (authority, None),
+            },
+        };
+        let usual = if is_tls { 443 } else { 80 };
+        let port = port.map_or(Some(usual), |port| port.parse().ok());
+        let (Some(port), false) = (port, host.is_empty()) else {
+            return no(format!(
+                "the server's URL {url} has no name, or a port that is none\n  \
+                 help: write one like https://build.example:7420"
+            ));
+        };
+        let url = url.trim_end_matches('/').to_owned();
+        Ok(Self { is_tls, host: host.to_owned(), port, url })
+    }
+
+    /// Whether it is on this very machine, so that nobody else hears what is said.
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        let address = self.host.parse::<std::net::IpAddr>();
+        self.host == "localhost"
+            || address.is_ok_and(|address| address.is_loopback() || address.is_unspecified())
+    }
+}
+
+impl Access {
+    /// The token to show there, if any.
+    ///
+    /// # Errors
+    /// If others could listen.
+    pub fn token_for(&self, target: &Target) -> Result<Option<&Secret>, NoAccess> {
+        let is_safe = target.is_tls || target.is_here() || self.plain == Plain::Permitted;
+        if self.token.is_some() && !is_safe {
+            return Err(NoAccess(format!(
+                "a token would go to {} over a connection that anybody on the way can read\n  \
+                 help: use https://, or say --insecure-no-tls if nobody can listen",
+                target.host
+            )));
+        }
+        Ok(self.token.as_ref())
+    }
+}
+
+/// Reads the token in a file that nobody else can read.
+///
+/// # Errors
+/// If others can, or there is none in it.
+pub fn read_token_file(path: &Path) -> Result<Secret, NoAccess> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let shown = path.display();
+    let cannot =
+        |error: std::io::Error| NoAccess(format!("cannot read the token in {shown}: {error}"));
+    let mode = std::fs::metadata(path).map_err(cannot)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(NoAccess(format!(
+            "others can read the token in {shown} (its mode is {:03o})\n  help: chmod 600 {shown}; if \
+             others may have read it, revoke it and make another",
+            mode & 0o777
+        )));
+    }
+    let text = std::fs::read_to_string(path).map_err(cannot)?;
+    Secret::read(text.trim()).ok_or_else(|| {
+        NoAccess(format!(
+            "there is no token in {shown}\n  help: it should hold one line that begins with {}",
+            token::PREFIX
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_say_where_a_server_is() {
+        for (url, is_tls, host, port, is_here) in [
+            ("http://127.0.0.1:7420", false, "127.0.0.1", 7420, true),
+            ("http://localhost/", false, "localhost", 80, true),
+            ("https://[::1]:9", true, "::1", 9, true),
+            ("https://build.example", true, "build.example", 443, false),
+            ("http://10.0.0.1:7420/filch/", false, "10.0.0.1", 7420, false),
+        ] {
+            let target = Target::read(url).expect("a URL");
+            assert_eq!((target.is_tls, &*target.host, target.port), (is_tls, host, port), "{url}");
+            assert_eq!(target.is_here(), is_here, "{url}");
+        }
+        for url in ["", "127.0.0.1:7420", "ftp://a", "http://", "http://a:b", "http://:7420"] {
+            assert!(Target::read(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn secrets_in_urls_are_refused_and_not_repeated() {
+        let secret = Secret::generate();
+        let token = secret.reveal();
+        for url in [
+            format!("http://user:{token}@127.0.0.1:7420"),
+            format!("http://{token}@127.0.0.1:7420"),
+            format!("http://127.0.0.1:7420/?token={token}"),
+            format!("http://127.0.0.1:7420/{token}"),
+            "https://a?token=secret".to_owned(),
+        ] {
+            let said = Target::read(&url).unwrap_err().to_string();
+            assert!(said.contains("FILCH_TOKEN"), "{said}");
+            assert!(!token::is_in(&said) && !said.contains("secret"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_not_sent_where_others_can_read_it() {
+        let mut access = Access { token: Some(Secret::generate()), ..Access::default() };
+        let may = |access: &Access, url| {
+            access.token_for(&Target::read(url).expect("a URL")).map(|token| token.is_some())
+        };
+        assert_eq!(may(&access, "http://127.0.0.1:1"), Ok(true));
+        assert_eq!(may(&access, "https://a:1"), Ok(true));
+        let said = may(&access, "http://a:1").unwrap_err().to_string();
+        assert!(said.contains("--insecure-no-tls") && !token::is_in(&said), "{said}");
+        access.plain = Plain::Permitted;
+        assert_eq!(may(&access, "http://a:1"), Ok(true));
+        assert_eq!(may(&Access::default(), "http://a:1"), Ok(false));
+    }
+}

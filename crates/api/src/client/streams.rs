@@ -1,0 +1,158 @@
+//! What goes or comes line by line, for as long as it takes: jobs to submit, what they print, events.
+
+use std::ops::ControlFlow;
+
+use futures_util::StreamExt as _;
+use reqwest::{Method, Response};
+
+use super::{Client, Error, NOTHING, Result, path};
+use crate::job::Chunk;
+use crate::problem::Problem;
+use crate::session::Stream;
+
+/// A piece of what a job prints.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct Printed {
+    /// Where.
+    pub stream: Stream,
+    /// What.
+    pub text: String,
+}
+
+/// One thing that has happened, as it was told.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// Where to go on after this.
+    pub id: String,
+    /// Something before this was missed, and there is nothing else to this.
+    pub is_reset: bool,
+    /// An [`crate::event::Event`] in JSON; nothing, where only the place to go on from is told.
+    pub data: String,
+}
+
+/// Somebody listens to what happens.
+#[derive(Debug)]
+pub struct Events<'client> {
+    client: &'client Client,
+    response: Response,
+}
+
+impl Events<'_> {
+    /// Tells `each` what happens until it has seen enough, or the server has no more to tell.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn each(self, mut each: impl FnMut(Told) -> ControlFlow<()>) -> Result<()> {
+        let mut told = Told::default();
+        let mut is_enough = false;
+        let read = self.client.lines(self.response, |line| {
+            let line = std::str::from_utf8(line).map_err(|error| error.to_string())?;
+            match line.split_once(": ") {
+                Some(("id", id)) => id.clone_into(&mut told.id),
+                Some(("event", name)) => told.is_reset = name == "reset",
+                Some(("data", data)) => data.clone_into(&mut told.data),
+                // An empty line ends an event; a colon begins a remark.
+                _ if line.is_empty() && !told.id.is_empty() => {
+                    is_enough = each(std::mem::take(&mut told)).is_break();
+                }
+                _ => {}
+            }
+            // Who has seen enough reads no further.
+            if is_enough { Err(String::new()) } else { Ok(()) }
+        });
+        let read = read.await;
+        if is_enough { Ok(()) } else { read }
+    }
+}
+
+impl Client {
+    /// What a job prints; with `follow`, until it has ended.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn log(&self, id: &str, follow: bool, mut each: impl FnMut(Printed)) -> Result<()> {
+        let path = format!("/v1/jobs/{}/log?follow={follow}", path(id));
+        let response = self.send(Method::GET, &path, NOTHING).await?;
+        self.lines(response, |line| {
+            serde_json::from_slice(line).map(&mut each).map_err(|error| error.to_string())
+        })
+        .await
+    }
+
+    /// Begins to listen to what happens, or has happened; `query` as the API takes it, without the
+    /// question mark, and `last` the id of the last thing that was told, to go on from there.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn events(&self, query: &str, last: Option<&str>) -> Result<Events<'_>> {
+        let mut request = self.http.request(Method::GET, format!("{}/v1/events?{query}", self.url));
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        Ok(Events { client: self, response: self.check(response).await? })
+    }
+
+    /// Submits lines of JSON; `each` is called with what has become durable.
+    ///
+    /// # Errors
+    /// See [`Error`]. What was told to `each` is kept.
+    pub async fn submit_lines<S>(
+        &self,
+        body: S,
+        key: Option<&str>,
+        mut each: impl FnMut(Chunk),
+    ) -> Result<()>
+    where
+        S: futures_util::Stream<Item = std::io::Result<Vec<u8>>> + Send + 'static,
+    {
+        #[derive(serde::Deserialize)]
+        #[serde(untagged)]
+        enum Answer {
+            Chunk(Chunk),
+            Problem(Problem),
+        }
+        let mut request = self
+            .http
+            .request(Method::POST, format!("{}/v1/jobs", self.url))
+            .header("content-type", "application/x-ndjson")
+            .body(reqwest::Body::wrap_stream(body));
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let response = self.check(response).await?;
+        let mut problem = None;
+        self.lines(response, |line| match serde_json::from_slice(line) {
+            Ok(Answer::Chunk(chunk)) => {
+                each(chunk);
+                Ok(())
+            }
+            Ok(Answer::Problem(found)) => {
+                problem = Some(found);
+                Ok(())
+            }
+            Err(error) => Err(error.to_string()),
+        })
+        .await?;
+        problem.map_or(Ok(()), |problem| Err(Error::Refused(problem)))
+    }
+
+    async fn lines(
+        &self,
+        response: Response,
+        mut each: impl FnMut(&[u8]) -> std::result::Result<(), String>,
+    ) -> Result<()> {
+        let mut body = response.bytes_stream();
+        let mut buffer: Vec<u8> = Vec::new();
+        while let Some(piece) = body.next().await {
+            let piece = piece.map_err(|error| self.unreachable(&error))?;
+            buffer.extend_from_slice(&piece);
+            while let Some(end) = buffer.iter().position(|&byte| byte == b'\n') {
+                each(&buffer[..end]).map_err(|why| self.strange(why))?;
+                buffer.drain(..=end);
+            }
+        }
+        Ok(())
+    }
+}

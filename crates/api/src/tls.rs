@@ -1,0 +1,188 @@
+//! TLS: files made into what rustls takes, with words for what is wrong with them.
+//!
+//! The cryptography is ring's: it needs neither cmake nor a second C library to build, which aws-lc-rs does.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+pub use rustls::{ClientConfig, ServerConfig};
+use rustls::{RootCertStore, version};
+
+use crate::access::NoAccess;
+
+/// What a client needs beyond a URL.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientFiles {
+    /// The only CA whose servers are trusted; those of the system if missing.
+    pub ca: Option<PathBuf>,
+    /// Its own certificate and key, for servers that want to see one.
+    pub identity: Option<Identity>,
+}
+
+/// A certificate, with those that lead to its CA, and the key that belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// PEM.
+    pub certificate: PathBuf,
+    /// PEM, for nobody else's eyes.
+    pub key: PathBuf,
+}
+
+/// What a server needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerFiles {
+    /// Its own.
+    pub identity: Identity,
+    /// If given, only clients with a certificate of this CA are let in.
+    pub client_ca: Option<PathBuf>,
+}
+
+const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&version::TLS13, &version::TLS12];
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+impl ServerFiles {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// If one cannot be read, is something else, or does not fit to the others.
+    pub fn read(&self) -> Result<Arc<ServerConfig>, NoAccess> {
+        let Self { identity, client_ca } = self;
+        let builder = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(VERSIONS)
+            .expect("ring knows these versions");
+        let builder = match client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let roots = Arc::new(roots(path)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
+                let verifier = verifier.build().map_err(|error| bad(path, &error))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let (chain, key) = identity.read()?;
+        let config = builder.with_single_cert(chain, key);
+        let mut config = config.map_err(|error| identity.mismatch(&error))?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+impl ClientFiles {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// If one cannot be read, is something else, or does not fit to the others.
+    pub fn read(&self) -> Result<Arc<ClientConfig>, NoAccess> {
+        let roots = match &self.ca {
+            Some(path) => roots(path)?,
+            None => system_roots(),
+        };
+        self.trusting(roots)
+    }
+
+    fn trusting(&self, roots: RootCertStore) -> Result<Arc<ClientConfig>, NoAccess> {
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(VERSIONS)
+            .expect("ring knows these versions")
+            .with_root_certificates(roots);
+        let config = match &self.identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let (chain, key) = identity.read()?;
+                let config = builder.with_client_auth_cert(chain, key);
+                config.map_err(|error| identity.mismatch(&error))?
+            }
+        };
+        Ok(Arc::new(config))
+    }
+}
+
+/// A client that trusts nobody, for connections without TLS.
+#[must_use]
+pub fn nobody() -> Arc<ClientConfig> {
+    let nothing = ClientFiles::default().trusting(RootCertStore::empty());
+    nothing.expect("without files nothing can be wrong with them")
+}
+
+impl Identity {
+    fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), NoAccess> {
+        let chain = certificates(&self.certificate)?;
+        let shown = self.key.display();
+        let cannot = |error: &dyn std::fmt::Display| {
+            NoAccess(format!(
+                "cannot read the key in {shown}: {error}\n  help: name a file that can be read and \
+                 holds the certificate's key in PEM"
+            ))
+        };
+        let mode =
+            std::fs::metadata(&self.key).map_err(|error| cannot(&error))?.permissions().mode();
+        // A group may have been made for whoever serves.
+        if mode & 0o007 != 0 {
+            return Err(NoAccess(format!(
+                "everybody can read the key in {shown} (its mode is {:03o})\n  help: chmod 600 {shown}",
+                mode & 0o777
+            )));
+        }
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| cannot(&error))?;
+        Ok((chain, key))
+    }
+
+    fn mismatch(&self, error: &rustls::Error) -> NoAccess {
+        NoAccess(format!(
+            "the certificate in {} and the key in {} do not go together: {error}\n  help: name the key \
+             for which the certificate was made",
+            self.certificate.display(),
+            self.key.display()
+        ))
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, NoAccess> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let read = read.map_err(|error| bad(path, &error))?;
+    if read.is_empty() {
+        return Err(bad(path, &"there is none in it; it should hold PEM"));
+    }
+    Ok(read)
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, NoAccess> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| bad(path, &error))?;
+    }
+    Ok(roots)
+}
+
+/// Those that the system trusts. If there are none, no server will be trusted, and that is said then.
+fn system_roots() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots
+}
+
+fn bad(path: &Path, why: &dyn std::fmt::Display) -> NoAccess {
+    NoAccess(format!(
+        "cannot use the certificates in {}: {why}\n  help: name a file that can be read and holds \
+         certificates in PEM",
+        path.display()
+    ))
+}
+
+/// What is wrong with a TLS connection, if that is what this error is about.
+#[must_use]
+pub fn distrust(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    // One error of the system's may hold another.
+    match error.downcast_ref::<std::io::Error>() {
+        Some(outer) => distrust(outer.get_ref()?),
+        None => error.downcast_ref::<rustls::Error>().map(ToString::to_string),
+    }
+}

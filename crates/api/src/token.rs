@@ -1,0 +1,320 @@
+//! Tokens: who may do what, as it is said and shown. What each role may do at which door is the server's
+//! to know.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use filch_scheduler::name::Name;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::problem::Problem;
+use crate::time::Moment;
+use crate::{limits, span};
+
+/// What the bearer of a token is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Hands jobs in, and sees to those by their ids.
+    Submit,
+    /// Runs jobs.
+    Work,
+    /// Looks at everything.
+    View,
+    /// Looks at everything, and sees to what is there; hands nothing in.
+    Operate,
+    /// Everything, tokens too.
+    Admin,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Self; 5] = [Self::Submit, Self::Work, Self::View, Self::Operate, Self::Admin];
+
+    /// Its name.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Submit => "submit",
+            Self::Work => "work",
+            Self::View => "view",
+            Self::Operate => "operate",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.word())
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let role = Self::ALL.into_iter().find(|role| role.word() == text);
+        role.ok_or_else(|| {
+            format!("{text:?} is no role; there are submit, work, view, operate and admin")
+        })
+    }
+}
+
+/// What every token begins with, so that people and programs recognise one that lies about.
+pub const PREFIX: &str = "filch_";
+
+/// Digits of a token's id, which is no secret.
+const ID_DIGITS: usize = 8;
+
+/// Bytes of its secret part.
+const SECRET_BYTES: usize = 32;
+
+/// A token as its bearer has it: `filch_`, its id, and 256 bits that nobody else knows. It is shown only
+/// where somebody asks for it by name.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// A new one, out of what the system calls random.
+    ///
+    /// # Panics
+    /// If the system has no randomness: then nothing here could be kept secret.
+    #[must_use]
+    pub fn generate() -> Self {
+        let mut bytes = [0; ID_DIGITS / 2 + SECRET_BYTES];
+        getrandom::fill(&mut bytes).expect("the system has randomness");
+        let (id, secret) = bytes.split_at(ID_DIGITS / 2);
+        Self(format!("{PREFIX}{}_{}", hex(id), hex(secret)))
+    }
+
+    /// Reads one, without white space around it.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
+        let is_hex = |text: &str, digits| {
+            text.len() == digits
+                && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        let is_one = is_hex(id, ID_DIGITS) && is_hex(secret, 2 * SECRET_BYTES);
+        is_one.then(|| Self(text.to_owned()))
+    }
+
+    /// By what it is known to everybody.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.0[PREFIX.len()..PREFIX.len() + ID_DIGITS]
+    }
+
+    /// What is kept of it.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        Sha256::digest(self.0.as_bytes()).into()
+    }
+
+    /// The token itself, for its bearer, and for the header in which it is sent.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Secret({PREFIX}{}_...)", self.id())
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether a token stands somewhere in this text.
+#[must_use]
+pub fn is_in(text: &str) -> bool {
+    let length = PREFIX.len() + ID_DIGITS + 1 + 2 * SECRET_BYTES;
+    let at = |(start, _)| text.get(start..start + length).and_then(Secret::read).is_some();
+    text.match_indices(PREFIX).any(at)
+}
+
+/// What is asked for when a token is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    /// What it is for.
+    pub role: Role,
+    /// The only queues that it is for; all if missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<String>,
+    /// After which span it ends: `30d`, `12h`; never if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+    /// Whose it is, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// The same, judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JudgedToken {
+    /// What it is for.
+    pub role: Role,
+    /// The only queues that it is for; all if empty.
+    pub queues: Vec<Name>,
+    /// After which span it ends.
+    pub expires: Option<Duration>,
+    /// Whose it is.
+    pub name: String,
+}
+
+/// So many queues at most in one token.
+const QUEUES_MAX: usize = 100;
+
+impl Wanted {
+    /// Whether such a token can be made.
+    ///
+    /// # Errors
+    /// With what is wrong.
+    pub fn judge(self) -> Result<JudgedToken, Problem> {
+        let Self { role, queues, expires, name } = self;
+        if queues.len() > QUEUES_MAX {
+            let title = format!("a token for {} queues", queues.len());
+            return Err(Problem::invalid(title)
+                .help(format!("name at most {QUEUES_MAX}, or make several tokens"))
+                .at("/queues"));
+        }
+        if role == Role::Admin && !queues.is_empty() {
+            return Err(Problem::invalid("an admin's token is for everything")
+                .help("leave the queues out, or choose another role")
+                .at("/queues"));
+        }
+        let queues = queues.iter().map(|queue| crate::submission::name("queue", queue));
+        let queues = queues.collect::<Result<Vec<_>, _>>()?;
+        let expires = expires.as_deref().map(read_span).transpose();
+        let expires = expires.map_err(|why| Problem::invalid(why).at("/expires"))?;
+        let name = name.unwrap_or_default();
+        if name.len() > limits::NAME_BYTES || name.chars().any(char::is_control) {
+            let title = "the name of a token is too long, or has control characters";
+            return Err(Problem::invalid(title)
+                .help(format!("use at most {} bytes of plain text", limits::NAME_BYTES))
+                .at("/name"));
+        }
+        Ok(JudgedToken { role, queues, expires, name })
+    }
+}
+
+/// How long a token lasts.
+///
+/// # Errors
+/// With what to write instead.
+pub fn read_span(text: &str) -> Result<Duration, String> {
+    match span::read(text) {
+        Ok(span) if span.is_zero() => Err("a token that ends at once is of no use".into()),
+        Ok(span) => Ok(span),
+        Err(_) => Err("this is no duration; write one like 30d, 12h or 1h30m".into()),
+    }
+}
+
+/// A token as it is listed: never the token itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Token {
+    /// By what it is known.
+    pub id: String,
+    /// Whose it is, for people.
+    pub name: String,
+    /// What it is for.
+    pub role: Role,
+    /// The only queues that it is for; all if empty.
+    pub queues: Vec<String>,
+    /// When it was made.
+    #[cfg_attr(feature = "schema", schema(value_type = String, format = DateTime))]
+    pub created_at: Moment,
+    /// When it ends by itself.
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, format = DateTime))]
+    pub expires_at: Option<Moment>,
+    /// When somebody ended it.
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>, format = DateTime))]
+    pub revoked_at: Option<Moment>,
+}
+
+/// A token that was just made. Nobody can show it again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Made {
+    /// The token itself.
+    #[serde(with = "revealed")]
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub secret: Secret,
+    /// How it will be listed.
+    pub token: Token,
+}
+
+/// The one place where a token is written down.
+mod revealed {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Secret;
+
+    pub(super) fn serialize<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(secret.reveal())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
+        let text = String::deserialize(from)?;
+        // Not said what it is: it may be a secret all the same.
+        Secret::read(&text).ok_or_else(|| serde::de::Error::custom("this is no token"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_as_it_was_made_and_shows_only_its_id() {
+        let secret = Secret::generate();
+        assert_eq!(Secret::read(secret.reveal()), Some(secret.clone()));
+        assert_eq!(secret.reveal().len(), 79);
+        let shown = format!("{secret:?}");
+        assert!(shown.contains(secret.id()) && !shown.contains(&secret.reveal()[15..]), "{shown}");
+        assert_ne!(secret.reveal(), Secret::generate().reveal());
+        assert!(is_in(&format!("x filch_ {} y", secret.reveal())));
+        assert!(!is_in(&secret.reveal()[..78]) && !is_in("filch_"));
+        for text in ["", "filch_", "filch_00000000_00", &secret.reveal().to_uppercase()] {
+            assert_eq!(Secret::read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wanted_is_judged() {
+        let wanted = |text: &str| {
+            let wanted: Wanted = serde_json::from_str(text).map_err(|error| error.to_string())?;
+            wanted.judge().map_err(|problem| problem.to_string())
+        };
+        let judged = wanted(r#"{"role":"submit","queues":["a"],"expires":"30d","name":"ci"}"#);
+        let expires = Some(Duration::from_secs(30 * 86_400));
+        let expected = JudgedToken {
+            role: Role::Submit,
+            queues: vec!["a".into()],
+            expires,
+            name: "ci".into(),
+        };
+        assert_eq!(judged, Ok(expected));
+        for (text, why) in [
+            (r#"{"role":"king"}"#, "unknown variant `king`"),
+            (r#"{"role":"admin","queues":["a"]}"#, "for everything"),
+            (r#"{"role":"view","queues":[""]}"#, "has no name"),
+            (r#"{"role":"view","expires":"0d"}"#, "of no use"),
+            (r#"{"role":"view","expires":"soon"}"#, "like 30d"),
+            (r#"{"role":"view","name":"a\nb"}"#, "control characters"),
+        ] {
+            let said = wanted(text).unwrap_err();
+            assert!(said.contains(why), "{text}: {said}");
+        }
+    }
+}
