@@ -85,9 +85,9 @@ fn retention(store: &Sqlite, commits: &mut Commits, jobs: u64) -> Result<(), Box
     let count = 100_000.min(jobs);
     for _ in 0..count / 1_000 {
         let began = Instant::now();
-        let expired = store.expired(Wall(BEGIN * 2), 1_000)?;
+        let expired = store.expired(None, Wall(BEGIN * 2), 1_000)?;
         look += began.elapsed();
-        let seqs = expired.into_iter().map(|(seq, _)| seq).collect();
+        let seqs = expired.into_iter().map(|job| job.seq).collect();
         let began = Instant::now();
         store.commit(&commits.commit(vec![Mutation::Purge(seqs)]))?;
         purge += began.elapsed();
@@ -131,7 +131,7 @@ fn questions(path: &Path, jobs: u64) -> Result<(), Box<dyn Error>> {
     asked("list of dead ones, none there", 1, || {
         store.list(&dead, Order::Before(Seq(jobs)), 100).map(drop)
     })?;
-    asked("expired, none there", 1, || store.expired(Wall(u64::MAX >> 1), 1_000).map(drop))?;
+    asked("expired, none there", 1, || store.expired(None, Wall(u64::MAX >> 1), 1_000).map(drop))?;
     asked("room", 1, || {
         black_box(store.room());
         Ok::<_, Box<dyn Error>>(())

@@ -4,13 +4,15 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use filch_scheduler::id::{CommitNo, Hold, JobId, Seq, WorkerId};
+use filch_scheduler::id::{CommitNo, Hold, JobId, LeaseNo, Seq, WorkerId};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{JobRow, LeaseRow, Loaded, Mutation, Note};
 use filch_scheduler::state::State;
-use filch_scheduler::time::Wall;
+use filch_scheduler::time::{Duration, Wall};
 
 use crate::CommitError;
+use crate::tally::Tally;
+use crate::token::TokenRow;
 
 /// What goes with a job and is never looked into here: JSON text, as it was given.
 pub type Text = Arc<str>;
@@ -26,6 +28,20 @@ pub struct Commit {
     pub payloads: Vec<(Seq, Text)>,
     /// What attempts left behind that `mutations` end. Of a job that is not kept, nothing remains.
     pub remains: Vec<Remains>,
+    /// Why jobs are purged: one for each time that `mutations` purge some, in their order.
+    pub purges: Vec<PurgeCause>,
+}
+
+/// Why jobs are purged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PurgeCause {
+    /// They ended long enough ago.
+    Expired {
+        /// How long ended jobs are to be kept.
+        retention: Duration,
+    },
+    /// Somebody did not want them any more.
+    Discarded,
 }
 
 /// What one attempt left behind.
@@ -100,6 +116,28 @@ pub enum Order {
     Before(Seq),
 }
 
+/// A job that ended some time ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// When it ended.
+    pub at: Wall,
+    /// Its number.
+    pub seq: Seq,
+    /// Its id.
+    pub id: JobId,
+}
+
+/// History that no kept job has a part in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outdated {
+    /// Closed rows of the ledger.
+    pub leases: Vec<LeaseNo>,
+    /// The last row that was looked at, if there may be more behind it.
+    pub last: Option<LeaseNo>,
+    /// How many notes about workers were kept before that moment, as many as one commit can remove.
+    pub notes: u64,
+}
+
 /// Whether there is room for more jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
@@ -141,6 +179,13 @@ pub trait Store: Send + Sync + 'static {
     /// If they cannot be read.
     fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<Text>>, ReadError>;
 
+    /// What the newest attempt that is noted of each of these jobs said went wrong, in the same order;
+    /// `None` for one that said nothing.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn errors(&self, jobs: &[Seq]) -> Result<Vec<Option<Text>>, ReadError>;
+
     /// Everything about one job.
     ///
     /// # Errors
@@ -160,23 +205,39 @@ pub trait Store: Send + Sync + 'static {
     /// If they cannot be read.
     fn ids_ending(&self, digits: &str, limit: usize) -> Result<Vec<JobId>, ReadError>;
 
-    /// At most `limit` jobs that ended before this moment and that nobody holds, the oldest end first.
-    /// Whether they are purged is for others to decide.
+    /// At most `limit` jobs that ended before this moment and that nobody holds, the oldest end first,
+    /// beginning behind the one that ended at this moment under this number, if one is given. Whether
+    /// they are purged is for others to decide.
     ///
     /// # Errors
     /// If they cannot be read.
-    fn expired(&self, before: Wall, limit: usize) -> Result<Vec<(Seq, JobId)>, ReadError>;
+    fn expired(
+        &self,
+        after: Option<(Wall, Seq)>,
+        before: Wall,
+        limit: usize,
+    ) -> Result<Vec<Expired>, ReadError>;
+
+    /// Looks at most at so many rows of the ledger after this number that were written before this moment,
+    /// and says which closed ones no kept job has a part in. Whether they are trimmed is for others to
+    /// decide.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Result<Outdated, ReadError>;
+
+    /// At most `limit` tallies of purged jobs, the newest day first.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    fn tallies(&self, limit: usize) -> Result<Vec<Tally>, ReadError>;
 
     /// At most `limit` rows of the ledger after this number, the oldest first. Closed rows of which no
     /// job is kept may be gone.
     ///
     /// # Errors
     /// If they cannot be read.
-    fn ledger(
-        &self,
-        after: filch_scheduler::id::LeaseNo,
-        limit: usize,
-    ) -> Result<Vec<LeaseRow>, ReadError>;
+    fn ledger(&self, after: LeaseNo, limit: usize) -> Result<Vec<LeaseRow>, ReadError>;
 
     /// Whether there is room for more jobs. Asked often, so cheap.
     fn room(&self) -> Room;
@@ -184,11 +245,34 @@ pub trait Store: Send + Sync + 'static {
     /// How many times this keeping has made the disk hold on to what was written.
     fn sync_count(&self) -> u64;
 
+    /// Every token that was ever made, the oldest first.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    fn tokens(&self) -> Result<Vec<TokenRow>, ReadError>;
+
+    /// Keeps a new token, and returns once it is durable.
+    ///
+    /// # Errors
+    /// If it cannot be written, or its id is taken.
+    fn keep_token(&self, token: &TokenRow) -> Result<(), ReadError>;
+
+    /// Keeps when a token was ended, and returns once that is durable; false if there is none of that id
+    /// that has not been ended before.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn revoke_token(&self, id: &str, at: Wall) -> Result<bool, ReadError>;
+
     /// Writes a copy of everything to a new file.
     ///
     /// # Errors
     /// If the file is there already or cannot be written.
     fn backup(&self, to: &Path) -> Result<(), ReadError>;
+
+    /// Lets go of it, once what is being written is durable: another may open it from now on, however many
+    /// still hold this. What is written later is refused; what was kept can still be read.
+    fn close(&self);
 }
 
 /// The keeping could not be read. What it holds is not changed.

@@ -36,15 +36,23 @@
 mod clock;
 mod keep;
 mod memory;
+pub mod proof;
 mod rules;
 mod sqlite;
+mod tally;
+mod token;
 mod transient;
 
 use std::fmt;
 
-pub use keep::{Commit, Filter, History, Order, Owner, ReadError, Remains, Room, Store, Text};
+pub use keep::{
+    Commit, Expired, Filter, History, Order, Outdated, Owner, PurgeCause, ReadError, Remains, Room,
+    Store, Text,
+};
 pub use memory::Memory;
-pub use sqlite::{Holder, OpenError, OwnerNote, Reserve, Sqlite, holder};
+pub use sqlite::{Holder, OpenError, OwnerNote, Reserve, Snapshot, Sqlite, has_tokens, holder};
+pub use tally::{Tally, day_of};
+pub use token::TokenRow;
 pub use transient::Transient;
 
 /// Why a commit has no receipt. Each says what its owner does next.
@@ -56,8 +64,14 @@ pub enum CommitError {
     /// Perhaps it is kept, perhaps not. The same mutations under the same number again settle it: a
     /// commit that is there already is recognised.
     Unknown,
-    /// The commit does not fit to what is kept, or the keeping cannot be trusted any more. Nothing
-    /// of it is kept; trying again cannot help, and going on would lose jobs: the process ends.
+    /// There is no room on the disk. Nothing of it is kept; once there is room, the same again is.
+    NoRoom(String),
+    /// The disk has failed, so what it says from now on may not be true: perhaps the commit is kept,
+    /// perhaps not, and the disk must not be asked again. The process ends; the next one begins with what
+    /// the disk really holds.
+    Untrusted(String),
+    /// The commit does not fit to what is kept. Nothing of it is kept; trying again cannot help, and
+    /// going on would lose jobs: the process ends.
     Broken(String),
 }
 
@@ -69,6 +83,15 @@ impl fmt::Display for CommitError {
             }
             Self::Unknown => formatter.write_str(
                 "the outcome of the commit is unknown: repeat it unchanged under the same number",
+            ),
+            Self::NoRoom(why) => {
+                write!(formatter, "the disk is full, nothing of it is kept: {why}")
+            }
+            Self::Untrusted(why) => write!(
+                formatter,
+                "the store is not to be trusted any more and the server must stop: {why}\n  \
+                 help: look at the disk (what does `dmesg` say?), then start again; what was \
+                 acknowledged before is kept"
             ),
             Self::Broken(why) => {
                 write!(formatter, "the commit cannot be kept and the server must stop: {why}")

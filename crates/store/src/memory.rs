@@ -5,6 +5,7 @@
 //! there, also where a later mutation of a commit depends on an earlier one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use filch_scheduler::id::{CommitNo, JobId, LeaseNo, Seq};
 use filch_scheduler::name::Name;
@@ -15,12 +16,16 @@ use filch_scheduler::state::State;
 use filch_scheduler::time::{Duration, Wall};
 
 use crate::CommitError;
+use crate::keep::{Expired, Outdated};
 use crate::rules::{Misfit, check_holder, check_purge, check_write, is_live};
+use crate::tally::{Tallies, Tally};
+
+mod evidence;
 
 /// Everything that has been committed.
 ///
-/// The ledger and the notes are kept whole, closed rows and purged jobs included: they are the
-/// history that checkers read.
+/// The notes are kept whole, those of purged jobs included, and the ledger but for what is trimmed: they are
+/// the history that checkers read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Memory {
     commit: CommitNo,
@@ -35,23 +40,40 @@ pub struct Memory {
     /// All other jobs, by their end.
     ended: BTreeSet<(Wall, Seq)>,
     leases: BTreeMap<LeaseNo, LeaseRow>,
+    /// Its number, trimmed or not.
+    last_lease: LeaseNo,
     open: BTreeSet<LeaseNo>,
     queues: BTreeMap<Name, QueueSettings>,
     strategy: Option<Strategy>,
     lease_length: Option<Duration>,
     notes: Vec<Note>,
+    /// Which job each note is about, if it is about one.
+    noted: Vec<Option<Seq>>,
+    /// Where the ledger stood in each job's life.
+    places: BTreeMap<Seq, Place>,
+    purged: BTreeSet<Seq>,
+    tallies: Tallies,
+}
+
+/// Where the ledger stood when a job was put, and when it came into its present state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Place {
+    put: LeaseNo,
+    written: LeaseNo,
 }
 
 /// How to take one mutation back.
 enum Undo {
     Put { seq: Seq, last_seq: Seq },
-    Write(JobWrite),
-    Lease(LeaseNo),
+    Write(JobWrite, LeaseNo),
+    Lease { number: LeaseNo, last: LeaseNo },
+    Trim(LeaseRow),
     Close(LeaseNo),
     Queue(Name, Option<QueueSettings>),
     Strategy(Option<Strategy>),
     LeaseLength(Option<Duration>),
-    Purge(JobRow),
+    Purge(JobRow, Place),
+    Tallies(Tallies),
     Note,
 }
 
@@ -90,7 +112,7 @@ impl Memory {
         let numbers = Loaded::Numbers {
             commit: self.commit,
             seq: self.last_seq,
-            lease: self.last_lease(),
+            lease: self.last_lease,
             newest_id: self.ids.keys().rev().find_map(|id| id.made_at()),
         };
         let live = || self.live.iter().map(|seq| &self.jobs[seq]);
@@ -121,12 +143,39 @@ impl Memory {
         found.iter().filter_map(|seq| self.jobs.get(seq)).cloned().collect()
     }
 
-    /// At most `limit` jobs that ended before this moment and that nobody holds, the oldest end
-    /// first. Whether they are purged is for others to decide.
+    /// At most `limit` jobs that ended before this moment and that nobody holds, the oldest end first,
+    /// beginning behind the one that ended at this moment under this number, if one is given. Whether
+    /// they are purged is for others to decide.
     #[must_use]
-    pub fn expired(&self, before: Wall, limit: usize) -> Vec<(Seq, JobId)> {
-        let expired = self.ended.range(..(before, Seq(0))).take(limit);
-        expired.map(|&(_, seq)| (seq, self.jobs[&seq].spec.id)).collect()
+    pub fn expired(&self, after: Option<(Wall, Seq)>, before: Wall, limit: usize) -> Vec<Expired> {
+        let first = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let ended = self.ended.range((first, Bound::Unbounded));
+        let expired = ended.take_while(|(at, _)| *at < before).take(limit);
+        expired.map(|&(at, seq)| Expired { at, seq, id: self.jobs[&seq].spec.id }).collect()
+    }
+
+    /// Looks at most at so many rows of the ledger after this number that were written before this moment,
+    /// and says which closed ones no kept job has a part in.
+    #[must_use]
+    pub fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Outdated {
+        let rows = self.leases.range((Bound::Excluded(after), Bound::Unbounded));
+        let mut rows = rows.map(|(_, row)| row).take_while(|row| row.at < before).peekable();
+        let mut outdated = Outdated::default();
+        for row in rows.by_ref().take(limit) {
+            outdated.last = Some(row.number);
+            let is_needed = row.jobs.iter().any(|hold| self.jobs.contains_key(&hold.job));
+            if !is_needed && !self.open.contains(&row.number) {
+                outdated.leases.push(row.number);
+            }
+        }
+        outdated.last = outdated.last.filter(|_| rows.peek().is_some());
+        outdated
+    }
+
+    /// At most `limit` tallies of purged jobs, the newest day first.
+    #[must_use]
+    pub fn tallies(&self, limit: usize) -> Vec<Tally> {
+        self.tallies.newest(limit)
     }
 
     /// The job of this number.
@@ -162,30 +211,36 @@ impl Memory {
         &self.notes
     }
 
-    fn last_lease(&self) -> LeaseNo {
-        self.leases.last_key_value().map_or(LeaseNo(0), |(&number, _)| number)
-    }
-
     fn mutate(&mut self, mutation: &Mutation, undo: &mut Vec<Undo>) -> Result<(), Misfit> {
         match mutation {
             Mutation::Put(row) => {
                 self.check_put(row)?;
                 undo.push(Undo::Put { seq: row.seq, last_seq: self.last_seq });
                 self.last_seq = row.seq;
-                self.insert(row.clone());
+                let lease = self.last_lease;
+                self.insert(row.clone(), Place { put: lease, written: lease });
             }
             Mutation::Write(write) => {
                 check_write(&self.existing(write.job)?.now, write)?;
-                undo.push(Undo::Write(self.write(*write)));
+                let mut lease = self.last_lease;
+                let place = self.places.get_mut(&write.job).expect("every job has a place");
+                if self.jobs[&write.job].now.state.is_ended() && write.state.is_ended() {
+                    // It is let go of, and ended before.
+                    lease = place.written;
+                }
+                let before = std::mem::replace(&mut place.written, lease);
+                undo.push(Undo::Write(self.write(*write), before));
             }
             &Mutation::Priority { job, priority } => {
                 let row = self.existing(job)?;
                 let write = JobWrite { priority, ..row.now };
-                undo.push(Undo::Write(self.write(write)));
+                let lease = self.places[&job].written;
+                undo.push(Undo::Write(self.write(write), lease));
             }
             Mutation::Lease(row) => {
                 self.check_lease(row)?;
-                undo.push(Undo::Lease(row.number));
+                undo.push(Undo::Lease { number: row.number, last: self.last_lease });
+                self.last_lease = row.number;
                 self.leases.insert(row.number, row.clone());
                 self.open.insert(row.number);
             }
@@ -207,13 +262,27 @@ impl Memory {
                 undo.push(Undo::LeaseLength(self.lease_length.replace(length)));
             }
             Mutation::Purge(jobs) => {
+                undo.push(Undo::Tallies(self.tallies.clone()));
                 for &seq in jobs {
                     check_purge(&self.existing(seq)?.now)?;
-                    undo.push(Undo::Purge(self.remove(seq)));
+                    let (row, place) = self.remove(seq);
+                    self.tallies.add(Tally::of(&row));
+                    self.purged.insert(seq);
+                    undo.push(Undo::Purge(row, place));
+                }
+            }
+            // When a note was made is not known here, so all stay.
+            Mutation::Trim { leases, notes_before: _ } => {
+                for number in leases {
+                    if self.open.contains(number) {
+                        return Err(Misfit::TrimmedOpen(*number));
+                    }
+                    undo.extend(self.leases.remove(number).map(Undo::Trim));
                 }
             }
             Mutation::Note(note) => {
                 undo.push(Undo::Note);
+                self.noted.push(self.about(note));
                 self.notes.push(note.clone());
             }
         }
@@ -226,13 +295,19 @@ impl Memory {
                 self.remove(seq);
                 self.last_seq = last_seq;
             }
-            Undo::Write(before) => {
+            Undo::Write(before, lease) => {
+                self.places.get_mut(&before.job).expect("every job has a place").written = lease;
                 self.write(before);
             }
-            Undo::Lease(number) => {
+            Undo::Lease { number, last } => {
                 self.leases.remove(&number);
                 self.open.remove(&number);
+                self.last_lease = last;
             }
+            Undo::Trim(row) => {
+                self.leases.insert(row.number, row);
+            }
+            Undo::Tallies(before) => self.tallies = before,
             Undo::Close(number) => {
                 self.open.insert(number);
             }
@@ -244,8 +319,12 @@ impl Memory {
             }
             Undo::Strategy(before) => self.strategy = before,
             Undo::LeaseLength(before) => self.lease_length = before,
-            Undo::Purge(row) => self.insert(row),
+            Undo::Purge(row, place) => {
+                self.purged.remove(&row.seq);
+                self.insert(row, place);
+            }
             Undo::Note => {
+                self.noted.pop();
                 self.notes.pop();
             }
         }
@@ -270,7 +349,7 @@ impl Memory {
     }
 
     fn check_lease(&self, row: &LeaseRow) -> Result<(), Misfit> {
-        let last = self.last_lease();
+        let last = self.last_lease;
         if row.number <= last {
             return Err(Misfit::LeaseOrder { number: row.number, last });
         }
@@ -281,8 +360,9 @@ impl Memory {
         self.jobs.get(&seq).ok_or(Misfit::NoJob(seq))
     }
 
-    fn insert(&mut self, row: JobRow) {
+    fn insert(&mut self, row: JobRow, place: Place) {
         self.enter(&row.now);
+        self.places.insert(row.seq, place);
         self.ids.insert(row.spec.id, row.seq);
         if let Some(key) = &row.spec.key {
             self.keys.insert(key.clone(), row.seq);
@@ -290,14 +370,24 @@ impl Memory {
         self.jobs.insert(row.seq, row);
     }
 
-    fn remove(&mut self, seq: Seq) -> JobRow {
+    fn remove(&mut self, seq: Seq) -> (JobRow, Place) {
         let row = self.jobs.remove(&seq).expect("checked by whoever removes it");
         self.leave(&row.now);
         self.ids.remove(&row.spec.id);
         if let Some(key) = &row.spec.key {
             self.keys.remove(key);
         }
-        row
+        (row, self.places.remove(&seq).expect("every job has a place"))
+    }
+
+    /// Which job a note is about, if it is about one that is kept.
+    fn about(&self, note: &Note) -> Option<Seq> {
+        let id = match note {
+            Note::Attempt { hold, .. } => return self.job(hold.job).map(|row| row.seq),
+            Note::Cancelled(id) | Note::Retried(id) | Note::Prioritised(id) => *id,
+            Note::WorkerLost { .. } | Note::Drained(_) => return None,
+        };
+        self.ids.get(&id).copied()
     }
 
     /// Replaces what may change of a job, and returns what was there.

@@ -28,6 +28,7 @@ pub(crate) enum Misfit {
     Final { job: Seq, kept: State, new: State },
     LeaseOrder { number: LeaseNo, last: LeaseNo },
     NotOpen(LeaseNo),
+    TrimmedOpen(LeaseNo),
     PurgedAlive { job: Seq, state: State, held: bool },
     NoPayload(Seq),
     NotPut(Seq),
@@ -76,6 +77,9 @@ impl fmt::Display for Misfit {
             }
             Self::NotOpen(number) => {
                 write!(formatter, "lease row {} is not open and is closed", number.0)
+            }
+            Self::TrimmedOpen(number) => {
+                write!(formatter, "lease row {} is open and is trimmed", number.0)
             }
             Self::PurgedAlive { job, state, held } => {
                 let held = if *held { ", held by a worker" } else { "" };

@@ -6,11 +6,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use filch_scheduler::id::{Hold, JobId, LeaseNo, Seq};
 use filch_scheduler::name::Name;
-use filch_scheduler::record::{JobRow, LeaseRow, Loaded, Mutation, Note};
+use filch_scheduler::record::{AttemptOutcome, JobRow, LeaseRow, Loaded, Mutation, Note};
 use filch_scheduler::time::Wall;
 
 use crate::clock::clock;
-use crate::keep::{Commit, Filter, History, Order, Owner, ReadError, Remains, Room, Store, Text};
+use crate::keep::{
+    Commit, Expired, Filter, History, Order, Outdated, Owner, ReadError, Remains, Room, Store, Text,
+};
+use crate::proof::{Evidence, Piece};
+use crate::tally::Tally;
+use crate::token::TokenRow;
 use crate::{CommitError, Memory, rules};
 
 /// Everything in memory, gone when it is dropped.
@@ -26,6 +31,7 @@ struct Kept {
     remains: BTreeMap<Hold, Remains>,
     /// What is noted about jobs, and when that was kept.
     notes: Vec<(Seq, Wall, Note)>,
+    tokens: Vec<TokenRow>,
 }
 
 impl Transient {
@@ -48,7 +54,7 @@ impl Store for Transient {
     }
 
     fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
-        let Kept { memory, payloads, remains, notes } = &mut *self.kept();
+        let Kept { memory, payloads, remains, notes, .. } = &mut *self.kept();
         if commit.last <= memory.last_commit() {
             return Ok(());
         }
@@ -84,6 +90,22 @@ impl Store for Transient {
     fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<Text>>, ReadError> {
         let kept = self.kept();
         Ok(jobs.iter().map(|job| kept.payloads.get(job).cloned()).collect())
+    }
+
+    fn errors(&self, jobs: &[Seq]) -> Result<Vec<Option<Text>>, ReadError> {
+        let kept = self.kept();
+        let error = |job: &Seq| {
+            let noted = kept.notes.iter().rev().filter(|(seq, ..)| seq == job);
+            let mut attempts = noted.filter_map(|(_, _, note)| match note {
+                Note::Attempt { outcome, .. } => Some(outcome),
+                _ => None,
+            });
+            match attempts.next()? {
+                AttemptOutcome::Failed(error) => Some(Text::from(&**error)),
+                _ => None,
+            }
+        };
+        Ok(jobs.iter().map(error).collect())
     }
 
     fn history(&self, job: JobId) -> Result<Option<History>, ReadError> {
@@ -132,13 +154,47 @@ impl Store for Transient {
         Ok(ids)
     }
 
-    fn expired(&self, before: Wall, limit: usize) -> Result<Vec<(Seq, JobId)>, ReadError> {
-        Ok(self.kept().memory.expired(before, limit))
+    fn expired(
+        &self,
+        after: Option<(Wall, Seq)>,
+        before: Wall,
+        limit: usize,
+    ) -> Result<Vec<Expired>, ReadError> {
+        Ok(self.kept().memory.expired(after, before, limit))
+    }
+
+    fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Result<Outdated, ReadError> {
+        Ok(self.kept().memory.outdated(after, before, limit))
+    }
+
+    fn tallies(&self, limit: usize) -> Result<Vec<Tally>, ReadError> {
+        Ok(self.kept().memory.tallies(limit))
     }
 
     fn ledger(&self, after: LeaseNo, limit: usize) -> Result<Vec<LeaseRow>, ReadError> {
         let kept = self.kept();
         Ok(kept.memory.leases().filter(|row| row.number > after).take(limit).cloned().collect())
+    }
+
+    fn tokens(&self) -> Result<Vec<TokenRow>, ReadError> {
+        Ok(self.kept().tokens.clone())
+    }
+
+    fn keep_token(&self, token: &TokenRow) -> Result<(), ReadError> {
+        let tokens = &mut self.kept().tokens;
+        if tokens.iter().any(|other| other.id == token.id) {
+            return Err(ReadError { doing: "keep a token", source: "its id is taken".into() });
+        }
+        tokens.push(token.clone());
+        tokens.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
+        Ok(())
+    }
+
+    fn revoke_token(&self, id: &str, at: Wall) -> Result<bool, ReadError> {
+        let mut kept = self.kept();
+        let token = kept.tokens.iter_mut().find(|token| token.id == id);
+        let live = token.filter(|token| token.revoked_at.is_none());
+        Ok(live.map(|token| token.revoked_at = Some(at)).is_some())
     }
 
     fn room(&self) -> Room {
@@ -152,6 +208,29 @@ impl Store for Transient {
     fn backup(&self, _to: &Path) -> Result<(), ReadError> {
         let source = "it is only in memory".into();
         Err(ReadError { doing: "make a copy", source })
+    }
+
+    /// Nobody else could open it.
+    fn close(&self) {}
+}
+
+impl Evidence for Transient {
+    fn evidence(&self, each: &mut dyn FnMut(Piece)) -> Result<(), ReadError> {
+        let kept = self.kept();
+        kept.memory.evidence(&mut |piece| match piece {
+            Piece::Job(mut job) => {
+                let seq = job.row.seq;
+                job.has_payload = kept.payloads.contains_key(&seq);
+                let remains = kept.remains.keys().filter(|hold| hold.job == seq);
+                job.remains = remains.map(|hold| hold.fence).collect();
+                each(Piece::Job(job));
+            }
+            piece => each(piece),
+        })
+    }
+
+    fn id_of(&self, job: Seq) -> Option<JobId> {
+        self.kept().memory.id_of(job)
     }
 }
 

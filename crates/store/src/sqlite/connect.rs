@@ -1,5 +1,8 @@
 //! Connections to the file, and what they are told before they are used.
 
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -30,12 +33,23 @@ pub(super) fn check_library() -> Result<(), OpenError> {
 /// Opens the file. Only a writer makes it if there is none.
 pub(super) fn connect(path: &Path, role: Role) -> Result<Connection, Failure> {
     // Not as a URI: a path is a path. Nor with a mutex: each connection has one user at a time.
-    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    flags.set(OpenFlags::SQLITE_OPEN_CREATE, role == Role::Write);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    if role == Role::Write {
+        make(path)?;
+    }
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
+}
+
+/// Makes the file if there is none, for nobody but its owner: jobs are nobody else's business. What SQLite
+/// puts beside it is as private as the file itself.
+fn make(path: &Path) -> io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Prepares a connection for its role. Writes to the file, so it must be known to be ours.
@@ -46,8 +60,9 @@ pub(super) fn tune(connection: &Connection, role: Role, path: &Path) -> Result<(
     if mode != "wal" {
         return Err(OpenError::NoLog { mode });
     }
-    // The log is moved by `log`; its file is kept for the next round, up to a limit. The cache of a
-    // reader stays small, because what it reads is rarely read again.
+    // The log is moved by `log`; its file is kept for the next round, up to a limit. What
+    // is written is soon forgotten, and what a reader reads is rarely read again: a larger cache only
+    // fills up, and looks like memory that leaks.
     let settings = "
         PRAGMA synchronous = FULL;
         PRAGMA wal_autocheckpoint = 0;
@@ -56,7 +71,7 @@ pub(super) fn tune(connection: &Connection, role: Role, path: &Path) -> Result<(
         PRAGMA trusted_schema = OFF;
     ";
     let own = match role {
-        Role::Write => "PRAGMA cache_size = -65536;",
+        Role::Write => "PRAGMA cache_size = -16384;",
         // Not opened read-only, because then it could not make the shared memory of the log.
         Role::Read => "PRAGMA query_only = ON; PRAGMA cache_size = -4096;",
     };

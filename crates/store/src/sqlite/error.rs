@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{error, fmt, io};
 
+use filch_scheduler::id::CommitNo;
 use rusqlite::ErrorCode;
 
+use crate::CommitError;
 use crate::rules::Misfit;
 
 /// Why a store could not be opened.
@@ -26,6 +28,11 @@ pub enum OpenError {
         found: i64,
         /// The newest that is known here.
         known: i64,
+    },
+    /// An older filch has written it, and it is only to be looked at.
+    Older {
+        /// The version of its tables.
+        found: i64,
     },
     /// The disk cannot have a write-ahead log.
     NoLog {
@@ -69,6 +76,11 @@ impl fmt::Display for OpenError {
                 "its tables have version {found}, and this filch knows them up to version \
                  {known}: use the filch that wrote it, or a newer one"
             ),
+            Self::Older { found } => write!(
+                formatter,
+                "its tables have version {found}, which this filch brings up to date but does not \
+                 look at: start a server over it, or use the filch that wrote it"
+            ),
             Self::NoLog { mode } => write!(
                 formatter,
                 "no write-ahead log can be kept there, only {mode}: use a disk of this machine"
@@ -91,6 +103,7 @@ impl error::Error for OpenError {
             Self::Held { .. }
             | Self::NotOurs(_)
             | Self::Newer { .. }
+            | Self::Older { .. }
             | Self::NoLog { .. }
             | Self::OldLibrary { .. } => None,
         }
@@ -121,6 +134,22 @@ impl Failure {
             || error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
     }
 
+    /// Whether another program has the file to itself. Nothing was written then.
+    fn is_busy(&self) -> bool {
+        let Self::Sqlite(error) = self else {
+            return false;
+        };
+        error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+    }
+
+    /// Whether the tables do not permit it. Nothing was written then, and nothing is wrong with the disk.
+    pub(super) fn is_not_permitted(&self) -> bool {
+        let Self::Sqlite(error) = self else {
+            return false;
+        };
+        error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
+    }
+
     /// What it means for whoever opens a store.
     pub(super) fn while_opening(self, doing: &'static str, path: &Path) -> OpenError {
         match &self {
@@ -135,7 +164,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+            Self::Sqlite(error) if self.is_busy() => {
                 write!(formatter, "another program keeps the file locked ({error})")
             }
             Self::Sqlite(error) => error.fmt(formatter),
@@ -188,16 +217,23 @@ impl Halt {
     pub(super) fn is_full(&self) -> bool {
         matches!(self, Self::Failure(failure) if failure.is_full())
     }
+
+    /// What it means for whoever wanted this commit kept.
+    pub(super) fn of_commit(self, number: CommitNo) -> CommitError {
+        let why = format!("commit {}: {self}", number.0);
+        match self {
+            Self::Misfit(_) => CommitError::Broken(why),
+            Self::Failure(failure) if failure.is_full() => CommitError::NoRoom(why),
+            Self::Failure(failure) if failure.is_busy() => CommitError::Broken(why),
+            Self::Failure(_) => CommitError::Untrusted(why),
+        }
+    }
 }
 
 impl fmt::Display for Halt {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Misfit(misfit) => misfit.fmt(formatter),
-            Self::Failure(failure) if failure.is_full() => write!(
-                formatter,
-                "the disk is full, nothing of it is kept ({failure}): make room and start again"
-            ),
             Self::Failure(failure) => failure.fmt(formatter),
         }
     }

@@ -7,7 +7,9 @@
 mod backup;
 mod codes;
 mod connect;
+mod cursor;
 mod error;
+mod evidence;
 mod list;
 mod live;
 mod load;
@@ -17,15 +19,19 @@ mod numbers;
 mod owner;
 mod packed;
 mod purge;
+mod purged;
 mod read;
 mod readers;
 mod room;
 mod rows;
 mod schema;
+mod snapshot;
+mod tallies;
+mod tokens;
 mod transaction;
+mod trim;
 mod writer;
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,10 +41,13 @@ use filch_scheduler::id::{JobId, LeaseNo, Seq};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{JobRow, LeaseRow, Loaded};
 use filch_scheduler::time::Wall;
+use rusqlite::Connection;
 
 pub use self::error::OpenError;
 pub use self::owner::{Holder, OwnerNote, holder};
 pub use self::room::Reserve;
+pub use self::snapshot::Snapshot;
+pub use self::tokens::has_tokens;
 
 use self::connect::Role;
 use self::error::{Failure, Halt};
@@ -47,9 +56,17 @@ use self::readers::{Reader, Readers};
 use self::room::Watch;
 use self::writer::Writer;
 use crate::CommitError;
-use crate::keep::{Commit, Filter, History, Order, ReadError, Room, Store, Text};
+use crate::keep::{
+    Commit, Expired, Filter, History, Order, Outdated, ReadError, Room, Store, Text,
+};
+use crate::proof::{Evidence, Piece};
+use crate::tally::Tally;
+use crate::token::TokenRow;
 
-/// A SQLite database in a file, owned by this process until it is dropped.
+/// What a write is told that comes after the store was let go.
+const CLOSED: &str = "the store is closed, and may be somebody else's by now";
+
+/// A SQLite database in a file, owned by this process until it is closed or dropped.
 ///
 /// ```
 /// use filch_store::{Commit, OpenError, OwnerNote, Sqlite, Store};
@@ -69,13 +86,19 @@ use crate::keep::{Commit, Filter, History, Order, ReadError, Room, Store, Text};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Sqlite {
-    // Closed in this order, and the lock last: whoever opens it next finds nobody else at it.
     readers: Readers,
-    writer: Mutex<Writer>,
+    /// Nothing once it is closed. Whoever still reads then does no harm: the next owner's writes are not
+    /// seen by a read that has begun, and do not wait for it.
+    owned: Mutex<Option<Owned>>,
     watch: Watch,
     syncs: AtomicU64,
-    lock: Mutex<Lock>,
     path: PathBuf,
+}
+
+/// What only the owner has. Let go in this order: whoever opens the store next finds no other writer.
+struct Owned {
+    writer: Writer,
+    lock: Lock,
 }
 
 impl Sqlite {
@@ -102,11 +125,13 @@ impl Sqlite {
         connect::tune(&connection, Role::Write, &path)?;
         schema::migrate(&mut connection, version).map_err(cannot)?;
         Ok(Self {
-            writer: Mutex::new(Writer::new(connection).map_err(cannot)?),
+            owned: Mutex::new(Some(Owned {
+                writer: Writer::new(connection).map_err(cannot)?,
+                lock,
+            })),
             readers: Readers::open(&path)?,
             watch: Watch::new(&path, reserve),
             syncs: AtomicU64::new(0),
-            lock: Mutex::new(lock),
             path,
         })
     }
@@ -117,7 +142,9 @@ impl Sqlite {
     /// If the file that says it cannot be written.
     pub fn announce(&self, url: &str) -> io::Result<()> {
         // What is written is whole or not, whoever panicked before.
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner).write(Some(url))
+        let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        let owned = owned.as_mut().ok_or_else(|| io::Error::other(CLOSED))?;
+        owned.lock.write(Some(url))
     }
 
     /// Where the database is.
@@ -134,6 +161,30 @@ impl Sqlite {
         let answer = self.readers.borrow().and_then(|reader| ask(&reader));
         answer.map_err(|failure| ReadError { doing, source: Box::new(failure) })
     }
+
+    fn aside<T>(
+        &self,
+        doing: &'static str,
+        write: impl FnOnce(&Connection) -> Result<T, Failure>,
+    ) -> Result<T, ReadError> {
+        let cannot = |why: &'static str| ReadError { doing, source: why.into() };
+        let mut owned =
+            self.owned.lock().map_err(|_| cannot("an earlier write ended in a panic"))?;
+        let writer = &mut owned.as_mut().ok_or_else(|| cannot(CLOSED))?.writer;
+        let written = writer.aside(write);
+        self.syncs.store(writer.syncs(), Ordering::Relaxed);
+        written.map_err(|failure| ReadError { doing, source: Box::new(failure) })
+    }
+}
+
+impl Evidence for Sqlite {
+    fn evidence(&self, each: &mut dyn FnMut(Piece)) -> Result<(), ReadError> {
+        self.read("read everything", |reader| evidence::evidence(reader, each))
+    }
+
+    fn id_of(&self, job: Seq) -> Option<JobId> {
+        self.readers.borrow().ok().and_then(|reader| rows::id_of(&reader, job))
+    }
 }
 
 impl Store for Sqlite {
@@ -142,12 +193,9 @@ impl Store for Sqlite {
     }
 
     fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
-        let broken = |why: &dyn fmt::Display| {
-            CommitError::Broken(format!("commit {}: {why}", commit.last.0))
-        };
-        let Ok(mut writer) = self.writer.lock() else {
-            return Err(broken(&"an earlier one ended in a panic"));
-        };
+        let cannot = |why| CommitError::Broken(format!("commit {}: {why}", commit.last.0));
+        let mut owned = self.owned.lock().map_err(|_| cannot("an earlier one ended in a panic"))?;
+        let writer = &mut owned.as_mut().ok_or_else(|| cannot(CLOSED))?.writer;
         if commit.last <= writer.last_commit() {
             return Ok(());
         }
@@ -159,12 +207,16 @@ impl Store for Sqlite {
             // All of it was rolled back, so this is no second try at something half done.
             kept = writer.commit(commit);
         }
-        kept.map_err(|halt| broken(&halt))?;
-        if writer.committed().is_err_and(|failure| failure.is_full()) {
-            self.watch.release();
-        }
+        let settled = kept.and_then(|()| match writer.committed() {
+            // The commit is kept; what follows it can wait for room.
+            Err(failure) if failure.is_full() => {
+                self.watch.release();
+                Ok(())
+            }
+            settled => settled.map_err(Halt::Failure),
+        });
         self.syncs.store(writer.syncs(), Ordering::Relaxed);
-        Ok(())
+        settled.map_err(|halt| halt.of_commit(commit.last))
     }
 
     fn find(&self, ids: &[JobId], keys: &[Name], seqs: &[Seq]) -> Result<Vec<JobRow>, ReadError> {
@@ -173,6 +225,10 @@ impl Store for Sqlite {
 
     fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<Text>>, ReadError> {
         self.read("read payloads", |reader| read::payloads(reader, jobs))
+    }
+
+    fn errors(&self, jobs: &[Seq]) -> Result<Vec<Option<Text>>, ReadError> {
+        self.read("read what went wrong", |reader| notes::errors(reader, jobs))
     }
 
     fn history(&self, job: JobId) -> Result<Option<History>, ReadError> {
@@ -187,8 +243,21 @@ impl Store for Sqlite {
         self.read("look for ids", |reader| read::ids_ending(reader, digits, limit))
     }
 
-    fn expired(&self, before: Wall, limit: usize) -> Result<Vec<(Seq, JobId)>, ReadError> {
-        self.read("look for expired jobs", |reader| read::expired(reader, before, limit))
+    fn expired(
+        &self,
+        after: Option<(Wall, Seq)>,
+        before: Wall,
+        limit: usize,
+    ) -> Result<Vec<Expired>, ReadError> {
+        self.read("look for expired jobs", |reader| read::expired(reader, after, before, limit))
+    }
+
+    fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Result<Outdated, ReadError> {
+        self.read("look for old rows", |reader| trim::outdated(reader, after, before, limit))
+    }
+
+    fn tallies(&self, limit: usize) -> Result<Vec<Tally>, ReadError> {
+        self.read("read the tallies", |reader| tallies::list(reader, limit))
     }
 
     fn ledger(&self, after: LeaseNo, limit: usize) -> Result<Vec<LeaseRow>, ReadError> {
@@ -206,7 +275,24 @@ impl Store for Sqlite {
         self.syncs.load(Ordering::Relaxed)
     }
 
+    fn tokens(&self) -> Result<Vec<TokenRow>, ReadError> {
+        self.read("read the tokens", |reader| tokens::list(reader))
+    }
+
+    fn keep_token(&self, token: &TokenRow) -> Result<(), ReadError> {
+        self.aside("keep a token", |connection| tokens::keep(connection, token))
+    }
+
+    fn revoke_token(&self, id: &str, at: Wall) -> Result<bool, ReadError> {
+        self.aside("end a token", |connection| tokens::revoke(connection, id, at))
+    }
+
     fn backup(&self, to: &Path) -> Result<(), ReadError> {
         self.read("make a copy", |reader| backup::copy(reader, to))
+    }
+
+    fn close(&self) {
+        // A commit that is on its way is waited for; a panic has left nothing half written.
+        self.owned.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }

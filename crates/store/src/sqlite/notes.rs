@@ -9,6 +9,7 @@ use super::codes;
 use super::error::{Failure, Halt};
 use super::rows::{self, of_worker, ordered};
 use crate::clock::clock;
+use crate::keep::Text;
 
 /// The columns that a note may have. Those it has no use for are NULL.
 #[derive(Default)]
@@ -77,6 +78,7 @@ pub(super) fn of_job(
     seq: Seq,
     id: JobId,
 ) -> Result<Vec<(Wall, Note)>, Failure> {
+    // The first column is for whoever asks.
     let sql = "SELECT at, kind, fence, worker, outcome, text FROM note
                WHERE job = ?1 ORDER BY number";
     let mut statement = connection.prepare_cached(sql)?;
@@ -88,7 +90,18 @@ pub(super) fn of_job(
     Ok(notes)
 }
 
-fn read(row: &Row<'_>, job: Seq, id: JobId) -> Result<Note, Failure> {
+/// What the newest attempt that is noted of each job said went wrong.
+pub(super) fn errors(connection: &Connection, jobs: &[Seq]) -> Result<Vec<Option<Text>>, Failure> {
+    let sql = "SELECT text FROM note WHERE job = ?1 AND kind = 1 ORDER BY number DESC LIMIT 1";
+    let mut newest = connection.prepare_cached(sql)?;
+    let mut error = |seq: &Seq| {
+        let mut found = newest.query([seq.0.cast_signed()])?;
+        found.next()?.map_or(Ok(None), |row| Ok(row.get(0)?))
+    };
+    jobs.iter().map(&mut error).collect()
+}
+
+pub(super) fn read(row: &Row<'_>, job: Seq, id: JobId) -> Result<Note, Failure> {
     Ok(match row.get(1)? {
         1 => Note::Attempt {
             hold: Hold { job, fence: Fence(rows::unsigned(row, 2)?) },

@@ -6,18 +6,22 @@
 use std::collections::BTreeSet;
 
 use filch_scheduler::id::Seq;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use super::error::{Failure, Halt};
 use super::live::Live;
 use super::rows::{self, ordered};
+use super::{purged, tallies};
+use crate::keep::PurgeCause;
 use crate::rules::{self, Misfit};
 
-/// Old rows of other tables go after the jobs, so many at most at once: no commit takes long.
-const OLD_MOST: u32 = 4_096;
-
 /// Removes these jobs, none of which may live.
-pub(super) fn purge(connection: &Connection, live: &Live, jobs: &[Seq]) -> Result<(), Halt> {
+pub(super) fn purge(
+    connection: &Connection,
+    live: &Live,
+    jobs: &[Seq],
+    cause: Option<PurgeCause>,
+) -> Result<(), Halt> {
     let mut sorted = jobs.to_vec();
     sorted.sort_unstable();
     let is_neighbour = |one: &Seq, next: &Seq| one.0.checked_add(1) == Some(next.0);
@@ -28,6 +32,8 @@ pub(super) fn purge(connection: &Connection, live: &Live, jobs: &[Seq]) -> Resul
         }
     }
     check(connection, live, jobs, &sorted, &ranges)?;
+    purged::trace(connection, &ranges, cause)?;
+    tallies::count(connection, &ranges)?;
     for range in &ranges {
         for sql in [
             "DELETE FROM job WHERE seq BETWEEN ?1 AND ?2",
@@ -39,7 +45,7 @@ pub(super) fn purge(connection: &Connection, live: &Live, jobs: &[Seq]) -> Resul
             connection.prepare_cached(sql)?.execute(*range)?;
         }
     }
-    Ok(trim(connection)?)
+    Ok(())
 }
 
 /// Whether all of them are there, once each, and have ended.
@@ -68,23 +74,4 @@ fn check(
     }
     let what = "a job has ended, and is among those that live";
     Err(Failure::Content(what.into()).into())
-}
-
-/// Removes what no kept job has a part in any more: old rows of the ledger, old notes about workers.
-fn trim(connection: &Connection) -> rusqlite::Result<()> {
-    // A job is only in rows after the one it was submitted after, and that one grows from job to job:
-    // what the oldest job does not need, none does.
-    let sql = "SELECT lease_before, submitted_at FROM job ORDER BY seq LIMIT 1";
-    let mut oldest = connection.prepare_cached(sql)?;
-    let oldest = oldest.query_row((), |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-    let (lease, at): (i64, i64) = oldest.unwrap_or((i64::MAX, i64::MAX));
-    let sql = "DELETE FROM lease WHERE number IN
-                   (SELECT number FROM lease WHERE number <= ?1 ORDER BY number LIMIT ?2)
-                   AND number NOT IN (SELECT number FROM lease_open)";
-    connection.prepare_cached(sql)?.execute((lease, OLD_MOST))?;
-    let sql = "DELETE FROM note WHERE number IN
-                   (SELECT number FROM note INDEXED BY note_worker
-                    WHERE job IS NULL AND at < ?1 ORDER BY at LIMIT ?2)";
-    connection.prepare_cached(sql)?.execute((at, OLD_MOST))?;
-    Ok(())
 }

@@ -11,7 +11,7 @@ use rusqlite::{Connection, Row};
 use super::error::Failure;
 use super::rows::{self, Names, bound, select_jobs};
 use super::{codes, notes, packed};
-use crate::keep::{History, Owner, Remains, Text};
+use crate::keep::{Expired, History, Owner, Remains, Text};
 
 pub(super) fn find(
     connection: &Connection,
@@ -138,17 +138,22 @@ pub(super) fn ids_ending(
 
 pub(super) fn expired(
     connection: &Connection,
+    after: Option<(Wall, Seq)>,
     before: Wall,
     limit: usize,
-) -> Result<Vec<(Seq, JobId)>, Failure> {
-    let sql = "SELECT fate.seq, job.id FROM fate CROSS JOIN job ON job.seq = fate.seq
-               WHERE fate.state >= 5 AND holder IS NULL AND at < ?1
-               ORDER BY at, fate.seq LIMIT ?2";
+) -> Result<Vec<Expired>, Failure> {
+    let sql = "SELECT at, fate.seq, job.id FROM fate CROSS JOIN job ON job.seq = fate.seq
+               WHERE fate.state >= 5 AND holder IS NULL
+                   AND (at, fate.seq) > (?1, ?2) AND at < ?3
+               ORDER BY at, fate.seq LIMIT ?4";
     let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query((bound(before.0), bound(limit as u64)))?;
+    // No job has the number 0, and none ended before the beginning of time.
+    let (at, seq) = after.map_or((0, 0), |(at, seq)| (bound(at.0), bound(seq.0)));
+    let mut found = statement.query((at, seq, bound(before.0), bound(limit as u64)))?;
     let mut expired = Vec::new();
     while let Some(row) = found.next()? {
-        expired.push((Seq(rows::unsigned(row, 0)?), rows::id(row, 1)?));
+        let (at, seq) = (rows::wall(row, 0)?, Seq(rows::unsigned(row, 1)?));
+        expired.push(Expired { at, seq, id: rows::id(row, 2)? });
     }
     Ok(expired)
 }

@@ -157,6 +157,13 @@ pub(super) fn number_of(connection: &Connection, id: JobId) -> Result<Option<Seq
     found.next()?.map(|row| Ok(Seq(unsigned(row, 0)?))).transpose()
 }
 
+/// The id of the job of this number, if it can be read.
+pub(super) fn id_of(connection: &Connection, seq: Seq) -> Option<JobId> {
+    let mut find = connection.prepare_cached("SELECT id FROM job WHERE seq = ?1").ok()?;
+    let mut found = find.query([bound(seq.0)]).ok()?;
+    id(found.next().ok()??, 0).ok()
+}
+
 /// What may change of the job of this number.
 pub(super) fn kept(connection: &Connection, seq: Seq) -> Result<Option<JobWrite>, Failure> {
     let mut find = connection.prepare_cached(select_jobs!("WHERE job.seq = ?1"))?;

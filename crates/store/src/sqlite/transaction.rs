@@ -12,8 +12,8 @@ use super::error::{Failure, Halt};
 use super::live::Live;
 use super::numbers::Numbers;
 use super::rows::{self, of_wall, of_worker, ordered};
-use super::{codes, notes, packed, purge};
-use crate::keep::{Commit, Remains, Text};
+use super::{codes, notes, packed, purge, trim};
+use crate::keep::{Commit, PurgeCause, Remains, Text};
 use crate::rules::{self, Misfit, check_holder, is_live};
 
 /// A statement that is looked up once a commit, and only if it is used.
@@ -47,14 +47,14 @@ const INSERT_SPECIAL: &str = "INSERT INTO job
              ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
 
 /// Of a job that lives: no row means that it is as it was put, with fence 0.
-const WRITE: &str = "INSERT INTO fate VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+const WRITE: &str = "INSERT INTO fate VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
      ON CONFLICT (seq) DO UPDATE SET
          state = ?2, fence = ?3, attempts = ?4, suspicions = ?5, priority = ?6, due = ?7,
-         holder = ?8, reason = ?9, at = ?10, lease_then = ?11
+         holder = ?8, reason = ?9, at = ?10, lease_then = ?11, lease_more = ?12
      WHERE fence <= ?3 AND state < 5";
 
 const OVERWRITE: &str =
-    "INSERT OR REPLACE INTO fate VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    "INSERT OR REPLACE INTO fate VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 
 /// Begun by its first statement; ended by its last, or by whoever sees it fail.
 pub(super) struct Transaction<'commit> {
@@ -65,6 +65,8 @@ pub(super) struct Transaction<'commit> {
     /// the write that ends it.
     lease_then: LeaseNo,
     has_purged: bool,
+    /// Why the next jobs are purged.
+    purges: &'commit [PurgeCause],
     insert: Lazy<'commit>,
     write: Lazy<'commit>,
     /// For the jobs of lease rows and for parents.
@@ -83,6 +85,7 @@ impl<'commit> Transaction<'commit> {
             live,
             lease_then: numbers.lease,
             has_purged: false,
+            purges: &[],
             insert: Lazy::new(INSERT),
             write: Lazy::new(WRITE),
             bytes: Vec::new(),
@@ -90,7 +93,7 @@ impl<'commit> Transaction<'commit> {
     }
 
     /// Returns where numbering stands afterwards.
-    pub(super) fn run(mut self, commit: &Commit) -> Result<Numbers, Halt> {
+    pub(super) fn run(mut self, commit: &'commit Commit) -> Result<Numbers, Halt> {
         self.execute("BEGIN IMMEDIATE", ())?;
         let number = |mutation: &Mutation| match mutation {
             Mutation::Lease(row) => Some(row.number),
@@ -98,6 +101,7 @@ impl<'commit> Transaction<'commit> {
         };
         self.lease_then =
             commit.mutations.iter().rev().find_map(number).unwrap_or(self.numbers.lease);
+        self.purges = &commit.purges;
         for mutation in &commit.mutations {
             self.mutate(mutation)?;
         }
@@ -130,7 +134,12 @@ impl<'commit> Transaction<'commit> {
             }
             Mutation::Purge(jobs) => {
                 self.has_purged = true;
-                purge::purge(self.connection, self.live, jobs)
+                let cause = self.purges.split_first();
+                self.purges = cause.map_or(&[], |(_, rest)| rest);
+                purge::purge(self.connection, self.live, jobs, cause.map(|(cause, _)| *cause))
+            }
+            Mutation::Trim { leases, notes_before } => {
+                trim::trim(self.connection, leases, *notes_before)
             }
             Mutation::Note(note) => notes::write(self.connection, note),
         }
@@ -241,8 +250,13 @@ impl<'commit> Transaction<'commit> {
     fn write(&mut self, write: &JobWrite) -> Result<(), Halt> {
         let is_usual = self.live.contains(write.job) && check_holder(write).is_ok();
         if !is_usual || !self.write_usual(write)? {
-            rules::check_write(&self.kept(write.job)?, write)?;
-            self.overwrite(write)?;
+            let kept = self.kept(write.job)?;
+            rules::check_write(&kept, write)?;
+            if kept.state.is_ended() && write.state.is_ended() {
+                self.let_go(write)?;
+            } else {
+                self.overwrite(write)?;
+            }
         }
         self.live.set(write.job, is_live(write));
         Ok(())
@@ -251,12 +265,24 @@ impl<'commit> Transaction<'commit> {
     /// Writes what becomes of a job that lives. Whether it was written: not if the fence would go back,
     /// nor if the job was cancelled and is only still held.
     fn write_usual(&mut self, write: &JobWrite) -> Result<bool, Halt> {
-        let parameters = fate(write, self.lease_then)?;
+        let parameters = self.fate(write)?;
         Ok(self.write.get(self.connection)?.execute(parameters)? == 1)
     }
 
+    /// Writes that nobody holds a cancelled job any more: it ended before.
+    fn let_go(&self, write: &JobWrite) -> Result<(), Halt> {
+        let sql = "SELECT lease_then - lease_more FROM fate WHERE seq = ?1";
+        let mut find = self.connection.prepare_cached(sql)?;
+        let job = ordered(write.job.0)?;
+        let ended: Option<i64> = find.query_row([job], |row| row.get(0))?;
+        self.overwrite(write)?;
+        let sql = "UPDATE fate SET lease_more = lease_then - ?2 WHERE seq = ?1";
+        self.execute(sql, (job, ended))?;
+        Ok(())
+    }
+
     fn overwrite(&self, write: &JobWrite) -> Result<(), Halt> {
-        let parameters = fate(write, self.lease_then)?;
+        let parameters = self.fate(write)?;
         self.execute(OVERWRITE, parameters)?;
         Ok(())
     }
@@ -346,21 +372,23 @@ impl<'commit> Transaction<'commit> {
     fn execute(&self, sql: &str, parameters: impl rusqlite::Params) -> rusqlite::Result<usize> {
         self.connection.prepare_cached(sql)?.execute(parameters)
     }
-}
 
-/// As the columns of the table go.
-fn fate(write: &JobWrite, lease: LeaseNo) -> Result<impl rusqlite::Params + use<>, Misfit> {
-    Ok((
-        ordered(write.job.0)?,
-        codes::of_state(write.state),
-        ordered(write.fence.0)?,
-        write.attempts,
-        write.suspicions,
-        write.priority,
-        of_wall(write.due),
-        of_worker(write.holder),
-        write.reason.map(codes::of_reason),
-        of_wall(write.at),
-        ordered(lease.0)?,
-    ))
+    /// As the columns of the table go.
+    fn fate(&self, write: &JobWrite) -> Result<impl rusqlite::Params + use<>, Misfit> {
+        let lease_more = self.lease_then.0.saturating_sub(self.numbers.lease.0);
+        Ok((
+            ordered(write.job.0)?,
+            codes::of_state(write.state),
+            ordered(write.fence.0)?,
+            write.attempts,
+            write.suspicions,
+            write.priority,
+            of_wall(write.due),
+            of_worker(write.holder),
+            write.reason.map(codes::of_reason),
+            of_wall(write.at),
+            ordered(self.lease_then.0)?,
+            ordered(lease_more)?,
+        ))
+    }
 }

@@ -2,6 +2,7 @@
 
 use filch_scheduler::id::CommitNo;
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 
 use super::error::{Failure, Halt};
 use super::live::Live;
@@ -68,6 +69,27 @@ impl Writer {
         self.check(moved)
     }
 
+    /// Writes something that is no part of any commit; afterwards it is durable, or nothing has changed.
+    pub(super) fn aside<T>(
+        &mut self,
+        write: impl FnOnce(&Connection) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if let Some(failed) = &self.failed {
+            return Err(Failure::Earlier(failed.clone()));
+        }
+        match write(&self.connection) {
+            Ok(written) => self.committed().map(|()| written),
+            Err(failure) => {
+                self.roll_back();
+                // What the tables do not permit says nothing about the disk.
+                if !failure.is_full() && !failure.is_not_permitted() {
+                    self.failed = Some(failure.to_string());
+                }
+                Err(failure)
+            }
+        }
+    }
+
     /// Moves the log, however short: it needs no more room then for what it held.
     pub(super) fn make_room(&mut self) {
         let moved = self.log.advance(&self.connection);
@@ -80,16 +102,26 @@ impl Writer {
         if let Err(failure) = &result
             && !failure.is_full()
         {
-            self.failed = Some(failure.to_string());
+            let failure = failure.to_string();
+            self.fail(failure);
         }
         result
+    }
+
+    /// From now on nothing is written and nothing is synced, also when the connection is closed: a sync
+    /// that succeeds after one that failed says nothing about what was lost between them.
+    fn fail(&mut self, failure: String) {
+        let (connection, setting) = (&self.connection, DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE);
+        let told = connection.set_db_config(setting, true);
+        told.expect("every SQLite since 3.16 knows this setting");
+        self.failed = Some(failure);
     }
 
     fn roll_back(&mut self) {
         if !self.connection.is_autocommit()
             && let Err(error) = self.connection.execute_batch("ROLLBACK")
         {
-            self.failed = Some(error.to_string());
+            self.fail(error.to_string());
         }
     }
 }

@@ -14,7 +14,7 @@ use filch_scheduler::record::{JobRow, Mutation, Note, Strategy as Order};
 use filch_scheduler::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
 use filch_scheduler::state::State;
 use filch_scheduler::time::{Duration, Millis, Monotonic, Now, Wall};
-use filch_store::{Commit, CommitError, Filter, Remains, Store};
+use filch_store::{Commit, CommitError, Filter, PurgeCause, Remains, Store};
 use proptest::prelude::*;
 
 use crate::pair::{Pair, commit, load, payload};
@@ -101,7 +101,7 @@ impl World {
                     self.event(Event::Fetched { fetch, found });
                 }
                 Effect::Send { worker, messages, .. } => self.told(worker, messages),
-                Effect::Reply { .. } | Effect::HangUp { .. } => {}
+                Effect::Reply { .. } | Effect::Sweep | Effect::HangUp { .. } => {}
             }
         }
     }
@@ -117,6 +117,10 @@ impl World {
                     Hold { job: write.job, fence: write.fence }
                 }
                 Mutation::Note(Note::Attempt { hold, .. }) => *hold,
+                Mutation::Purge(_) => {
+                    self.gathered.purges.push(PurgeCause::Discarded);
+                    continue;
+                }
                 _ => continue,
             };
             let result = (hold.job.0 % 3 != 0).then(|| format!("\"{}\"", hold.fence.0).into());
@@ -302,8 +306,14 @@ impl World {
     fn purge(&mut self, number: u16) {
         self.keep();
         let before = Wall(self.now.wall.0.saturating_sub(u64::from(number) % 2_000));
-        let proposed = self.pair.sqlite().expired(before, 20).expect("readable");
-        self.event(Event::Expired(proposed));
+        let sqlite = self.pair.sqlite();
+        let proposed = sqlite.expired(None, before, 20).expect("readable");
+        let after = LeaseNo(u64::from(number) % 8);
+        let leases = sqlite.outdated(after, before, 20).expect("readable").leases;
+        if !leases.is_empty() {
+            self.event(Event::Outdated { leases, notes_before: Wall(0) });
+        }
+        self.event(Event::Expired(proposed.iter().map(|job| (job.seq, job.id)).collect()));
     }
 
     /// The server ends with what it has not kept, and starts with what both stores say alike.
@@ -360,7 +370,7 @@ impl World {
             Mutation::Note(Note::Prioritised(newest.spec.id)),
         ];
         let is_other = |seq: &Seq| *seq != newest.seq && *seq != write.job;
-        let expired = kept.expired(Wall(u64::MAX), usize::MAX).into_iter().map(|(seq, _)| seq);
+        let expired = kept.expired(None, Wall(u64::MAX), usize::MAX).into_iter().map(|job| job.seq);
         mutations.push(Mutation::Purge(expired.filter(is_other).collect()));
         mutations.push(mutation);
         let refused = self.pair.commit(&commit(self.kept.next(), mutations));
@@ -395,10 +405,12 @@ proptest! {
         for (count, step) in (1..).zip(steps) {
             world.step(step);
             if count % 50 == 0 {
+                world.pair.prove();
                 world.pair.compare();
             }
         }
         world.keep();
+        world.pair.prove();
         world.pair.compare();
         for (filter, limit) in &filters {
             world.pair.compare_lists(filter, *limit);
@@ -420,6 +432,7 @@ fn everything_happens_in_these_worlds() {
             *counts.entry(word(mutation)).or_default() += 1;
         }
     }
+    world.pair.prove();
     for what in [
         "put",
         "succeeded",
@@ -435,6 +448,7 @@ fn everything_happens_in_these_worlds() {
         "queue",
         "strategy",
         "purge",
+        "trim",
         "attempt",
         "lost",
     ] {
@@ -456,6 +470,7 @@ fn word(mutation: &Mutation) -> &'static str {
         Mutation::Strategy(_) => "strategy",
         Mutation::LeaseLength(_) => "lease length",
         Mutation::Purge(_) => "purge",
+        Mutation::Trim { .. } => "trim",
         Mutation::Note(Note::WorkerLost { .. }) => "lost",
         Mutation::Note(Note::Attempt { .. }) => "attempt",
         Mutation::Note(_) => "note",

@@ -8,9 +8,11 @@ mod kill;
 mod model;
 mod owner;
 mod pair;
+mod proof;
 mod readers;
 mod schema;
 mod sync;
+mod tokens;
 
 use filch_scheduler::dispatch::{Config, Loader};
 use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, LeaseNo, Seq, WorkerId};
@@ -19,7 +21,7 @@ use filch_scheduler::record::{Cause, JobRow, JobWrite, LeaseRow, Loaded, Mutatio
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::state::State;
 use filch_scheduler::time::{Now, Wall};
-use filch_store::CommitError;
+use filch_store::{CommitError, Store};
 
 use crate::pair::{Pair, commit, load};
 
@@ -66,6 +68,11 @@ fn lease(number: u64, jobs: &[(u64, u64)]) -> Mutation {
         jobs,
         at: Wall(0),
     })
+}
+
+fn trim(leases: &[u64]) -> Mutation {
+    let leases = leases.iter().copied().map(LeaseNo).collect();
+    Mutation::Trim { leases, notes_before: Wall(0) }
 }
 
 /// A succeeded job 1 (`a`, key `k`), a dead 2, a running 3, a cancelled 4 that is still held, a
@@ -123,6 +130,7 @@ fn a_commit_that_does_not_fit_changes_nothing() {
         (purge(&[1, 3]), "job number 3 is running, held by a worker and is purged"),
         (purge(&[4]), "job number 4 is cancelled, held by a worker and is purged"),
         (purge(&[1, 1]), "there is no job number 1"),
+        (trim(&[1, 2]), "lease row 2 is open and is trimmed"),
     ] {
         // What came before it in the commit is taken back.
         let mutations = vec![
@@ -199,7 +207,13 @@ fn what_has_expired_is_proposed_oldest_first_until_it_is_purged() {
     let pair = kept();
     let expires = |before, limit, expected: &[(Seq, JobId)]| {
         for store in pair.both() {
-            assert_eq!(store.expired(Wall(before), limit).unwrap(), expected);
+            let expired = store.expired(None, Wall(before), limit).unwrap();
+            let jobs: Vec<_> = expired.iter().map(|job| (job.seq, job.id)).collect();
+            assert_eq!(jobs, expected);
+            // Behind the first there is the rest.
+            let Some(first) = expired.first() else { continue };
+            let rest = store.expired(Some((first.at, first.seq)), Wall(before), limit - 1).unwrap();
+            assert_eq!(rest, expired[1..]);
         }
     };
     let [a, b, f] = [(Seq(1), id("a")), (Seq(2), id("b")), (Seq(6), id("f"))];
@@ -215,5 +229,34 @@ fn what_has_expired_is_proposed_oldest_first_until_it_is_purged() {
     let again = row(7, "a", State::Queued, |spec| spec.key = Some("k".into()));
     pair.commit(&commit(CommitNo(7), vec![again])).unwrap();
     assert_eq!(pair.memory().by_id(id("a")).unwrap().seq, Seq(7));
+    pair.compare();
+}
+
+#[test]
+fn rows_of_which_no_job_is_kept_can_be_trimmed_and_what_was_purged_is_counted() {
+    let pair = kept();
+    let outdated =
+        |store: &dyn Store| store.outdated(LeaseNo(0), Wall(u64::MAX), 9).unwrap().leases;
+    let more = vec![put(7, "g"), lease(3, &[(7, 1)]), Mutation::Write(write(7, State::Dead, 1))];
+    pair.commit(&commit(CommitNo(5), more)).unwrap();
+    pair.commit(&commit(CommitNo(6), vec![Mutation::Close(LeaseNo(3))])).unwrap();
+    assert!(pair.both().into_iter().all(|store| outdated(store).is_empty()));
+    // Job 3 of row 1 lives; row 2 is open.
+    let purge = Mutation::Purge([1, 2, 7].map(Seq).to_vec());
+    pair.commit(&commit(CommitNo(7), vec![purge])).unwrap();
+    for store in pair.both() {
+        assert_eq!(outdated(store), [LeaseNo(3)]);
+        let [tally] = &store.tallies(9).unwrap()[..] else { panic!("one day, one queue") };
+        let counts = (tally.succeeded, tally.dead, tally.cancelled, tally.spent_ms);
+        assert_eq!((tally.day, tally.queue.as_str(), counts), (0, "default", (1, 2, 0, 10)));
+    }
+    pair.commit(&commit(CommitNo(8), vec![trim(&[3, 99])])).unwrap();
+    // Numbering goes on behind the row that is gone.
+    pair.commit(&commit(CommitNo(9), vec![put(8, "h"), lease(4, &[(8, 1)])])).unwrap();
+    for store in pair.both() {
+        let numbers: Vec<u64> =
+            store.ledger(LeaseNo(0), 9).unwrap().iter().map(|row| row.number.0).collect();
+        assert_eq!(numbers, [1, 2, 4]);
+    }
     pair.compare();
 }

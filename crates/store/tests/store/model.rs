@@ -8,7 +8,7 @@ use filch_scheduler::record::{
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::state::State;
 use filch_scheduler::time::{Duration, Wall};
-use filch_store::Memory;
+use filch_store::{Expired, Memory};
 use proptest::prelude::*;
 
 use crate::pair::{Pair, commit, load};
@@ -19,6 +19,7 @@ struct Model {
     last_seq: u64,
     jobs: Vec<JobRow>,
     leases: Vec<LeaseRow>,
+    last_lease: u64,
     open: Vec<LeaseNo>,
     queues: Vec<QueueSettings>,
     lease_length: Option<Duration>,
@@ -59,9 +60,10 @@ impl Model {
                 self.jobs.iter_mut().find(|row| row.seq == *job)?.now.priority = *priority;
             }
             Mutation::Lease(row) => {
-                must(row.number.0 > self.last_lease())?;
+                must(row.number.0 > self.last_lease)?;
                 let there = |hold: &Hold| self.jobs.iter().any(|job| job.seq == hold.job);
                 must(row.jobs.iter().all(there))?;
+                self.last_lease = row.number.0;
                 self.leases.push(row.clone());
                 self.open.push(row.number);
             }
@@ -82,21 +84,21 @@ impl Model {
                     self.jobs.remove(place);
                 }
             }
+            Mutation::Trim { leases, .. } => {
+                must(!leases.iter().any(|number| self.open.contains(number)))?;
+                self.leases.retain(|row| !leases.contains(&row.number));
+            }
             Mutation::Note(note) => self.notes.push(note.clone()),
             Mutation::Strategy(_) => unreachable!("not among the steps"),
         }
         Some(())
     }
 
-    fn last_lease(&self) -> u64 {
-        self.leases.last().map_or(0, |row| row.number.0)
-    }
-
     fn load(&self, commit: CommitNo) -> Vec<Loaded> {
         let mut loaded = vec![Loaded::Numbers {
             commit,
             seq: Seq(self.last_seq),
-            lease: LeaseNo(self.last_lease()),
+            lease: LeaseNo(self.last_lease),
             newest_id: self.jobs.iter().filter_map(|row| row.spec.id.made_at()).max(),
         }];
         loaded.extend(self.lease_length.map(Loaded::LeaseLength));
@@ -114,11 +116,13 @@ impl Model {
         loaded
     }
 
-    fn expired(&self, before: Wall, limit: usize) -> Vec<(Seq, JobId)> {
+    fn expired(&self, after: (Wall, Seq), before: Wall, limit: usize) -> Vec<Expired> {
         let mut expired: Vec<&JobRow> = self.jobs.iter().collect();
         expired.retain(|row| !is_live(&row.now) && row.now.at < before);
+        expired.retain(|row| (row.now.at, row.seq) > after);
         expired.sort_by_key(|row| (row.now.at, row.seq));
-        expired.into_iter().map(|row| (row.seq, row.spec.id)).take(limit).collect()
+        let expired = expired.into_iter().take(limit);
+        expired.map(|row| Expired { at: row.now.at, seq: row.seq, id: row.spec.id }).collect()
     }
 }
 
@@ -150,6 +154,7 @@ enum Step {
     Queue { queue: u8, weight: u32 },
     LeaseLength(u64),
     Purge(Vec<Pick>),
+    Trim { row: Pick },
     Note,
 }
 
@@ -180,6 +185,7 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => (0..3_u8, 1..9_u32).prop_map(|(queue, weight)| Step::Queue { queue, weight }),
         1 => (1..9_u64).prop_map(Step::LeaseLength),
         1 => purge.prop_map(Step::Purge),
+        1 => job().prop_map(|row| Step::Trim { row }),
         1 => Just(Step::Note),
     ]
 }
@@ -231,17 +237,22 @@ fn mutation(step: &Step, model: &Model) -> Mutation {
         Step::Priority { job: picked } => Mutation::Priority { job: job(picked), priority: 7 },
         Step::Lease { ahead, job: picked } => {
             let jobs = vec![Hold { job: job(picked), fence: Fence(1) }];
-            let (number, cause) = (LeaseNo(model.last_lease() + ahead), Cause::Claim);
+            let (number, cause) = (LeaseNo(model.last_lease + ahead), Cause::Claim);
             Mutation::Lease(LeaseRow { number, worker: Some(worker), cause, jobs, at: Wall(0) })
         }
         Step::Close { row } => {
-            Mutation::Close(pick(row, model.open.iter().copied(), LeaseNo(model.last_lease() + 1)))
+            Mutation::Close(pick(row, model.open.iter().copied(), LeaseNo(model.last_lease + 1)))
         }
         Step::Queue { queue, weight } => {
             Mutation::Queue(QueueSettings { weight, ..QueueSettings::new(key(queue)) })
         }
         Step::LeaseLength(seconds) => Mutation::LeaseLength(Duration::from_secs(seconds)),
         Step::Purge(ref jobs) => Mutation::Purge(jobs.iter().copied().map(job).collect()),
+        Step::Trim { row } => {
+            let numbers = model.leases.iter().map(|row| row.number);
+            let leases = vec![pick(row, numbers, LeaseNo(model.last_lease + 1))];
+            Mutation::Trim { leases, notes_before: Wall(0) }
+        }
         Step::Note => Mutation::Note(Note::Drained(worker)),
     }
 }
@@ -288,7 +299,10 @@ proptest! {
             assert_eq!(memory.notes(), &model.notes);
             assert_eq!(memory.load().collect::<Vec<_>>(), model.load(last));
             for limit in [3, 99] {
-                assert_eq!(memory.expired(Wall(6), limit), model.expired(Wall(6), limit));
+                for after in [(Wall(0), Seq(0)), (Wall(2), Seq(limit as u64)), (Wall(6), Seq(1))] {
+                    let expected = model.expired(after, Wall(6), limit);
+                    assert_eq!(memory.expired(Some(after), Wall(6), limit), expected);
+                }
             }
             after = model.clone();
         });

@@ -1,6 +1,8 @@
 //! One owner at a time, and everybody else knows whom to talk to.
 
-use filch_store::{Holder, OpenError, OwnerNote, Sqlite, holder};
+use filch_scheduler::id::CommitNo;
+use filch_scheduler::time::Wall;
+use filch_store::{Commit, CommitError, Holder, OpenError, OwnerNote, Sqlite, Store, holder};
 
 use crate::pair::{NO_RESERVE, folder};
 
@@ -38,6 +40,32 @@ fn the_second_is_told_who_is_the_first() {
     let note = std::fs::read_to_string(path.with_file_name("filch.db.lock")).unwrap();
     assert_eq!(note, "", "what it said is not true any more");
     Sqlite::open_with(&path, &OwnerNote::this_process(), NO_RESERVE).unwrap();
+}
+
+#[test]
+fn whoever_has_let_go_only_reads() {
+    let folder = folder();
+    let path = folder.path().join("filch.db");
+    let open = || Sqlite::open_with(&path, &OwnerNote::this_process(), NO_RESERVE);
+    let commit = |number| Commit { last: CommitNo(number), ..Commit::default() };
+    let first = open().unwrap();
+    first.commit(&commit(1)).unwrap();
+    first.close();
+    assert_eq!(holder(&path), None);
+    let second = open().unwrap();
+    second.commit(&commit(2)).unwrap();
+    match first.commit(&commit(3)) {
+        Err(CommitError::Broken(why)) => assert!(why.contains("the store is closed"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(first.announce(URL).is_err());
+    assert!(first.revoke_token("t", Wall(1)).is_err());
+    assert_eq!(first.tokens().unwrap().len(), 0, "it can still be read");
+    first.close();
+    drop(first);
+    // What the first does to its end does not touch what is the second's.
+    second.commit(&commit(3)).unwrap();
+    assert!(matches!(open(), Err(OpenError::Held { .. })));
 }
 
 #[test]

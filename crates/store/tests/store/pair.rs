@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 
 use filch_scheduler::id::{CommitNo, JobId, LeaseNo, Seq};
-use filch_scheduler::record::{JobRow, LeaseRow, Loaded, Mutation};
+use filch_scheduler::record::{AttemptOutcome, JobRow, Loaded, Mutation, Note};
 use filch_scheduler::state::State;
 use filch_scheduler::time::Wall;
+use filch_store::proof::prove;
 use filch_store::{
     Commit, CommitError, Filter, History, Memory, Order, OwnerNote, Remains, Reserve, Sqlite,
     Store, Text, Transient,
@@ -51,7 +52,7 @@ pub(crate) fn commit(last: CommitNo, mutations: Vec<Mutation>) -> Commit {
         _ => None,
     };
     let payloads = mutations.iter().filter_map(put).collect();
-    Commit { last, mutations, payloads, remains: Vec::new() }
+    Commit { last, mutations, payloads, ..Commit::default() }
 }
 
 impl Pair {
@@ -105,6 +106,17 @@ impl Pair {
         }
     }
 
+    /// What both keep is the ledger of a history in which every promise was kept.
+    pub(crate) fn prove(&self) {
+        let [one, other] = [prove(&self.transient), prove(self.sqlite())].map(|report| {
+            let report = report.expect("readable");
+            assert!(report.holds(), "{:#?}", report.findings);
+            report.counts
+        });
+        assert_eq!((one.submitted, one.jobs), (other.submitted, other.jobs));
+        assert_eq!((one.children, one.purged()), (other.children, other.purged()));
+    }
+
     /// Asks both for everything but histories.
     pub(crate) fn compare_rows(&self) {
         let [transient, sqlite] = self.both();
@@ -116,11 +128,14 @@ impl Pair {
         }
         for (before, limit) in [(0, 9), (6, 3), (6, 99), (u64::MAX, 2), (u64::MAX, 999)] {
             let before = Wall(before);
-            let [one, other] =
-                self.both().map(|store| store.expired(before, limit).expect("readable"));
-            assert_eq!(one, other, "expired before {before:?}");
+            for after in [None, Some((Wall(2), Seq(3)))] {
+                let [one, other] =
+                    self.both().map(|store| store.expired(after, before, limit).expect("readable"));
+                assert_eq!(one, other, "expired after {after:?}, before {before:?}");
+            }
         }
-        self.compare_ledgers(&jobs);
+        self.compare_ledgers();
+        self.compare_sweepings();
     }
 
     fn compare_job(&self, row: &JobRow) {
@@ -130,19 +145,32 @@ impl Pair {
             assert_eq!(store.find(&[row.spec.id], &[], &[]).expect("readable"), only);
             assert_eq!(store.find(&[row.spec.id], &keys, &[row.seq]).expect("readable"), only);
             assert_eq!(store.payloads(&[row.seq]).expect("readable"), [Some(payload(row.seq))]);
+            assert_eq!(store.errors(&[row.seq]).expect("readable"), [last_error(store, row)]);
         }
     }
 
-    /// On a disk, rows of which no job is kept may be gone.
-    fn compare_ledgers(&self, jobs: &[JobRow]) {
-        let [whole, trimmed] =
+    /// What may be trimmed, and what is known of what was purged.
+    fn compare_sweepings(&self) {
+        for limit in [1, 3, 999] {
+            for (after, before) in [(0, 6), (2, u64::MAX), (0, u64::MAX)] {
+                let (after, before) = (LeaseNo(after), Wall(before));
+                let [one, mut other] = self
+                    .both()
+                    .map(|store| store.outdated(after, before, limit).expect("readable"));
+                // In memory nobody knows when notes were made.
+                other.notes = 0;
+                assert_eq!(one, other, "outdated after {after:?}, before {before:?}");
+            }
+            let [one, other] = self.both().map(|store| store.tallies(limit).expect("readable"));
+            assert_eq!(one, other, "tallies");
+        }
+    }
+
+    fn compare_ledgers(&self) {
+        let [one, other] =
             self.both().map(|store| store.ledger(LeaseNo(0), usize::MAX).expect("readable"));
-        let is_needed = |row: &&LeaseRow| {
-            row.jobs.iter().any(|hold| jobs.iter().any(|job| job.seq == hold.job))
-        };
-        assert!(whole.iter().filter(is_needed).all(|row| trimmed.contains(row)));
-        assert!(trimmed.iter().all(|row| whole.contains(row)));
-        assert!(trimmed.is_sorted_by_key(|row| row.number));
+        assert_eq!(one, other, "the ledger");
+        assert!(one.is_sorted_by_key(|row| row.number));
     }
 
     /// Pages of both, cut and turned in every way.
@@ -156,6 +184,19 @@ impl Pair {
                 assert_eq!(one, other, "{filter:?} {order:?} {limit}");
             }
         }
+    }
+}
+
+/// What the newest attempt that is noted of a job said.
+fn last_error(store: &dyn Store, row: &JobRow) -> Option<Text> {
+    let notes = store.history(row.spec.id).expect("readable").expect("it is kept").notes;
+    let mut attempts = notes.into_iter().rev().filter_map(|(_, note)| match note {
+        Note::Attempt { outcome, .. } => Some(outcome),
+        _ => None,
+    });
+    match attempts.next() {
+        Some(AttemptOutcome::Failed(error)) => Some(Text::from(&*error)),
+        _ => None,
     }
 }
 
@@ -185,7 +226,7 @@ fn payloads_belong_to_the_jobs_that_are_put() {
     ] {
         let payloads = payloads.into_iter().map(|seq| (seq, text())).collect();
         let mutations = vec![put(1, "a"), put(2, "b")];
-        let commit = Commit { last: CommitNo(1), mutations, payloads, remains: vec![] };
+        let commit = Commit { last: CommitNo(1), mutations, payloads, ..Commit::default() };
         match (pair.commit(&commit), why) {
             (Ok(()), None) => {}
             (Err(CommitError::Broken(said)), Some(why)) => assert!(said.contains(why), "{said}"),

@@ -1,10 +1,12 @@
 //! Files that are ours and files that are not, old ones and newer ones.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use filch_scheduler::id::{CommitNo, Fence, Hold, LeaseNo, Seq};
 use filch_scheduler::record::{AttemptOutcome, Mutation, Note};
 use filch_scheduler::state::State;
+use filch_scheduler::time::Wall;
 use filch_store::{Commit, OpenError, OwnerNote, Remains, Sqlite, Store};
 use rusqlite::Connection;
 
@@ -44,6 +46,18 @@ fn what_is_not_ours_is_refused_and_not_touched() {
 }
 
 #[test]
+fn what_is_kept_is_for_its_owner_alone() {
+    let folder = folder();
+    let path = folder.path().join("filch.db");
+    let store = open(&path).unwrap();
+    store.commit(&commit(CommitNo(1), vec![put(1, "a")])).unwrap();
+    for name in ["filch.db", "filch.db-wal", "filch.db-shm"] {
+        let mode = std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
 fn a_newer_file_is_refused_and_says_what_to_do() {
     let mut pair = kept();
     pair.close();
@@ -51,7 +65,7 @@ fn a_newer_file_is_refused_and_says_what_to_do() {
     connection.pragma_update(None, "user_version", 99).unwrap();
     drop(connection);
     let said = refusal(&pair.path());
-    let expected = "its tables have version 99, and this filch knows them up to version 1: \
+    let expected = "its tables have version 99, and this filch knows them up to version 4: \
                     use the filch that wrote it, or a newer one";
     assert_eq!(said, expected);
 }
@@ -111,6 +125,9 @@ fn nothing_remains_of_what_was_purged() {
     pair.commit(&Commit { remains, ..commit(CommitNo(5), mutations) }).unwrap();
     let purge = Mutation::Purge([6, 1, 2, 4, 3, 5].map(Seq).to_vec());
     pair.commit(&commit(CommitNo(6), vec![purge])).unwrap();
+    let leases = vec![LeaseNo(1), LeaseNo(2)];
+    let trim = Mutation::Trim { leases, notes_before: Wall(u64::MAX >> 1) };
+    pair.commit(&commit(CommitNo(7), vec![trim])).unwrap();
     pair.compare();
     pair.close();
     let connection = Connection::open(pair.path()).unwrap();

@@ -56,7 +56,7 @@ fn a_sync_that_fails_is_the_end() {
         let Some((said, _)) = traced(300, &["-e", &inject]) else {
             return;
         };
-        assert!(said.contains("broken: commit "), "{said}");
+        assert!(said.contains("untrusted: commit "), "{said}");
         // The disk would do what it is asked, but is not asked again.
         assert!(said.contains("then: ") && said.contains("the disk has failed before"), "{said}");
     }
@@ -72,8 +72,8 @@ fn child() {
     println!("opened");
     let commits: u64 = std::env::var(COMMITS).unwrap().parse().unwrap();
     for number in 1..=commits {
-        if let Err(CommitError::Broken(why)) = store.commit(&submit(number)) {
-            println!("broken: {why}");
+        if let Err(CommitError::Untrusted(why)) = store.commit(&submit(number)) {
+            println!("untrusted: {why}");
             println!("then: {:?}", store.commit(&submit(number)));
             println!("then: {:?}", store.commit(&submit(number + 1)));
             break;
@@ -91,6 +91,6 @@ fn submit(number: u64) -> Commit {
         last: CommitNo(number),
         mutations: jobs.clone().map(|seq| put(seq, &format!("j{seq}"))).collect(),
         payloads: jobs.map(|seq| (Seq(seq), text.clone())).collect(),
-        remains: Vec::new(),
+        ..Commit::default()
     }
 }

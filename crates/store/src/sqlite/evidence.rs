@@ -1,0 +1,330 @@
+//! Everything that is in the file, as a proof wants it: one walk through each table, side by side.
+//!
+//! What cannot be read is told as damage, with the row it stands in, and the walk goes on.
+
+use filch_scheduler::id::{Fence, JobId, LeaseNo, Seq};
+use filch_scheduler::record::{JobRow, LeaseRow, Note};
+use filch_scheduler::time::Duration;
+use rusqlite::{Connection, ErrorCode, Row, Statement};
+
+use super::cursor::Cursor;
+use super::error::Failure;
+use super::live::Live;
+use super::numbers::Numbers;
+use super::rows::{self, Names, select_jobs};
+use super::{codes, notes, purged};
+use crate::keep::PurgeCause;
+use crate::proof::{Kept, Parent, Piece, Purge, Rule};
+
+/// Hands out everything in the order that [`Piece`] asks for.
+pub(super) fn evidence(
+    connection: &Connection,
+    each: &mut dyn FnMut(Piece),
+) -> Result<(), Failure> {
+    let mut walk = Walk { connection, each };
+    for step in [Walk::whole, Walk::numbers, Walk::purges, Walk::strays, Walk::jobs_and_leases] {
+        let taken = step(&mut walk);
+        walk.excuse(taken, "the file")?;
+    }
+    Ok(())
+}
+
+struct Walk<'walk> {
+    connection: &'walk Connection,
+    each: &'walk mut dyn FnMut(Piece),
+}
+
+impl Walk<'_> {
+    /// Damage is told; that the world broke is not its business.
+    fn excuse<T>(&mut self, result: Result<T, Failure>, place: &str) -> Result<Option<T>, Failure> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(failure) if is_damage(&failure) => {
+                self.damage(Rule::File, None, format!("{place}: {failure}"));
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn damage(&mut self, rule: Rule, job: Option<Seq>, what: String) {
+        (self.each)(Piece::Damage { rule, job, what });
+    }
+
+    /// SQLite's own word on pages, tables and indexes.
+    fn whole(&mut self) -> Result<(), Failure> {
+        let mut check = self.connection.prepare("PRAGMA integrity_check")?;
+        let mut found = check.query(())?;
+        while let Some(row) = found.next()? {
+            let said = rows::text(row, 0)?;
+            if said != "ok" {
+                let rule = if said.contains("index") { Rule::Index } else { Rule::File };
+                (self.each)(Piece::Damage { rule, job: None, what: format!("SQLite: {said}") });
+            }
+        }
+        Ok(())
+    }
+
+    fn numbers(&mut self) -> Result<(), Failure> {
+        let Numbers { commit, seq, lease } = Numbers::read(self.connection)?;
+        (self.each)(Piece::Numbers { commit, seq, lease });
+        Ok(())
+    }
+
+    fn purges(&mut self) -> Result<(), Failure> {
+        let mut ranges =
+            self.connection.prepare("SELECT first, last FROM purged ORDER BY first")?;
+        let mut found = ranges.query(())?;
+        while let Some(row) = found.next()? {
+            let (first, last) = (rows::unsigned(row, 0)?, rows::unsigned(row, 1)?);
+            (self.each)(Piece::Purged(Seq(first), Seq(last)));
+        }
+        let sql = "SELECT cause, retention_ms, at_last, jobs, waited_least_ms, waited_least_job
+                   FROM purge ORDER BY number";
+        let mut purges = self.connection.prepare(sql)?;
+        let mut found = purges.query(())?;
+        while let Some(row) = found.next()? {
+            let purge = Purge {
+                cause: match row.get(0)? {
+                    purged::UNKNOWN => None,
+                    purged::EXPIRED => {
+                        let retention = Duration::from_millis(rows::unsigned(row, 1)?);
+                        Some(PurgeCause::Expired { retention })
+                    }
+                    _ => Some(PurgeCause::Discarded),
+                },
+                at: rows::wall(row, 2)?,
+                jobs: rows::unsigned(row, 3)?,
+                waited_least: match row.get(4)? {
+                    Some(waited) => Some((waited, Seq(rows::unsigned(row, 5)?))),
+                    None => None,
+                },
+            };
+            (self.each)(Piece::Purge(purge));
+        }
+        Ok(())
+    }
+
+    /// Rows that belong to a job or to a row of the ledger that is not there.
+    fn strays(&mut self) -> Result<(), Failure> {
+        for (table, column) in
+            [("fate", "seq"), ("payload", "seq"), ("remains", "job"), ("note", "job")]
+        {
+            let sql = format!(
+                "SELECT {column} FROM {table}
+                 WHERE {column} IS NOT NULL AND {column} NOT IN (SELECT seq FROM job) LIMIT 100"
+            );
+            let mut stray = self.connection.prepare(&sql)?;
+            let mut found = stray.query(())?;
+            while let Some(row) = found.next()? {
+                let seq = Seq(rows::unsigned(row, 0)?);
+                let what = format!("there is a row about it in the table {table}, and no such job");
+                self.damage(Rule::Index, Some(seq), what);
+            }
+        }
+        let sql = "SELECT number FROM lease_open WHERE number NOT IN (SELECT number FROM lease)";
+        let mut stray = self.connection.prepare(sql)?;
+        let mut found = stray.query(())?;
+        while let Some(row) = found.next()? {
+            let number: i64 = row.get(0)?;
+            let what =
+                format!("lease row {number} is among the open ones, and there is no such row");
+            self.damage(Rule::Index, None, what);
+        }
+        Ok(())
+    }
+
+    fn jobs_and_leases(&mut self) -> Result<(), Failure> {
+        let mut jobs = self.connection.prepare(select_jobs!("ORDER BY job.seq"))?;
+        let mut found = jobs.query(())?;
+        let mut statements = Statements::new(self.connection)?;
+        let mut beside = Beside::new(self.connection, &mut statements)?;
+        let mut names = Names::default();
+        while let Some(row) = found.next()? {
+            let seq = Seq(rows::unsigned(row, 0)?);
+            beside.is_live = beside.live.contains(seq);
+            beside.live.set(seq, false);
+            let kept = rows::job(row, &mut names).and_then(|row| beside.keep(row));
+            let Some(kept) = self.excuse(kept, &format!("job number {}", seq.0))? else {
+                continue;
+            };
+            while let Some((number, lease)) = beside.leases.next_to(kept.lease_before.0)? {
+                self.lease(number, lease)?;
+            }
+            (self.each)(Piece::Job(Box::new(kept)));
+        }
+        while let Some((number, lease)) = beside.leases.next_to(u64::MAX)? {
+            self.lease(number, lease)?;
+        }
+        for (first, last) in beside.live.runs() {
+            let more = match last.0 - first.0 {
+                0 => String::new(),
+                more => format!("; so are the {more} after it"),
+            };
+            let what = format!("it is among the live jobs, and there is no such job{more}");
+            self.damage(Rule::Index, Some(first), what);
+        }
+        Ok(())
+    }
+
+    fn lease(&mut self, number: u64, lease: Result<Lease, Failure>) -> Result<(), Failure> {
+        if let Some((row, is_open)) = self.excuse(lease, &format!("lease row {number}"))? {
+            (self.each)(Piece::Lease { row, is_open });
+        }
+        Ok(())
+    }
+}
+
+/// A row of the ledger, and whether it is open.
+type Lease = (LeaseRow, bool);
+
+/// What the tables beside that of jobs are asked. The first column is what they are in the order of.
+struct Statements<'walk> {
+    places: Statement<'walk>,
+    notes: Statement<'walk>,
+    remains: Statement<'walk>,
+    leases: Statement<'walk>,
+    parent: Statement<'walk>,
+}
+
+impl<'walk> Statements<'walk> {
+    fn new(connection: &'walk Connection) -> Result<Self, Failure> {
+        Ok(Self {
+            places: connection.prepare(
+                "SELECT job.seq, lease_before, lease_then, lease_then - lease_more,
+                        payload.seq IS NOT NULL
+                 FROM job LEFT JOIN fate ON fate.seq = job.seq
+                          LEFT JOIN payload ON payload.seq = job.seq
+                 ORDER BY job.seq",
+            )?,
+            notes: connection.prepare(
+                "SELECT job, kind, fence, worker, outcome, text FROM note INDEXED BY note_job
+                 WHERE job IS NOT NULL ORDER BY job, number",
+            )?,
+            remains: connection.prepare("SELECT job, fence FROM remains ORDER BY job, fence")?,
+            leases: connection.prepare(
+                "SELECT lease.number, worker, cause, from_worker, at, jobs,
+                        lease_open.number IS NOT NULL
+                 FROM lease LEFT JOIN lease_open ON lease_open.number = lease.number
+                 ORDER BY lease.number",
+            )?,
+            parent: connection.prepare(
+                "SELECT job.seq, coalesce(fate.state, job.state),
+                        iif(fate.seq IS NULL, lease_before, lease_then - lease_more),
+                        EXISTS (SELECT 1 FROM note WHERE note.job = job.seq AND note.kind = 3),
+                        submitted_at
+                 FROM job LEFT JOIN fate ON fate.seq = job.seq WHERE id = ?1",
+            )?,
+        })
+    }
+}
+
+/// Where the ledger stood when a job was put and written, and whether it has a payload.
+struct Place {
+    before: LeaseNo,
+    then: Option<LeaseNo>,
+    written: Option<LeaseNo>,
+    has_payload: bool,
+}
+
+/// What belongs to jobs and stands in other tables.
+struct Beside<'walk, 'connection> {
+    places: Cursor<'walk, Place>,
+    notes: Cursor<'walk, Note>,
+    remains: Cursor<'walk, Fence>,
+    leases: Cursor<'walk, Lease>,
+    parent: &'walk mut Statement<'connection>,
+    /// Those that were not met yet.
+    live: Live,
+    /// Whether the job that was met last was among them.
+    is_live: bool,
+}
+
+impl<'walk, 'connection> Beside<'walk, 'connection> {
+    fn new(
+        connection: &Connection,
+        statements: &'walk mut Statements<'connection>,
+    ) -> Result<Self, Failure> {
+        let Statements { places, notes, remains, leases, parent } = statements;
+        Ok(Self {
+            places: Cursor::new(places, place)?,
+            notes: Cursor::new(notes, |row| {
+                // Whose id it is does not matter to a proof.
+                notes::read(row, Seq(rows::unsigned(row, 0)?), JobId(0))
+            })?,
+            remains: Cursor::new(remains, |row| Ok(Fence(rows::unsigned(row, 1)?)))?,
+            leases: Cursor::new(leases, |row| Ok((rows::lease(row)?, row.get(6)?)))?,
+            parent,
+            live: Live::read(connection)?,
+            is_live: false,
+        })
+    }
+
+    fn keep(&mut self, row: JobRow) -> Result<Kept, Failure> {
+        let seq = row.seq.0;
+        let gone = || Failure::Content("it was there a moment ago".into());
+        let place = self.places.of(seq)?.pop().ok_or_else(gone)?;
+        Ok(Kept {
+            lease_before: place.before,
+            lease_ended: if place.then.is_some() { place.written } else { Some(place.before) },
+            lease_then: place.then.unwrap_or(LeaseNo(u64::MAX)),
+            notes: self.notes.of(seq)?,
+            remains: self.remains.of(seq)?,
+            has_payload: place.has_payload,
+            is_live: self.is_live,
+            parents: row
+                .spec
+                .parents
+                .iter()
+                .map(|id| self.parent(*id))
+                .collect::<Result<_, _>>()?,
+            row,
+        })
+    }
+
+    fn parent(&mut self, id: JobId) -> Result<Option<Parent>, Failure> {
+        let mut found = self.parent.query([id.0.to_be_bytes()])?;
+        let Some(row) = found.next()? else {
+            return Ok(None);
+        };
+        Ok(Some(Parent {
+            seq: Seq(rows::unsigned(row, 0)?),
+            submitted_at: rows::wall(row, 4)?,
+            state: codes::state(row.get(1)?)?,
+            lease_ended: lease(row, 2)?,
+            is_retried: row.get(3)?,
+        }))
+    }
+}
+
+fn place(row: &Row<'_>) -> Result<Place, Failure> {
+    Ok(Place {
+        before: LeaseNo(rows::unsigned(row, 1)?),
+        then: lease(row, 2)?,
+        written: lease(row, 3)?,
+        has_payload: row.get(4)?,
+    })
+}
+
+fn lease(row: &Row<'_>, column: usize) -> Result<Option<LeaseNo>, Failure> {
+    let number: Option<i64> = row.get(column)?;
+    let number =
+        number.map(|number| u64::try_from(number).map_err(|_| codes::no("number", number)));
+    Ok(number.transpose()?.map(LeaseNo))
+}
+
+/// Whether it is what stands in the file that makes no sense.
+fn is_damage(failure: &Failure) -> bool {
+    match failure {
+        Failure::Content(_) => true,
+        Failure::Sqlite(rusqlite::Error::SqliteFailure(error, _)) => {
+            // Our own questions are right, unless a table that they are about is gone.
+            matches!(error.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+                || error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHORT_READ
+                || error.extended_code == rusqlite::ffi::SQLITE_ERROR
+        }
+        // A column of another type, or beyond what it can mean.
+        Failure::Sqlite(_) => true,
+        Failure::Io(_) | Failure::Earlier(_) | Failure::Waited(_) => false,
+    }
+}

@@ -1,0 +1,107 @@
+//! A look at a file that somebody else may have open: everything in it, as it was at one moment.
+//!
+//! Nothing is written, no lock is taken that a server would wait for, and what a server writes meanwhile
+//! goes on beside it. Only the write-ahead log cannot begin anew until the look is over.
+
+use std::path::{Path, PathBuf};
+
+use filch_scheduler::id::{JobId, Seq};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use super::connect::{self, Role};
+use super::error::{Failure, OpenError};
+use super::{backup, evidence, owner, rows, schema};
+use crate::keep::ReadError;
+use crate::proof::{Evidence, Piece};
+
+/// A file that is only looked at, as it was when it was opened.
+pub struct Snapshot {
+    connection: Connection,
+}
+
+impl Snapshot {
+    /// Opens the store in this file, whether a server has it open or not, or a copy of one.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        connect::check_library()?;
+        let path = owner::resolve(path);
+        let connection = open(&path).map_err(|failure| failure.while_opening("open", &path))?;
+        match schema::version(&connection, &path)? {
+            0 => Err(OpenError::NotOurs(path)),
+            found if found < schema::newest() => Err(OpenError::Older { found }),
+            _ => Ok(Self { connection }),
+        }
+    }
+
+    /// Writes a copy to a new file, which only this user may read.
+    ///
+    /// # Errors
+    /// If the file is there already or cannot be written.
+    pub fn backup(&self, to: &Path) -> Result<(), ReadError> {
+        let copied = backup::copy(&self.connection, to);
+        copied.map_err(|failure| ReadError { doing: "make a copy", source: Box::new(failure) })
+    }
+}
+
+impl Evidence for Snapshot {
+    fn evidence(&self, each: &mut dyn FnMut(Piece)) -> Result<(), ReadError> {
+        let read = evidence::evidence(&self.connection, each);
+        read.map_err(|failure| ReadError { doing: "read everything", source: Box::new(failure) })
+    }
+
+    fn id_of(&self, job: Seq) -> Option<JobId> {
+        rows::id_of(&self.connection, job)
+    }
+}
+
+fn open(path: &Path) -> Result<Connection, Failure> {
+    let log = log_of(path);
+    // After a crash the log holds what was not moved. It is left as it is found.
+    let has_log = log.exists();
+    let connection = begin(connect::connect(path, Role::Read)?);
+    let connection = match connection {
+        // Where nothing can be written, a file without a log can be taken as it stands.
+        Err(_) if !has_log && is_unwritable(path) => begin(immutable(path)?)?,
+        connection => connection?,
+    };
+    if has_log {
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    }
+    Ok(connection)
+}
+
+/// From the first look on, everything is of one moment.
+fn begin(connection: Connection) -> Result<Connection, Failure> {
+    connection.execute_batch("PRAGMA query_only = ON; PRAGMA trusted_schema = OFF; BEGIN")?;
+    connection.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
+    Ok(connection)
+}
+
+fn is_unwritable(path: &Path) -> bool {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    rustix::fs::access(folder.unwrap_or(Path::new(".")), rustix::fs::Access::WRITE_OK).is_err()
+}
+
+fn immutable(path: &Path) -> Result<Connection, Failure> {
+    let mut uri = String::from("file:");
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'-' | b'_' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
+                uri.push(*byte as char);
+            }
+            byte => uri.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    uri.push_str("?immutable=1");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    Ok(Connection::open_with_flags(uri, flags)?)
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    log.into()
+}

@@ -1,0 +1,71 @@
+//! Tallies of purged jobs as rows, one for each day and queue.
+
+use filch_scheduler::name::Name;
+use rusqlite::Connection;
+
+use super::error::Failure;
+use super::rows::{self, bound};
+use crate::tally::{DAY_MS, DAYS_MAX, OTHERS, QUEUES_MAX, Tally};
+
+/// Takes down what became of the jobs of these ranges, which are still there and about to be purged.
+pub(super) fn count(connection: &Connection, ranges: &[[i64; 2]]) -> Result<(), Failure> {
+    let sql = "SELECT fate.at / ?3, queue, sum(fate.state = 5), sum(fate.state = 6),
+                      sum(fate.state = 7), sum(max(fate.at - submitted_at, 0))
+               FROM fate CROSS JOIN job ON job.seq = fate.seq
+               WHERE fate.seq BETWEEN ?1 AND ?2 GROUP BY 1, 2";
+    let mut sums = connection.prepare_cached(sql)?;
+    for &[first, last] in ranges {
+        let mut found = sums.query([first, last, bound(DAY_MS)])?;
+        while let Some(row) = found.next()? {
+            add(connection, &read(row)?)?;
+        }
+    }
+    let sql = "DELETE FROM tally WHERE day <= (SELECT max(day) FROM tally) - ?1";
+    connection.prepare_cached(sql)?.execute([bound(DAYS_MAX)])?;
+    Ok(())
+}
+
+fn add(connection: &Connection, tally: &Tally) -> Result<(), Failure> {
+    let mut queue = tally.queue.as_str();
+    let day = bound(tally.day);
+    let sql = "SELECT count(*), coalesce(sum(queue = ?2), 0) FROM tally WHERE day = ?1";
+    let mut known = connection.prepare_cached(sql)?;
+    let (count, is_known): (i64, i64) =
+        known.query_row((day, queue), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    if is_known == 0 && count >= QUEUES_MAX as i64 {
+        queue = OTHERS;
+    }
+    let sql = "INSERT INTO tally VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+               ON CONFLICT (day, queue) DO UPDATE SET
+                   succeeded = succeeded + ?3, dead = dead + ?4, cancelled = cancelled + ?5,
+                   spent_ms = spent_ms + ?6";
+    let counts = [tally.succeeded, tally.dead, tally.cancelled, tally.spent_ms].map(bound);
+    let [succeeded, dead, cancelled, spent] = counts;
+    let row = (day, queue, succeeded, dead, cancelled, spent);
+    connection.prepare_cached(sql)?.execute(row)?;
+    Ok(())
+}
+
+/// The newest day first, and the queues of a day in their order.
+pub(super) fn list(connection: &Connection, limit: usize) -> Result<Vec<Tally>, Failure> {
+    let sql = "SELECT day, queue, succeeded, dead, cancelled, spent_ms FROM tally
+               ORDER BY day DESC, queue LIMIT ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query([bound(limit as u64)])?;
+    let mut tallies = Vec::new();
+    while let Some(row) = found.next()? {
+        tallies.push(read(row)?);
+    }
+    Ok(tallies)
+}
+
+fn read(row: &rusqlite::Row<'_>) -> Result<Tally, Failure> {
+    Ok(Tally {
+        day: rows::unsigned(row, 0)?,
+        queue: Name::from(rows::text(row, 1)?),
+        succeeded: rows::unsigned(row, 2)?,
+        dead: rows::unsigned(row, 3)?,
+        cancelled: rows::unsigned(row, 4)?,
+        spent_ms: rows::unsigned(row, 5)?,
+    })
+}

@@ -1,0 +1,122 @@
+//! How many jobs came to which end, by day and queue: taken down when they are purged, so that it is known
+//! when they are not. What is kept of it is bounded in both directions.
+
+use std::collections::BTreeMap;
+
+use filch_scheduler::name::Name;
+use filch_scheduler::record::JobRow;
+use filch_scheduler::state::State;
+use filch_scheduler::time::Wall;
+
+/// So many days are kept, counted from the newest.
+pub(crate) const DAYS_MAX: u64 = 400;
+
+/// So many queues of one day are kept apart. Those beyond are counted together.
+pub(crate) const QUEUES_MAX: usize = 1_000;
+
+/// What those beyond are called.
+pub(crate) const OTHERS: &str = "(others)";
+
+pub(crate) const DAY_MS: u64 = 24 * 3_600 * 1_000;
+
+/// Purged jobs of one queue that ended on one day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tally {
+    /// The day of their end: days since the beginning of 1970.
+    pub day: u64,
+    /// Their queue.
+    pub queue: Name,
+    /// How many succeeded.
+    pub succeeded: u64,
+    /// How many died.
+    pub dead: u64,
+    /// How many were cancelled.
+    pub cancelled: u64,
+    /// How long they took together, each from its submission to its end, in milliseconds.
+    pub spent_ms: u64,
+}
+
+/// The day of a moment.
+#[must_use]
+pub const fn day_of(at: Wall) -> u64 {
+    at.0 / DAY_MS
+}
+
+impl Tally {
+    /// One job.
+    pub(crate) fn of(row: &JobRow) -> Self {
+        let count = |state| u64::from(row.now.state == state);
+        Self {
+            day: day_of(row.now.at),
+            queue: row.spec.queue.clone(),
+            succeeded: count(State::Succeeded),
+            dead: count(State::Dead),
+            cancelled: count(State::Cancelled),
+            spent_ms: row.now.at.0.saturating_sub(row.submitted_at.0),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.succeeded += other.succeeded;
+        self.dead += other.dead;
+        self.cancelled += other.cancelled;
+        self.spent_ms = self.spent_ms.saturating_add(other.spent_ms);
+    }
+}
+
+/// The tallies of a keeping in memory.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Tallies(BTreeMap<(u64, Name), Tally>);
+
+impl Tallies {
+    pub(crate) fn add(&mut self, mut tally: Tally) {
+        let day = tally.day;
+        let has = |queue: &Name| self.0.contains_key(&(day, queue.clone()));
+        let of_day = self.0.keys().filter(|(other, _)| *other == day).count();
+        if !has(&tally.queue) && of_day >= QUEUES_MAX {
+            tally.queue = Name::from(OTHERS);
+        }
+        match self.0.get_mut(&(day, tally.queue.clone())) {
+            Some(known) => known.add(&tally),
+            None => _ = self.0.insert((day, tally.queue.clone()), tally),
+        }
+        let newest = self.0.last_key_value().map_or(0, |((day, _), _)| *day);
+        self.0.retain(|(day, _), _| *day + DAYS_MAX > newest);
+    }
+
+    /// The newest day first, and the queues of a day in their order.
+    pub(crate) fn newest(&self, limit: usize) -> Vec<Tally> {
+        let mut tallies: Vec<Tally> = self.0.values().cloned().collect();
+        tallies.sort_by(|one, other| (other.day, &one.queue).cmp(&(one.day, &other.queue)));
+        tallies.truncate(limit);
+        tallies
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(day: u64, queue: &str) -> Tally {
+        let queue = Name::from(queue);
+        Tally { day, queue, succeeded: 1, dead: 0, cancelled: 0, spent_ms: 5 }
+    }
+
+    #[test]
+    fn days_and_queues_are_bounded() {
+        let mut tallies = Tallies::default();
+        for queue in 0..QUEUES_MAX + 50 {
+            tallies.add(tally(1_000, &format!("q{queue}")));
+        }
+        let kept = tallies.newest(usize::MAX);
+        assert_eq!(kept.len(), QUEUES_MAX + 1);
+        let others = kept.iter().find(|tally| tally.queue.as_str() == OTHERS).unwrap();
+        assert_eq!((others.succeeded, others.spent_ms), (50, 250));
+        for day in 1_001..=1_000 + DAYS_MAX {
+            tallies.add(tally(day, "q"));
+        }
+        let kept = tallies.newest(usize::MAX);
+        assert_eq!(kept.len() as u64, DAYS_MAX);
+        assert_eq!((kept[0].day, kept[kept.len() - 1].day), (1_000 + DAYS_MAX, 1_001));
+    }
+}

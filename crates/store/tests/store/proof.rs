@@ -1,0 +1,441 @@
+//! A file that can be believed is, and whatever is planted in one is found, with the rows that show it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use filch_scheduler::id::{CommitNo, Fence, Hold, LeaseNo, Seq, WorkerId};
+use filch_scheduler::record::{
+    AttemptOutcome, Cause, JobRow, JobWrite, LeaseRow, Mutation, Note, Reason,
+};
+use filch_scheduler::state::State;
+use filch_scheduler::time::{Duration, Wall};
+use filch_store::proof::{Report, Rule, prove};
+use filch_store::{Commit, PurgeCause, Snapshot, Store};
+use rusqlite::Connection;
+
+use crate::pair::{Pair, commit};
+use crate::{id, put, row, write};
+
+const ONE: WorkerId = WorkerId::apart(1);
+const TWO: WorkerId = WorkerId::apart(2);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn hold(job: u64, fence: u64) -> Hold {
+    Hold { job: Seq(job), fence: Fence(fence) }
+}
+
+fn lease(number: u64, worker: Option<WorkerId>, cause: Cause, jobs: &[(u64, u64)]) -> Mutation {
+    let jobs = jobs.iter().map(|&(job, fence)| hold(job, fence)).collect();
+    let (number, at) = (LeaseNo(number), Wall(number));
+    Mutation::Lease(LeaseRow { number, worker, cause, jobs, at })
+}
+
+fn attempt(job: u64, fence: u64, worker: WorkerId, outcome: AttemptOutcome) -> Mutation {
+    Mutation::Note(Note::Attempt { hold: hold(job, fence), worker, outcome })
+}
+
+fn close(number: u64) -> Mutation {
+    Mutation::Close(LeaseNo(number))
+}
+
+/// `a` succeeds and releases its child `c`; `b` is stolen, fails and succeeds at the second attempt; `c` and
+/// `d` are taken back from a lost worker and given to another one; `e` is cancelled; `f` is purged two
+/// hours after its end, where an hour was promised.
+fn history() -> Pair {
+    use Mutation::Write;
+    let pair = Pair::new();
+    let end = |seq, fence| Write(write(seq, State::Succeeded, fence));
+    let queued = |seq| Write(JobWrite { suspicions: 1, ..write(seq, State::Queued, 2) });
+    let child = row(3, "c", State::Blocked, |spec| spec.parents = vec![id("a")]);
+    let failed = AttemptOutcome::Failed("it did not work".into());
+    let waits = JobWrite { attempts: 1, ..write(2, State::Scheduled, 2) };
+    let succeeds = JobWrite { attempts: 1, ..write(2, State::Succeeded, 3) };
+    let cancelled = JobWrite { reason: Some(Reason::Request), ..write(5, State::Cancelled, 1) };
+    let two_hours_ago = Wall(now() - 2 * HOUR.as_millis() as u64);
+    let over = JobWrite { at: two_hours_ago, ..write(6, State::Succeeded, 1) };
+    let commits = [
+        vec![put(1, "a"), put(2, "b"), child, put(4, "d"), put(5, "e"), put(6, "f")],
+        vec![lease(1, Some(ONE), Cause::Claim, &[(1, 1), (2, 1), (4, 1)])],
+        vec![lease(2, Some(TWO), Cause::Steal(ONE), &[(2, 2)])],
+        vec![end(1, 1), lease(3, Some(ONE), Cause::Claim, &[(3, 1)])],
+        vec![attempt(2, 2, TWO, failed), Write(waits), close(2)],
+        vec![lease(4, Some(TWO), Cause::Claim, &[(2, 3)])],
+        vec![Write(succeeds), close(4)],
+        vec![Write(JobWrite { holder: Some(ONE), ..write(4, State::Running, 1) }), close(1)],
+        vec![
+            Mutation::Note(Note::WorkerLost { worker: ONE, jobs: 2 }),
+            attempt(3, 1, ONE, AttemptOutcome::LostAmongOthers),
+            queued(3),
+            attempt(4, 1, ONE, AttemptOutcome::LostAmongOthers),
+            queued(4),
+            lease(5, None, Cause::Lost(ONE), &[(3, 2), (4, 2)]),
+            close(3),
+            close(5),
+        ],
+        vec![lease(6, Some(TWO), Cause::Claim, &[(3, 3), (4, 3)])],
+        vec![Mutation::Note(Note::Cancelled(id("e"))), Write(cancelled)],
+        vec![lease(7, Some(TWO), Cause::Claim, &[(6, 1)])],
+        vec![Write(over), close(7)],
+        vec![Mutation::Purge(vec![Seq(6)])],
+    ];
+    for (number, mutations) in (1..).zip(commits) {
+        let purges = vec![PurgeCause::Expired { retention: HOUR }];
+        let commit = Commit { purges, ..commit(CommitNo(number), mutations) };
+        pair.commit(&commit).expect("it fits");
+    }
+    pair
+}
+
+fn now() -> u64 {
+    let since = std::time::SystemTime::UNIX_EPOCH.elapsed().expect("it is after 1970");
+    since.as_millis() as u64
+}
+
+fn report(path: &Path) -> Report {
+    let snapshot = Snapshot::open(path).expect("it is a file of ours");
+    prove(&snapshot).expect("it can be read")
+}
+
+/// A copy of the history, and what is done to it.
+fn damaged(pair: &Pair, damage: impl FnOnce(&Path)) -> PathBuf {
+    let copy = pair.path().with_file_name("damaged.db");
+    let _ = std::fs::remove_file(&copy);
+    pair.sqlite().backup(&copy).expect("there is room");
+    damage(&copy);
+    copy
+}
+
+#[test]
+fn a_history_that_can_be_believed_is_believed() {
+    let pair = history();
+    pair.prove();
+    let report = report(&pair.path());
+    assert!(report.holds(), "{:#?}", report.findings);
+    let counts = report.counts;
+    assert_eq!((counts.submitted, counts.jobs, counts.expired, counts.purged()), (6, 5, 1, 1));
+    assert_eq!((counts.claims, counts.steals, counts.losses), (8, 1, 2));
+    assert_eq!((counts.children, counts.failures, counts.unfinished), (1, 3, 2));
+}
+
+#[test]
+fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
+    const REMOVE: &str = "DELETE FROM job WHERE seq = 2; DELETE FROM fate WHERE seq = 2;
+                          DELETE FROM payload WHERE seq = 2; DELETE FROM note WHERE job = 2;";
+    let pair = history();
+    let plants: &[(&str, Rule, Option<u64>, &str)] = &[
+        // Two owners at once.
+        (
+            "UPDATE lease SET cause = 0, from_worker = NULL WHERE number = 2",
+            Rule::S2,
+            Some(2),
+            "lease row 1: worker 0000000000000001 claimed it under fence 1 at 1 ms, who has not let \
+             go of it; then lease row 2: worker 0000000000000002 claimed it under fence 2 at 2 ms",
+        ),
+        (
+            "UPDATE lease SET from_worker = 3 WHERE number = 2",
+            Rule::S2,
+            Some(2),
+            "worker 0000000000000002 stole it from worker 0000000000000003",
+        ),
+        ("DELETE FROM lease WHERE number = 5", Rule::S2, Some(4), "who has not let go of it"),
+        (
+            "UPDATE fate SET state = 4, holder = 1, fence = 3 WHERE seq = 4",
+            Rule::S2,
+            Some(4),
+            "does not own it",
+        ),
+        // Numbers that go back.
+        (
+            "UPDATE lease SET jobs = x'0401' WHERE number = 4",
+            Rule::S7,
+            Some(2),
+            "the fence does not grow",
+        ),
+        (
+            "UPDATE fate SET fence = 9 WHERE seq = 2",
+            Rule::S7,
+            Some(2),
+            "its fence is 9, but it changed hands 3 times",
+        ),
+        ("UPDATE keeping SET seq_last = 3", Rule::S7, Some(6), "numbering stands at 3"),
+        ("UPDATE keeping SET lease_last = 3", Rule::S7, None, "there is a lease row 7"),
+        // Jobs that are gone.
+        (REMOVE, Rule::S1, Some(2), "it was acknowledged, and is neither kept nor purged"),
+        (
+            "DELETE FROM purge; DELETE FROM purged;",
+            Rule::S1,
+            Some(6),
+            "it was acknowledged, and is neither kept nor purged",
+        ),
+        ("DELETE FROM purge", Rule::S1, None, "1 jobs are gone, and it is written down why for 0"),
+        (
+            "INSERT INTO purged VALUES (2, 2)",
+            Rule::S1,
+            Some(2),
+            "it is there, and among those that were purged",
+        ),
+        ("DELETE FROM payload WHERE seq = 3", Rule::S1, Some(3), "its payload is gone"),
+        // Purged too early.
+        (
+            "UPDATE purge SET waited_least_ms = 5",
+            Rule::S1,
+            Some(6),
+            "it was purged 5 ms after its end, and jobs were to be kept for 3600000 ms",
+        ),
+        // A child that was started before its parent ended.
+        (
+            "UPDATE fate SET lease_then = 6, lease_more = 0 WHERE seq = 1",
+            Rule::S12,
+            Some(3),
+            "lease row 3 gives it to a worker before the success of all its parents: job number 1 is \
+             succeeded, but not by then",
+        ),
+        ("UPDATE fate SET state = 2 WHERE seq = 1", Rule::S12, Some(3), "job number 1 is queued"),
+        (
+            "UPDATE job SET condition = 3, otherwise = 0 WHERE seq = 3",
+            Rule::S12,
+            Some(3),
+            "the failure of one",
+        ),
+        // What ended did not stay so, or not rightly.
+        (
+            "UPDATE fate SET state = 5 WHERE seq = 3",
+            Rule::S5,
+            Some(3),
+            "claimed it under fence 3 at 6 ms, but it had ended before",
+        ),
+        ("DELETE FROM note WHERE kind = 2", Rule::S5, Some(5), "nobody asked for that"),
+        (
+            "INSERT INTO note (at, kind, job, fence, worker, outcome, text)
+                 VALUES (0, 1, 1, 1, 1, 0, 'x')",
+            Rule::S3,
+            Some(1),
+            "it is succeeded under fence 1, and nobody owned it",
+        ),
+        (
+            "UPDATE fate SET attempts = 2 WHERE seq = 3",
+            Rule::S9,
+            Some(3),
+            "what is noted charges 0",
+        ),
+        (
+            "UPDATE note SET fence = 1 WHERE job = 2",
+            Rule::S9,
+            Some(2),
+            "did not give it that fence",
+        ),
+        // Tables that disagree.
+        (
+            "UPDATE live SET bits = zeroblob(512)",
+            Rule::Index,
+            Some(3),
+            "the table of live jobs says that it has ended",
+        ),
+        (
+            "UPDATE live SET bits = CAST(x'ff' || substr(bits, 2) AS BLOB)",
+            Rule::Index,
+            Some(1),
+            "the table of live jobs says that it lives",
+        ),
+        (
+            "UPDATE live SET bits = CAST(substr(bits, 1, 100) || x'ff' || substr(bits, 102) AS BLOB)",
+            Rule::Index,
+            Some(800),
+            "it is among the live jobs, and there is no such job; so are the 7 after it",
+        ),
+        (
+            "DELETE FROM lease_open",
+            Rule::Index,
+            Some(3),
+            "lease row 6 says who owns it, but is not among",
+        ),
+        (
+            "INSERT INTO lease_open VALUES (1)",
+            Rule::Index,
+            None,
+            "lease row 1 is open, but says nothing",
+        ),
+        (
+            "INSERT INTO lease_open VALUES (99)",
+            Rule::Index,
+            None,
+            "lease row 99 is among the open ones",
+        ),
+        (
+            "INSERT INTO payload VALUES (77, '')",
+            Rule::Index,
+            Some(77),
+            "in the table payload, and no such job",
+        ),
+        (
+            "INSERT INTO remains VALUES (2, 9, NULL, NULL)",
+            Rule::Index,
+            Some(2),
+            "something remains of fence 9",
+        ),
+        // What cannot be read.
+        (
+            "UPDATE lease SET jobs = x'80' WHERE number = 1",
+            Rule::File,
+            None,
+            "lease row 1: the file is damaged",
+        ),
+        (
+            "UPDATE job SET condition = 9 WHERE seq = 3",
+            Rule::File,
+            None,
+            "job number 3: the file is damaged",
+        ),
+        ("DROP TABLE purged", Rule::File, None, "no such table: purged"),
+    ];
+    for (damage, rule, job, evidence) in plants {
+        let path = damaged(&pair, |copy| {
+            let connection = Connection::open(copy).expect("it is there");
+            // What the tables themselves would refuse is planted all the same.
+            connection.pragma_update(None, "ignore_check_constraints", true).expect("known");
+            connection.execute_batch(damage).expect("the damage is done");
+        });
+        let found = report(&path).findings;
+        let is_it = |found: &&filch_store::proof::Finding| {
+            found.rule == *rule && found.job == job.map(Seq) && found.what.contains(evidence)
+        };
+        assert!(found.iter().any(|found| is_it(&found)), "{damage}: {found:#?}");
+        // What is kept is called by its id.
+        let named = found.iter().filter(|found| found.job == Some(Seq(4)));
+        assert!(named.clone().all(|found| found.id == Some(id("d"))), "{damage}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_purge_that_comes_too_early_leaves_its_trace() {
+    let pair = history();
+    let ends = JobWrite { at: Wall(now()), ..write(7, State::Succeeded, 1) };
+    let commits = [
+        vec![put(7, "g")],
+        vec![lease(8, Some(TWO), Cause::Claim, &[(7, 1)])],
+        vec![Mutation::Write(ends), close(8)],
+    ];
+    for (number, mutations) in (15..).zip(commits) {
+        pair.commit(&commit(CommitNo(number), mutations)).expect("it fits");
+    }
+    let purges = vec![PurgeCause::Expired { retention: HOUR }];
+    let purge = commit(CommitNo(18), vec![Mutation::Purge(vec![Seq(7)])]);
+    pair.commit(&Commit { purges, ..purge }).expect("it fits");
+    let found = report(&pair.path()).findings;
+    let [finding] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!((finding.rule, finding.job), (Rule::S1, Some(Seq(7))));
+    assert!(finding.what.contains("and jobs were to be kept for 3600000 ms"), "{finding:?}");
+    assert!(finding.what.contains("(one of 2 that were purged"), "{finding:?}");
+}
+
+#[test]
+fn a_job_that_has_the_id_of_a_forgotten_parent_is_none() {
+    let pair = history();
+    let Mutation::Put(again) = put(7, "a") else { panic!("a job is put") };
+    let commits = [
+        vec![Mutation::Write(write(3, State::Succeeded, 3))],
+        vec![Mutation::Purge(vec![Seq(1)])],
+        vec![Mutation::Put(JobRow { submitted_at: Wall(1), ..again })],
+    ];
+    for (number, mutations) in (15..).zip(commits) {
+        let purges = vec![PurgeCause::Expired { retention: HOUR }];
+        let commit = Commit { purges, ..commit(CommitNo(number), mutations) };
+        pair.commit(&commit).expect("it fits");
+    }
+    pair.prove();
+    let report = report(&pair.path());
+    assert!(report.holds(), "{:#?}", report.findings);
+    assert_eq!((report.counts.children, report.counts.orphans), (0, 1));
+}
+
+/// Where the table or index of this name begins in the file.
+fn page_of(path: &Path, name: &str) -> u64 {
+    let connection = Connection::open(path).expect("it is there");
+    let sql =
+        "SELECT (rootpage - 1) * page_size FROM sqlite_schema, pragma_page_size WHERE name = ?1";
+    connection.query_row(sql, [name], |row| row.get::<_, u32>(0)).expect("it has a page").into()
+}
+
+fn change(path: &Path, at: u64, length: usize) {
+    use std::os::unix::fs::FileExt as _;
+    let file = std::fs::File::options().read(true).write(true).open(path).expect("it is there");
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, at).expect("it is that long");
+    bytes.iter_mut().for_each(|byte| *byte = !*byte);
+    file.write_all_at(&bytes, at).expect("there is room");
+}
+
+#[test]
+fn a_flipped_page_is_found() {
+    let pair = history();
+    for name in ["job", "fate", "lease", "job_id", "note_job", "payload"] {
+        let path = damaged(&pair, |copy| change(copy, page_of(copy, name), 4_096));
+        let found = report(&path).findings;
+        let is_it = |rule| matches!(rule, Rule::File | Rule::Index);
+        assert!(found.iter().any(|found| is_it(found.rule)), "{name}: {found:#?}");
+    }
+    // One byte of one entry of an index: the last of the page, in which the first entry ends.
+    let path = damaged(&pair, |copy| change(copy, page_of(copy, "job_id") + 4_096 - 8, 1));
+    let found = report(&path).findings;
+    let is_it = |what: &str| what.contains("missing from index job_id");
+    assert!(
+        found.iter().any(|found| found.rule == Rule::Index && is_it(&found.what)),
+        "{found:#?}"
+    );
+}
+
+#[test]
+fn a_look_does_not_keep_a_writer_from_writing_nor_sees_half_of_what_it_writes() {
+    let pair = history();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut looks = 0;
+            while !is_over.load(Ordering::Relaxed) || looks < 2 {
+                let report = report(&pair.path());
+                assert!(report.holds(), "{:#?}", report.findings);
+                looks += 1;
+            }
+        });
+        let snapshot = Snapshot::open(&pair.path()).expect("it is a file of ours");
+        for number in 0..100 {
+            let (seq, row) = (7 + number, 8 + number);
+            let commits = [
+                vec![
+                    put(seq, &format!("j{seq}")),
+                    lease(row, Some(TWO), Cause::Claim, &[(seq, 1)]),
+                ],
+                vec![Mutation::Write(write(seq, State::Succeeded, 1)), close(row)],
+            ];
+            for (place, mutations) in (0..).zip(commits) {
+                let number = CommitNo(15 + 2 * number + place);
+                pair.commit(&commit(number, mutations)).expect("nobody is in the way");
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        // Whoever began to look before sees what was there then.
+        assert_eq!(prove(&snapshot).expect("it can be read").counts.jobs, 5);
+        looking.join().expect("all looks were fine");
+    });
+    assert_eq!(report(&pair.path()).counts.jobs, 105);
+}
+
+#[test]
+fn a_look_leaves_a_file_as_it_found_it() {
+    let mut pair = history();
+    let files = |pair: &Pair| {
+        let folder = pair.path().parent().expect("it is in a folder").to_owned();
+        let entries = std::fs::read_dir(folder).expect("it is there");
+        let mut files: Vec<_> = entries
+            .map(|entry| entry.expect("readable").path())
+            .map(|path| (std::fs::read(&path).expect("readable"), path))
+            .collect();
+        files.sort();
+        files
+    };
+    pair.close();
+    let before = files(&pair);
+    assert!(report(&pair.path()).holds());
+    assert!(files(&pair) == before, "after a clean end");
+}
