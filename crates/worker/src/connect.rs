@@ -7,12 +7,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use filch_api::access::{Access, Target};
 use filch_api::delivery::Delivery;
+use filch_api::problem::Problem;
+use filch_api::protocol;
 use filch_api::session::UpFrame;
 use futures_util::{SinkExt as _, StreamExt as _};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio_tungstenite::tungstenite::Message;
+use tokio::sync::watch;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::handshake::client::Request;
+use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::protocol::frame::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::{Error, Message};
 
 /// A connection that stands. It ends when either end is dropped.
 pub struct Wire {
@@ -46,35 +60,196 @@ const FRAMES_MAX: usize = 1_024;
 /// How long a server may take to answer a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Connects to the first of these servers that answers, beginning with the one after the last: `http://`
-/// and an address.
-#[must_use]
-pub fn to(urls: Vec<String>) -> Connect {
-    let urls: Arc<[String]> = urls.into();
-    let turn = Arc::new(AtomicUsize::new(0));
-    Arc::new(move || {
-        let turn = turn.fetch_add(1, Ordering::Relaxed);
-        let url = urls[turn % urls.len()].clone();
-        Box::pin(async move { open(&url).await })
-    })
+/// What is to be said of the way to the servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// There is none at the moment; it is tried again.
+    Trouble(String),
+    /// A server will have nothing to do with this worker: its token is not good, or not for this. Asking
+    /// again would not help.
+    Refused(String),
+    /// A server speaks another protocol, or makes nothing of what this worker says. Asking again would not
+    /// help: it would say the same.
+    OtherVersion(String),
 }
 
-async fn open(url: &str) -> Result<Wire, NoConnection> {
-    let failed = |why: String| NoConnection(format!("cannot connect to {url}: {why}"));
-    let address = url.trim_end_matches('/').strip_prefix("http://");
-    let address = address.ok_or_else(|| failed("it does not begin with http://".into()))?;
+impl Notice {
+    fn is_final(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::OtherVersion(_))
+    }
+}
+
+/// What is to be said, as it comes up.
+#[derive(Clone, Debug)]
+pub struct Notices(watch::Receiver<Option<Notice>>);
+
+impl Notices {
+    /// Waits for something new to be said; for ever if there is nothing any more.
+    pub async fn next(&mut self) -> Notice {
+        while self.0.changed().await.is_ok() {
+            if let Some(notice) = &*self.0.borrow_and_update() {
+                return notice.clone();
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+/// Whoever makes connections says how that goes.
+#[derive(Clone)]
+struct Teller(watch::Sender<Option<Notice>>);
+
+impl Teller {
+    fn tell(&self, notice: Option<Notice>) {
+        // What was said is not said again; and nothing is said after a refusal, which is the last word.
+        self.0.send_if_modified(|said| {
+            let is_new = *said != notice && !said.as_ref().is_some_and(Notice::is_final);
+            if is_new {
+                *said = notice;
+            }
+            is_new
+        });
+    }
+}
+
+/// Connects to the first of these servers that answers, beginning with the one after the last. There is
+/// nothing to show to them, and whatever is wrong is tried again.
+#[must_use]
+pub fn to(urls: Vec<String>) -> Connect {
+    let targets = urls.iter().map(|url| Target::read(url)).collect::<Result<Vec<_>, _>>();
+    match targets {
+        Ok(targets) => with(targets, Access::default()).0,
+        Err(why) => Arc::new(move || {
+            let why = NoConnection(why.to_string());
+            Box::pin(async move { Err(why) })
+        }),
+    }
+}
+
+/// The same, with something to show, and with word of how that goes.
+#[must_use]
+pub fn with(targets: Vec<Target>, access: Access) -> (Connect, Notices) {
+    let (teller, notices) = watch::channel(None);
+    let shared = Arc::new((targets, access, Teller(teller)));
+    let turn = Arc::new(AtomicUsize::new(0));
+    let connect: Connect = Arc::new(move || {
+        let (turn, shared) = (turn.fetch_add(1, Ordering::Relaxed), Arc::clone(&shared));
+        Box::pin(async move {
+            let (targets, access, teller) = &*shared;
+            let target = &targets[turn % targets.len()];
+            let opened = tokio::time::timeout(PATIENCE, open(target, access, teller)).await;
+            let opened = opened.unwrap_or_else(|_| Err("it does not answer".to_owned()));
+            opened.map_err(|why| {
+                let why = format!("cannot connect to {}: {why}", target.url);
+                teller.tell(Some(Notice::Trouble(why.clone())));
+                NoConnection(why)
+            })
+        })
+    });
+    (connect, Notices(notices))
+}
+
+/// What a connection is asked for with.
+fn request(target: &Target, access: &Access) -> Result<Request, String> {
+    let url = target.url.replacen("http", "ws", 1);
+    let request = format!("{url}/v1/work").into_client_request();
+    let mut request = request.map_err(|error| error.to_string())?;
+    if let Some(token) = access.token_for(target).map_err(|error| error.to_string())? {
+        let value = HeaderValue::from_str(&format!("Bearer {}", token.reveal()));
+        let mut value = value.expect("a token is plain text");
+        value.set_sensitive(true);
+        request.headers_mut().insert(header::AUTHORIZATION, value);
+    }
+    request.headers_mut().insert(protocol::HEADER, protocol::NUMBER.into());
+    Ok(request)
+}
+
+/// What the server said when it did not want the connection, if it never will.
+fn refusal(error: &Error) -> Option<Notice> {
+    let Error::Http(response) = error else {
+        return None;
+    };
+    let problem = serde_json::from_slice::<Problem>(response.body().as_deref().unwrap_or_default());
+    match (response.status(), problem) {
+        (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, Ok(problem)) => {
+            Some(Notice::Refused(problem.to_string()))
+        }
+        (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, Err(_)) => {
+            Some(Notice::Refused(error.to_string()))
+        }
+        (_, Ok(problem)) if problem.code == protocol::CODE => {
+            Some(Notice::OtherVersion(problem.to_string()))
+        }
+        _ => None,
+    }
+}
+
+async fn open(target: &Target, access: &Access, teller: &Teller) -> Result<Wire, String> {
+    let request = request(target, access)?;
+    let stream = TcpStream::connect((&*target.host, target.port)).await;
+    let stream = stream.map_err(|error| error.to_string())?;
+    // Frames are small and awaited.
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    if !target.is_tls {
+        return upgrade(request, stream, target, teller).await;
+    }
+    // Read anew each time, so that a certificate that was renewed is found.
+    let config = access.tls.read().map_err(|error| error.to_string())?;
+    let name = ServerName::try_from(target.host.clone()).map_err(|error| error.to_string())?;
+    let stream = TlsConnector::from(config).connect(name, stream).await;
+    let stream = stream.map_err(|error| format!("no secure connection: {error}"))?;
+    upgrade(request, stream, target, teller).await
+}
+
+async fn upgrade<S>(
+    request: Request,
+    stream: S,
+    target: &Target,
+    teller: &Teller,
+) -> Result<Wire, String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     // What the server sends is the worker's, however much it is: a frame that was not taken would come
     // again with every new connection.
-    let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
-    let connecting = tokio_tungstenite::connect_async_with_config(
-        format!("ws://{address}/v1/work"),
-        Some(config),
-        true,
-    );
-    let (socket, _) = tokio::time::timeout(PATIENCE, connecting)
-        .await
-        .map_err(|_| failed("it does not answer".into()))?
-        .map_err(|error| failed(error.to_string()))?;
+    let config = WebSocketConfig::default()
+        .max_message_size(None)
+        .max_frame_size(None)
+        // Cleared before every read, most of which bring a few words.
+        .read_buffer_size(16 << 10);
+    let connected =
+        tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await;
+    let (socket, response) = connected.map_err(|error| {
+        if let Some(notice) = refusal(&error) {
+            teller.tell(Some(notice));
+        }
+        error.to_string()
+    })?;
+    let said = response.headers().get(protocol::HEADER).map(HeaderValue::as_bytes);
+    protocol::check_server(said).map_err(|problem| {
+        teller.tell(Some(Notice::OtherVersion(problem.to_string())));
+        problem.title
+    })?;
+    Ok(talk(socket, target.url.clone(), teller.clone()))
+}
+
+/// What the server says when it hangs up, if it would say the same again.
+fn last_word(said: &CloseFrame, url: &str) -> Option<Notice> {
+    let reason = said.reason.as_str();
+    match said.code {
+        CloseCode::Policy => Some(Notice::Refused(reason.to_owned())),
+        CloseCode::Protocol | CloseCode::Unsupported | CloseCode::Invalid => {
+            let problem = protocol::not_understood(url, reason);
+            Some(Notice::OtherVersion(problem.to_string()))
+        }
+        _ => None,
+    }
+}
+
+fn talk<S>(socket: WebSocketStream<S>, url: String, teller: Teller) -> Wire
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let (mut sink, mut source) = socket.split();
     let (up, mut frames) = channel::<UpFrame>(FRAMES_MAX);
     let (answers, down) = channel::<Delivery>(FRAMES_MAX);
@@ -90,16 +265,37 @@ async fn open(url: &str) -> Result<Wire, NoConnection> {
             let _ = sink.close().await;
         };
         let reading = async {
+            let mut trouble = "it hangs up before it has said anything".to_owned();
+            let mut is_heard = false;
             while let Some(Ok(message)) = source.next().await {
                 let delivery = match &message {
                     Message::Text(text) => Delivery::read(text.as_str()).ok(),
                     Message::Ping(_) | Message::Pong(_) => continue,
-                    Message::Binary(_) | Message::Close(_) | Message::Frame(_) => None,
+                    Message::Close(Some(said)) => {
+                        match last_word(said, &url) {
+                            Some(word) => teller.tell(Some(word)),
+                            None if said.reason.is_empty() => {}
+                            None => {
+                                trouble = said.reason.as_str().to_owned();
+                                is_heard = false;
+                            }
+                        }
+                        None
+                    }
+                    Message::Binary(_) | Message::Close(None) | Message::Frame(_) => None,
                 };
-                let Some(delivery) = delivery else { return };
+                let Some(delivery) = delivery else { break };
+                // Only now it is known that somebody is there who understands.
+                if !is_heard {
+                    teller.tell(None);
+                    is_heard = true;
+                }
                 if answers.send(delivery).await.is_err() {
                     return;
                 }
+            }
+            if !is_heard {
+                teller.tell(Some(Notice::Trouble(format!("no work from {url}: {trouble}"))));
             }
         };
         tokio::select! {
@@ -107,5 +303,5 @@ async fn open(url: &str) -> Result<Wire, NoConnection> {
             () = reading => {}
         }
     });
-    Ok(Wire { up, down })
+    Wire { up, down }
 }

@@ -35,10 +35,14 @@ pub(crate) async fn run(runner: &Runner, mut attempt: Attempt) -> Ended {
         }
     };
     let finished = runner.run(command, output, attempt.stopped()).await;
+    let failed = |how: String| match &finished.last_words {
+        Some(said) => Outcome::failed(format!("{how}: {said}")),
+        None => Outcome::failed(how),
+    };
     let outcome = match finished.how {
         How::Exited(0) => Outcome::Finished(finished.result),
-        How::Exited(code) => Outcome::failed(format!("exit code {code}")),
-        How::Signalled(signal) => Outcome::failed(format!("killed by signal {signal}")),
+        How::Exited(code) => failed(format!("exit code {code}")),
+        How::Signalled(signal) => failed(format!("killed by signal {signal}")),
         How::NotStarted(why) => Outcome::failed(why),
         How::Stopped => Outcome::Stopped,
         How::Interrupted(_) => Outcome::Snoozed(SNOOZE),

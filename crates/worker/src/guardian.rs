@@ -7,12 +7,14 @@
 //!
 //! ```text
 //! worker                guardian
-//!                       filch guardian 1     I am here, and this is the version of what we speak
+//!                       filch guardian 3     I am here, and this is the version of what we speak
 //! deadline 81234567890  -                    from then on nothing may run; microseconds since boot
 //! deadline none         -                    no such moment
 //! watch 4711            watching 4711        process group 4711 is mine to kill
 //!                       late 4711            the deadline has passed: it is killed already
 //! forget 4711           forgotten 4711       it will not be killed, whatever happens
+//!                       killed 4711          it was, when the deadline had passed: its end is my doing
+//! folder "/tmp/its"     -                    to be removed when the worker is gone; as JSON
 //! (end of file)         -                    the worker is gone: all watched groups are killed
 //! ```
 //!
@@ -34,6 +36,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -43,10 +46,11 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process,
 };
 use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The first line that a guardian writes. The number is raised when the lines change their meaning.
-pub(crate) const GREETING: &str = "filch guardian 1";
+pub(crate) const GREETING: &str = "filch guardian 3";
 
 /// While there is something to kill and a moment to kill it, the clock is looked at this often: the
 /// kernel's timeouts do not count while the machine sleeps.
@@ -70,6 +74,7 @@ pub fn main() -> ExitCode {
     let mut watched = Watched::default();
     let outcome = keep_watch(&mut watched, io::stdin(), io::stdout());
     watched.kill_all();
+    watched.remove_folder();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
@@ -135,12 +140,14 @@ pub(crate) fn since_boot() -> Duration {
 }
 
 /// What a worker says to its guardian.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Line {
     Watch(Pid),
     Forget(Pid),
     /// Since boot.
     Deadline(Option<Duration>),
+    /// Any text can be in a path, also the end of a line.
+    Folder(String),
 }
 
 impl Line {
@@ -151,6 +158,7 @@ impl Line {
             "forget" => Some(Line::Forget(group(rest)?)),
             "deadline" if rest == "none" => Some(Line::Deadline(None)),
             "deadline" => Some(Line::Deadline(Some(Duration::from_micros(rest.parse().ok()?)))),
+            "folder" => Some(Line::Folder(serde_json::from_str(rest).ok()?)),
             _ => None,
         }
     }
@@ -162,6 +170,7 @@ impl fmt::Display for Line {
             Line::Watch(group) => write!(formatter, "watch {group}"),
             Line::Forget(group) => write!(formatter, "forget {group}"),
             Line::Deadline(None) => write!(formatter, "deadline none"),
+            Line::Folder(path) => write!(formatter, "folder {}", Value::from(path.as_str())),
             Line::Deadline(Some(moment)) => write!(formatter, "deadline {}", moment.as_micros()),
         }
     }
@@ -179,6 +188,7 @@ pub(crate) enum Reply {
     Watching(Pid),
     Late(Pid),
     Forgotten(Pid),
+    Killed(Pid),
     Unknown,
 }
 
@@ -188,6 +198,7 @@ impl fmt::Display for Reply {
             Reply::Watching(group) => write!(formatter, "watching {group}"),
             Reply::Late(group) => write!(formatter, "late {group}"),
             Reply::Forgotten(group) => write!(formatter, "forgotten {group}"),
+            Reply::Killed(group) => write!(formatter, "killed {group}"),
             Reply::Unknown => write!(formatter, "unknown"),
         }
     }
@@ -199,6 +210,8 @@ struct Watched {
     /// With a handle of the leader, unless the system had none left.
     groups: BTreeMap<i32, (Pid, Option<OwnedFd>)>,
     deadline: Option<Duration>,
+    /// What the worker leaves when it is gone.
+    folder: Option<PathBuf>,
 }
 
 impl Watched {
@@ -206,6 +219,10 @@ impl Watched {
         match line {
             Some(Line::Deadline(deadline)) => {
                 self.deadline = deadline;
+                None
+            }
+            Some(Line::Folder(folder)) => {
+                self.folder = Some(folder.into());
                 None
             }
             Some(Line::Watch(group)) => {
@@ -216,8 +233,9 @@ impl Watched {
                 Some(if late { Reply::Late(group) } else { Reply::Watching(group) })
             }
             Some(Line::Forget(group)) => {
-                self.groups.remove(&group.as_raw_nonzero().get());
-                Some(Reply::Forgotten(group))
+                // Who is killed is no longer watched.
+                let was_watched = self.groups.remove(&group.as_raw_nonzero().get()).is_some();
+                Some(if was_watched { Reply::Forgotten(group) } else { Reply::Killed(group) })
             }
             None => Some(Reply::Unknown),
         }
@@ -241,6 +259,13 @@ impl Watched {
             if !changed_hands(group, leader) {
                 let _ = kill_process_group(group, Signal::KILL);
             }
+        }
+    }
+
+    /// If somebody who is dying still puts something there, a later worker removes it.
+    fn remove_folder(&self) {
+        if let Some(folder) = &self.folder {
+            let _ = std::fs::remove_dir_all(folder);
         }
     }
 }
@@ -284,16 +309,27 @@ mod tests {
             Line::Forget(nobody()),
             Line::Deadline(None),
             Line::Deadline(Some(Duration::from_micros(81_234_567_890))),
+            Line::Folder("/tmp/its own\nfolder".to_owned()),
         ] {
-            assert_eq!(Line::parse(&line.to_string()), Some(line));
+            let text = line.to_string();
+            assert!(!text.contains('\n'), "{text}");
+            assert_eq!(Line::parse(&text), Some(line));
         }
     }
 
     #[test]
     fn what_would_kill_everybody_is_not_understood() {
-        for line in
-            ["watch 0", "watch 1", "watch -1", "watch", "watch x", "deadline -1", "", "kill 5"]
-        {
+        for line in [
+            "watch 0",
+            "watch 1",
+            "watch -1",
+            "watch",
+            "watch x",
+            "deadline -1",
+            "folder x",
+            "",
+            "kill 5",
+        ] {
             assert_eq!(Line::parse(line), None, "{line}");
         }
         assert_eq!(Watched::default().hear(seconds(0), None), Some(Reply::Unknown));
@@ -306,21 +342,20 @@ mod tests {
         assert!(!watched.is_overdue(seconds(8)), "there is nothing to kill");
         assert_eq!(watched.patience(seconds(8)), None);
 
-        let watch = Some(Line::Watch(nobody()));
-        assert_eq!(watched.hear(seconds(1), watch), Some(Reply::Watching(nobody())));
+        let watch = || Some(Line::Watch(nobody()));
+        assert_eq!(watched.hear(seconds(1), watch()), Some(Reply::Watching(nobody())));
         assert_eq!(watched.patience(seconds(1)), Some(TICK));
         assert_eq!(watched.patience(seconds(7) - TICK / 4), Some(TICK / 4));
         assert!(watched.is_overdue(seconds(7)));
         watched.kill_all();
+        let forget = || Some(Line::Forget(nobody()));
+        assert_eq!(watched.hear(seconds(8), forget()), Some(Reply::Killed(nobody())));
 
-        assert_eq!(watched.hear(seconds(8), watch), Some(Reply::Late(nobody())));
+        assert_eq!(watched.hear(seconds(8), watch()), Some(Reply::Late(nobody())));
         assert!(watched.is_overdue(seconds(8)), "killed at once");
         assert_eq!(watched.hear(seconds(8), Some(Line::Deadline(Some(seconds(15))))), None);
-        assert_eq!(watched.hear(seconds(8), watch), Some(Reply::Watching(nobody())));
-        assert_eq!(
-            watched.hear(seconds(20), Some(Line::Forget(nobody()))),
-            Some(Reply::Forgotten(nobody()))
-        );
+        assert_eq!(watched.hear(seconds(8), watch()), Some(Reply::Watching(nobody())));
+        assert_eq!(watched.hear(seconds(20), forget()), Some(Reply::Forgotten(nobody())));
         assert!(!watched.is_overdue(seconds(20)));
     }
 

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use filch_api::submission::{COMMAND, Work};
+use filch_api::suggest::did_you_mean;
 use filch_scheduler::message::Assignment;
 use futures_util::FutureExt as _;
 use serde_json::value::RawValue;
@@ -113,7 +114,13 @@ impl Attempt {
     }
 }
 
-type Running = Pin<Box<dyn Future<Output = Ended> + Send>>;
+/// An attempt that is made. What it comes to is there only when nothing of it runs any more.
+pub(crate) enum Running {
+    /// To be awaited.
+    Waits(Pin<Box<dyn Future<Output = Ended> + Send>>),
+    /// To be called, on a thread for that.
+    Computes(Box<dyn FnOnce() -> Ended + Send>),
+}
 
 /// What an attempt came to, and what it printed.
 pub(crate) struct Ended {
@@ -142,7 +149,9 @@ impl Handlers {
         Self::default()
     }
 
-    /// Runs jobs of this kind on a thread of their own.
+    /// Runs jobs of this kind on a thread of a pool that has as many as the worker has slots. There they
+    /// may use `filch_pool`: what is forked and spawned is done by threads that have nothing else to do,
+    /// and `filch_pool::blocking` lets another thread compute while one waits.
     #[must_use]
     pub fn sync(
         mut self,
@@ -179,7 +188,12 @@ impl Handlers {
         self.commands.as_ref()
     }
 
-    /// Makes an attempt. What it returns ends only when nothing of the attempt runs any more.
+    /// Whether any is to run on a thread of a pool.
+    pub(crate) fn has_sync(&self) -> bool {
+        self.by_kind.values().any(|handler| matches!(handler, Handler::Sync(_)))
+    }
+
+    /// Makes an attempt.
     pub(crate) fn start(
         &self,
         assignment: Assignment,
@@ -196,43 +210,50 @@ impl Handlers {
                 let handler = Arc::clone(handler);
                 let running = async move { handler(attempt).await };
                 let running = AssertUnwindSafe(running).catch_unwind();
-                Box::pin(async move {
+                Running::Waits(Box::pin(async move {
                     tokio::select! {
                         outcome = running => plain(outcome.unwrap_or_else(|_| panicked())),
                         // Dropping it where it waits is what stops it.
                         _ = stop.wait_for(|stop| *stop) => plain(Outcome::Stopped),
                     }
-                })
+                }))
             }
             Some(Handler::Sync(handler)) => {
                 let handler = Arc::clone(handler);
-                Box::pin(async move {
-                    let running = tokio::task::spawn_blocking(move || handler(attempt));
-                    plain(running.await.unwrap_or_else(|_| panicked()))
-                })
+                Running::Computes(Box::new(move || {
+                    let outcome = catch_unwind(AssertUnwindSafe(|| handler(attempt)));
+                    plain(outcome.unwrap_or_else(|_| panicked()))
+                }))
             }
             None => match &self.commands {
                 Some(runner) if attempt.kind() == COMMAND => {
                     let runner = Arc::clone(runner);
-                    Box::pin(async move { crate::errand::run(&runner, attempt).await })
+                    let running = async move { crate::errand::run(&runner, attempt).await };
+                    Running::Waits(Box::pin(running))
                 }
                 _ => {
-                    let error = format!(
-                        "this worker has no handler for kind {:?}; it knows {}",
-                        attempt.kind(),
-                        self.known()
-                    );
-                    Box::pin(async move { plain(Outcome::failed(error)) })
+                    let error = self.unknown(attempt.kind());
+                    Running::Waits(Box::pin(async move { plain(Outcome::failed(error)) }))
                 }
             },
         }
     }
 
-    fn known(&self) -> String {
-        let mut kinds: Vec<&str> = self.by_kind.keys().map(String::as_str).collect();
-        kinds.extend(self.commands.as_ref().map(|_| COMMAND));
+    /// The kinds of jobs that there are handlers for, sorted.
+    #[must_use]
+    pub fn kinds(&self) -> Vec<String> {
+        let mut kinds: Vec<String> = self.by_kind.keys().cloned().collect();
+        kinds.extend(self.commands.as_ref().map(|_| COMMAND.to_owned()));
         kinds.sort_unstable();
-        if kinds.is_empty() { "none".into() } else { kinds.join(", ") }
+        kinds
+    }
+
+    fn unknown(&self, kind: &str) -> String {
+        let kinds = self.kinds();
+        let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
+        let known = if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") };
+        let near = did_you_mean(kind, &kinds);
+        format!("this worker has no handler for kind {kind:?}; it knows {known}{near}")
     }
 }
 

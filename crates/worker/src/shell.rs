@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use filch_api::delivery::Delivery;
-use filch_api::limits;
-use filch_api::session::{Held, LeftBehind, Output, Stream, UpFrame};
+use filch_api::session::{self, About, Held, LeftBehind, Output, Stream, UpFrame};
 use filch_scheduler::agent::{self, Agent, Effect, Event};
 use filch_scheduler::id::{Hold, MessageNo, SessionNo, WorkerId};
-use filch_scheduler::message::{Again, Assignment, FromWorker, Serves};
+use filch_scheduler::message::{Again, Assignment, FromWorker, Serves, ToWorker};
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Millis;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -17,7 +16,9 @@ use tokio::sync::watch;
 
 use crate::clock;
 use crate::connect::{Connect, NoConnection, Wire};
-use crate::handler::{Ended, Handlers, Outcome};
+use crate::handler::{Ended, Handlers, Outcome, Running};
+use crate::spare::{self, Spare};
+use crate::threads::{Idle, Threads};
 
 /// How a worker behaves.
 pub struct Config {
@@ -31,6 +32,27 @@ pub struct Config {
     pub grace: Duration,
     /// How many jobs to hold beyond the slots.
     pub reserve: agent::Reserve,
+    /// What people call it.
+    pub name: Option<String>,
+    /// How often the threads of sync handlers print what they do, to stderr; if nothing is said, as
+    /// `FILCH_SCHEDTRACE` says.
+    pub trace_schedule: Option<Duration>,
+}
+
+impl Default for Config {
+    /// A process of its own that runs as many jobs at once as it has cores, of every queue.
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            slots: u32::try_from(cores).unwrap_or(u32::MAX),
+            queues: None,
+            home: agent::Home::Apart,
+            grace: Duration::from_secs(30),
+            reserve: agent::Reserve::Auto { most: 1_024 },
+            name: None,
+            trace_schedule: None,
+        }
+    }
 }
 
 /// How a worker has left.
@@ -46,6 +68,7 @@ pub enum Left {
 pub struct Worker {
     orders: UnboundedSender<Happened>,
     left: watch::Receiver<bool>,
+    told: watch::Receiver<Option<Duration>>,
     id: WorkerId,
 }
 
@@ -60,10 +83,20 @@ pub(crate) enum Happened {
 
 impl Worker {
     /// Starts to work. Needs a running tokio runtime.
+    ///
+    /// # Panics
+    /// If there are sync handlers, and no threads can be started for them.
     #[must_use]
     pub fn start(config: Config, handlers: Handlers, connect: Connect) -> Self {
         let (orders, happened) = unbounded_channel();
         let (gone, left) = watch::channel(false);
+        let (telling, told) = watch::channel(None);
+        let about = About {
+            name: config.name,
+            kinds: Some(handlers.kinds()),
+            pid: Some(std::process::id()),
+            offers_per_million: Some(spare::PARTS_PER_MILLION),
+        };
         let serves = config.queues.map_or(Serves::All, |queues| {
             Serves::Named(queues.iter().map(|queue| Name::from(queue.as_str())).collect())
         });
@@ -76,6 +109,10 @@ impl Worker {
             grace: config.grace,
             ..agent::Config::default()
         };
+        let idle = Idle::default();
+        let threads = handlers
+            .has_sync()
+            .then(|| Threads::start(config.slots, config.trace_schedule, idle.clone()));
         let mut effects = Vec::new();
         let agent = Agent::new(agent_config, clock::now(), &mut effects);
         let id = agent.id();
@@ -83,6 +120,8 @@ impl Worker {
             agent,
             effects,
             handlers: Arc::new(handlers),
+            threads,
+            idle,
             connect,
             orders: orders.clone(),
             wire: None,
@@ -92,12 +131,16 @@ impl Worker {
             printed: Vec::new(),
             deadline: None,
             has_left: false,
+            about,
+            grace: config.grace,
+            telling,
+            spare: Spare::default(),
         };
         tokio::spawn(async move {
             shell.run(happened).await;
             gone.send_replace(true);
         });
-        Self { orders, left, id }
+        Self { orders, left, told, id }
     }
 
     /// Its first incarnation.
@@ -110,6 +153,17 @@ impl Worker {
     /// done or the grace is over. May be said again with less grace.
     pub fn drain(&self, grace: Duration) {
         let _ = self.orders.send(Happened::Drain { grace });
+    }
+
+    /// Waits until the server has told it to leave, and says how long what runs may take; for ever if it
+    /// never does.
+    pub async fn told_to_leave(&self) -> Duration {
+        let mut told = self.told.clone();
+        let grace = told.wait_for(Option::is_some).await.map(|grace| *grace);
+        match grace {
+            Ok(Some(grace)) => grace,
+            Ok(None) | Err(_) => std::future::pending().await,
+        }
     }
 
     /// Waits until it has left, and says whether that was as it should be.
@@ -126,6 +180,10 @@ struct Shell {
     agent: Agent,
     effects: Vec<Effect>,
     handlers: Arc<Handlers>,
+    /// Where sync handlers run, if there are any.
+    threads: Option<Threads>,
+    /// That one of these has nothing to do.
+    idle: Idle,
     connect: Connect,
     orders: UnboundedSender<Happened>,
     wire: Option<Wire>,
@@ -140,6 +198,14 @@ struct Shell {
     /// What the guardian was told last.
     deadline: Option<filch_scheduler::time::Monotonic>,
     has_left: bool,
+    /// What is said of it to the server.
+    about: About,
+    /// How long what runs may take, unless the server says something else.
+    grace: Duration,
+    /// That the server has told it to leave, and the grace.
+    telling: watch::Sender<Option<Duration>>,
+    /// Moments in which there is nothing to do.
+    spare: Spare,
 }
 
 /// The clock is looked at this often, should the machine have slept.
@@ -148,7 +214,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// However much has happened, the server is listened to after so many.
 const TOGETHER: usize = 256;
 
-/// So many bytes of output may wait for a connection; the rest is only in the log that is kept.
+/// So many pieces of output may wait for a connection; the rest is only in the log that is kept.
 const PRINTED_MAX: usize = 1_024;
 
 /// So many frames may wait before what jobs print is left out of them.
@@ -157,17 +223,13 @@ const PRINTS_WAITING: usize = 16;
 /// So many bytes of logs go with one batch of reports.
 const LOGS_TOGETHER: usize = 16 << 20;
 
-/// A result that is too large is a failure of its job, and a lasting one.
+/// A result that cannot be kept is a failure of its job, and a lasting one.
 fn bounded(outcome: Outcome) -> Outcome {
     match outcome {
-        Outcome::Finished(Some(result)) if result.len() > limits::RESULT_BYTES => {
-            let error = format!(
-                "the result has {} bytes, and may have {}: put it somewhere and return where it is",
-                result.len(),
-                limits::RESULT_BYTES
-            );
-            Outcome::Failed { error, forever: true }
-        }
+        Outcome::Finished(Some(result)) => match session::excess(&result) {
+            Some(error) => Outcome::Failed { error, forever: true },
+            None => Outcome::Finished(Some(result)),
+        },
         other => other,
     }
 }
@@ -192,9 +254,25 @@ impl Shell {
                         }
                     }
                 }
+                // After all that has ended: only what is not known yet can be told.
+                () = self.idle.said() => self.handle(Event::Idle),
                 () = tokio::time::sleep(wait) => self.handle(Event::Tick),
             }
+            // The last rung: whatever there was to do has been done or asked for.
+            if self.agent.is_spare() && self.spare.is_picked() {
+                self.handle(Event::Sweep);
+            }
             self.print();
+        }
+        self.close_threads().await;
+    }
+
+    /// Waits for them, unless a handler goes on that was told to stop.
+    async fn close_threads(&mut self) {
+        let closing = self.threads.as_mut().and_then(Threads::close);
+        if let Some(closing) = closing.filter(|_| self.agent.running_count() == 0) {
+            // What could go wrong there was told by whom it went wrong with.
+            let _ = closing.await;
         }
     }
 
@@ -219,14 +297,35 @@ impl Shell {
     }
 
     fn received(&mut self, delivery: Delivery) {
-        let Delivery { session, number, messages, works } = delivery;
+        let Delivery { session, number, mut messages, works, grace, sweeps } = delivery;
+        if sweeps {
+            self.spare.offer();
+        }
         self.works.extend(works);
+        let is_told = messages.contains(&ToWorker::DrainNow);
+        if is_told {
+            self.telling.send_replace(Some(grace.unwrap_or(self.grace)));
+        }
+        // With a grace of its own, it is the same as if somebody here wanted it.
+        let drain = grace.filter(|_| is_told).map(|grace| Event::Drain { grace });
+        if drain.is_some() {
+            messages.retain(|message| *message != ToWorker::DrainNow);
+        }
         self.handle(Event::Received { session, number, messages });
+        if let Some(drain) = drain {
+            self.handle(drain);
+        }
     }
 
     fn lost(&mut self) {
-        self.wire = None;
+        self.hang_up();
         self.handle(Event::Disconnected);
+    }
+
+    fn hang_up(&mut self) {
+        self.wire = None;
+        // The next server may be an older one.
+        self.spare.withdraw();
     }
 
     fn ended(&mut self, hold: Hold, ended: Ended) {
@@ -274,7 +373,7 @@ impl Shell {
                         let _ = orders.send(Happened::Wired(connect().await));
                     });
                 }
-                Effect::Disconnect { .. } => self.wire = None,
+                Effect::Disconnect { .. } => self.hang_up(),
                 Effect::Send { worker, session, number, messages } => {
                     is_lost |= !self.send(worker, session, number, &messages);
                 }
@@ -332,7 +431,10 @@ impl Shell {
             left.log = left.log.filter(|_| bytes <= LOGS_TOGETHER);
             Some(left)
         };
-        let frame = UpFrame::say(worker, session, number, messages, leftover);
+        let mut frame = UpFrame::say(worker, session, number, messages, leftover);
+        if matches!(messages.first(), Some(FromWorker::Hello(_))) {
+            frame.about = Some(Box::new(self.about.clone()));
+        }
         wire.up.try_send(frame).is_ok()
     }
 
@@ -343,11 +445,22 @@ impl Shell {
         let (stop, stopped) = watch::channel(false);
         self.stops.insert(hold, stop);
         let orders = self.orders.clone();
-        let running = self.handlers.start(assignment, work, stopped, orders.clone());
-        tokio::spawn(async move {
-            let ended = running.await;
-            let _ = orders.send(Happened::Ended { hold, ended });
-        });
+        match self.handlers.start(assignment, work, stopped, orders.clone()) {
+            Running::Waits(running) => {
+                tokio::spawn(async move {
+                    let ended = running.await;
+                    let _ = orders.send(Happened::Ended { hold, ended });
+                });
+            }
+            Running::Computes(running) => {
+                let threads = self.threads.as_ref().expect("sync handlers have threads");
+                // Told by the thread itself, so before it can say that it has nothing to do.
+                threads.run(move || {
+                    let ended = running();
+                    let _ = orders.send(Happened::Ended { hold, ended });
+                });
+            }
+        }
     }
 
     /// Sends what was printed, if the connection has room for it.
@@ -360,7 +473,8 @@ impl Shell {
         let has_room = |wire: &&Wire| wire.up.max_capacity() - wire.up.capacity() < PRINTS_WAITING;
         if let Some(wire) = self.wire.as_ref().filter(has_room) {
             let worker = filch_api::id::worker(self.agent.id());
-            let frame = UpFrame { worker, session: 0, number: 0, messages: Vec::new(), output };
+            let messages = Vec::new();
+            let frame = UpFrame { worker, session: 0, number: 0, messages, output, about: None };
             // What does not fit is still in the log that is kept.
             let _ = wire.up.try_send(frame);
         }

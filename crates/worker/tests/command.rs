@@ -137,6 +137,14 @@ fn guardian_of(worker: i32) -> Option<i32> {
     })
 }
 
+/// What is in a folder, in order.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
 fn own_number() -> i32 {
     i32::try_from(std::process::id()).unwrap()
 }
@@ -431,6 +439,56 @@ async fn the_death_of_a_worker_ends_its_commands() {
     until("its guardian is gone", || !is_alive(guardian));
 }
 
+async fn a_worker_that_was_killed_leaves_no_file_behind() {
+    let temporary = tempfile::tempdir().unwrap();
+    let mut worker = Worker::start_in(temporary.path(), &["script", "echo $$; sleep 1000"]);
+    worker.numbers(1);
+    assert_eq!(entries(temporary.path()).len(), 1, "the file for the result is somewhere");
+    worker.process.kill().unwrap();
+    worker.process.wait().unwrap();
+    until("its files are gone", || entries(temporary.path()).is_empty());
+}
+
+async fn what_nobody_could_remove_is_removed_by_the_next_worker() {
+    let temporary = tempfile::tempdir().unwrap();
+    let script = "echo $$; sleep 1000";
+    let mut worker = Worker::start_in(temporary.path(), &["script", script]);
+    let orphan = worker.numbers(1)[0];
+    let left = entries(temporary.path());
+    // In this order, or the worker would stop its command and clean up.
+    signal(worker.number(), Signal::STOP);
+    signal(guardian_of(worker.number()).unwrap(), Signal::KILL);
+    until("the guardian is dead", || guardian_of(worker.number()).is_none());
+    worker.process.kill().unwrap();
+    worker.process.wait().unwrap();
+    signal(orphan, Signal::KILL);
+    assert_eq!(entries(temporary.path()), left, "there is nobody left to remove it");
+
+    // What is not a worker's stays, and so does what a living one has.
+    std::fs::write(temporary.path().join("filch-worker-file"), "").unwrap();
+    let second = Worker::start_in(temporary.path(), &["script", script]);
+    second.numbers(1);
+    let seen = entries(temporary.path());
+    assert_eq!(seen.len(), 2, "{seen:?} has nothing of the first worker");
+    assert!(!seen.contains(&left[0]), "{seen:?}");
+    let third = Worker::start_in(temporary.path(), &["script", script]);
+    third.numbers(1);
+    let both = entries(temporary.path());
+    assert_eq!(both.len(), 3, "{both:?}");
+    assert!(seen.iter().all(|entry| both.contains(entry)), "{both:?} has all of {seen:?}");
+}
+
+async fn a_file_for_the_result_can_be_made_when_somebody_has_cleaned_up() {
+    let temporary = tempfile::tempdir().unwrap();
+    let script = format!("rm -r {}/*; echo $$", temporary.path().display());
+    let worker = Worker::start_in(temporary.path(), &["twice", &script]);
+    for _ in 0..2 {
+        worker.numbers(1);
+        assert_eq!(worker.line(), "Exited(0)");
+    }
+    until("nothing is left", || entries(temporary.path()).is_empty());
+}
+
 async fn a_worker_that_dies_before_its_command_is_watched_has_started_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (heard, made) = (folder.path().join("heard"), folder.path().join("made"));
@@ -459,7 +517,7 @@ async fn a_worker_that_stands_still_past_its_deadline_loses_its_commands() {
     assert_eq!(look_at(numbers[1]).unwrap().0, 'Z');
     let guardian = guardian_of(worker.number()).unwrap();
     signal(worker.number(), Signal::CONT);
-    assert_eq!(worker.line(), "Signalled(9)");
+    assert_eq!(worker.line(), "Stopped", "the guardian killed it: no fault of its own");
     // It is late for anything new, until the deadline is moved.
     let line = worker.line();
     assert!(line.starts_with("Interrupted(\"this worker has not been heard"), "{line}");
@@ -476,7 +534,7 @@ async fn a_deadline_can_be_moved() {
     let forever = shell("echo $$; sleep 1000");
     let move_it = |_: &[i32], _| runner.deadline(Some(Duration::from_millis(1)));
     let (finished, _) = interfere(&runner, forever, 1, move_it).await;
-    assert_eq!(finished.how, How::Signalled(9));
+    assert_eq!(finished.how, How::Stopped);
     runner.deadline(None);
     assert_eq!(finish(&runner, command(&["true"])).await.how, How::Exited(0));
     runner.close().await;
@@ -539,9 +597,15 @@ struct Worker {
 
 impl Worker {
     fn start(words: &[&str]) -> Worker {
+        Worker::start_in(&std::env::temp_dir(), words)
+    }
+
+    /// With a folder for temporary files of its own.
+    fn start_in(temporary: &Path, words: &[&str]) -> Worker {
         let mut process = std::process::Command::new(std::env::current_exe().unwrap())
             .arg("worker")
             .args(words)
+            .env("TMPDIR", temporary)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -580,7 +644,7 @@ async fn be_worker(words: &[String]) {
     match role {
         "reap" => set_child_subreaper(Some(Pid::INIT)).unwrap(),
         "unanswered" => options.helper.guardian.extend(["mute".to_owned(), words[2].clone()]),
-        "script" | "deadline" => {}
+        "script" | "deadline" | "twice" => {}
         other => panic!("there is no worker that can {other}"),
     }
     let runner = Runner::start(options);
@@ -588,6 +652,9 @@ async fn be_worker(words: &[String]) {
         return be_worker_with_deadline(&runner, script).await;
     }
     let print = |_, bytes: &[u8]| std::io::stdout().write_all(bytes).unwrap();
+    if role == "twice" {
+        println!("{:?}", runner.run(script.clone(), print, pending()).await.how);
+    }
     println!("{:?}", runner.run(script, print, pending()).await.how);
 }
 
@@ -618,7 +685,7 @@ async fn be_worker_with_deadline(runner: &Runner, script: Command) {
 /// A guardian that kills nobody. It writes what it hears into a file, and behind it the state in
 /// which the process is at that time.
 fn be_witness(is_mute: bool, path: &str) -> ExitCode {
-    println!("filch guardian 1");
+    println!("filch guardian 3");
     let mut heard = String::new();
     for line in std::io::stdin().lines().map(Result::unwrap) {
         let (word, number) = line.split_once(' ').unwrap();
@@ -679,6 +746,9 @@ fn main() -> ExitCode {
         the_dead_are_not_waited_for_where_nobody_reaps_them
         a_number_is_forgotten_before_it_can_be_given_out_again
         the_death_of_a_worker_ends_its_commands
+        a_worker_that_was_killed_leaves_no_file_behind
+        what_nobody_could_remove_is_removed_by_the_next_worker
+        a_file_for_the_result_can_be_made_when_somebody_has_cleaned_up
         a_worker_that_dies_before_its_command_is_watched_has_started_nothing
         a_worker_that_stands_still_past_its_deadline_loses_its_commands
         a_deadline_can_be_moved

@@ -19,6 +19,8 @@ struct Server {
     up: Receiver<UpFrame>,
     down: Sender<Delivery>,
     said: u64,
+    /// Whether it takes the moments that workers offer.
+    sweeps: bool,
 }
 
 impl Server {
@@ -29,12 +31,25 @@ impl Server {
     async fn say(&mut self, messages: Vec<ToWorker>, works: Vec<(Hold, Arc<str>)>) {
         self.said += 1;
         let number = MessageNo(self.said);
-        let delivery = Delivery { session: SessionNo(1), number, messages, works };
+        let (session, sweeps) = (SessionNo(1), self.sweeps);
+        let delivery = Delivery { session, number, messages, works, grace: None, sweeps };
         self.down.send(delivery).await.expect("the worker is connected");
     }
 
     /// Has a job of this kind run, and hears how it ended.
     async fn run(&mut self, seq: u64, kind: &str) -> (Ended, Option<String>) {
+        let hold = self.assign(seq, kind).await;
+        let end = self.hear_end(hold).await;
+        // Until it is answered the worker tells of nothing else.
+        self.accept(hold).await;
+        end
+    }
+
+    async fn accept(&mut self, hold: Hold) {
+        self.say(vec![ToWorker::Accepted(vec![hold])], Vec::new()).await;
+    }
+
+    async fn assign(&mut self, seq: u64, kind: &str) -> Hold {
         let hold = Hold { job: Seq(seq), fence: Fence(1) };
         let assignment = Assignment {
             hold,
@@ -50,10 +65,7 @@ impl Server {
         };
         let work = vec![(hold, Arc::from(r#"{"args":[1,2]}"#))];
         self.say(vec![ToWorker::Assign(vec![assignment])], work).await;
-        let (ended, result) = self.hear_end(hold).await;
-        // Until it is answered the worker tells of nothing else.
-        self.say(vec![ToWorker::Accepted(vec![hold])], Vec::new()).await;
-        (ended, result)
+        hold
     }
 
     async fn hear_end(&mut self, hold: Hold) -> (Ended, Option<String>) {
@@ -74,8 +86,12 @@ impl Server {
     }
 }
 
-/// A worker with these handlers that has been let in.
+/// A worker with one slot and these handlers that has been let in.
 async fn worker(handlers: Handlers) -> (Worker, Server) {
+    worker_with(1, handlers).await
+}
+
+async fn worker_with(slots: u32, handlers: Handlers) -> (Worker, Server) {
     let (up, heard) = channel(64);
     let (down, told) = channel(64);
     let wire = std::sync::Mutex::new(Some(Wire { up, down: told }));
@@ -84,14 +100,14 @@ async fn worker(handlers: Handlers) -> (Worker, Server) {
         Box::pin(async move { Ok(wire.expect("one connection is enough")) })
     });
     let config = Config {
-        slots: 1,
-        queues: None,
+        slots,
         home: Home::Apart,
         grace: Duration::ZERO,
         reserve: Reserve::Fixed(0),
+        ..Config::default()
     };
     let worker = Worker::start(config, handlers, connect);
-    let mut server = Server { up: heard, down, said: 0 };
+    let mut server = Server { up: heard, down, said: 0, sweeps: false };
     assert!(matches!(server.hear().await[..], [Up::Hello(_), ..]));
     let lease = Duration::from_secs(3_600);
     let truth = ToWorker::Truth { lease, keep: Vec::new() };
@@ -145,4 +161,139 @@ async fn a_kind_that_nobody_knows_is_named_with_those_that_are_known() {
     let (ended, _) = server.run(1, "resise").await;
     let Ended::Failed { error, forever: false } = ended else { panic!("{ended:?}") };
     assert!(error.contains("\"resise\"") && error.contains("resize"), "{error}");
+}
+
+/// It draws among the moments in which it has nothing to do, which it has whenever it hears from the server.
+#[tokio::test]
+async fn an_idle_worker_offers_some_of_its_moments_to_who_takes_them() {
+    let (_worker, mut server) = worker(Handlers::new()).await;
+    server.sweeps = true;
+    let offered = async {
+        let mut heard = MessageNo(1);
+        loop {
+            tokio::select! {
+                frame = server.up.recv() => {
+                    let frame = frame.expect("the worker is connected");
+                    if frame.messages.iter().any(|message| matches!(message, Up::Sweep)) {
+                        break;
+                    }
+                    heard = MessageNo(frame.number);
+                }
+                () = tokio::time::sleep(Duration::from_millis(1)) => {
+                    server.say(vec![ToWorker::Renewed(heard)], Vec::new()).await;
+                }
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), offered).await.expect("one in twenty is offered");
+}
+
+fn fib(n: u64) -> u64 {
+    if n < 2 {
+        return n;
+    }
+    let (a, b) = filch_pool::join(|| fib(n - 1), || fib(n - 2));
+    a + b
+}
+
+fn thread_name() -> String {
+    std::thread::current().name().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn a_sync_handler_forks_on_the_threads_of_the_pool() {
+    let handlers = Handlers::new()
+        .sync("fib", |_| Outcome::Finished(Some(fib(20).to_string())))
+        .sync("where", |_| {
+            let (a, b) = filch_pool::join(thread_name, thread_name);
+            Outcome::Finished(Some(format!("[{:?},{a:?},{b:?}]", thread_name())))
+        })
+        // As on any thread that a runtime has made for what blocks.
+        .sync("runtime", |_| {
+            let runtime = tokio::runtime::Handle::current();
+            Outcome::Finished(Some(runtime.block_on(async { 7 }).to_string()))
+        });
+    let (_worker, mut server) = worker_with(2, handlers).await;
+    assert_eq!(server.run(1, "fib").await, (Ended::Finished, Some("6765".into())));
+    let (_, names) = server.run(2, "where").await;
+    let names: Vec<String> = serde_json::from_str(&names.unwrap()).unwrap();
+    let is_its = |name: &String| ["filch-worker-0", "filch-worker-1"].contains(&name.as_str());
+    assert!(names.len() == 3 && names.iter().all(is_its), "{names:?}");
+    assert_eq!(server.run(3, "runtime").await, (Ended::Finished, Some("7".into())));
+}
+
+#[tokio::test]
+async fn as_many_handlers_wait_as_there_are_slots() {
+    // Each waits for the other: both run at once, whatever they say to the pool.
+    let meeting = Arc::new(std::sync::Barrier::new(2));
+    let handlers = Handlers::new().sync("meet", move |_| {
+        meeting.wait();
+        Outcome::Finished(None)
+    });
+    let (_worker, mut server) = worker_with(2, handlers).await;
+    let holds = [server.assign(1, "meet").await, server.assign(2, "meet").await];
+    let mut awaited = holds.map(Held::from).to_vec();
+    while !awaited.is_empty() {
+        for message in server.hear().await {
+            if let Up::Finished(jobs) = message {
+                awaited.retain(|job| !jobs.contains(job));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_waits_in_blocking_leaves_the_thread_to_others() {
+    let (give, take) = std::sync::mpsc::channel();
+    let take = std::sync::Mutex::new(take);
+    let handlers = Handlers::new().sync("wait", move |_| {
+        let (heard, ()) = filch_pool::join(
+            || filch_pool::blocking(|| take.lock().expect("one waits").recv()),
+            // With the only thread asleep, somebody else does this.
+            || give.send("hello").expect("it is waited for"),
+        );
+        Outcome::Finished(heard.ok().map(|word| format!("{word:?}")))
+    });
+    let (_worker, mut server) = worker(handlers).await;
+    assert_eq!(server.run(1, "wait").await, (Ended::Finished, Some("\"hello\"".into())));
+}
+
+#[tokio::test]
+async fn a_thread_with_nothing_to_do_makes_room_known_at_once() {
+    let handlers = Handlers::new().sync("quick", |_| Outcome::Finished(None));
+    let (_worker, mut server) = worker_with(2, handlers).await;
+    let first = server.assign(1, "quick").await;
+    server.hear_end(first).await;
+    // Nobody has answered for the first, and no beat is due for a long time: had the thread not said
+    // that it has nothing to do, this end would wait for that.
+    let second = server.assign(2, "quick").await;
+    server.hear_end(second).await;
+    server.accept(first).await;
+    server.accept(second).await;
+    // And that is all it says: as many messages as there are ends, however often a thread is idle.
+    for seq in 3..30 {
+        let hold = server.assign(seq, "quick").await;
+        let said = server.hear().await;
+        // On a slow machine it says before that it has begun.
+        assert!(
+            matches!(said.last(), Some(Up::Finished(jobs)) if jobs[..] == [Held::from(hold)]),
+            "{said:?}"
+        );
+        server.accept(hold).await;
+    }
+}
+
+#[tokio::test]
+async fn a_sync_handler_hears_that_it_should_stop() {
+    let handlers = Handlers::new().sync("long", |attempt| {
+        while !attempt.should_stop() {
+            std::thread::yield_now();
+        }
+        Outcome::Stopped
+    });
+    let (worker, mut server) = worker(handlers).await;
+    let hold = server.assign(1, "long").await;
+    // What was assigned before is begun, and then told to stop: there is no grace.
+    worker.drain(Duration::ZERO);
+    assert_eq!(server.hear_end(hold).await.0, Ended::Interrupted);
 }

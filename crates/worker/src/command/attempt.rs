@@ -10,7 +10,8 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::group::{Exit, Group, Pipes};
-use super::guard::Lost;
+use super::guard::{Lost, Watched};
+use super::last_words::LastWords;
 use super::launcher::{Failure, NOT_EXECUTED, Order, Step};
 use super::log::Log;
 use super::result::{LastLine, ResultFile, judge};
@@ -36,9 +37,9 @@ pub(super) async fn run(
 ) -> Finished {
     let mut started = match start(runner, &command).await {
         Ok(started) => started,
-        Err(how) => return Finished { how, result: None, log: String::new() },
+        Err(how) => return Finished::without_output(how),
     };
-    let mut record = Record { output, log: Log::default(), last_line: LastLine::default() };
+    let mut record = Record::new(output);
     let how = started.attend(runner.grace, &mut record, stop).await;
     finish(started, record, how, &command).await
 }
@@ -56,9 +57,9 @@ struct Started {
 async fn start(runner: &Runner, command: &Command) -> Result<Started, How> {
     check(command).map_err(How::NotStarted)?;
     let (helper, environment) = (runner.helper.clone(), runner.environment.clone());
-    let guard = runner.guard.clone();
+    let (guard, workplace) = (runner.guard.clone(), runner.workplace.clone());
     let start = move || {
-        let result_file = ResultFile::create().map_err(|error| {
+        let result_file = workplace.folder().and_then(ResultFile::create).map_err(|error| {
             let folder = std::env::temp_dir();
             format!("cannot make a file for the result in {} ({error})", folder.display())
         })?;
@@ -71,7 +72,7 @@ async fn start(runner: &Runner, command: &Command) -> Result<Started, How> {
     let started = started.unwrap_or_else(|_| Err("this worker is shutting down".to_owned()));
     let (result_file, (mut group, pipes)) = started.map_err(How::Interrupted)?;
     let words = words(command, result_file.path()).map_err(How::NotStarted)?;
-    let lost = match group.watch().await {
+    let lost = match group.watch(result_file.folder()).await {
         Ok(lost) => lost,
         Err(reason) => {
             group.end().await;
@@ -165,6 +166,10 @@ impl Started {
                     continue;
                 }
             };
+            // Its end may be known here before its signal is: then it was not stopped.
+            if let Some(exit) = group.has_exited().filter(|_| stopping.is_none()) {
+                break Some(exit);
+            }
             group.signal(Signal::TERM);
             // Who was stopped by SIGSTOP would not hear it.
             group.signal(Signal::CONT);
@@ -182,11 +187,13 @@ impl Started {
             };
             outputs.record_while(record, patience_or_others).await;
         }
-        outputs.record_while(record, group.end()).await;
+        let watched = outputs.record_while(record, group.end()).await;
         outputs.record_rest(record).await;
         match (stopping, exit) {
             (Some((reason, _)), _) => reason,
             (None, Some(Exit::Code(code))) => How::Exited(code),
+            // The guardian did it because the server was not heard: the job is not to blame.
+            (None, Some(Exit::Signal(_))) if watched == Watched::Killed => How::Stopped,
             (None, Some(Exit::Signal(signal))) => How::Signalled(signal),
             (None, Some(Exit::Unknown) | None) => How::Interrupted(
                 "how it ended is not known: another part of this worker's process has reaped it"
@@ -286,23 +293,31 @@ struct Record<O> {
     output: O,
     log: Log,
     last_line: LastLine,
+    last_words: LastWords,
 }
 
 impl<O: FnMut(Stream, &[u8])> Record<O> {
+    fn new(output: O) -> Self {
+        let (log, last_line, last_words) = Default::default();
+        Self { output, log, last_line, last_words }
+    }
+
     fn push(&mut self, stream: Stream, bytes: &[u8]) {
         (self.output)(stream, bytes);
         self.log.push(stream, bytes);
-        if stream == Stream::Stdout {
-            self.last_line.push(bytes);
+        match stream {
+            Stream::Stdout => self.last_line.push(bytes),
+            Stream::Stderr => self.last_words.push(bytes),
         }
     }
 }
 
 async fn finish<O>(started: Started, record: Record<O>, how: How, command: &Command) -> Finished {
     let Started { result_file, .. } = started;
-    let Record { mut log, last_line, .. } = record;
+    let Record { mut log, last_line, last_words, .. } = record;
+    let last_words = last_words.finish();
     let How::Exited(code) = how else {
-        return Finished { how, result: None, log: log.finish() };
+        return Finished { how, result: None, last_words, log: log.finish() };
     };
     // Also removes the file. If the runtime is shutting down, nobody will ask for the result.
     let read = tokio::task::spawn_blocking(move || result_file.read()).await;
@@ -312,13 +327,13 @@ async fn finish<O>(started: Started, record: Record<O>, how: How, command: &Comm
         && let Some(failure) = Failure::parse(bytes)
     {
         let how = How::NotStarted(explain(failure, command));
-        return Finished { how, result: None, log: log.finish() };
+        return Finished { how, result: None, last_words, log: log.finish() };
     }
     let result = judge(file, &last_line).unwrap_or_else(|objection| {
         log.note(&objection);
         None
     });
-    Finished { how, result, log: log.finish() }
+    Finished { how, result, last_words, log: log.finish() }
 }
 
 /// What a person should know about a program that could not be executed, and can do.

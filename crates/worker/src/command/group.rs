@@ -9,6 +9,7 @@
 
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use rustix::process::{
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::guard::{Guard, Lost};
+use super::guard::{Guard, Lost, Watched};
 use super::{Environment, Helper};
 
 /// How the leader of a group ended.
@@ -87,15 +88,21 @@ impl Group {
         Ok((group, pipes))
     }
 
-    /// Has the guardian watch the group; says how to learn that it no longer does.
-    pub(super) async fn watch(&self) -> Result<Lost, String> {
+    /// Has the guardian watch the group, and the folder with its files; says how to learn that it no
+    /// longer does.
+    pub(super) async fn watch(&self, folder: &Path) -> Result<Lost, String> {
         let leader = self.leader();
-        leader.guard.watch(leader.id).await
+        leader.guard.watch(leader.id, folder.to_owned()).await
     }
 
     /// Returns once the leader is dead. It is not reaped, so that the group keeps its number.
     pub(super) async fn exited(&mut self) -> Exit {
         self.leader.as_mut().expect("the group has not ended").exited().await
+    }
+
+    /// How the leader ended, if it has by now.
+    pub(super) fn has_exited(&self) -> Option<Exit> {
+        self.leader().state()
     }
 
     /// To every member.
@@ -109,12 +116,13 @@ impl Group {
     }
 
     /// Kills what is left, and returns when there is nothing left.
-    pub(super) async fn end(&mut self) {
-        let Some(leader) = &mut self.leader else { return };
-        leader.kill_and_reap().await;
+    pub(super) async fn end(&mut self) -> Watched {
+        let leader = self.leader.as_mut().expect("the group has not ended");
+        let watched = leader.kill_and_reap().await;
         let id = leader.id;
         self.leader = None;
         vanished(id).await;
+        watched
     }
 
     fn leader(&self) -> &Leader {
@@ -171,12 +179,13 @@ impl Leader {
         })
     }
 
-    async fn kill_and_reap(&mut self) {
+    async fn kill_and_reap(&mut self) -> Watched {
         self.signal(Signal::KILL);
         self.exited().await;
-        self.guard.forget(self.id).await;
+        let watched = self.guard.forget(self.id).await;
         // It is dead, so this does not wait. If it was reaped by others, there is nothing to do.
         let _ = self.child.wait();
+        watched
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -34,8 +35,17 @@ pub(super) struct Guard {
 }
 
 enum Request {
-    Watch(Pid, oneshot::Sender<Result<Lost, String>>),
-    Forget(Pid, oneshot::Sender<()>),
+    Watch(Pid, PathBuf, oneshot::Sender<Result<Lost, String>>),
+    Forget(Pid, oneshot::Sender<Watched>),
+}
+
+/// What became of a group while it was watched.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Watched {
+    /// It was left alone, as far as is known.
+    LeftAlone,
+    /// The deadline passed, and the guardian killed it.
+    Killed,
 }
 
 /// Tells when the guardian that watched a group is gone.
@@ -62,21 +72,21 @@ impl Guard {
         (Guard { requests }, tokio::spawn(attend(helper, deadline, received)))
     }
 
-    /// Returns when the guardian watches the group. If it cannot, or if the deadline has passed,
+    /// Returns when the guardian watches the group, and will remove the folder after it. If it cannot, or if the deadline has passed,
     /// the reason says what a person should know.
-    pub(super) async fn watch(&self, group: Pid) -> Result<Lost, String> {
+    pub(super) async fn watch(&self, group: Pid, folder: PathBuf) -> Result<Lost, String> {
         let (answer, answered) = oneshot::channel();
         // If it cannot be sent, the answer is dropped with it.
-        let _ = self.requests.send(Request::Watch(group, answer));
+        let _ = self.requests.send(Request::Watch(group, folder, answer));
         answered.await.unwrap_or_else(|_| Err("this worker is shutting down".to_owned()))
     }
 
     /// Returns when the group's number can be given to others.
-    pub(super) async fn forget(&self, group: Pid) {
+    pub(super) async fn forget(&self, group: Pid) -> Watched {
         let (answer, answered) = oneshot::channel();
         let _ = self.requests.send(Request::Forget(group, answer));
         // Not answered is as good: then the guardian has ended.
-        let _ = answered.await;
+        answered.await.unwrap_or(Watched::LeftAlone)
     }
 }
 
@@ -101,8 +111,8 @@ async fn attend(
             reason = unasked(&mut guardian) => Event::Lost(reason),
         };
         let failure = match event {
-            Event::Request(Request::Watch(group, answer)) => {
-                let outcome = watch(&mut guardian, &helper, &mut deadline, group).await;
+            Event::Request(Request::Watch(group, folder, answer)) => {
+                let outcome = watch(&mut guardian, &helper, &mut deadline, group, &folder).await;
                 let (reply, failure) = match outcome {
                     Ok(reply) => (reply, None),
                     Err(failure) => (Err(failure.clone()), Some(failure)),
@@ -114,9 +124,10 @@ async fn attend(
                 None
             }
             Event::Request(Request::Forget(group, answer)) => {
-                let failure = forget(&mut guardian, group).await.err();
-                end_failed(&mut guardian, failure).await;
-                let _ = answer.send(());
+                let outcome = forget(&mut guardian, group).await;
+                let watched = *outcome.as_ref().unwrap_or(&Watched::LeftAlone);
+                end_failed(&mut guardian, outcome.err()).await;
+                let _ = answer.send(watched);
                 None
             }
             Event::Deadline => tell_deadline(&mut guardian, &mut deadline).await.err(),
@@ -136,6 +147,7 @@ async fn watch(
     helper: &Helper,
     deadline: &mut watch::Receiver<Deadline>,
     group: Pid,
+    folder: &Path,
 ) -> Result<Result<Lost, String>, String> {
     if guardian.is_none() {
         *guardian = Some(Guardian::start(helper).await?);
@@ -144,6 +156,7 @@ async fn watch(
     // moved would be killed by the old one.
     tell_deadline(guardian, deadline).await?;
     let guardian = guardian.as_mut().expect("it was started above");
+    guardian.tell_folder(folder).await?;
     let reply = guardian.ask(Line::Watch(group)).await?;
     if reply == Reply::Watching(group).to_string() {
         Ok(Ok(Lost { guardian: guardian.alive.subscribe() }))
@@ -154,11 +167,13 @@ async fn watch(
     }
 }
 
-async fn forget(guardian: &mut Option<Guardian>, group: Pid) -> Result<(), String> {
-    let Some(guardian) = guardian else { return Ok(()) };
+async fn forget(guardian: &mut Option<Guardian>, group: Pid) -> Result<Watched, String> {
+    let Some(guardian) = guardian else { return Ok(Watched::LeftAlone) };
     let reply = guardian.ask(Line::Forget(group)).await?;
     if reply == Reply::Forgotten(group).to_string() {
-        Ok(())
+        Ok(Watched::LeftAlone)
+    } else if reply == Reply::Killed(group).to_string() {
+        Ok(Watched::Killed)
     } else {
         Err(format!("the guardian answered {reply:?}"))
     }
@@ -200,6 +215,8 @@ struct Guardian {
     replies: Lines<BufReader<ChildStdout>>,
     /// Dropped when it is gone, which those who hold the other end notice.
     alive: watch::Sender<()>,
+    /// What it was told to remove in the end.
+    folder: PathBuf,
 }
 
 impl Guardian {
@@ -213,7 +230,8 @@ impl Guardian {
         let lines = process.stdin.take().expect("it is piped");
         let stdout = process.stdout.take().expect("it is piped");
         let replies = BufReader::new(stdout).lines();
-        let mut guardian = Guardian { process, lines, replies, alive: watch::channel(()).0 };
+        let (alive, folder) = (watch::channel(()).0, PathBuf::new());
+        let mut guardian = Guardian { process, lines, replies, alive, folder };
         match guardian.reply().await {
             Ok(line) if line == GREETING => Ok(guardian),
             other => {
@@ -228,6 +246,15 @@ impl Guardian {
     async fn say(&mut self, line: Line) -> Result<(), String> {
         let text = format!("{line}\n");
         in_time(self.lines.write_all(text.as_bytes())).await
+    }
+
+    async fn tell_folder(&mut self, folder: &Path) -> Result<(), String> {
+        // No command is given a folder whose name is not text.
+        if let Some(text) = folder.to_str().filter(|_| self.folder != folder) {
+            self.say(Line::Folder(text.to_owned())).await?;
+            self.folder = folder.to_owned();
+        }
+        Ok(())
     }
 
     async fn ask(&mut self, line: Line) -> Result<String, String> {

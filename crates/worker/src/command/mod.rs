@@ -18,7 +18,7 @@
 //!
 //! How it is made: `attempt` is the loop around one command, `group` its processes, `launcher` the
 //! way to start them only once they are watched, `guard` the pipe to the guardian, `log` and
-//! `result` what the command leaves behind.
+//! `result` what the command leaves behind, `folder` where that lies.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -28,12 +28,15 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use self::folder::Workplace;
 use self::guard::{Deadline, Guard};
 use crate::guardian::since_boot;
 
 mod attempt;
+mod folder;
 mod group;
 mod guard;
+mod last_words;
 pub mod launcher;
 mod log;
 mod result;
@@ -77,9 +80,17 @@ pub struct Finished {
     /// JSON: what is in the file `$FILCH_RESULT`, else the last line on stdout if it is JSON of any
     /// kind. Only if the command ended by itself; its exit code does not matter.
     pub result: Option<String>,
+    /// The last line on stderr that says something, as plain text; of a long one the beginning.
+    pub last_words: Option<String>,
     /// What it printed on both streams as text, the first 16 KiB and the last 48 KiB, and a line
     /// between that says how much was left out. Lines of filch's own stand at the end.
     pub log: String,
+}
+
+impl Finished {
+    fn without_output(how: How) -> Self {
+        Self { how, result: None, last_words: None, log: String::new() }
+    }
 }
 
 /// How an attempt ended.
@@ -146,6 +157,7 @@ pub struct Runner {
     helper: Helper,
     environment: Environment,
     grace: Duration,
+    workplace: Workplace,
     deadline: watch::Sender<Deadline>,
     guard: Guard,
     guard_task: JoinHandle<()>,
@@ -163,7 +175,8 @@ impl Runner {
         let environment = environment.collect();
         let (deadline, told) = watch::channel(None);
         let (guard, guard_task) = Guard::start(helper.clone(), told);
-        Runner { helper, environment, grace, deadline, guard, guard_task }
+        let workplace = Workplace::default();
+        Runner { helper, environment, grace, workplace, deadline, guard, guard_task }
     }
 
     /// From this much time on, nothing may run unless it is said anew: if by then the worker has

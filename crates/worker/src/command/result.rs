@@ -9,40 +9,36 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use filch_api::json::check_depth;
 use filch_api::limits::{JSON_DEPTH, RESULT_BYTES};
 use rustix::fs::OFlags;
 
-use crate::guardian::since_boot;
+use super::folder::Folder;
 
 /// A file for the result of one attempt, empty at first; it is removed when this is dropped.
 pub(super) struct ResultFile {
     path: PathBuf,
+    /// Stays for as long as there is a file in it.
+    folder: Arc<Folder>,
 }
 
 impl ResultFile {
-    /// In the folder for temporary files, readable for this user alone.
-    pub(super) fn create() -> io::Result<ResultFile> {
+    /// Readable for this user alone.
+    pub(super) fn create(folder: Arc<Folder>) -> io::Result<ResultFile> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let folder = std::path::absolute(std::env::temp_dir())?;
-        // Only a file that an earlier process with our number left behind can be in the way.
-        let mut outcome = Err(io::ErrorKind::AlreadyExists.into());
-        for _ in 0..100 {
-            // Counts, and guards nothing.
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let moment = since_boot().as_micros();
-            let name = format!("filch-result-{}-{moment:x}-{number}", std::process::id());
-            let path = folder.join(name);
-            let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-            outcome = created.map(|_| ResultFile { path });
-            match &outcome {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Ok(_) | Err(_) => break,
-            }
-        }
-        outcome
+        // Counts, and guards nothing.
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = folder.path().join(format!("result-{number}"));
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        Ok(ResultFile { path, folder })
+    }
+
+    /// Where it is, together with those of other commands.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -214,9 +210,15 @@ mod tests {
         assert!(result(long.as_bytes(), &[]).unwrap_err().contains("is longer than 262144 bytes"));
     }
 
+    fn file() -> (tempfile::TempDir, ResultFile) {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = Folder::create(parent.path()).unwrap();
+        (parent, ResultFile::create(Arc::new(folder)).unwrap())
+    }
+
     #[test]
     fn a_file_is_there_until_it_is_dropped() {
-        let file = ResultFile::create().unwrap();
+        let (_parent, file) = file();
         let path = file.path().to_owned();
         assert_eq!(file.read().unwrap(), b"");
         std::fs::write(&path, "1").unwrap();
@@ -227,7 +229,7 @@ mod tests {
 
     #[test]
     fn nothing_that_a_command_puts_there_hangs_its_worker() {
-        let file = ResultFile::create().unwrap();
+        let (_parent, file) = file();
         std::fs::remove_file(file.path()).unwrap();
         assert_eq!(file.read().unwrap(), b"");
         let mode = rustix::fs::Mode::from_bits_retain(0o600);
