@@ -4,26 +4,28 @@
 //! come. The loop itself never waits for a disk or a socket: whoever takes batches too slowly is hung up
 //! on, and what must be looked up is looked up elsewhere.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use filch_api::session::Heard;
+use filch_api::session::{Heard, Output};
 use filch_scheduler::dispatch::{Answer, Dispatch, Effect, Event, Request};
 use filch_scheduler::gate::{Gate, Told};
 use filch_scheduler::id::{CommitNo, Digest, FetchNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::message::{Assignment, FromWorker, ToWorker};
 use filch_scheduler::record::{JobRow, Mutation};
 use filch_scheduler::time::{Monotonic, Now, Wall};
-use filch_store::{Commit, CommitError, ReadError, Store, Text};
+use filch_store::{Commit, CommitError, PurgeCause, ReadError, Store, Text};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Notify, oneshot};
 
-use crate::events::Events;
-use crate::http::metrics::Metrics;
+use crate::events::{Events, Happened};
 use crate::link::{Batch, LinkNo};
+use crate::logs::Logs;
+use crate::metrics::Metrics;
 use crate::payloads::Payloads;
+use crate::sweep::{Proposal, Sweeper, Turns};
 use crate::writer::{Receipt, Writer};
 
 /// What the loop is given.
@@ -34,12 +36,16 @@ pub(crate) enum Input {
     Look(Look),
     /// A batch came from a worker.
     Heard { link: LinkNo, way: Way, heard: Heard },
+    /// Jobs have printed this, says a worker.
+    Printed { link: LinkNo, worker: WorkerId, output: Vec<Output> },
     /// Somebody waits for a job to end, and is told once that is durable, or if it is not in memory.
     Await { job: JobId, tell: oneshot::Sender<()> },
+    /// When this worker is told to drain, what it runs may take so long.
+    Grace { worker: WorkerId, grace: Duration },
     /// A worker's connection broke.
     LinkClosed(LinkNo),
-    /// The store proposes to forget these.
-    Expired(Vec<(Seq, JobId)>),
+    /// These ended jobs are to be forgotten, and why.
+    Purge { jobs: Vec<(Seq, JobId)>, cause: PurgeCause },
     /// Whoever started the server wants it to end.
     Stop,
 }
@@ -139,7 +145,7 @@ impl Clock {
     }
 
     fn instant(self, at: Monotonic) -> Instant {
-        self.start + std::time::Duration::from_micros(at.0)
+        self.start + Duration::from_micros(at.0)
     }
 }
 
@@ -152,12 +158,15 @@ pub(crate) struct Brain {
     pub(crate) clock: Clock,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) events: Arc<Events>,
+    pub(crate) logs: Arc<Logs>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) writer: Writer,
     pub(crate) inputs: Receiver<Input>,
     pub(crate) receipts: UnboundedReceiver<Receipt>,
     pub(crate) fetches: UnboundedSender<Fetched>,
     pub(crate) fetched: UnboundedReceiver<Fetched>,
+    pub(crate) sweeper: Arc<Sweeper>,
+    pub(crate) proposed: UnboundedReceiver<Proposal>,
     pub(crate) desk: Desk,
 }
 
@@ -177,8 +186,14 @@ pub(crate) struct Desk {
     sessions: HashMap<WorkerId, Connection>,
     links: HashMap<LinkNo, (WorkerId, SessionNo)>,
     /// What waits to be told of as events.
-    untold: VecDeque<(CommitNo, Vec<Mutation>)>,
+    untold: VecDeque<(CommitNo, Vec<Happened>)>,
     receipted: CommitNo,
+    /// Why jobs were last proposed to be purged.
+    purge_cause: Option<PurgeCause>,
+    /// When it is the turn of side-work.
+    turns: Turns,
+    /// How long what workers run may take when they are told to drain, where somebody has said so.
+    graces: HashMap<WorkerId, Duration>,
 }
 
 /// Somebody who waits for an answer, and what they brought.
@@ -209,7 +224,7 @@ pub(crate) enum End {
 const INPUTS_TOGETHER: usize = 64;
 
 /// The wall clock is looked at this often, should it have jumped.
-const TICK: std::time::Duration = std::time::Duration::from_secs(1);
+const TICK: Duration = Duration::from_secs(1);
 
 impl Brain {
     /// Runs until it is asked to end, or cannot go on. `first` is what loading has caused.
@@ -220,7 +235,7 @@ impl Brain {
         }
         loop {
             let now = self.clock.now();
-            let latest = now.monotonic.plus(TICK);
+            let latest = now.monotonic.plus(self.sweeper.next_moment(now).unwrap_or(TICK));
             let wake = self.dispatch.next_deadline().map_or(latest, |at| at.min(latest));
             let wake = tokio::time::Instant::from_std(self.clock.instant(wake));
             let is_full = self.dispatch.is_full();
@@ -235,10 +250,14 @@ impl Brain {
                     Some(input) => self.take(input),
                     None => return End::Asked,
                 },
+                Some(proposal) = self.proposed.recv(), if !is_full => self.propose(proposal),
                 () = tokio::time::sleep_until(wake) => self.handle(Event::Tick),
             };
             if let Err(end) = step.and_then(|()| self.take_more()) {
                 return end;
+            }
+            if self.inputs.is_empty() && self.dispatch.newest_commit().is_none() {
+                self.sweeper.idle_moment(self.clock.now());
             }
         }
     }
@@ -281,6 +300,10 @@ impl Brain {
                 Ok(())
             }
             Input::Heard { link, way, heard } => self.hear(link, way, heard),
+            Input::Printed { link, worker, output } => {
+                self.print(link, worker, output);
+                Ok(())
+            }
             Input::Await { job, tell } => {
                 let live = self.dispatch.job_view(job).filter(|view| !view.state.is_ended());
                 match live {
@@ -296,13 +319,39 @@ impl Brain {
                 }
                 Ok(())
             }
+            Input::Grace { worker, grace } => {
+                let known: BTreeSet<WorkerId> =
+                    self.dispatch.worker_views().map(|view| view.id).collect();
+                self.desk.graces.retain(|worker, _| known.contains(worker));
+                self.desk.graces.insert(worker, grace);
+                Ok(())
+            }
             Input::LinkClosed(link) => match self.desk.links.remove(&link) {
                 Some((worker, session)) => self.closed(worker, session),
                 None => Ok(()),
             },
-            Input::Expired(jobs) => self.handle(Event::Expired(jobs)),
+            Input::Purge { jobs, cause } => {
+                self.desk.purge_cause = Some(cause);
+                self.handle(Event::Expired(jobs))
+            }
             Input::Stop => Err(End::Asked),
         }
+    }
+
+    /// Side-work has found something to decide upon, and is told once that is durable.
+    fn propose(&mut self, proposal: Proposal) -> Result<(), End> {
+        let Proposal { event, cause, decided } = proposal;
+        self.desk.purge_cause = cause.or(self.desk.purge_cause);
+        let before = self.desk.turns.cleared();
+        self.handle(event)?;
+        let count = self.desk.turns.cleared() - before;
+        // Who proposed it may have gone.
+        let tell: Tell = Box::new(move || _ = decided.send(count));
+        match self.dispatch.newest_commit() {
+            Some(commit) => self.desk.looks.push_back((commit, tell)),
+            None => tell(),
+        }
+        Ok(())
     }
 
     fn hear(&mut self, link: LinkNo, way: Way, heard: Heard) -> Result<(), End> {
@@ -326,9 +375,24 @@ impl Brain {
             way.hang_up.notify_one();
         }
         for left in left {
-            self.desk.payloads.leave(worker, left);
+            // Whatever others say that an attempt came to, it is not kept beside its end.
+            if self.dispatch.is_held(worker, left.hold) {
+                self.desk.payloads.leave(worker, left);
+            }
         }
         self.handle(Event::Worker { worker, session, number, messages })
+    }
+
+    /// Whoever does not own a job, or comes by another connection than the owner's, prints nothing.
+    fn print(&self, link: LinkNo, worker: WorkerId, output: Vec<Output>) {
+        if self.desk.sessions.get(&worker).is_none_or(|open| open.link != link) {
+            return;
+        }
+        for output in output {
+            if self.dispatch.is_held(worker, output.job.into()) {
+                self.logs.print(output);
+            }
+        }
     }
 
     fn closed(&mut self, worker: WorkerId, session: SessionNo) -> Result<(), End> {
@@ -360,20 +424,10 @@ impl Brain {
     }
 
     fn tell_events(&mut self, receipted: CommitNo) {
-        let is_heard = self.events.is_heard();
-        let mut skipped = None;
-        while let Some((number, mutations)) =
-            self.desk.untold.pop_front_if(|(number, _)| *number <= receipted)
-        {
-            if mutations.is_empty() || !is_heard {
-                skipped = Some(number);
-            } else {
-                self.events.tell(number, &mutations);
-            }
-        }
-        if let Some(number) = skipped {
-            self.events.skip(number);
-        }
+        let untold = &mut self.desk.untold;
+        let durable =
+            std::iter::from_fn(|| untold.pop_front_if(|(number, _)| *number <= receipted));
+        self.events.tell(durable);
     }
 
     fn handle(&mut self, event: Event) -> Result<(), End> {
@@ -395,6 +449,7 @@ impl Brain {
                         let _ = fetches.send((fetch, store.find(&ids, &keys, &seqs)));
                     });
                 }
+                Some(Effect::Sweep) => self.sweeper.asked(self.clock.now()),
                 Some(Effect::HangUp { worker, session }) => self.hang_up(worker, session),
                 Some(Effect::Send { .. } | Effect::Reply { .. }) | None => {}
             }
@@ -406,12 +461,18 @@ impl Brain {
     fn keep(&mut self, number: CommitNo, mutations: Vec<Mutation>) {
         let mut commit = Commit { last: number, mutations, ..Commit::default() };
         self.desk.payloads.join(&mut commit);
-        let heard = if self.events.is_heard() { commit.mutations.clone() } else { Vec::new() };
-        self.desk.untold.push_back((number, heard));
+        let is_purge = |mutation: &&Mutation| matches!(mutation, Mutation::Purge(_));
+        // Jobs are purged only when that was proposed, and at once.
+        let cause = commit.mutations.iter().filter(is_purge).filter_map(|_| self.desk.purge_cause);
+        commit.purges.extend(cause);
+        let happened = Happened::all(&commit.mutations, self.clock.now().wall);
+        self.desk.untold.push_back((number, happened));
         self.note_ends(number, &commit.mutations);
         let dispatch = &self.dispatch;
         self.metrics.committed(&commit.mutations, |job| dispatch.job_at(job));
+        self.desk.turns.committed(&commit.mutations);
         self.writer.keep(commit);
+        self.sweeper.after_commit(&mut self.desk.turns, self.clock.now());
     }
 
     /// Whoever waits for one of these ends is told once it is durable.
@@ -471,6 +532,7 @@ impl Brain {
         messages: Vec<ToWorker>,
     ) -> bool {
         let mut works = Vec::new();
+        let mut grace = None;
         for message in &messages {
             match message {
                 ToWorker::Assign(jobs) => {
@@ -484,6 +546,7 @@ impl Brain {
                     }
                 }
                 ToWorker::Refused { hold, .. } => self.desk.payloads.answered(*hold),
+                ToWorker::DrainNow => grace = self.desk.graces.get(&worker).copied(),
                 _ => {}
             }
         }
@@ -491,7 +554,7 @@ impl Brain {
         else {
             return true;
         };
-        match open.way.batches.try_send(Batch { session, number, messages, works }) {
+        match open.way.batches.try_send(Batch { session, number, messages, works, grace }) {
             Ok(()) => true,
             Err(TrySendError::Full(_) | TrySendError::Closed(_)) => false,
         }

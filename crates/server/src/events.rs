@@ -1,20 +1,89 @@
-//! What has happened, for whoever listens: a bounded ring of events, each under the number of its commit
-//! and its place in it. Who asks for what the ring has lost is told to begin anew.
+//! What has happened, for whoever listens now or asks later: a bounded ring, each thing under the number
+//! of its commit and its place in it. Who asks for what the ring has lost is told so.
+//!
+//! What is held is small, so that it costs next to nothing when nobody asks; whoever tells of it looks up
+//! the rest.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use filch_api::event::Event;
-use filch_scheduler::id::CommitNo;
-use filch_scheduler::record::Mutation;
+use filch_scheduler::id::{CommitNo, Fence, JobId, Seq, WorkerId};
+use filch_scheduler::name::Name;
+use filch_scheduler::record::{Cause, Mutation, Note};
+use filch_scheduler::state::State;
+use filch_scheduler::time::Wall;
 use tokio::sync::watch;
 
-/// Events that are held.
-const EVENTS: usize = 16_384;
+/// Things that are held.
+const THINGS: usize = 16_384;
 
-/// Where an event stands: its commit, and its place in it.
+/// Jobs that are named by them altogether.
+const NAMED: usize = 262_144;
+
+/// Where a thing stands: its commit, and its place in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct EventNo(pub(crate) u64, pub(crate) u32);
+
+/// One thing that has happened.
+#[derive(Debug)]
+pub(crate) struct Happened {
+    pub(crate) at: Wall,
+    pub(crate) what: What,
+}
+
+#[derive(Debug)]
+pub(crate) enum What {
+    Submitted { seq: Seq, id: JobId, queue: Name, kind: Name },
+    Changed { seq: Seq, state: State, attempts: u16, fence: Fence, holder: Option<WorkerId> },
+    Moved { cause: Cause, to: Option<WorkerId>, jobs: Vec<Seq> },
+    WorkerLost { worker: WorkerId, jobs: u32 },
+}
+
+impl Happened {
+    /// What these mutations tell; `now` for what has no time of its own.
+    pub(crate) fn all(mutations: &[Mutation], now: Wall) -> Vec<Self> {
+        mutations.iter().filter_map(|mutation| Self::of(mutation, now)).collect()
+    }
+
+    /// `None` if nobody need know.
+    fn of(mutation: &Mutation, now: Wall) -> Option<Self> {
+        let (at, what) = match mutation {
+            Mutation::Put(row) => {
+                let (queue, kind) = (row.spec.queue.clone(), row.spec.kind.clone());
+                let what = What::Submitted { seq: row.seq, id: row.spec.id, queue, kind };
+                (row.submitted_at, what)
+            }
+            Mutation::Write(write) => {
+                let what = What::Changed {
+                    seq: write.job,
+                    state: write.state,
+                    attempts: write.attempts,
+                    fence: write.fence,
+                    holder: write.holder,
+                };
+                (write.at, what)
+            }
+            Mutation::Lease(row) => {
+                let jobs = row.jobs.iter().map(|hold| hold.job).collect();
+                (row.at, What::Moved { cause: row.cause, to: row.worker, jobs })
+            }
+            &Mutation::Note(Note::WorkerLost { worker, jobs }) => {
+                (now, What::WorkerLost { worker, jobs })
+            }
+            _ => return None,
+        };
+        Some(Self { at, what })
+    }
+
+    /// The jobs that are named by their numbers only.
+    pub(crate) fn jobs(&self) -> &[Seq] {
+        match &self.what {
+            What::Changed { seq, .. } => std::slice::from_ref(seq),
+            What::Moved { jobs, .. } => jobs,
+            What::Submitted { .. } | What::WorkerLost { .. } => &[],
+        }
+    }
+}
 
 pub(crate) struct Events {
     ring: Mutex<Ring>,
@@ -22,56 +91,52 @@ pub(crate) struct Events {
     newest: watch::Sender<EventNo>,
 }
 
-#[derive(Default)]
 struct Ring {
-    events: VecDeque<(EventNo, Arc<Event>)>,
-    /// The newest event that was let go.
-    lost: Option<EventNo>,
+    things: VecDeque<(EventNo, Arc<Happened>)>,
+    /// Jobs that they name.
+    named: usize,
+    /// The newest that was let go, and when that happened; if there ever was anything that is not held.
+    lost: (EventNo, Option<Wall>),
 }
 
-/// What came after an event.
+/// What came after something.
 pub(crate) enum Since {
-    These(Vec<(EventNo, Arc<Event>)>),
+    These(Vec<(EventNo, Arc<Happened>)>),
     /// Some of it is not held any more; what is held begins after this.
     Lost(EventNo),
 }
 
 impl Events {
-    pub(crate) fn new(last: CommitNo) -> Self {
-        let lost = Some(EventNo(last.0, u32::MAX));
-        let ring = Mutex::new(Ring { events: VecDeque::new(), lost });
-        Self { ring, newest: watch::Sender::new(EventNo(last.0, u32::MAX)) }
+    /// Nothing has happened since this commit and this moment.
+    pub(crate) fn new(last: CommitNo, now: Wall) -> Self {
+        let last = EventNo(last.0, u32::MAX);
+        // In a new store nothing has happened that could be missed.
+        let lost_at = (last.0 > 0).then_some(now);
+        let ring = Ring { things: VecDeque::new(), named: 0, lost: (last, lost_at) };
+        Self { ring: Mutex::new(ring), newest: watch::Sender::new(last) }
     }
 
-    /// Whether anybody listens: without them nothing need be made into words.
-    pub(crate) fn is_heard(&self) -> bool {
-        self.newest.receiver_count() > 0
-    }
-
-    /// This commit is durable.
-    pub(crate) fn tell(&self, commit: CommitNo, mutations: &[Mutation]) {
+    /// These commits are durable.
+    pub(crate) fn tell(&self, commits: impl IntoIterator<Item = (CommitNo, Vec<Happened>)>) {
         let mut ring = self.ring.lock().expect("nobody panics while telling");
-        let mut newest = EventNo(commit.0, 0);
-        for (event, index) in mutations.iter().filter_map(Event::of).zip(0..) {
-            newest = EventNo(commit.0, index);
-            ring.events.push_back((newest, Arc::new(event)));
+        let mut newest = None;
+        for (commit, things) in commits {
+            newest = Some(EventNo(commit.0, u32::MAX));
+            for (thing, index) in things.into_iter().zip(0..) {
+                ring.named += thing.jobs().len();
+                ring.things.push_back((EventNo(commit.0, index), Arc::new(thing)));
+            }
         }
-        while ring.events.len() > EVENTS
-            && let Some((number, _)) = ring.events.pop_front()
+        while (ring.things.len() > THINGS || ring.named > NAMED)
+            && let Some((number, thing)) = ring.things.pop_front()
         {
-            ring.lost = Some(number);
+            ring.named -= thing.jobs().len();
+            ring.lost = (number, Some(thing.at));
         }
         drop(ring);
-        self.newest.send_replace(newest);
-    }
-
-    /// Commits up to this one were not made into words, because nobody listened.
-    pub(crate) fn skip(&self, commit: CommitNo) {
-        let mut ring = self.ring.lock().expect("nobody panics while telling");
-        ring.events.clear();
-        ring.lost = Some(EventNo(commit.0, u32::MAX));
-        drop(ring);
-        self.newest.send_replace(EventNo(commit.0, u32::MAX));
+        if let Some(newest) = newest {
+            self.newest.send_replace(newest);
+        }
     }
 
     pub(crate) fn since(&self, after: EventNo) -> Since {
@@ -81,13 +146,27 @@ impl Events {
         if after > newest {
             return Since::Lost(newest);
         }
-        if let Some(lost) = ring.lost
-            && after < lost
-        {
-            return Since::Lost(lost);
+        if after < ring.lost.0 {
+            return Since::Lost(ring.lost.0);
         }
-        let from = ring.events.partition_point(|(number, _)| *number <= after);
-        Since::These(ring.events.range(from..).cloned().collect())
+        let from = ring.things.partition_point(|(number, _)| *number <= after);
+        Since::These(ring.things.range(from..).cloned().collect())
+    }
+
+    /// Where to begin for all that has happened since this moment. Where something of it is not held any
+    /// more, that is before all that is held.
+    pub(crate) fn before(&self, moment: Wall) -> EventNo {
+        let ring = self.ring.lock().expect("nobody panics while telling");
+        if ring.lost.1.is_some_and(|lost_at| lost_at >= moment) {
+            return EventNo::default();
+        }
+        // Commits are in order, what they tell of only nearly.
+        let begins = ring.things.iter().position(|(_, thing)| thing.at >= moment);
+        match begins {
+            Some(0) => ring.lost.0,
+            Some(place) => ring.things[place - 1].0,
+            None => self.newest(),
+        }
     }
 
     pub(crate) fn newest(&self) -> EventNo {

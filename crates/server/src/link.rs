@@ -2,18 +2,20 @@
 //!
 //! The other end may be a socket or a worker in this very process; the frames are the same.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use filch_api::delivery::Delivery;
-use filch_api::session::{DownFrame, UpFrame};
-use filch_scheduler::id::{Hold, MessageNo, Seq, SessionNo};
+use filch_api::session::{About, DownFrame, Nonsense, UpFrame};
+use filch_scheduler::id::{Hold, MessageNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::message::ToWorker;
 use filch_store::{Store, Text};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::brain::{Doorbell, Input, Way};
 use crate::logs::Logs;
+use crate::roster::Roster;
 
 /// Names a connection within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,6 +35,8 @@ pub(crate) struct Batch {
     pub(crate) messages: Vec<ToWorker>,
     /// What the jobs that are assigned have to do, in their order, as far as it is at hand.
     pub(crate) works: Vec<(Hold, Option<Text>)>,
+    /// How long running jobs may take, if the worker is told to drain and somebody has said so.
+    pub(crate) grace: Option<Duration>,
 }
 
 /// So many batches may wait for a worker; one that takes them more slowly is hung up on, and comes back.
@@ -42,36 +46,71 @@ pub(crate) const BATCHES_MAX: usize = 1_024;
 pub(crate) struct Link {
     number: LinkNo,
     doorbell: Doorbell,
-    logs: Arc<Logs>,
+    house: House,
     way: Way,
+    /// The worker that has introduced itself here.
+    introduced: Mutex<Option<WorkerId>>,
+}
+
+/// What connections bring beside what the brain hears.
+#[derive(Clone, Default)]
+pub(crate) struct House {
+    pub(crate) logs: Arc<Logs>,
+    pub(crate) roster: Arc<Roster>,
 }
 
 /// The connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkClosed;
 
+/// Why a frame was not taken. The connection is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Untaken {
+    /// It makes no sense.
+    Nonsense(&'static str),
+    /// Nobody listens any more.
+    Closed,
+}
+
 impl Link {
-    pub(crate) fn open(doorbell: Doorbell, logs: Arc<Logs>) -> (Self, Receiver<Batch>) {
+    pub(crate) fn open(doorbell: Doorbell, house: House) -> (Self, Receiver<Batch>) {
         let (batches, outgoing) = channel(BATCHES_MAX);
         let way = Way { batches, hang_up: Arc::default() };
-        (Self { number: LinkNo::next(), doorbell, logs, way }, outgoing)
+        let introduced = Mutex::default();
+        (Self { number: LinkNo::next(), doorbell, house, way, introduced }, outgoing)
     }
 
     /// A frame has come.
-    pub(crate) async fn take(&self, mut frame: UpFrame, home: Home) -> Result<(), LinkClosed> {
-        for output in frame.output.drain(..) {
-            self.logs.print(output);
-        }
-        let heard = frame.hear().map_err(|_| LinkClosed)?;
+    pub(crate) async fn take(&self, mut frame: UpFrame, home: Home) -> Result<(), Untaken> {
+        let output = std::mem::take(&mut frame.output);
+        let about = frame.about.take();
+        let heard = frame.hear().map_err(|Nonsense(why)| Untaken::Nonsense(why))?;
         // Who claims over a wire to live in here would be declared dead at the next start.
         if (home == Home::Apart) == heard.worker.is_embedded() {
-            return Err(LinkClosed);
+            return Err(Untaken::Nonsense("this id is for workers that live elsewhere"));
+        }
+        if let Some(about) = about {
+            self.introduce(heard.worker, about.bounded());
+        }
+        if !output.is_empty() {
+            // First: once the brain has heard of a job's end, nobody prints for it any more.
+            let printed = Input::Printed { link: self.number, worker: heard.worker, output };
+            self.doorbell.ring(printed).await.map_err(|_| Untaken::Closed)?;
         }
         if heard.number.0 == 0 {
             return Ok(());
         }
         let input = Input::Heard { link: self.number, way: self.way.clone(), heard };
-        self.doorbell.ring(input).await.map_err(|_| LinkClosed)
+        self.doorbell.ring(input).await.map_err(|_| Untaken::Closed)
+    }
+
+    /// One worker a connection: whoever introduces another one takes back the first.
+    fn introduce(&self, worker: WorkerId, about: About) {
+        let mut introduced = self.introduced.lock().expect("nobody panics with it");
+        if let Some(before) = introduced.replace(worker).filter(|before| *before != worker) {
+            self.house.roster.forget(self.number, before);
+        }
+        self.house.roster.introduce(self.number, worker, about);
     }
 
     /// Waits until the server wants no more of this connection.
@@ -81,6 +120,10 @@ impl Link {
 
     /// The connection has broken.
     pub(crate) async fn close(self) {
+        let introduced = self.introduced.into_inner().expect("nobody panics with it");
+        if let Some(worker) = introduced {
+            self.house.roster.forget(self.number, worker);
+        }
         let _ = self.doorbell.ring(Input::LinkClosed(self.number)).await;
     }
 }
@@ -94,7 +137,7 @@ pub(crate) enum Home {
 
 /// Puts beside a batch what its jobs have to do; what is not at hand is read from the store.
 pub(crate) async fn deliver(batch: Batch, store: &Arc<dyn Store>) -> Result<Delivery, LinkClosed> {
-    let Batch { session, number, messages, mut works } = batch;
+    let Batch { session, number, messages, mut works, grace } = batch;
     let missing: Vec<Seq> =
         works.iter().filter(|(_, text)| text.is_none()).map(|(hold, _)| hold.job).collect();
     if !missing.is_empty() {
@@ -109,7 +152,8 @@ pub(crate) async fn deliver(batch: Batch, store: &Arc<dyn Store>) -> Result<Deli
     // A job that was purged meanwhile is not this worker's any more, whatever it does with it.
     let nothing = || Text::from("{}");
     let works = works.into_iter().map(|(hold, text)| (hold, text.unwrap_or_else(nothing)));
-    Ok(Delivery { session, number, messages, works: works.collect() })
+    let sweeps = messages.iter().any(|message| matches!(message, ToWorker::Truth { .. }));
+    Ok(Delivery { session, number, messages, works: works.collect(), grace, sweeps })
 }
 
 /// The same, as a frame whose parts can be looked at.
@@ -129,10 +173,10 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    pub(crate) fn open(doorbell: Doorbell, logs: Arc<Logs>, store: Arc<dyn Store>) -> Self {
+    pub(crate) fn open(doorbell: Doorbell, house: House, store: Arc<dyn Store>) -> Self {
         let (up, mut frames) = channel::<UpFrame>(BATCHES_MAX);
         let (answers, down) = channel(BATCHES_MAX);
-        let (link, mut outgoing) = Link::open(doorbell, logs);
+        let (link, mut outgoing) = Link::open(doorbell, house);
         tokio::spawn(async move {
             loop {
                 tokio::select! {

@@ -1,4 +1,5 @@
-//! What running jobs print, for whoever watches. It lives in memory and is bounded; what is kept for
+//! What running jobs print, for whoever watches. Whether it comes from their owners was judged before it
+//! comes here (`brain`). It lives in memory and is bounded; what is kept for
 //! later comes with the report of the attempt's end.
 
 use std::collections::{HashMap, VecDeque};

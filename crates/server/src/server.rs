@@ -6,40 +6,61 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use filch_api::access::Plain;
+use filch_api::tls::ServerConfig as Tls;
+use filch_api::token::Secret;
 use filch_scheduler::dispatch::{self, Dispatch, Effect, LoadError, Loader};
 use filch_store::{ReadError, Store};
-use tokio::net::TcpListener;
 use tokio::sync::mpsc::{channel, unbounded_channel};
 use tokio::sync::watch;
 
+use crate::bounds::Bounds;
 use crate::brain::{Brain, Clock, Desk, Doorbell, End, INPUTS_MAX, Input};
 use crate::events::Events;
+use crate::exposure::{self, Exposed, Protection};
 use crate::http;
-use crate::http::metrics::Metrics;
-use crate::link::Embedded;
-use crate::logs::Logs;
+use crate::http::names::Names;
+use crate::link::{Embedded, House};
+use crate::metrics::Metrics;
+use crate::sweep::{SideWork, Sweeper};
+use crate::tokens::Tokens;
 use crate::writer::Writer;
 
 /// How a server behaves.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it listens. Only loopback is possible as long as there are no tokens.
+    /// Where it listens. Beyond loopback only with tokens, and with TLS or `plain`.
     pub listen: SocketAddr,
+    /// How it encrypts, if it does.
+    pub tls: Option<Arc<Tls>>,
+    /// Whether others may be spoken to unencrypted.
+    pub plain: Plain,
+    /// Further names by which it may be called.
+    pub hosts: Vec<String>,
     /// How long a worker may be silent before its jobs go to others.
     pub lease: Duration,
     /// How long ended jobs are kept.
     pub retention: Duration,
+    /// When those that were kept for longer are forgotten.
+    pub side_work: SideWork,
     /// Decides whom to steal from.
     pub seed: u64,
+    /// How much it lets in.
+    pub bounds: Bounds,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 7420)),
+            tls: None,
+            plain: Plain::Never,
+            hosts: Vec::new(),
             lease: Duration::from_secs(10),
             retention: Duration::from_secs(7 * 24 * 3_600),
+            side_work: SideWork::default(),
             seed: filch_api::id::seed(),
+            bounds: Bounds::default(),
         }
     }
 }
@@ -53,9 +74,11 @@ const UNRECEIPTED_MAX: usize = 1 << 17;
 /// A server that runs. It is stopped by [`Server::stop`], or ends with the process.
 pub struct Server {
     address: SocketAddr,
+    names: Arc<Names>,
     doorbell: Doorbell,
-    logs: Arc<Logs>,
+    house: House,
     store: Arc<dyn Store>,
+    tokens: Arc<Tokens>,
     ended: watch::Receiver<Option<Arc<End>>>,
     closing: watch::Sender<bool>,
 }
@@ -63,8 +86,8 @@ pub struct Server {
 /// Why a server could not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// The address is not one to listen on yet.
-    NotLoopback(SocketAddr),
+    /// Others could reach it, and too much with it.
+    Exposed(Exposed),
     /// The lease is too short.
     ShortLease(Duration),
     /// The address cannot be listened on.
@@ -78,11 +101,7 @@ pub enum StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotLoopback(address) => write!(
-                formatter,
-                "{address} can be reached from other machines, and anybody there could run \
-                 commands here\n  help: listen on 127.0.0.1"
-            ),
+            Self::Exposed(exposed) => exposed.fmt(formatter),
             Self::ShortLease(lease) => write!(
                 formatter,
                 "a lease of {} is too short: every pause of the machine would be taken for a lost \
@@ -107,14 +126,6 @@ impl std::error::Error for StartError {}
 #[derive(Clone, Debug)]
 pub struct Stopped(Arc<End>);
 
-impl Stopped {
-    /// Whether somebody wanted it to.
-    #[must_use]
-    pub fn was_asked_for(&self) -> bool {
-        matches!(*self.0, End::Asked)
-    }
-}
-
 impl fmt::Display for Stopped {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
@@ -133,69 +144,70 @@ impl Server {
     /// # Errors
     /// If it cannot listen there, or what is kept cannot be loaded.
     pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<Self, StartError> {
-        if !config.listen.ip().is_loopback() {
-            return Err(StartError::NotLoopback(config.listen));
-        }
-        if config.lease < LEASE_MIN {
-            return Err(StartError::ShortLease(config.lease));
-        }
+        config.check()?;
+        let loading = Arc::clone(&store);
+        let tokens = blocking(move || Tokens::load(&*loading)).await.map_err(StartError::Read)?;
+        let tokens = Arc::new(tokens);
+        let protection = config.protection(tokens.are_required());
+        exposure::check(config.listen, protection).map_err(StartError::Exposed)?;
         // Listening before loading: a port that is taken is found out at once, and whoever connects
         // meanwhile waits instead of failing.
         let listen = config.listen;
         let listener =
-            TcpListener::bind(listen).await.map_err(|error| StartError::Listen(listen, error))?;
+            http::listen::listen(listen).map_err(|error| StartError::Listen(listen, error))?;
         let address = listener.local_addr().map_err(|error| StartError::Listen(listen, error))?;
 
         let clock = Clock::start();
         let loading = Arc::clone(&store);
         let brain_config = brain_config(&config);
-        let (dispatch, first) =
-            tokio::task::spawn_blocking(move || load(brain_config, clock, &*loading))
-                .await
-                .expect("loading does not panic")?;
+        let (dispatch, first) = blocking(move || load(brain_config, clock, &*loading)).await?;
 
         let (inputs, waiting) = channel::<Input>(INPUTS_MAX);
         let doorbell = Doorbell::new(inputs);
         let (receipts, receipted) = unbounded_channel();
         let (fetches, fetched) = unbounded_channel();
-        let events = Arc::new(Events::new(dispatch.last_commit()));
+        let events = Arc::new(Events::new(dispatch.last_commit(), clock.now().wall));
         let metrics = Arc::new(Metrics::new());
+        let house = House::default();
+        let (proposals, proposed) = unbounded_channel();
+        let (kept, side_work) = (Arc::clone(&store), config.side_work);
+        let sweeper = Sweeper::new(side_work, kept, clock, config.retention, proposals);
+        let sweeper = Arc::new(sweeper);
         let brain = Brain {
             dispatch,
             clock,
             store: Arc::clone(&store),
             events: Arc::clone(&events),
+            logs: Arc::clone(&house.logs),
             metrics: Arc::clone(&metrics),
             writer: Writer::start(Arc::clone(&store), receipts, Arc::clone(&metrics)),
             inputs: waiting,
             receipts: receipted,
             fetches,
             fetched,
+            sweeper: Arc::clone(&sweeper),
+            proposed,
             desk: Desk::default(),
         };
         let (end, ended) = watch::channel(None);
         think(brain, first, end);
 
-        let logs = Arc::new(Logs::default());
         let (closing, closed) = watch::channel(false);
+        let names = Arc::new(Names::new(address, config.tls.is_some(), &config.hosts));
         let state = http::State::new(&http::Parts {
             config: &config,
-            address,
+            names: &names,
             doorbell: &doorbell,
-            logs: &logs,
+            house: &house,
             store: &store,
             events: &events,
             metrics: &metrics,
+            tokens: &tokens,
+            sweeper: &sweeper,
             closed: &closed,
         });
-        tokio::spawn(http::serve(listener, state));
-        tokio::spawn(crate::retention::purge(
-            config.retention,
-            Arc::clone(&store),
-            doorbell.clone(),
-            closed,
-        ));
-        Ok(Self { address, doorbell, logs, store, ended, closing })
+        tokio::spawn(http::serve(listener, config.tls.clone(), state));
+        Ok(Self { address, names, doorbell, house, store, tokens, ended, closing })
     }
 
     /// Where it listens.
@@ -204,17 +216,29 @@ impl Server {
         self.address
     }
 
+    /// The URL by which others find it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.names.url()
+    }
+
+    /// A token with which this process may ask its own server for everything, for as long as that runs.
+    #[must_use]
+    pub fn insider(&self) -> Secret {
+        self.tokens.insider()
+    }
+
     /// A connection for a worker that lives in this process.
     #[must_use]
     pub fn connect(&self) -> Embedded {
-        Embedded::open(self.doorbell.clone(), Arc::clone(&self.logs), Arc::clone(&self.store))
+        Embedded::open(self.doorbell.clone(), self.house.clone(), Arc::clone(&self.store))
     }
 
     /// A way to open connections after the server was handed on.
     pub fn connector(&self) -> impl Fn() -> Embedded + Send + Sync + use<> {
-        let (doorbell, logs) = (self.doorbell.clone(), Arc::clone(&self.logs));
+        let (doorbell, house) = (self.doorbell.clone(), self.house.clone());
         let store = Arc::clone(&self.store);
-        move || Embedded::open(doorbell.clone(), Arc::clone(&logs), Arc::clone(&store))
+        move || Embedded::open(doorbell.clone(), house.clone(), Arc::clone(&store))
     }
 
     /// Waits until it has ended, and says why.
@@ -230,12 +254,37 @@ impl Server {
         }
     }
 
-    /// Stops it. What was answered is durable; what was not is as if it had not been asked.
+    /// Stops it. What was answered is durable; what was not is as if it had not been asked. Afterwards the
+    /// store can be opened by another.
     pub async fn stop(&self) {
         self.closing.send_replace(true);
         let _ = self.doorbell.ring(Input::Stop).await;
         self.ended().await;
+        let store = Arc::clone(&self.store);
+        blocking(move || store.close()).await;
     }
+}
+
+impl Config {
+    /// What keeps strangers out of a server that is started so.
+    #[must_use]
+    pub const fn protection(&self, has_tokens: bool) -> Protection {
+        Protection { has_tokens, has_tls: self.tls.is_some(), plain: self.plain }
+    }
+
+    /// Whether a server can be started so, whatever it keeps: for whoever wants to know before anything is
+    /// opened or made.
+    ///
+    /// # Errors
+    /// If the lease is too short.
+    pub fn check(&self) -> Result<(), StartError> {
+        if self.lease < LEASE_MIN { Err(StartError::ShortLease(self.lease)) } else { Ok(()) }
+    }
+}
+
+/// Does something on a thread that may wait for a disk.
+async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(act).await.expect("keeping does not panic")
 }
 
 fn brain_config(config: &Config) -> dispatch::Config {

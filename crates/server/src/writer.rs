@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use filch_scheduler::id::CommitNo;
 use filch_store::{Commit, CommitError, Store};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::http::metrics::Metrics;
+use crate::metrics::Metrics;
 
 /// What became of commits.
 pub(crate) type Receipt = Result<CommitNo, CommitError>;
@@ -43,6 +43,37 @@ impl Writer {
     }
 }
 
+/// How long it takes until a full disk is asked again.
+const ROOM_PAUSE: Duration = Duration::from_millis(500);
+
+/// Keeps a group, however long there is no room for it: the jobs that run go on meanwhile, and what they
+/// report waits here. Nothing is answered that is not durable.
+fn keep(store: &dyn Store, group: &Commit, is_over: impl Fn() -> bool) -> Result<(), CommitError> {
+    let mut is_waiting = false;
+    loop {
+        let kept = store.commit(group);
+        match kept {
+            // The same mutations under the same number settle it.
+            Err(CommitError::Unknown) => {}
+            Err(CommitError::NoRoom(ref why)) if !is_over() => {
+                if !is_waiting {
+                    eprintln!(
+                        "waiting for room on the disk, where nothing more can be kept: {why}"
+                    );
+                }
+                is_waiting = true;
+                thread::sleep(ROOM_PAUSE);
+            }
+            other => {
+                if is_waiting && other.is_ok() {
+                    eprintln!("there is room on the disk again");
+                }
+                return other;
+            }
+        }
+    }
+}
+
 fn write(
     store: &dyn Store,
     waiting: &Receiver<Commit>,
@@ -57,15 +88,10 @@ fn write(
             group.mutations.extend(next.mutations);
             group.payloads.extend(next.payloads);
             group.remains.extend(next.remains);
+            group.purges.extend(next.purges);
         }
         let began = Instant::now();
-        let kept = loop {
-            match store.commit(&group) {
-                // The same mutations under the same number settle it.
-                Err(CommitError::Unknown) => {}
-                other => break other,
-            }
-        };
+        let kept = keep(store, &group, || receipts.is_closed());
         metrics.commit_took(began.elapsed());
         let is_over = kept.is_err();
         if receipts.send(kept.map(|()| group.last)).is_err() || is_over {

@@ -14,9 +14,6 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Failure, State};
 
-/// How long a client may take over the next piece of a body.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// Bodies that are larger than one object's may be; so many are held at once.
 pub(crate) const LARGE_MAX: usize = 4;
 
@@ -56,7 +53,7 @@ pub(crate) async fn collect(
     let mut bytes = BytesMut::new();
     let mut bound = None;
     let mut turn = None;
-    while let Some(piece) = next(&mut body).await? {
+    while let Some(piece) = next(&mut body, state.bounds.body_silence).await? {
         if bound.is_none() {
             let first = piece.iter().find(|byte| !byte.is_ascii_whitespace());
             bound = first.map(|&first| most(first));
@@ -88,15 +85,15 @@ async fn wait_for_turn(state: &State) -> Result<OwnedSemaphorePermit, Failure> {
 }
 
 /// The next piece of a body.
-async fn next<S>(body: &mut S) -> Result<Option<Bytes>, Failure>
+async fn next<S>(body: &mut S, patience: Duration) -> Result<Option<Bytes>, Failure>
 where
     S: futures_util::Stream<Item = Result<Bytes, axum::Error>> + Unpin,
 {
-    match tokio::time::timeout(PATIENCE, body.next()).await {
+    match tokio::time::timeout(patience, body.next()).await {
         Ok(None) => Ok(None),
         Ok(Some(Ok(piece))) => Ok(Some(piece)),
         Ok(Some(Err(_))) => Err(broken_off().into()),
-        Err(_) => Err(too_slow(PATIENCE).into()),
+        Err(_) => Err(too_slow(patience).into()),
     }
 }
 

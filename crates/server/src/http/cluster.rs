@@ -1,16 +1,19 @@
 //! Queues, workers, the order of work, and the server itself.
 
-use axum::Json;
 use axum::extract::State as Given;
-use filch_api::cluster::{Order, Queue, QueueChange, Status, Worker};
+use axum::{Extension, Json};
+use filch_api::cluster::{Order, Queue, QueueChange, Status, Worker, WorkerStop};
 use filch_api::problem::Problem;
-use filch_api::submission::name;
+use filch_api::session::About;
+use filch_api::submission::{Span, name};
 use filch_scheduler::dispatch::{self, Answer, Request};
 use serde::Serialize;
 
 use super::body::Object;
 use super::extract::{self, Nothing, Params, Segment};
 use super::{Failure, State};
+use crate::brain::Input;
+use crate::tokens::Caller;
 
 #[derive(Serialize, utoipa::ToSchema)]
 pub(crate) struct Queues {
@@ -29,10 +32,12 @@ pub(crate) struct Queues {
 )]
 pub(crate) async fn queues(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Queues>, Failure> {
-    let look = |dispatch: &dispatch::Dispatch, _| {
-        dispatch.queue_views().map(|view| Queue::from(&view)).collect()
+    let look = move |dispatch: &dispatch::Dispatch, _| {
+        let views = dispatch.queue_views().filter(|view| caller.may_use(&view.settings.queue));
+        views.map(|view| Queue::from(&view)).collect()
     };
     Ok(Json(Queues { queues: state.doorbell.look(look).await? }))
 }
@@ -51,11 +56,13 @@ pub(crate) async fn queues(
 )]
 pub(crate) async fn set_queue(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Segment(text): Segment,
     Params(Nothing {}): Params<Nothing>,
     Object(change): Object<QueueChange>,
 ) -> Result<Json<Queue>, Failure> {
     let queue = name("queue", &text)?;
+    caller.check(&queue)?;
     let changes = [
         change.paused.map(|paused| {
             if paused { dispatch::QueueChange::Pause } else { dispatch::QueueChange::Resume }
@@ -144,10 +151,13 @@ pub(crate) async fn workers(
     Given(state): Given<State>,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Workers>, Failure> {
-    let look = |dispatch: &dispatch::Dispatch, _| {
-        dispatch.worker_views().map(|view| Worker::from(&view)).collect()
-    };
-    Ok(Json(Workers { workers: state.doorbell.look(look).await? }))
+    let views = state.doorbell.look(|dispatch, _| dispatch.worker_views().collect::<Vec<_>>());
+    let workers = views.await?.into_iter().map(|view| {
+        let about = state.house.roster.about(view.id).unwrap_or_default();
+        let About { name, kinds, pid, .. } = about;
+        Worker { name, kinds, pid, ..Worker::from(&view) }
+    });
+    Ok(Json(Workers { workers: workers.collect() }))
 }
 
 /// Let a worker finish and leave
@@ -168,6 +178,33 @@ pub(crate) async fn drain(
 ) -> Result<Json<Done>, Failure> {
     done(state.doorbell.ask(Request::DrainWorker(id), Vec::new()).await?)?;
     Ok(Json(Done { done: true }))
+}
+
+/// Stop a worker
+///
+/// As with a drain, but what it runs may take only as long as the grace says; then it is stopped, handed
+/// back, and charged to nobody. The worker's process ends.
+#[utoipa::path(
+    post,
+    path = "/v1/workers/{id}/stop",
+    operation_id = "stopWorker",
+    tag = "workers",
+    params(("id" = String, Path, pattern = "^[0-9a-fA-F]{16}$", description = "Sixteen hexadecimal digits")),
+    request_body = WorkerStop,
+    responses((status = 200, body = Done))
+)]
+pub(crate) async fn stop(
+    Given(state): Given<State>,
+    extract::Worker(id): extract::Worker,
+    Params(Nothing {}): Params<Nothing>,
+    Object(WorkerStop { grace }): Object<WorkerStop>,
+) -> Result<Json<Done>, Failure> {
+    if let Some(Span(grace)) = grace {
+        // In this order: it is told together with the wish.
+        state.doorbell.ring(Input::Grace { worker: id, grace: grace.duration() }).await?;
+    }
+    done(state.doorbell.ask(Request::DrainWorker(id), Vec::new()).await?)?;
+    Ok(Json(Done::YES))
 }
 
 /// How the server is doing

@@ -4,29 +4,33 @@
 //! their turn in between. A request that breaks off has done a part of its work; repeated, it does the
 //! rest.
 
-use axum::Json;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use axum::extract::State as Given;
-use filch_api::dead::{Count, Refusal, Selection};
-use filch_api::id;
-use filch_api::limits;
+use axum::{Extension, Json};
+use filch_api::dead::{Corpse, Count, Group, Groups, Refusal, Selection, check_group};
+use filch_api::job::Job;
 use filch_api::problem::Problem;
 use filch_api::submission::name;
 use filch_api::time::Moment;
+use filch_api::{fingerprint, id, limits};
 use filch_scheduler::dispatch::{Answer, Refused, Request};
 use filch_scheduler::id::{JobId, Seq};
-use filch_scheduler::record::JobRow;
+use filch_scheduler::record::{JobRow, Reason};
 use filch_scheduler::state::State as JobState;
 use filch_scheduler::time::Wall;
-use filch_store::{Filter, Order};
+use filch_store::{Filter, Order, PurgeCause, ReadError, Store, Text};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::body::Object;
 use super::extract::{Nothing, Params};
-use super::jobs::Page;
 use super::{Failure, State};
 use crate::brain::Input;
+use crate::tokens::Caller;
 
 /// So many rows are read, tried again or forgotten in one go.
 const SLICE: usize = 1_000;
@@ -44,6 +48,8 @@ pub(crate) struct DeadQuery {
     kind: Option<String>,
     /// Died at this moment or later.
     since: Option<String>,
+    /// Of this group: a fingerprint.
+    group: Option<String>,
     /// The `next` of the page before.
     after: Option<u64>,
     /// The newest first: the `next` of the page before, or 0 to begin.
@@ -61,30 +67,110 @@ pub(crate) struct DeadQuery {
     operation_id = "listDead",
     tag = "dead",
     params(DeadQuery),
-    responses((status = 200, body = Page))
+    responses((status = 200, body = Corpses))
 )]
 pub(crate) async fn list(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Params(query): Params<DeadQuery>,
-) -> Result<Json<Page>, Failure> {
+) -> Result<Json<Corpses>, Failure> {
     let limit = query.limit.unwrap_or(100).clamp(1, limits::PAGE_JOBS);
-    let since = query.since.as_deref().map(Moment::read).transpose();
-    let since = since.map_err(|why| Problem::invalid(why).at("since"))?;
+    query.group.as_deref().map(check_group).transpose()?;
+    let since = moment(query.since.as_deref())?;
     let filter = filter(query.queue.as_deref(), query.kind.as_deref());
+    filter.queue.as_ref().map_or(Ok(()), |queue| caller.check(queue))?;
     let mut order = super::jobs::order(query.after, query.before)?;
-    let mut rows = Vec::new();
+    let mut jobs = Vec::new();
     loop {
-        let (read, is_last) = slice(&state, &filter, &mut order).await?;
-        for row in read.into_iter().filter(|row| died_since(row, since)) {
-            rows.push(row);
-            if rows.len() == limit {
-                return Ok(Json(Page::kept(&rows, true)));
+        let (dead, is_last) = slice(&state, &caller, &filter, &mut order).await?;
+        for dead in dead.into_iter().filter(|dead| dead.row.now.at >= since) {
+            let fingerprint = dead.fingerprint();
+            if query.group.as_ref().is_some_and(|group| *group != fingerprint) {
+                continue;
+            }
+            let error = shortened(&dead.error).to_owned();
+            jobs.push(Corpse { job: Job::kept(&dead.row), error, fingerprint });
+            if jobs.len() == limit {
+                return Ok(Json(Corpses { next: jobs.last().map(|last| last.job.seq), jobs }));
             }
         }
         if is_last {
-            return Ok(Json(Page::kept(&rows, false)));
+            return Ok(Json(Corpses { jobs, next: None }));
         }
     }
+}
+
+/// A part of a list of dead jobs.
+#[derive(Serialize, utoipa::ToSchema)]
+pub(crate) struct Corpses {
+    jobs: Vec<Corpse>,
+    /// Where the next page begins, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
+}
+
+/// So much of an error is shown in a list.
+const ERROR_BYTES: usize = 1_024;
+
+fn shortened(error: &str) -> &str {
+    &error[..error.floor_char_boundary(ERROR_BYTES)]
+}
+
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct GroupsQuery {
+    /// Of this queue.
+    queue: Option<String>,
+    /// Of this kind.
+    kind: Option<String>,
+    /// Died at this moment or later.
+    since: Option<String>,
+    /// At most so many groups; 100 if missing, and never more than 1,000.
+    limit: Option<usize>,
+}
+
+/// So many groups at most are told apart; what is in none of them is counted.
+const GROUPS_MAX: usize = 10_000;
+
+/// Dead jobs by what went wrong
+///
+/// Those of one queue and one kind whose errors are alike but for numbers, ids, paths, addresses and
+/// times; the largest group first. Every dead job is looked at once.
+#[utoipa::path(
+    get,
+    path = "/v1/dead/groups",
+    operation_id = "deadGroups",
+    tag = "dead",
+    params(GroupsQuery),
+    responses((status = 200, body = Groups))
+)]
+pub(crate) async fn groups(
+    Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
+    Params(query): Params<GroupsQuery>,
+) -> Result<Json<Groups>, Failure> {
+    let since = moment(query.since.as_deref())?;
+    let filter = filter(query.queue.as_deref(), query.kind.as_deref());
+    filter.queue.as_ref().map_or(Ok(()), |queue| caller.check(queue))?;
+    let mut order = Order::After(Seq(0));
+    let mut found: BTreeMap<String, Group> = BTreeMap::new();
+    let mut jobs = 0;
+    loop {
+        let (dead, is_last) = slice(&state, &caller, &filter, &mut order).await?;
+        for dead in dead.into_iter().filter(|dead| dead.row.now.at >= since) {
+            jobs += 1;
+            dead.join(&mut found);
+        }
+        if is_last {
+            break;
+        }
+    }
+    let mut groups: Vec<Group> = found.into_values().collect();
+    groups.sort_by_key(|group| Reverse((group.count, group.newest)));
+    groups.truncate(query.limit.unwrap_or(100).clamp(1, 1_000));
+    let shown: u64 = groups.iter().map(|group| group.count).sum();
+    Ok(Json(Groups { groups, jobs, rest: jobs - shown }))
 }
 
 /// Try dead jobs again
@@ -100,10 +186,11 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn retry(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Params(Nothing {}): Params<Nothing>,
     Object(selection): Object<Selection>,
 ) -> Result<Json<Count>, Failure> {
-    work_through(&state, selection, Verb::Retry).await.map(Json)
+    work_through(&state, &caller, selection, Verb::Retry).await.map(Json)
 }
 
 /// Forget dead jobs
@@ -119,10 +206,11 @@ pub(crate) async fn retry(
 )]
 pub(crate) async fn discard(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Params(Nothing {}): Params<Nothing>,
     Object(selection): Object<Selection>,
 ) -> Result<Json<Count>, Failure> {
-    work_through(&state, selection, Verb::Discard).await.map(Json)
+    work_through(&state, &caller, selection, Verb::Discard).await.map(Json)
 }
 
 #[derive(Clone, Copy)]
@@ -140,29 +228,98 @@ fn filter(queue: Option<&str>, kind: Option<&str>) -> Filter {
     }
 }
 
-fn died_since(row: &JobRow, since: Option<Moment>) -> bool {
-    since.is_none_or(|Moment(Wall(since))| row.now.at.0 >= since)
+/// From which moment on; from the beginning, if none is said.
+fn moment(since: Option<&str>) -> Result<Wall, Problem> {
+    let since = since.map(Moment::read).transpose();
+    let since = since.map_err(|why| Problem::invalid(why).at("since"))?;
+    Ok(since.map_or(Wall(0), |Moment(since)| since))
 }
 
-/// The next rows, and whether they are the last.
+/// A dead job, and what went wrong.
+struct Dead {
+    row: JobRow,
+    error: Text,
+}
+
+impl Dead {
+    fn fingerprint(&self) -> String {
+        fingerprint::of(self.row.spec.queue.as_str(), self.row.spec.kind.as_str(), &self.error)
+    }
+
+    /// Counts it in its group, unless there are too many groups for one more.
+    fn join(&self, groups: &mut BTreeMap<String, Group>) {
+        let fingerprint = self.fingerprint();
+        let (died, count) = (Moment(self.row.now.at), groups.len());
+        let group = match groups.entry(fingerprint) {
+            Entry::Occupied(found) => found.into_mut(),
+            Entry::Vacant(_) if count >= GROUPS_MAX => return,
+            Entry::Vacant(free) => {
+                let fingerprint = free.key().clone();
+                let retry = format!("filch dead retry --group {fingerprint}");
+                free.insert(Group {
+                    fingerprint,
+                    queue: self.row.spec.queue.to_string(),
+                    kind: self.row.spec.kind.to_string(),
+                    count: 0,
+                    oldest: died,
+                    newest: died,
+                    example: String::new(),
+                    error: String::new(),
+                    retry,
+                })
+            }
+        };
+        group.count += 1;
+        group.oldest = group.oldest.min(died);
+        if group.example.is_empty() || died > group.newest {
+            group.newest = died;
+            group.example = id::job(self.row.spec.id);
+            group.error = shortened(&self.error).to_owned();
+        }
+    }
+}
+
+/// The next dead jobs, and whether they are the last.
 async fn slice(
     state: &State,
+    caller: &Caller,
     filter: &Filter,
     order: &mut Order,
-) -> Result<(Vec<JobRow>, bool), Failure> {
+) -> Result<(Vec<Dead>, bool), Failure> {
     let (reading, from) = (filter.clone(), *order);
-    let rows = state.read(move |store| store.list(&reading, from, SLICE)).await?;
-    if let Some(last) = rows.last() {
+    let dead = state.read(move |store| with_errors(store, store.list(&reading, from, SLICE)?));
+    let mut dead = dead.await?;
+    if let Some(last) = dead.last() {
         *order = match *order {
-            Order::After(_) => Order::After(last.seq),
-            Order::Before(_) => Order::Before(last.seq),
+            Order::After(_) => Order::After(last.row.seq),
+            Order::Before(_) => Order::Before(last.row.seq),
         };
     }
-    let is_last = rows.len() < SLICE;
-    Ok((rows, is_last))
+    let is_last = dead.len() < SLICE;
+    dead.retain(|dead| caller.may_use(&dead.row.spec.queue));
+    Ok((dead, is_last))
 }
 
-async fn work_through(state: &State, selection: Selection, verb: Verb) -> Result<Count, Failure> {
+fn with_errors(store: &dyn Store, rows: Vec<JobRow>) -> Result<Vec<Dead>, ReadError> {
+    let seqs: Vec<Seq> = rows.iter().map(|row| row.seq).collect();
+    let errors = store.errors(&seqs)?;
+    // A job whose worker was lost each time has no last words.
+    let nothing = |row: &JobRow| match row.now.reason {
+        Some(Reason::WorkerLost) => Text::from("the worker was lost"),
+        _ => Text::from("it did not say what went wrong"),
+    };
+    let dead = rows.into_iter().zip(errors);
+    Ok(dead
+        .map(|(row, error)| Dead { error: error.unwrap_or_else(|| nothing(&row)), row })
+        .collect())
+}
+
+async fn work_through(
+    state: &State,
+    caller: &Caller,
+    selection: Selection,
+    verb: Verb,
+) -> Result<Count, Failure> {
     selection.check()?;
     for (field, text) in [("queue", &selection.queue), ("kind", &selection.kind)] {
         text.as_deref().map(|text| name(field, text)).transpose()?;
@@ -172,8 +329,10 @@ async fn work_through(state: &State, selection: Selection, verb: Verb) -> Result
         let ids = read_ids(ids)?;
         for ids in ids.chunks(SLICE) {
             let reading = ids.to_vec();
-            let found = state.read(move |store| store.find(&reading, &[], &[])).await?;
-            let (dead, others): (Vec<_>, Vec<_>) =
+            let mut found = state.read(move |store| store.find(&reading, &[], &[])).await?;
+            // What is not the caller's business is as if it were not there.
+            found.retain(|row| caller.may_use(&row.spec.queue));
+            let (dead, others): (Vec<JobRow>, Vec<JobRow>) =
                 found.into_iter().partition(|row| row.now.state == JobState::Dead);
             count.refused.extend(others.iter().map(|row| {
                 refusal(row.spec.id, Refused::WrongState { job: row.spec.id, state: row.now.state })
@@ -186,10 +345,17 @@ async fn work_through(state: &State, selection: Selection, verb: Verb) -> Result
         return Ok(count);
     }
     let filter = filter(selection.queue.as_deref(), selection.kind.as_deref());
+    filter.queue.as_ref().map_or(Ok(()), |queue| caller.check(queue))?;
     let mut order = Order::After(Seq(0));
     loop {
-        let (mut rows, is_last) = slice(state, &filter, &mut order).await?;
-        rows.retain(|row| died_since(row, selection.since));
+        let (dead, is_last) = slice(state, caller, &filter, &mut order).await?;
+        let is_meant = |dead: &Dead| {
+            let is_of_group = |group: &String| *group == dead.fingerprint();
+            selection.since.is_none_or(|Moment(since)| dead.row.now.at >= since)
+                && selection.group.as_ref().is_none_or(is_of_group)
+        };
+        let meant = dead.into_iter().filter(is_meant);
+        let rows: Vec<JobRow> = meant.map(|dead| dead.row).collect();
         carry_out(state, verb, selection.dry_run, &rows, &mut count).await?;
         if is_last {
             // Nobody named them, so nobody asks what became of each.
@@ -264,7 +430,10 @@ async fn discard_some(state: &State, dead: &[JobRow], count: &mut Count) -> Resu
         if left.is_empty() {
             return Ok(());
         }
-        state.doorbell.ring(Input::Expired(left.clone())).await?;
+        state
+            .doorbell
+            .ring(Input::Purge { jobs: left.clone(), cause: PurgeCause::Discarded })
+            .await?;
         // Told once everything that was decided by then is durable.
         state.doorbell.look(|_, _| ()).await?;
         let ids: Vec<JobId> = left.iter().map(|&(_, id)| id).collect();

@@ -1,6 +1,7 @@
 //! What happens, as server-sent events. Each has an id, so that a reader that was cut off goes on where
 //! it was; if that is too long ago it is told `reset`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,79 +10,266 @@ use axum::extract::State as Given;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use axum::response::sse::{self, KeepAlive, Sse};
+use filch_api::event::Event;
+use filch_api::id;
+use filch_api::job::attempts_shown;
+use filch_api::problem::Problem;
+use filch_api::time::Moment;
+use filch_scheduler::id::{JobId, Seq, WorkerId};
+use filch_scheduler::name::Name;
+use filch_scheduler::record::Cause;
+use serde::Deserialize;
 use tokio::sync::mpsc::{Sender, channel};
-use tokio::sync::watch;
 
-use super::extract::{Nothing, Params};
-use super::{State, closing};
-use crate::events::{EventNo, Events, Since};
+use super::extract::Params;
+use super::{Failure, State, closing};
+use crate::events::{EventNo, Happened, Since, What};
+
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EventsQuery {
+    /// About jobs of this queue.
+    queue: Option<String>,
+    /// About jobs of this kind.
+    kind: Option<String>,
+    /// About this job: its whole UUID.
+    job: Option<String>,
+    /// About this worker: what it got, gave, began and lost.
+    worker: Option<String>,
+    /// Begin with what has happened since this moment.
+    since: Option<String>,
+    /// Whether to go on with what happens from now on; if not, it ends after what is held. True if missing.
+    follow: Option<bool>,
+}
 
 /// What happens, as it happens
 ///
 /// Server-sent events, each an `Event` under an id. A reader that was cut off sends the last id it has
 /// seen as `last-event-id` and goes on from there; if that is too long ago, it is sent an event `reset`
-/// and looks at everything anew.
+/// and looks at everything anew. So is who asks for more of the past than is held: the newest 16,384.
 #[utoipa::path(
     get,
     path = "/v1/events",
     operation_id = "events",
     tag = "server",
-    params(("last-event-id" = Option<String>, Header, description = "The id of the last event seen")),
-    responses((status = 200, body = filch_api::event::Event, content_type = "text/event-stream"))
+    params(
+        ("last-event-id" = Option<String>, Header, description = "The id of the last event seen"),
+        EventsQuery
+    ),
+    responses((status = 200, body = Event, content_type = "text/event-stream"))
 )]
 pub(crate) async fn stream(
     Given(state): Given<State>,
-    Params(Nothing {}): Params<Nothing>,
+    Params(query): Params<EventsQuery>,
     headers: HeaderMap,
-) -> impl IntoResponse {
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(read);
+) -> Result<impl IntoResponse, Failure> {
+    let interest = Interest::read(&query)?;
+    let since = query.since.as_deref().map(Moment::read).transpose();
+    let since = since.map_err(|why| Problem::invalid(why).at("since"))?;
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let after = match (last, since) {
+        // An id that is not one of ours is as good as one that is too old.
+        (Some(last), _) => read(last).unwrap_or_default(),
+        (None, Some(Moment(since))) => state.events.before(since),
+        (None, None) => state.events.newest(),
+    };
+    let follow = query.follow.unwrap_or(true);
     let (lines, receiver) = channel::<Result<sse::Event, Infallible>>(256);
-    tokio::spawn(tell(Arc::clone(&state.events), last, lines, state.closed.clone()));
+    tokio::spawn(tell(state, interest, after, follow, lines));
     let stream = futures_util::stream::unfold(receiver, |mut receiver| async move {
         receiver.recv().await.map(|item| (item, receiver))
     });
-    Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
+    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
 }
 
+/// What a reader wants to hear of; whatever is `None` does not matter.
+struct Interest {
+    queue: Option<String>,
+    kind: Option<String>,
+    job: Option<JobId>,
+    worker: Option<WorkerId>,
+}
+
+/// What a job is, for those who know its number only.
+struct Known {
+    id: JobId,
+    queue: Name,
+    kind: Name,
+}
+
+impl Interest {
+    fn read(query: &EventsQuery) -> Result<Self, Problem> {
+        let bad = |what: &str, text: &str, help: &str| {
+            Problem::new(400, "bad-id", format!("{text:?} is no id of a {what}"))
+                .help(help)
+                .at(what)
+        };
+        let job = query
+            .job
+            .as_deref()
+            .map(|text| id::read_job(text).ok_or_else(|| bad("job", text, "write the whole UUID")));
+        let worker = query.worker.as_deref().map(|text| {
+            let help = "sixteen hexadecimal digits; `filch worker list` shows those that are there";
+            id::read_worker(text).ok_or_else(|| bad("worker", text, help))
+        });
+        Ok(Self {
+            queue: query.queue.clone(),
+            kind: query.kind.clone(),
+            job: job.transpose()?,
+            worker: worker.transpose()?,
+        })
+    }
+
+    fn wants_all_jobs(&self) -> bool {
+        self.queue.is_none() && self.kind.is_none() && self.job.is_none()
+    }
+
+    fn wants(&self, id: JobId, queue: &Name, kind: &Name) -> bool {
+        self.job.is_none_or(|job| job == id)
+            && self.queue.as_ref().is_none_or(|wanted| wanted == queue.as_str())
+            && self.kind.as_ref().is_none_or(|wanted| wanted == kind.as_str())
+    }
+
+    fn wants_one_of(&self, workers: [Option<WorkerId>; 2]) -> bool {
+        self.worker.is_none_or(|worker| workers.contains(&Some(worker)))
+    }
+
+    /// The event, as far as it is wanted.
+    fn event(&self, happened: &Happened, known: &BTreeMap<Seq, Known>) -> Option<Event> {
+        let at = Moment(happened.at);
+        // A job that is forgotten is of no queue any more.
+        let is_wanted = |seq: &Seq| {
+            known.get(seq).map_or_else(
+                || self.wants_all_jobs(),
+                |job| self.wants(job.id, &job.queue, &job.kind),
+            )
+        };
+        match &happened.what {
+            What::Submitted { seq, id, queue, kind } => {
+                (self.wants(*id, queue, kind) && self.worker.is_none()).then(|| Event::Submitted {
+                    at,
+                    id: id::job(*id),
+                    seq: seq.0,
+                    queue: queue.to_string(),
+                    kind: kind.to_string(),
+                })
+            }
+            What::Changed { seq, state, attempts, fence, holder } => {
+                let job = known.get(seq);
+                (is_wanted(seq) && self.wants_one_of([*holder, None])).then(|| Event::Changed {
+                    at,
+                    id: job.map(|job| id::job(job.id)),
+                    seq: seq.0,
+                    state: state.to_string(),
+                    attempts: attempts_shown(*state, *attempts),
+                    fence: fence.0,
+                    queue: job.map(|job| job.queue.to_string()),
+                    kind: job.map(|job| job.kind.to_string()),
+                    worker: holder.map(id::worker),
+                })
+            }
+            What::Moved { cause, to, jobs } => {
+                let (cause, from) = match *cause {
+                    Cause::Claim => ("claim", None),
+                    Cause::Steal(worker) => ("steal", Some(worker)),
+                    Cause::Lost(worker) => ("lost", Some(worker)),
+                    Cause::Returned(worker) => ("returned", Some(worker)),
+                };
+                let wanted: Vec<Seq> = jobs.iter().copied().filter(is_wanted).collect();
+                let ids = wanted.iter().filter_map(|seq| known.get(seq));
+                let ids = ids.map(|job| id::job(job.id)).collect();
+                (!wanted.is_empty() && self.wants_one_of([from, *to])).then(|| Event::Moved {
+                    at,
+                    cause: cause.to_owned(),
+                    from: from.map(id::worker),
+                    to: to.map(id::worker),
+                    jobs: wanted.iter().map(|seq| seq.0).collect(),
+                    ids,
+                })
+            }
+            &What::WorkerLost { worker, jobs } => {
+                let is_wanted = self.wants_all_jobs() && self.wants_one_of([Some(worker), None]);
+                is_wanted.then(|| Event::WorkerLost { at, worker: id::worker(worker), jobs })
+            }
+        }
+    }
+}
+
+/// So many are looked up and told together.
+const TOGETHER: usize = 256;
+
 async fn tell(
-    events: Arc<Events>,
-    last: Option<Option<EventNo>>,
+    state: State,
+    interest: Interest,
+    mut after: EventNo,
+    follow: bool,
     lines: Sender<Result<sse::Event, Infallible>>,
-    closed: watch::Receiver<bool>,
 ) {
-    let mut newest = events.listen();
-    let mut after = match last {
-        None => events.newest(),
-        // An id that is not one of ours is as good as one that is too old.
-        Some(last) => last.unwrap_or_default(),
-    };
+    let mut newest = state.events.listen();
+    // Without data it is no event, but whoever is cut off before the first one knows where to go on.
+    if lines.send(Ok(sse::Event::default().id(write(after)))).await.is_err() {
+        return;
+    }
     loop {
         newest.borrow_and_update();
-        match events.since(after) {
+        match state.events.since(after) {
             Since::Lost(lost) => {
                 after = lost;
                 let reset = sse::Event::default().event("reset").id(write(lost)).data("{}");
                 if lines.send(Ok(reset)).await.is_err() {
                     return;
                 }
+                // What is held is told at once.
+                continue;
             }
             Since::These(these) => {
-                for (number, event) in these {
-                    after = number;
-                    let data = serde_json::to_string(&*event).expect("an event can be written");
-                    let event = sse::Event::default().id(write(number)).data(data);
-                    if lines.send(Ok(event)).await.is_err() {
+                for some in these.chunks(TOGETHER) {
+                    if !tell_some(&state, &interest, some, &lines).await {
                         return;
                     }
                 }
+                after = these.last().map_or(after, |(number, _)| *number);
             }
+        }
+        if !follow {
+            return;
         }
         tokio::select! {
             changed = newest.changed() => if changed.is_err() { return },
             () = lines.closed() => return,
-            () = closing(closed.clone()) => return,
+            () = closing(state.closed.clone()) => return,
         }
     }
+}
+
+/// False if nobody hears it any more.
+async fn tell_some(
+    state: &State,
+    interest: &Interest,
+    some: &[(EventNo, Arc<Happened>)],
+    lines: &Sender<Result<sse::Event, Infallible>>,
+) -> bool {
+    let seqs: BTreeSet<Seq> = some.iter().flat_map(|(_, thing)| thing.jobs()).copied().collect();
+    let seqs: Vec<Seq> = seqs.into_iter().collect();
+    let Ok(rows) = state.read(move |store| store.find(&[], &[], &seqs)).await else {
+        return false;
+    };
+    let known = rows.into_iter().map(|row| {
+        let spec = row.spec;
+        (row.seq, Known { id: spec.id, queue: spec.queue, kind: spec.kind })
+    });
+    let known = known.collect();
+    for (number, thing) in some {
+        if let Some(event) = interest.event(thing, &known) {
+            let data = serde_json::to_string(&event).expect("an event can be written");
+            let event = sse::Event::default().id(write(*number)).data(data);
+            if lines.send(Ok(event)).await.is_err() {
+                return false;
+            }
+        }
+    }
+    true
 }
 
 fn write(number: EventNo) -> String {

@@ -4,11 +4,13 @@ use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use filch_api::id;
 use filch_api::problem::Problem;
+use filch_api::token::Role;
 use filch_scheduler::id::{JobId, WorkerId};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::{Failure, State};
+use crate::tokens::Caller;
 
 /// What stands behind the question mark.
 pub(crate) struct Params<T>(pub(crate) T);
@@ -76,8 +78,14 @@ impl FromRequestParts<State> for Named {
 
     async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Failure> {
         let Segment(text) = Segment::from_request_parts(parts, state).await?;
+        let caller = parts.extensions.get::<Caller>();
         if let Some(job) = id::read_job(&text) {
-            return Ok(Self(job));
+            return narrow(caller, job, state).await.map(Self);
+        }
+        if caller.is_some_and(|caller| caller.role == Role::Submit) {
+            let title = "a token with the role submit may not look for jobs";
+            let problem = Problem::new(403, "wrong-role", title);
+            return Err(problem.help("write the whole id that the submit was answered").into());
         }
         let digits: String = text.to_ascii_lowercase().chars().filter(|c| *c != '-').collect();
         if digits.len() < SUFFIX_MIN
@@ -89,13 +97,27 @@ impl FromRequestParts<State> for Named {
         }
         let found = state.read(move |store| store.ids_ending(&digits, 2)).await?;
         match found[..] {
-            [job] => Ok(Self(job)),
-            [] => Err(Problem::not_found(format!("no job {text}"))
-                .help("look for it with `filch job list`; ended jobs are forgotten after a while")
-                .into()),
+            [job] => narrow(caller, job, state).await.map(Self),
+            [] => Err(no_job(&text)),
             _ => Err(Problem::new(409, "ambiguous-id", format!("several jobs end with {text}"))
                 .help("write more of its digits")
                 .into()),
         }
     }
+}
+
+/// The job, if it is in a queue that is the caller's business. If not, it is as if it were not there.
+async fn narrow(caller: Option<&Caller>, job: JobId, state: &State) -> Result<JobId, Failure> {
+    if let Some(caller) = caller.filter(|caller| caller.is_narrowed()) {
+        let found = state.read(move |store| store.find(&[job], &[], &[])).await?;
+        if !found.iter().any(|row| caller.may_use(&row.spec.queue)) {
+            return Err(no_job(&id::job(job)));
+        }
+    }
+    Ok(job)
+}
+
+fn no_job(text: &str) -> Failure {
+    let problem = Problem::not_found(format!("no job {text}"));
+    problem.help("look for it with `filch job list`; ended jobs are forgotten after a while").into()
 }

@@ -1,15 +1,16 @@
 //! Flows: jobs that wait for one another, taken all or none.
 
-use axum::Json;
 use axum::extract::{Request as Incoming, State as Given};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use filch_api::flow::{Flow, FlowReceipts, JudgedFlow};
 use filch_api::{json, limits};
 use filch_scheduler::dispatch::Answer;
 
 use super::extract::{Nothing, Params};
 use super::{Failure, State, body, submit};
+use crate::tokens::Caller;
 
 /// Submit a flow
 ///
@@ -30,6 +31,7 @@ use super::{Failure, State, body, submit};
 )]
 pub(crate) async fn submit(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Params(Nothing {}): Params<Nothing>,
     request: Incoming,
 ) -> Result<Response, Failure> {
@@ -38,7 +40,7 @@ pub(crate) async fn submit(
     json::check_depth(&held.bytes)?;
     let JudgedFlow { name, names, jobs } = Flow::read(&held.bytes)?.judge(key.as_deref())?;
     let ids: Vec<_> = jobs.iter().map(|job| job.spec.id).collect();
-    let receipts = match submit::hand_over(&state, jobs).await? {
+    let receipts = match submit::hand_over(&state, &caller, jobs).await? {
         Answer::Submitted(submitted) => submitted,
         Answer::Done => Vec::new(),
         Answer::Refused(refused) => {

@@ -1,32 +1,44 @@
-//! Who may come in at all: no page of a stranger's site, whatever name it has made point here.
+//! Who may come in at all: no page of a stranger's site, whatever name it has made point here; and, once
+//! there are tokens, nobody who shows none.
 
-use axum::extract::{Request, State as Given};
+use axum::body::{Body, HttpBody as _};
+use axum::extract::{MatchedPath, Request, State as Given};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use filch_api::problem::Problem;
+use filch_api::token::{self, Secret};
+use futures_util::StreamExt as _;
 
+use super::names::Names;
 use super::{Failure, State};
+use crate::tokens::Caller;
 
 /// Checks where a request comes from before anything looks at it.
 pub(crate) async fn guard(
     Given(state): Given<State>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Result<Response, Failure> {
     let headers = request.headers();
-    let port = state.address.port();
+    let names = &state.names;
     if !headers
         .get(header::HOST)
         .and_then(|host| host.to_str().ok())
-        .is_some_and(|host| is_here(host, port))
+        .is_some_and(|host| names.is_host(host))
     {
         return Err(Problem::new(421, "wrong-host", "this server does not have that name")
-            .help(format!("use http://127.0.0.1:{port}"))
+            .help(format!("use {}; `--allow-host NAME` gives it another name", names.url()))
+            .into());
+    }
+    if request.uri().query().is_some_and(token::is_in) {
+        let title = "there is a token in the URL, where logs and histories keep it";
+        return Err(Problem::new(400, "token-in-url", title)
+            .help("revoke it, make another, and send that as `Authorization: Bearer ...`")
             .into());
     }
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
-    if (changes || is_upgrade(headers)) && !comes_from_here(headers, port) {
+    if (changes || is_upgrade(headers)) && !comes_from_here(headers, names) {
         return Err(
             Problem::new(403, "wrong-origin", "pages of other sites may not do this").into()
         );
@@ -39,7 +51,21 @@ pub(crate) async fn guard(
             .help("send it with content-type: application/json, or application/x-ndjson for lines")
             .into());
     }
-    let mut response = next.run(request).await;
+    let caller = admit(&state, &request)?;
+    let mut response = match caller {
+        None => next.run(request).await,
+        Some(caller) => {
+            request.extensions_mut().insert(caller.clone());
+            let answered = tokio::select! {
+                biased;
+                response = next.run(request) => Ok(response),
+                why = caller.over() => Err(why),
+            };
+            let response = answered?;
+            let is_long = response.body().size_hint().exact().is_none();
+            if is_long { response.map(|body| until_over(body, caller)) } else { response }
+        }
+    };
     // What is answered is what it says it is, and nothing to keep.
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -47,18 +73,41 @@ pub(crate) async fn guard(
     Ok(response)
 }
 
-fn is_here(host: &str, port: u16) -> bool {
-    ["127.0.0.1", "localhost", "[::1]"].into_iter().any(|name| {
-        let rest = host.strip_prefix(name);
-        rest.is_some_and(|rest| rest == format!(":{port}") || (rest.is_empty() && port == 80))
-    })
+/// Who asks, if that matters, and whether they may.
+fn admit(state: &State, request: &Request) -> Result<Option<Caller>, Problem> {
+    let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    if state.rights.is_open(request.method(), path) {
+        return Ok(None);
+    }
+    let caller = state.tokens.admit(bearer(request.headers())?.as_ref())?;
+    state.rights.check(&caller, request.method(), path)?;
+    Ok(Some(caller))
 }
 
-fn comes_from_here(headers: &HeaderMap, port: u16) -> bool {
-    headers.get(header::ORIGIN).is_none_or(|origin| {
-        let host = origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://"));
-        host.is_some_and(|host| is_here(host, port))
-    })
+/// The token of a request, if it has one.
+fn bearer(headers: &HeaderMap) -> Result<Option<Secret>, Problem> {
+    let Some(value) = headers.get(header::AUTHORIZATION) else {
+        return Ok(None);
+    };
+    let words = value.to_str().ok().and_then(|value| value.split_once(' '));
+    let token = words.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let secret = token.and_then(|(_, token)| Secret::read(token.trim()));
+    let bad = || {
+        Problem::new(401, "bad-token", "what is shown is no token of filch's")
+            .help("send `Authorization: Bearer filch_...`, all of it")
+    };
+    secret.map(Some).ok_or_else(bad)
+}
+
+/// What is told bit by bit ends with the token of whoever listens.
+fn until_over(body: Body, caller: Caller) -> Body {
+    let over = Box::pin(async move { drop(caller.over().await) });
+    Body::from_stream(body.into_data_stream().take_until(over))
+}
+
+fn comes_from_here(headers: &HeaderMap, names: &Names) -> bool {
+    let origin = headers.get(header::ORIGIN).map(HeaderValue::to_str);
+    origin.is_none_or(|origin| origin.is_ok_and(|origin| names.is_origin(origin)))
 }
 
 fn is_upgrade(headers: &HeaderMap) -> bool {
@@ -72,21 +121,4 @@ fn is_json(headers: &HeaderMap) -> bool {
         let known = ["application/json", "application/x-ndjson", "application/jsonl"];
         known.iter().any(|name| kind.eq_ignore_ascii_case(name))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_our_own_names_are_here() {
-        for host in ["127.0.0.1:7420", "localhost:7420", "[::1]:7420"] {
-            assert!(is_here(host, 7420), "{host}");
-        }
-        for host in
-            ["127.0.0.1", "127.0.0.1:80", "evil.example:7420", "localhost.evil.example:7420", ""]
-        {
-            assert!(!is_here(host, 7420), "{host}");
-        }
-    }
 }

@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State as Given;
-use filch_api::job::{Details, Failure as Failed, Job, Ownership, Reasoning, states};
+use axum::{Extension, Json};
+use filch_api::job::{Act, Details, Failure as Failed, Job, Reasoning, command_of, states};
 use filch_api::problem::Problem;
+use filch_api::submission::COMMAND;
 use filch_api::time::Moment;
+use filch_api::turn::Traffic;
 use filch_api::{limits, span};
-use filch_scheduler::dispatch::{Dispatch, Request};
+use filch_scheduler::dispatch::{Dispatch, Request, Takers, Why};
 use filch_scheduler::id::{JobId, Seq};
 use filch_scheduler::name::Name;
-use filch_scheduler::record::JobRow;
 use filch_scheduler::state::State as JobState;
-use filch_store::{Filter, History, Order};
+use filch_store::{Filter, History, Order, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -21,6 +22,7 @@ use super::body::Object;
 use super::cluster::{Done, done};
 use super::extract::{Named, Nothing, Params};
 use super::{Failure, State};
+use crate::tokens::Caller;
 
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -66,36 +68,48 @@ pub(crate) async fn show(
 
 /// A job with everything that is kept of it.
 pub(crate) async fn find(state: &State, id: JobId) -> Result<Job, Failure> {
-    let look =
-        move |dispatch: &Dispatch, _| dispatch.job_view(id).map(|view| (view, dispatch.why(id)));
-    let live = state.doorbell.look(look).await?;
-    let history = state.read(move |store| store.history(id)).await?;
-    let Some(history) = history else {
-        let problem = Problem::not_found(format!("no job {}", filch_api::id::job(id)));
-        return Err(problem
-            .help("look for it with `filch job list`; ended jobs are forgotten after a while")
-            .into());
+    let look = move |dispatch: &Dispatch, _| {
+        let live = dispatch.job_view(id).map(|view| (view, dispatch.why(id)));
+        (live, dispatch.takers(id))
     };
+    let (live, takers) = state.doorbell.look(look).await?;
+    let history = state.read(move |store| store.history(id)).await?;
+    let history = history.ok_or_else(|| unknown(id))?;
     // What has ended is durable, and the store knows when and why; before that the brain knows better.
     let mut job = match &live {
         Some((view, _)) if !history.row.now.state.is_ended() => Job::live(view),
         _ => Job::kept(&history.row),
     };
     let mut details = details(&history);
-    details.why = live.and_then(|(_, why)| why).as_ref().map(Reasoning::of);
+    let no_handler = takers.as_ref().and_then(|Takers { workers, alike, .. }| {
+        let kinds = state.house.roster.kinds(workers).filter(|_| !workers.is_empty())?;
+        let is_handled = kinds.contains(&job.kind);
+        (!is_handled).then(|| Reasoning::no_handler(&job.kind, *alike, &kinds))
+    });
+    let traffic = || Traffic {
+        leased: takers.as_ref().map_or(0, |takers| takers.leased),
+        per_second: state.metrics.per_second(&job.queue),
+    };
+    details.why = live.and_then(|(_, why)| why).map(|why| match why {
+        // Nobody is asked what they handle as long as nothing is taken at all.
+        Why::Queued { paused: true, .. } => Reasoning::of(&why, traffic()),
+        _ => no_handler.unwrap_or_else(|| Reasoning::of(&why, traffic())),
+    });
     job.details = Some(Box::new(details));
     Ok(job)
 }
 
+pub(crate) fn unknown(id: JobId) -> Problem {
+    Problem::not_found(format!("no job {}", filch_api::id::job(id)))
+        .help("look for it with `filch job list`; ended jobs are forgotten after a while")
+}
+
 fn details(history: &History) -> Details {
     let mut details = Details::kept(&history.row, &history.payload);
-    details.ledger = history
-        .owners
-        .iter()
-        .map(|owner| Ownership::new(owner.hold.fence.0, owner.worker, owner.cause, owner.at))
-        .collect();
     details.failures =
         history.notes.iter().filter_map(|(at, note)| Failed::noted(*at, note)).collect();
+    details.ledger = super::ledger::ledger(history, &details.failures);
+    details.acts = history.notes.iter().filter_map(|(at, note)| Act::noted(*at, note)).collect();
     details.error = details.failures.last().and_then(|failure| failure.error.clone());
     if history.row.now.state == JobState::Succeeded {
         details.error = None;
@@ -123,6 +137,8 @@ pub(crate) struct ListQuery {
     before: Option<u64>,
     /// At most so many; 100 if missing, and never more than 1,000.
     limit: Option<usize>,
+    /// Whether the words of commands are told, too; of long ones the beginning.
+    command: Option<bool>,
 }
 
 /// A part of a list.
@@ -132,14 +148,6 @@ pub(crate) struct Page {
     /// Where the next page begins, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
-}
-
-impl Page {
-    /// These ended jobs, and whether there may be more after the last of them.
-    pub(crate) fn kept(rows: &[JobRow], has_more: bool) -> Self {
-        let next = rows.last().filter(|_| has_more).map(|row| row.seq.0);
-        Self { jobs: rows.iter().map(Job::kept).collect(), next }
-    }
 }
 
 /// List jobs
@@ -155,13 +163,31 @@ impl Page {
 )]
 pub(crate) async fn list(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Params(query): Params<ListQuery>,
 ) -> Result<Json<Page>, Failure> {
     let limit = query.limit.unwrap_or(100).clamp(1, limits::PAGE_JOBS);
     let filter = filter(&query)?;
     let order = order(query.after, query.before)?;
-    let (jobs, next) = page(&state, &filter, order, limit).await?;
+    filter.queue.as_ref().map_or(Ok(()), |queue| caller.check(queue))?;
+    let (mut jobs, next) = page(&state, &caller, &filter, order, limit).await?;
+    if query.command == Some(true) {
+        jobs = with_commands(&state, jobs).await?;
+    }
     Ok(Json(Page { jobs, next: next.map(|seq| seq.0) }))
+}
+
+/// The same jobs with what the commands among them are.
+async fn with_commands(state: &State, mut jobs: Vec<Job>) -> Result<Vec<Job>, Failure> {
+    let read = move |store: &dyn Store| {
+        // One after the other: what is kept of each may be large, and little of it is told.
+        for job in jobs.iter_mut().filter(|job| job.kind == COMMAND) {
+            let payload = store.payloads(&[Seq(job.seq)])?.pop().flatten();
+            job.command = payload.map(|payload| command_of(&payload)).unwrap_or_default();
+        }
+        Ok(jobs)
+    };
+    state.read(read).await
 }
 
 /// Which way a list goes, and from where.
@@ -202,6 +228,7 @@ const READ_TOGETHER: usize = 1_000;
 /// One page. The store says which jobs there are, the brain what they are doing.
 pub(crate) async fn page(
     state: &State,
+    caller: &Caller,
     filter: &Filter,
     mut order: Order,
     limit: usize,
@@ -230,7 +257,8 @@ pub(crate) async fn page(
             };
             let view = if row.now.state.is_ended() { None } else { views.next().flatten() };
             let job_state = view.as_ref().map_or(row.now.state, |view| view.state);
-            if !filter.states.is_empty() && !filter.states.contains(&job_state) {
+            let is_in_state = filter.states.is_empty() || filter.states.contains(&job_state);
+            if !is_in_state || !caller.may_use(&row.spec.queue) {
                 continue;
             }
             jobs.push(view.map_or_else(|| Job::kept(&row), |view| Job::live(&view)));

@@ -1,5 +1,7 @@
 //! Connections: a bounded number of them, each with a deadline for its headers.
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,25 +9,50 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
 use super::closing;
-
-/// So many connections at once; then others wait to be let in.
-const CONNECTIONS_MAX: usize = 16_384;
 
 /// How long a connection may take over the headers of a request, or wait between two of them. Longer
 /// than clients keep a connection for later, so that none is closed while it is about to be used.
 const HEADERS: Duration = Duration::from_secs(100);
 
+/// How long it may take to agree on how to encrypt.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
 /// After an accept has failed: there may be no more files to open.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Serves until it is told to close, and then until every answer that was begun is given.
-pub(crate) async fn serve(listener: TcpListener, app: Router, closed: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+/// So many may knock at once. After a restart all workers do, and whoever finds no room in the line tries
+/// again only after a second, and then after two and four.
+const LINE: u32 = 4_096;
+
+/// Opens the door.
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    // What is left of the connections of a server before does not keep its successor out.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(LINE)
+}
+
+/// Serves until it is told to close, and then until every answer that was begun is given. So many
+/// connections are let in at once.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    most: usize,
+    tls: Option<TlsAcceptor>,
+    app: Router,
+    closed: watch::Receiver<bool>,
+) {
+    let places = Arc::new(Semaphore::new(most));
     let mut connections = JoinSet::new();
     loop {
         let place = tokio::select! {
@@ -38,7 +65,8 @@ pub(crate) async fn serve(listener: TcpListener, app: Router, closed: watch::Rec
             () = closing(closed.clone()) => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(connection(stream, app.clone(), closed.clone(), place));
+                    let (app, closed) = (app.clone(), closed.clone());
+                    connections.spawn(connection(stream, tls.clone(), app, closed, place));
                 }
                 Err(_) => tokio::time::sleep(BREATH).await,
             },
@@ -50,12 +78,30 @@ pub(crate) async fn serve(listener: TcpListener, app: Router, closed: watch::Rec
 
 async fn connection(
     stream: TcpStream,
+    tls: Option<TlsAcceptor>,
     app: Router,
     closed: watch::Receiver<bool>,
     _place: OwnedSemaphorePermit,
 ) {
     // Answers are small and awaited.
     let _ = stream.set_nodelay(true);
+    let Some(tls) = tls else {
+        return speak(stream, app, closed).await;
+    };
+    let secured = tokio::select! {
+        secured = tokio::time::timeout(HANDSHAKE, tls.accept(stream)) => secured,
+        () = closing(closed.clone()) => return,
+    };
+    // Who cannot be trusted, or does not trust us, was told so.
+    if let Ok(Ok(stream)) = secured {
+        speak(stream, app, closed).await;
+    }
+}
+
+async fn speak<S>(stream: S, app: Router, closed: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADERS);
     let serving = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));

@@ -54,7 +54,7 @@ pub(crate) async fn show(
     let (lines, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(64);
     tokio::spawn(async move {
         let mut seen = Seen::default();
-        let mut more = state.logs.watch(job.seq);
+        let mut more = state.house.logs.watch(job.seq);
         loop {
             more.borrow_and_update();
             let look = move |dispatch: &Dispatch, _| {
@@ -70,7 +70,7 @@ pub(crate) async fn show(
             tokio::select! {
                 changed = more.changed() => if changed.is_err() {
                     // Too much else was printed, and this was let go.
-                    more = state.logs.watch(job.seq);
+                    more = state.house.logs.watch(job.seq);
                 },
                 ended = state.doorbell.end_of(id) => if ended.is_err() { return },
                 () = lines.closed() => return,
@@ -109,7 +109,7 @@ impl Seen {
         seq: u64,
         lines: &Sender<Result<Bytes, std::io::Error>>,
     ) -> bool {
-        let Some(part) = state.logs.read(seq, self.fence, self.end) else {
+        let Some(part) = state.house.logs.read(seq, self.fence, self.end) else {
             return true;
         };
         (self.fence, self.end) = (part.fence, part.end);

@@ -1,299 +1,19 @@
-//! What is counted, in the words of Prometheus.
-//!
-//! Some of it is told as it happens: what commits contain, and how long they take. The rest is looked at
-//! when somebody asks. However many queues and kinds there are, the page stays short: those beyond a
-//! bound are counted together.
-
-use std::collections::HashMap;
-use std::fmt::Write as _;
-use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Mutex;
-use std::time::Duration;
+//! What `/metrics` shows: what was counted as it happened (`crate::metrics`), and what is looked at when
+//! somebody asks. The fullest queues are shown on their own, the others together.
 
 use axum::extract::State as Given;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use filch_scheduler::dispatch::{Counters, Dispatch, JobView, QueueView};
-use filch_scheduler::id::Seq;
-use filch_scheduler::name::Name;
-use filch_scheduler::record::{AttemptOutcome, Cause, JobWrite, Mutation, Note, Reason};
-use filch_scheduler::state::State as JobState;
-use filch_scheduler::time::Wall;
+use filch_scheduler::dispatch::{Counters, Dispatch, QueueView};
 
 use super::extract::{Nothing, Params};
 use super::{Failure, State};
-
-/// Pairs of a queue and a kind that are counted on their own.
-const PAIRS_MAX: usize = 500;
+use crate::metrics::OTHERS;
+use crate::metrics::page::Page;
+use crate::sweep::Sweeper;
 
 /// Queues that are shown on their own: the fullest.
 const QUEUES_MAX: usize = 200;
-
-/// What those beyond the bounds are called.
-const OTHERS: &str = "(others)";
-
-/// What is told as it happens.
-#[derive(Default)]
-pub(crate) struct Metrics {
-    jobs: Mutex<Jobs>,
-    commits: Mutex<Histogram>,
-}
-
-struct Jobs {
-    /// Ends of jobs by queue and kind: succeeded, dead, cancelled. The first is for all others.
-    ended: Vec<(Name, Name, [u64; 3])>,
-    places: HashMap<(Name, Name), usize>,
-    /// The pair that was counted last, which is likely to be the next.
-    last: usize,
-    /// Attempts that did not succeed: failed, snoozed, interrupted, lost.
-    attempts: [u64; 4],
-    /// Jobs that somebody owns, and since when they run, if that is known.
-    owned: HashMap<Seq, Option<Wall>, BuildHasherDefault<Spread>>,
-    wait: Histogram,
-    run: Histogram,
-}
-
-const OUTCOMES: [&str; 3] = ["succeeded", "dead", "cancelled"];
-
-const ATTEMPTS: [&str; 4] = ["failed", "snoozed", "interrupted", "lost"];
-
-const COMMIT_SECONDS: &[f64] =
-    &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
-
-const WAIT_SECONDS: &[f64] = &[
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
-    300.0, 1800.0, 7200.0,
-];
-
-/// Workers report the start of a job only if it lasts longer than the first of these.
-const RUN_SECONDS: &[f64] =
-    &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 43200.0];
-
-impl Default for Jobs {
-    fn default() -> Self {
-        Self {
-            ended: vec![(Name::from(OTHERS), Name::from(OTHERS), [0; 3])],
-            places: HashMap::new(),
-            last: 0,
-            attempts: [0; 4],
-            owned: HashMap::default(),
-            wait: Histogram::new(WAIT_SECONDS),
-            run: Histogram::new(RUN_SECONDS),
-        }
-    }
-}
-
-impl Metrics {
-    pub(crate) fn new() -> Self {
-        Self { commits: Mutex::new(Histogram::new(COMMIT_SECONDS)), ..Self::default() }
-    }
-
-    /// A commit was made durable, which took so long.
-    pub(crate) fn commit_took(&self, took: Duration) {
-        self.commits.lock().expect("nobody panics with it").observe(took.as_secs_f64());
-    }
-
-    /// A commit was decided on. `look` finds a job that is in memory; every job that a commit is about is
-    /// there until the receipt.
-    pub(crate) fn committed(&self, mutations: &[Mutation], look: impl Fn(Seq) -> Option<JobView>) {
-        let mut jobs = self.jobs.lock().expect("nobody panics with it");
-        for mutation in mutations {
-            match mutation {
-                Mutation::Lease(row) => {
-                    for hold in &row.jobs {
-                        match row.worker {
-                            Some(_) => jobs.owned.insert(hold.job, None),
-                            None => jobs.owned.remove(&hold.job),
-                        };
-                        if row.cause == Cause::Claim
-                            && let Some(view) = look(hold.job)
-                        {
-                            let since = view.submitted_at.0.max(view.due.0);
-                            jobs.wait.observe(seconds(since, row.at.0));
-                        }
-                    }
-                }
-                Mutation::Write(write) => jobs.written(write, &look),
-                Mutation::Note(Note::Attempt { outcome, .. }) => {
-                    let index = match outcome {
-                        AttemptOutcome::Failed(_) => 0,
-                        AttemptOutcome::Snoozed => 1,
-                        AttemptOutcome::Interrupted => 2,
-                        AttemptOutcome::LostAlone | AttemptOutcome::LostAmongOthers => 3,
-                    };
-                    jobs.attempts[index] += 1;
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn write(&self, page: &mut Page) {
-        let jobs = self.jobs.lock().expect("nobody panics with it");
-        page.describe("filch_jobs_finished_total", "counter", "Jobs that have ended.");
-        for (queue, kind, counts) in &jobs.ended {
-            for (count, outcome) in counts.iter().zip(OUTCOMES).filter(|(count, _)| **count > 0) {
-                let labels =
-                    [("queue", queue.as_str()), ("kind", kind.as_str()), ("outcome", outcome)];
-                page.sample("filch_jobs_finished_total", &labels, *count);
-            }
-        }
-        page.describe("filch_attempts_total", "counter", "Attempts that did not succeed.");
-        for (count, outcome) in jobs.attempts.iter().zip(ATTEMPTS) {
-            page.sample("filch_attempts_total", &[("outcome", outcome)], *count);
-        }
-        let text = "From when a job was submitted or due until a worker had it.";
-        page.histogram("filch_job_wait_seconds", text, &jobs.wait);
-        let text = "From the start of an attempt to its end; below 0.05 s it is not known exactly, \
-                    and counts as nothing in the sum.";
-        page.histogram("filch_job_run_seconds", text, &jobs.run);
-        drop(jobs);
-        let commits = self.commits.lock().expect("nobody panics with it");
-        page.histogram("filch_commit_seconds", "How long commits took to be durable.", &commits);
-    }
-}
-
-impl Jobs {
-    fn written(&mut self, write: &JobWrite, look: &impl Fn(Seq) -> Option<JobView>) {
-        let outcome = match write.state {
-            JobState::Running => {
-                self.owned.insert(write.job, Some(write.at));
-                return;
-            }
-            JobState::Succeeded => Some(0),
-            JobState::Dead => Some(1),
-            // Counted when nobody holds it any more: then it is written for the last time.
-            JobState::Cancelled if write.holder.is_none() => Some(2),
-            JobState::Cancelled => return,
-            JobState::Blocked | JobState::Scheduled | JobState::Queued | JobState::Leased => None,
-        };
-        let is_lost = write.reason == Some(Reason::WorkerLost);
-        match self.owned.remove(&write.job) {
-            Some(Some(since)) if !is_lost => self.run.observe(seconds(since.0, write.at.0)),
-            // It ended before it was worth telling that it had started. A cancelled one may not have.
-            Some(None) if !is_lost && write.state != JobState::Cancelled => self.run.observe(0.0),
-            _ => {}
-        }
-        if let Some(outcome) = outcome
-            && let Some(view) = look(write.job)
-        {
-            let place = self.place(view);
-            self.ended[place].2[outcome] += 1;
-        }
-    }
-
-    fn place(&mut self, view: JobView) -> usize {
-        let (queue, kind, _) = &self.ended[self.last];
-        if *queue == view.queue && *kind == view.kind {
-            return self.last;
-        }
-        let pair = (view.queue, view.kind);
-        self.last = match self.places.get(&pair) {
-            Some(&place) => place,
-            None if self.places.len() >= PAIRS_MAX => 0,
-            None => {
-                self.ended.push((pair.0.clone(), pair.1.clone(), [0; 3]));
-                self.places.insert(pair, self.ended.len() - 1);
-                self.ended.len() - 1
-            }
-        };
-        self.last
-    }
-}
-
-fn seconds(from: u64, to: u64) -> f64 {
-    to.saturating_sub(from) as f64 / 1_000.0
-}
-
-/// Numbers of jobs come one after another; multiplied, they are spread well enough.
-#[derive(Default)]
-struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(byte.into());
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
-/// How often which size was observed.
-#[derive(Default)]
-struct Histogram {
-    bounds: &'static [f64],
-    counts: Vec<u64>,
-    sum: f64,
-}
-
-impl Histogram {
-    fn new(bounds: &'static [f64]) -> Self {
-        Self { bounds, counts: vec![0; bounds.len() + 1], sum: 0.0 }
-    }
-
-    fn observe(&mut self, size: f64) {
-        let place = self.bounds.partition_point(|&bound| bound < size);
-        if let Some(count) = self.counts.get_mut(place) {
-            *count += 1;
-            self.sum += size;
-        }
-    }
-}
-
-/// A page of metrics.
-#[derive(Default)]
-struct Page(String);
-
-impl Page {
-    fn describe(&mut self, name: &str, kind: &str, help: &str) {
-        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").expect(INFALLIBLE);
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
-        self.0.push_str(name);
-        for (index, (label, text)) in labels.iter().enumerate() {
-            self.0.push(if index == 0 { '{' } else { ',' });
-            write!(self.0, "{label}=\"").expect(INFALLIBLE);
-            for character in text.chars() {
-                match character {
-                    '\\' => self.0.push_str("\\\\"),
-                    '"' => self.0.push_str("\\\""),
-                    '\n' => self.0.push_str("\\n"),
-                    other => self.0.push(other),
-                }
-            }
-            self.0.push('"');
-        }
-        let close = if labels.is_empty() { "" } else { "}" };
-        writeln!(self.0, "{close} {value}").expect(INFALLIBLE);
-    }
-
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
-        self.describe(name, kind, help);
-        self.sample(name, &[], value);
-    }
-
-    fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
-        self.describe(name, "histogram", help);
-        let mut sum = 0;
-        let bounds = histogram.bounds.iter().map(ToString::to_string);
-        for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(&histogram.counts) {
-            sum += count;
-            self.sample(&format!("{name}_bucket"), &[("le", &bound)], sum);
-        }
-        self.sample(&format!("{name}_sum"), &[], histogram.sum);
-        self.sample(&format!("{name}_count"), &[], sum);
-    }
-}
-
-const INFALLIBLE: &str = "a string takes everything";
 
 /// What is looked at when somebody asks.
 struct Seen {
@@ -369,6 +89,33 @@ impl Seen {
     }
 }
 
+/// What was forgotten, and what should have been; slices that followed commits, and those of recruits.
+fn side_work(page: &mut Page, sweeper: &Sweeper) {
+    let found = sweeper.found();
+    let help = "Ended jobs that were forgotten after their time.";
+    page.one("filch_purged_total", "counter", help, found.jobs_purged);
+    let name = "filch_trimmed_total";
+    page.describe(name, "counter", "Old history of which no job is kept.");
+    for (what, count) in [("lease_rows", found.lease_rows_trimmed), ("notes", found.notes_trimmed)]
+    {
+        page.sample(name, &[("what", what)], count);
+    }
+    let help = "For how long the oldest job has been overdue that should have been forgotten; 0 without one.";
+    let overdue = sweeper.overdue().unwrap_or_default().as_secs_f64();
+    page.one("filch_overdue_seconds", "gauge", help, overdue);
+    let turns = sweeper.turns();
+    let name = "filch_commit_slices_total";
+    page.describe(name, "counter", "Slices of side-work that followed commits.");
+    let outcomes =
+        [("recruited", turns.recruited), ("no_work", turns.no_work), ("failed", turns.failed)];
+    for (outcome, count) in outcomes {
+        page.sample(name, &[("outcome", outcome)], count);
+    }
+    let help = "How long they took together.";
+    page.one("filch_commit_slice_seconds_total", "counter", help, turns.time.as_secs_f64());
+    page.0 += &sweeper.metrics();
+}
+
 /// Metrics
 ///
 /// In the text form that Prometheus reads.
@@ -394,146 +141,7 @@ pub(crate) async fn show(
     let syncs = state.store.sync_count();
     page.one("filch_syncs_total", "counter", "Times that the disk was made to hold on.", syncs);
     state.metrics.write(&mut page);
+    side_work(&mut page, &state.sweeper);
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     Ok((kind, page.0).into_response())
-}
-
-#[cfg(test)]
-mod tests {
-    use filch_scheduler::dispatch::{Config, Effect, Event, Request};
-    use filch_scheduler::id::{JobId, MessageNo, RequestNo, SessionNo, WorkerId};
-    use filch_scheduler::message::{Ending, Entrance, FromWorker, Hello, Report, Serves};
-    use filch_scheduler::spec::JobSpec;
-    use filch_scheduler::time::{Monotonic, Now};
-
-    use super::*;
-
-    /// Plays events and tells the metrics of every commit, as the brain's loop does.
-    struct Player {
-        dispatch: Dispatch,
-        metrics: Metrics,
-        now: Now,
-    }
-
-    impl Player {
-        fn new() -> Self {
-            let now = Now { monotonic: Monotonic(0), wall: Wall(1_000_000) };
-            let dispatch = Dispatch::new(Config::default(), now);
-            Self { dispatch, metrics: Metrics::new(), now }
-        }
-
-        fn play(&mut self, event: Event) {
-            let mut effects = Vec::new();
-            self.dispatch.handle(self.now, event, &mut effects);
-            for effect in effects {
-                if let Effect::Commit { number, mutations } = effect {
-                    let look = |seq: Seq| self.dispatch.job_views(Seq(seq.0 - 1)).next();
-                    self.metrics.committed(&mutations, look);
-                    self.dispatch.handle(self.now, Event::Committed(number), &mut Vec::new());
-                }
-            }
-        }
-
-        fn say(&mut self, number: u64, message: FromWorker) {
-            let (session, number) = (SessionNo(1), MessageNo(number));
-            let (worker, messages) = (WorkerId::apart(1), vec![message]);
-            self.play(Event::Worker { worker, session, number, messages });
-        }
-
-        fn page(&self) -> String {
-            let mut page = Page::default();
-            self.metrics.write(&mut page);
-            page.0
-        }
-    }
-
-    fn pass(player: &mut Player, millis: u64) {
-        player.now.monotonic.0 += millis * 1_000;
-        player.now.wall.0 += millis;
-    }
-
-    #[test]
-    fn ends_waits_and_runs_are_counted_from_what_commits_contain() {
-        let mut player = Player::new();
-        let mut specs = Vec::new();
-        for name in ["a", "b"] {
-            let mut spec = JobSpec::new(JobId::named(name, Wall(0)).unwrap());
-            spec.kind = Name::from("odd \"kind\"");
-            specs.push(spec);
-        }
-        let request = Request::Submit(specs);
-        player.play(Event::Request { from: RequestNo(1), request });
-        pass(&mut player, 2_000);
-        player.say(
-            1,
-            FromWorker::Hello(Hello {
-                entrance: Entrance::New,
-                slots: 2,
-                want: 2,
-                serves: Serves::All,
-                reports: Vec::new(),
-                started: Vec::new(),
-                holds: Vec::new(),
-            }),
-        );
-        let holds: Vec<_> = player
-            .dispatch
-            .job_views(Seq(0))
-            .map(|view| filch_scheduler::id::Hold { job: view.seq, fence: view.fence })
-            .collect();
-        player.say(2, FromWorker::Started(holds[0]));
-        pass(&mut player, 400);
-        let finished = |hold| FromWorker::Report(Report { hold, ending: Ending::Finished });
-        player.say(3, finished(holds[0]));
-        player.say(4, finished(holds[1]));
-        let page = player.page();
-        for line in [
-            "filch_jobs_finished_total{queue=\"default\",kind=\"odd \\\"kind\\\"\",outcome=\"succeeded\"} 2",
-            "filch_job_wait_seconds_bucket{le=\"1\"} 0",
-            "filch_job_wait_seconds_bucket{le=\"2.5\"} 2",
-            "filch_job_wait_seconds_sum 4",
-            "filch_job_run_seconds_bucket{le=\"0.05\"} 1",
-            "filch_job_run_seconds_bucket{le=\"0.5\"} 2",
-            "filch_job_run_seconds_sum 0.4",
-            "filch_job_run_seconds_count 2",
-        ] {
-            assert!(page.lines().any(|found| found == line), "no {line}\n{page}");
-        }
-    }
-
-    #[test]
-    fn names_beyond_the_bound_are_counted_together() {
-        let mut jobs = Jobs::default();
-        let view = |kind: String| JobView {
-            id: JobId(1),
-            seq: Seq(1),
-            state: JobState::Succeeded,
-            queue: Name::from("q"),
-            kind: Name::from(kind.as_str()),
-            priority: 0,
-            fence: filch_scheduler::id::Fence(1),
-            attempts: 0,
-            suspicions: 0,
-            submitted_at: Wall(0),
-            due: Wall(0),
-            holder: None,
-            progress: None,
-        };
-        for kind in 0..PAIRS_MAX + 10 {
-            let place = jobs.place(view(kind.to_string()));
-            assert_eq!(place == 0, kind >= PAIRS_MAX, "{kind}");
-        }
-        assert_eq!(jobs.ended.len(), PAIRS_MAX + 1);
-        assert_eq!(jobs.place(view("7".into())), 8);
-    }
-
-    #[test]
-    fn commits_are_counted_by_how_long_they_took() {
-        let metrics = Metrics::new();
-        metrics.commit_took(Duration::from_millis(3));
-        let mut page = Page::default();
-        metrics.write(&mut page);
-        assert!(page.0.contains("filch_commit_seconds_bucket{le=\"0.0025\"} 0\n"), "{}", page.0);
-        assert!(page.0.contains("filch_commit_seconds_bucket{le=\"0.005\"} 1\n"), "{}", page.0);
-    }
 }

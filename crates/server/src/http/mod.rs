@@ -1,6 +1,6 @@
 //! The doors: HTTP with JSON, and the workers' WebSocket.
 //!
-//! `guard` decides who may come in at all, `listen` how many and how slowly, `body` and `extract` read
+//! `guard` decides who may come in at all, `rights` what they may do there, `listen` how many and how slowly, `body` and `extract` read
 //! what they say; the others are the doors, each with the part of the OpenAPI document that describes it.
 
 mod body;
@@ -12,16 +12,22 @@ mod extract;
 mod flows;
 mod guard;
 mod health;
+mod job_events;
 mod jobs;
-mod listen;
+mod ledger;
+pub(crate) mod listen;
 mod logs;
-pub(crate) mod metrics;
+mod metrics;
+pub(crate) mod names;
 mod openapi;
 mod plain;
+mod queue;
+mod recruit;
+mod rights;
 mod submit;
+mod tokens;
 mod work;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -29,30 +35,41 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use filch_api::problem::Problem;
+use filch_api::tls::ServerConfig as Tls;
 use filch_store::{ReadError, Store};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::metrics::Metrics;
+use self::names::Names;
 use self::plain::Deputies;
+use self::rights::Rights;
+use crate::bounds::Bounds;
 use crate::brain::{Doorbell, Ended};
 use crate::events::Events;
-use crate::logs::Logs;
+use crate::link::House;
+use crate::metrics::Metrics;
 use crate::server::Config;
+use crate::sweep::Sweeper;
+use crate::tokens::Tokens;
 
 /// What every door leads to.
 #[derive(Clone)]
 pub(crate) struct State {
     pub(crate) doorbell: Doorbell,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) logs: Arc<Logs>,
+    pub(crate) house: House,
     pub(crate) events: Arc<Events>,
-    pub(crate) address: SocketAddr,
+    pub(crate) names: Arc<Names>,
     pub(crate) lease_ms: u64,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) deputies: Arc<Deputies>,
+    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) rights: Arc<Rights>,
+    pub(crate) sweeper: Arc<Sweeper>,
+    pub(crate) bounds: Bounds,
     /// Turns of bodies that are larger than one object's.
     pub(crate) large: Arc<Semaphore>,
     /// The OpenAPI document.
@@ -64,28 +81,35 @@ pub(crate) struct State {
 /// What a server is made of, as far as its doors lead to it.
 pub(crate) struct Parts<'a> {
     pub(crate) config: &'a Config,
-    pub(crate) address: SocketAddr,
+    pub(crate) names: &'a Arc<Names>,
     pub(crate) doorbell: &'a Doorbell,
-    pub(crate) logs: &'a Arc<Logs>,
+    pub(crate) house: &'a House,
     pub(crate) store: &'a Arc<dyn Store>,
     pub(crate) events: &'a Arc<Events>,
     pub(crate) metrics: &'a Arc<Metrics>,
+    pub(crate) tokens: &'a Arc<Tokens>,
+    pub(crate) sweeper: &'a Arc<Sweeper>,
     pub(crate) closed: &'a watch::Receiver<bool>,
 }
 
 impl State {
     pub(crate) fn new(parts: &Parts<'_>) -> Self {
+        let document = routes().into_openapi();
         Self {
             doorbell: parts.doorbell.clone(),
             store: Arc::clone(parts.store),
-            logs: Arc::clone(parts.logs),
+            house: parts.house.clone(),
             events: Arc::clone(parts.events),
-            address: parts.address,
+            names: Arc::clone(parts.names),
             lease_ms: parts.config.lease.as_millis() as u64,
             metrics: Arc::clone(parts.metrics),
             deputies: Arc::default(),
+            tokens: Arc::clone(parts.tokens),
+            rights: Arc::new(Rights::of(&document)),
+            sweeper: Arc::clone(parts.sweeper),
+            bounds: parts.config.bounds,
             large: Arc::new(Semaphore::new(body::LARGE_MAX)),
-            document: Arc::from(openapi::finish(routes().into_openapi())),
+            document: Arc::from(openapi::finish(document)),
             closed: parts.closed.clone(),
         }
     }
@@ -109,9 +133,10 @@ pub(crate) async fn closing(mut closed: watch::Receiver<bool>) {
 }
 
 /// Serves until it is told to close.
-pub(crate) async fn serve(listener: TcpListener, state: State) {
+pub(crate) async fn serve(listener: TcpListener, tls: Option<Arc<Tls>>, state: State) {
     let closed = state.closed.clone();
-    listen::serve(listener, router(state), closed).await;
+    let acceptor = tls.map(TlsAcceptor::from);
+    listen::serve(listener, state.bounds.connections, acceptor, router(state), closed).await;
 }
 
 /// Every door, with its description.
@@ -119,20 +144,27 @@ fn routes() -> OpenApiRouter<State> {
     OpenApiRouter::with_openapi(openapi::beginning())
         .routes(routes!(submit::submit, jobs::list))
         .routes(routes!(jobs::show))
+        .routes(routes!(job_events::show))
         .routes(routes!(jobs::cancel))
         .routes(routes!(jobs::retry))
         .routes(routes!(jobs::priority))
         .routes(routes!(logs::show))
         .routes(routes!(flows::submit))
         .routes(routes!(dead::list))
+        .routes(routes!(dead::groups))
         .routes(routes!(dead::retry))
         .routes(routes!(dead::discard))
         .routes(routes!(cluster::queues))
-        .routes(routes!(cluster::set_queue))
+        .routes(routes!(queue::show, cluster::set_queue))
+        .routes(routes!(queue::purge))
         .routes(routes!(cluster::strategy, cluster::set_strategy))
         .routes(routes!(cluster::workers))
         .routes(routes!(cluster::drain))
+        .routes(routes!(cluster::stop))
         .routes(routes!(cluster::status))
+        .routes(routes!(recruit::show))
+        .routes(routes!(tokens::list, tokens::make))
+        .routes(routes!(tokens::revoke))
         .routes(routes!(events::stream))
         .routes(routes!(work::connect))
         .routes(routes!(plain::claim))
@@ -201,6 +233,10 @@ impl IntoResponse for Failure {
         let mut response = (status, [(header::CONTENT_TYPE, kind)], body).into_response();
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer realm=\"filch\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
         }
         response
     }

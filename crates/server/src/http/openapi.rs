@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use filch_api::job::Details;
 use filch_api::problem::Problem;
 use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
     ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr,
     ResponseBuilder,
@@ -13,6 +14,7 @@ use utoipa::openapi::{
 use utoipa::{PartialSchema as _, ToSchema as _};
 
 use super::State;
+use super::rights::{self, Who};
 
 /// What the document says before it comes to the routes.
 pub(crate) fn beginning() -> OpenApi {
@@ -44,8 +46,14 @@ pub(crate) fn finish(mut document: OpenApi) -> String {
         .content("application/problem+json", content)
         .build();
     components.responses.insert("Refusal".into(), refusal.into());
+    let scheme = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some("A token of filch's. None is needed before the first one was made."))
+        .build();
+    components.security_schemes.insert(BEARER.into(), SecurityScheme::Http(scheme).into());
     for item in document.paths.paths.values_mut() {
         for operation in operations(item) {
+            secure(operation);
             let responses = &mut operation.responses.responses;
             for response in responses.values_mut() {
                 if let RefOr::T(response) = response
@@ -63,6 +71,36 @@ pub(crate) fn finish(mut document: OpenApi) -> String {
     text.push('\n');
     text
 }
+
+/// Says who may do it, in words and in the standard's own way.
+fn secure(operation: &mut Operation) {
+    let name = operation.operation_id.as_deref().unwrap_or_default();
+    let words = match rights::who(name) {
+        Who::Everybody => {
+            operation.security = Some(vec![SecurityRequirement::default()]);
+            "For everybody, also without a token.".to_owned()
+        }
+        Who::Bearers => {
+            operation.security = Some(vec![SecurityRequirement::new(BEARER, NO_SCOPES)]);
+            "For a token of any role.".to_owned()
+        }
+        Who::Roles(roles) => {
+            let words: Vec<&str> = roles.iter().map(|role| role.word()).collect();
+            operation.security = Some(vec![SecurityRequirement::new(BEARER, NO_SCOPES)]);
+            format!("For a token of the role {}.", words.join(" or "))
+        }
+    };
+    let description = operation.description.get_or_insert_default();
+    if !description.is_empty() {
+        description.push_str("\n\n");
+    }
+    description.push_str(&words);
+}
+
+/// What the document calls tokens.
+const BEARER: &str = "token";
+
+const NO_SCOPES: [&str; 0] = [];
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     let PathItem { get, put, post, patch, .. } = item;

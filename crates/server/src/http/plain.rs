@@ -5,15 +5,15 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State as Given;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use filch_api::id;
 use filch_api::problem::Problem;
 use filch_api::session::{Held, Hello, Up, UpFrame};
@@ -31,6 +31,7 @@ use super::extract::{Nothing, Params, Worker};
 use super::{Failure, State, closing};
 use crate::brain::Input;
 use crate::link::{self, Batch, Home, Link};
+use crate::tokens::Caller;
 
 /// Claim jobs
 ///
@@ -48,12 +49,14 @@ use crate::link::{self, Batch, Home, Link};
 )]
 pub(crate) async fn claim(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Worker(worker): Worker,
     Params(Nothing {}): Params<Nothing>,
     headers: HeaderMap,
-    Object(claim): Object<Claim>,
+    Object(mut claim): Object<Claim>,
 ) -> Result<Response, Failure> {
     claim.check()?;
+    caller.serve(&mut claim.queues)?;
     match ask(&state, worker, Ask::Claim(claim)).await? {
         Reply::Claimed(claimed) if wants_lines(&headers) => Ok(claimed_lines(&claimed)),
         Reply::Claimed(claimed) => Ok(Json(claimed).into_response()),
@@ -147,9 +150,6 @@ pub(crate) struct Deputies {
     by_worker: Mutex<HashMap<WorkerId, Sender<Call>>>,
 }
 
-/// So many workers over plain HTTP at once.
-const DEPUTIES_MAX: usize = 10_000;
-
 /// So many requests of one worker may wait.
 const CALLS_MAX: usize = 64;
 
@@ -168,8 +168,9 @@ impl Deputies {
         if let Some(calls) = by_worker.get(&worker) {
             return Ok(calls.clone());
         }
-        if by_worker.len() >= DEPUTIES_MAX {
-            let title = format!("{DEPUTIES_MAX} workers are here over plain HTTP already");
+        let most = state.bounds.plain_workers;
+        if by_worker.len() >= most {
+            let title = format!("{most} workers are here over plain HTTP already");
             return Err(Problem::new(503, "too-many-workers", title)
                 .help("use fewer workers with more slots")
                 .into());
@@ -355,7 +356,7 @@ impl Shell {
         static SESSIONS: AtomicU64 = AtomicU64::new(1);
         self.session = SESSIONS.fetch_add(1, Ordering::Relaxed);
         self.said = 0;
-        let wire = Link::open(state.doorbell.clone(), Arc::clone(&state.logs));
+        let wire = Link::open(state.doorbell.clone(), state.house.clone());
         if let Some((before, _)) = self.wire.replace(wire) {
             before.close().await;
         }
@@ -370,6 +371,7 @@ impl Shell {
             number: self.said,
             messages,
             output: Vec::new(),
+            about: None,
         };
         match &self.wire {
             Some((link, _)) => link.take(frame, Home::Apart).await.is_ok(),

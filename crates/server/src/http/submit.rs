@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request as Incoming, State as Given};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use bytes::{Buf as _, BytesMut};
-use filch_api::job::Receipt;
+use filch_api::job::{Chunk, Receipt};
 use filch_api::problem::Problem;
 use filch_api::submission::{Judged, Submission};
 use filch_api::{id, json, limits};
@@ -23,21 +23,13 @@ use tokio::sync::mpsc::Sender;
 use super::extract::{Nothing, Params};
 use super::{Failure, State, body};
 use crate::brain::Brought;
+use crate::tokens::Caller;
 
 /// What became of an array.
 #[derive(Serialize, utoipa::ToSchema)]
 struct Receipts {
     /// In the order in which they were submitted.
     jobs: Vec<Receipt>,
-}
-
-/// What became of a chunk of lines.
-#[derive(Serialize, utoipa::ToSchema)]
-struct Chunk {
-    /// How many lines have been taken up to here.
-    lines: u64,
-    /// How many of this chunk's jobs are new.
-    new: usize,
 }
 
 /// One job, or several that are taken all or none.
@@ -93,23 +85,24 @@ const LINES_PATIENCE: Duration = Duration::from_secs(3_600);
 )]
 pub(crate) async fn submit(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Params(Nothing {}): Params<Nothing>,
     request: Incoming,
 ) -> Result<Response, Failure> {
     let key = idempotency_key(request.headers())?;
     if is_lines(request.headers()) {
-        return Ok(lines(state, request, key));
+        return Ok(lines(state, caller, request, key));
     }
     let most = |first| if first == b'[' { limits::LIST_BYTES } else { limits::BODY_BYTES };
     let held = body::collect(&state, request, most).await?;
     json::check_depth(&held.bytes)?;
     if held.bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
         let judged = array(&held.bytes, key.as_deref())?;
-        let jobs = keep(&state, judged).await?;
+        let jobs = keep(&state, &caller, judged).await?;
         return Ok((StatusCode::CREATED, Json(Taken::Many(Receipts { jobs }))).into_response());
     }
     let submission = serde_json::from_slice(&held.bytes).map_err(|error| body::unread(&error))?;
-    let jobs = keep(&state, vec![judge(submission, key.as_deref(), 0)?]).await?;
+    let jobs = keep(&state, &caller, vec![judge(submission, key.as_deref(), 0)?]).await?;
     let receipt = jobs.into_iter().next().expect("one job, one receipt");
     let status = if receipt.new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(Taken::One(receipt))).into_response())
@@ -135,8 +128,8 @@ fn judge(submission: Submission, key: Option<&str>, index: u64) -> Result<Judged
 }
 
 /// Hands jobs to the brain and waits until they are durable.
-async fn keep(state: &State, jobs: Vec<Judged>) -> Result<Vec<Receipt>, Failure> {
-    match hand_over(state, jobs).await? {
+async fn keep(state: &State, caller: &Caller, jobs: Vec<Judged>) -> Result<Vec<Receipt>, Failure> {
+    match hand_over(state, caller, jobs).await? {
         Answer::Submitted(submitted) => Ok(submitted.iter().map(Receipt::from).collect()),
         Answer::Done => Ok(Vec::new()),
         Answer::Refused(refused) => Err(Problem::from(refused).into()),
@@ -144,7 +137,12 @@ async fn keep(state: &State, jobs: Vec<Judged>) -> Result<Vec<Receipt>, Failure>
 }
 
 /// The same, with the brain's own answer.
-pub(super) async fn hand_over(state: &State, jobs: Vec<Judged>) -> Result<Answer, Failure> {
+pub(super) async fn hand_over(
+    state: &State,
+    caller: &Caller,
+    jobs: Vec<Judged>,
+) -> Result<Answer, Failure> {
+    jobs.iter().try_for_each(|job| caller.check(&job.spec.queue))?;
     if let Room::Low { free, mark } = state.store.room() {
         return Err(Problem::new(
             507,
@@ -186,12 +184,12 @@ fn is_lines(headers: &HeaderMap) -> bool {
 
 /// Each chunk is answered with a line, and the first problem with the last one. What was answered before
 /// it is kept.
-fn lines(state: State, request: Incoming, key: Option<String>) -> Response {
+fn lines(state: State, caller: Caller, request: Incoming, key: Option<String>) -> Response {
     let body = request.into_body().into_data_stream();
     let (answers, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(64);
     tokio::spawn(async move {
         let mut reader = Lines { body, buffer: BytesMut::new(), line: 0, is_over: false };
-        take_lines(&state, &mut reader, key.as_deref(), &answers).await;
+        take_lines(&state, &caller, &mut reader, key.as_deref(), &answers).await;
         drop(answers);
         reader.ignore_rest().await;
     });
@@ -204,6 +202,7 @@ fn lines(state: State, request: Incoming, key: Option<String>) -> Response {
 
 async fn take_lines<S: Pieces>(
     state: &State,
+    caller: &Caller,
     reader: &mut Lines<S>,
     key: Option<&str>,
     answers: &Sender<Result<Bytes, std::io::Error>>,
@@ -238,9 +237,9 @@ async fn take_lines<S: Pieces>(
         };
         match chunk {
             Some((judged, lines)) if !judged.is_empty() => pending.push_back(async move {
-                let receipts = keep(state, judged).await.map_err(|failure| failure.0)?;
+                let receipts = keep(state, caller, judged).await.map_err(|failure| failure.0)?;
                 let new = receipts.iter().filter(|receipt| receipt.new).count();
-                Ok(Chunk { lines, new })
+                Ok(Chunk { lines, new: new as u64 })
             }),
             Some(_) => {}
             None if pending.is_empty() => return,

@@ -1,16 +1,26 @@
 //! The workers' door: one WebSocket each.
 
+use std::fmt::Display;
+use std::time::Duration;
+
+use axum::Extension;
 use axum::extract::State as Given;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::ws::{CloseCode, CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
-use filch_api::limits;
 use filch_api::problem::Problem;
-use filch_api::session::UpFrame;
+use filch_api::session::{Up, UpFrame};
+use filch_api::{limits, protocol};
 use futures_util::{SinkExt as _, StreamExt as _};
 
 use super::{Failure, State};
-use crate::link::{self, Home, Link};
+use crate::link::{self, Home, Link, Untaken};
+use crate::tokens::Caller;
+
+/// Read at once. The buffer is cleared before every read, and idle workers are many: what comes is mostly a
+/// beat, and a long frame takes some more reads.
+const READ_BYTES: usize = 4 << 10;
 
 /// The workers' WebSocket
 ///
@@ -21,27 +31,56 @@ use crate::link::{self, Home, Link};
     path = "/v1/work",
     operation_id = "work",
     tag = "work",
+    params(("filch-protocol" = Option<u32>, Header, description = "The number of the worker's protocol; it has to be the server's, which is in the answer")),
     responses((status = 101, description = "It is a WebSocket from here on"))
 )]
 pub(crate) async fn connect(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Failure> {
+    protocol::check_worker(headers.get(protocol::HEADER).map(HeaderValue::as_bytes))?;
     let upgrade = upgrade.map_err(|rejection| {
         Problem::new(rejection.status().as_u16(), "no-websocket", rejection.body_text())
             .help("workers connect here; those without WebSockets POST to /v1/work/{worker}/claim")
     })?;
-    Ok(upgrade
+    let mut response = upgrade
         .max_message_size(limits::FRAME_BYTES)
         .max_frame_size(limits::FRAME_BYTES)
-        .on_upgrade(move |socket| talk(state, socket)))
+        .read_buffer_size(READ_BYTES)
+        .on_upgrade(move |socket| talk(state, caller, socket));
+    response.headers_mut().insert(protocol::HEADER, protocol::NUMBER.into());
+    Ok(response)
 }
 
-async fn talk(state: State, socket: WebSocket) {
-    let (link, mut outgoing) = Link::open(state.doorbell.clone(), state.logs.clone());
+/// How a connection comes to its end.
+enum End {
+    /// By itself.
+    Plain,
+    /// The worker is told why.
+    Said { code: CloseCode, reason: String },
+}
+
+impl End {
+    /// The worker may not be here, or not for what it wants.
+    fn not_permitted(problem: &Problem) -> Self {
+        Self::Said { code: close_code::POLICY, reason: farewell(problem) }
+    }
+
+    /// What the worker has said is no frame, or makes no sense.
+    fn nonsense(code: CloseCode, why: &dyn Display) -> Self {
+        let mut reason = format!("this frame cannot be taken: {why}");
+        reason.truncate(reason.floor_char_boundary(REASON_BYTES));
+        Self::Said { code, reason }
+    }
+}
+
+async fn talk(state: State, caller: Caller, socket: WebSocket) {
+    let (link, mut outgoing) = Link::open(state.doorbell.clone(), state.house.clone());
     let (mut sink, mut source) = socket.split();
     let store = state.store.clone();
-    let writing = async move {
+    let writing = async {
         while let Some(batch) = outgoing.recv().await {
             let Ok(delivery) = link::deliver(batch, &store).await else { break };
             if sink.send(Message::text(delivery.write())).await.is_err() {
@@ -50,22 +89,78 @@ async fn talk(state: State, socket: WebSocket) {
         }
     };
     let reading = async {
-        while let Some(Ok(message)) = source.next().await {
-            let frame = match &message {
-                Message::Text(text) => serde_json::from_str::<UpFrame>(text.as_str()).ok(),
-                Message::Ping(_) | Message::Pong(_) => continue,
-                Message::Binary(_) | Message::Close(_) => None,
+        while let Some(message) = source.next().await {
+            let frame = match message {
+                Ok(Message::Text(text)) => serde_json::from_str::<UpFrame>(text.as_str()),
+                Ok(Message::Ping(_) | Message::Pong(_)) => continue,
+                Ok(Message::Close(_)) => break,
+                Ok(Message::Binary(_)) => {
+                    return End::nonsense(close_code::UNSUPPORTED, &"it is not text");
+                }
+                Err(error) => return End::nonsense(close_code::PROTOCOL, &error),
             };
-            let Some(frame) = frame else { break };
-            if link.take(frame, Home::Apart).await.is_err() {
-                break;
+            let mut frame = match frame {
+                Ok(frame) => frame,
+                Err(error) => return End::nonsense(close_code::INVALID, &error),
+            };
+            if let Err(problem) = narrow(&caller, &mut frame) {
+                return End::not_permitted(&problem);
+            }
+            match link.take(frame, Home::Apart).await {
+                Ok(()) => {}
+                Err(Untaken::Nonsense(why)) => return End::nonsense(close_code::INVALID, &why),
+                Err(Untaken::Closed) => break,
             }
         }
+        End::Plain
     };
-    tokio::select! {
-        () = writing => {}
-        () = reading => {}
-        () = link.hung_up() => {}
+    let end = tokio::select! {
+        () = writing => End::Plain,
+        end = reading => end,
+        () = link.hung_up() => End::Plain,
+        why = caller.over() => End::not_permitted(&why),
+    };
+    if let End::Said { code, reason } = end {
+        let frame = CloseFrame { code, reason: reason.into() };
+        // Who does not listen any more finds out when it comes again.
+        let _ = tokio::time::timeout(FAREWELL, sink.send(Message::Close(Some(frame)))).await;
     }
     link.close().await;
+}
+
+/// The protocol has no room for more.
+const REASON_BYTES: usize = 123;
+
+/// Why a worker is sent away, with what helps if there is room for it.
+fn farewell(problem: &Problem) -> String {
+    let Problem { title, help, .. } = problem;
+    let whole = help.as_ref().map(|help| format!("{title}\n  help: {help}"));
+    let whole = whole.filter(|whole| whole.len() <= REASON_BYTES);
+    whole.unwrap_or_else(|| title[..title.floor_char_boundary(REASON_BYTES)].to_owned())
+}
+
+/// How long a worker that is sent away may take to hear why.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// A worker serves no queue that is not its token's business.
+fn narrow(caller: &Caller, frame: &mut UpFrame) -> Result<(), Problem> {
+    frame.messages.iter_mut().try_for_each(|message| match message {
+        Up::Hello(hello) => caller.serve(&mut hello.queues),
+        _ => Ok(()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_farewell_fits_into_its_frame() {
+        let problem = Problem::new(401, "no-token", "no").help("bring one");
+        assert_eq!(farewell(&problem), "no\n  help: bring one");
+        let problem = Problem::new(401, "no-token", "no").help("x".repeat(REASON_BYTES));
+        assert_eq!(farewell(&problem), "no");
+        let problem = Problem::new(401, "no-token", "\u{e4}".repeat(REASON_BYTES));
+        assert_eq!(farewell(&problem), "\u{e4}".repeat(REASON_BYTES / 2));
+    }
 }

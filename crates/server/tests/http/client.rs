@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use filch_server::{Config, Server};
+use filch_server::{Bounds, Config, Server};
 use filch_store::{OwnerNote, Sqlite, Store, Transient};
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
@@ -67,10 +67,24 @@ impl Place {
         lease: Duration,
         folder: Option<TempDir>,
     ) -> Self {
+        Self::configured(Config { lease, ..Config::default() }, store, folder).await
+    }
+
+    /// A server that lets only so much in.
+    pub(crate) async fn bounded(bounds: Bounds) -> Self {
+        let config = Config { bounds, ..Config::default() };
+        Self::configured(config, Arc::new(Transient::default()), None).await
+    }
+
+    /// A server over this store that is otherwise like this.
+    pub(crate) async fn configured(
+        config: Config,
+        store: Arc<dyn Store>,
+        folder: Option<TempDir>,
+    ) -> Self {
         let listen = ([127, 0, 0, 1], 0).into();
-        let config = Config { listen, lease, seed: 7, ..Config::default() };
-        let server = Server::start(config, store).await.unwrap();
-        Self { server, http: reqwest::Client::new(), _folder: folder }
+        let server = Server::start(Config { listen, seed: 7, ..config }, store).await.unwrap();
+        Self { server, http: http(), _folder: folder }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -132,6 +146,12 @@ impl Place {
     pub(crate) fn worker(&self, id: &str) -> Worker<'_> {
         Worker { place: self, id: id.to_owned(), number: 0, slots: 1, holds: Vec::new() }
     }
+}
+
+/// A client for HTTP alone.
+fn http() -> reqwest::Client {
+    let nobody = (*filch_api::tls::nobody()).clone();
+    reqwest::Client::builder().tls_backend_preconfigured(nobody).build().unwrap()
 }
 
 pub(crate) async fn read(response: Response) -> Answer {

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::client::Place;
+use crate::client::{Place, eventually};
 
 #[tokio::test]
 async fn queues_are_paused_bounded_and_weighed() {
@@ -98,11 +98,14 @@ async fn requests_that_wait_are_answered_when_the_server_stops() {
         place.get(&path),
         place.post("/v1/work/00000000000000a1/claim", &claim),
         async {
-            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            eventually("both have arrived", async || {
+                place.get("/v1/workers").await.ok()["workers"][0]["id"] == "00000000000000a1"
+            })
+            .await;
             place.server.stop().await;
         }
     );
     job.refused(503, "stopping");
     claimed.refused(503, "stopping");
-    assert!(waited.elapsed() < std::time::Duration::from_secs(5));
+    assert!(waited.elapsed() < std::time::Duration::from_secs(60), "neither waited to its end");
 }

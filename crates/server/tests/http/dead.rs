@@ -6,6 +6,16 @@ use crate::client::{Place, Worker};
 
 /// Submits these jobs and lets all of them die at once.
 async fn bury(place: &Place, worker: &mut Worker<'_>, jobs: Vec<Value>) -> Vec<String> {
+    bury_saying(place, worker, jobs, |_| "no".into()).await
+}
+
+/// The same, each with words of its own.
+async fn bury_saying(
+    place: &Place,
+    worker: &mut Worker<'_>,
+    jobs: Vec<Value>,
+    error: impl Fn(&Value) -> String,
+) -> Vec<String> {
     let count = jobs.len();
     let taken = place.post("/v1/jobs", &Value::from(jobs)).await.ok();
     worker.slots = 64;
@@ -16,7 +26,10 @@ async fn bury(place: &Place, worker: &mut Worker<'_>, jobs: Vec<Value>) -> Vec<S
             .as_array()
             .unwrap()
             .iter()
-            .map(|job| json!({"job": job["job"], "ending": "failed", "error": "no", "forever": true}))
+            .map(|job| {
+                let error = error(&job["work"]["args"]);
+                json!({"job": job["job"], "ending": "failed", "error": error, "forever": true})
+            })
             .collect();
         buried += reports.len();
         place.post(&worker.path("report"), &json!({"reports": reports})).await.ok();
@@ -77,6 +90,56 @@ async fn dead_jobs_are_tried_again_by_id_and_by_likeness() {
     assert_eq!(place.post("/v1/dead/retry", &later).await.ok(), json!({"count": 0}));
     assert_eq!(place.post("/v1/dead/retry", &json!({"kind": "b"})).await.ok(), json!({"count": 2}));
     assert_eq!(place.get("/v1/dead").await.ok()["jobs"], json!([]));
+}
+
+#[tokio::test]
+async fn dead_jobs_that_ended_alike_are_one_group() {
+    let place = Place::on_disk().await;
+    let mut worker = place.worker("00000000000000a1");
+    let jobs = (0..1_500)
+        .map(|n| json!({"kind": if n % 3 == 0 { "pay" } else { "mail" }, "queue": "q", "args": n}));
+    let ids = bury_saying(&place, &mut worker, jobs.collect(), |n| match n.as_u64().unwrap() {
+        7 => "something else".into(),
+        n => format!("no user {n} in /data/{n}.csv (exit code {})", n % 2),
+    })
+    .await;
+    let found = place.get("/v1/dead/groups").await.ok();
+    assert_eq!((&found["jobs"], &found["rest"]), (&json!(1_500), &json!(0)));
+    let groups = found["groups"].as_array().unwrap();
+    let seen = groups
+        .iter()
+        .map(|group| (group["kind"].as_str().unwrap(), group["count"].as_u64().unwrap()));
+    let mut seen: Vec<(&str, u64)> = seen.collect();
+    seen.sort_unstable();
+    assert_eq!(seen, [("mail", 1), ("mail", 499), ("mail", 500), ("pay", 250), ("pay", 250)]);
+    assert_eq!(groups[0]["count"], 500, "the largest comes first");
+
+    let odd = groups.iter().find(|group| group["count"] == 1).unwrap();
+    assert_eq!((&odd["error"], &odd["example"]), (&json!("something else"), &json!(ids[7])));
+    let name = odd["fingerprint"].as_str().unwrap();
+    assert_eq!(odd["retry"], format!("filch dead retry --group {name}"));
+    let page = place.get(&format!("/v1/dead?group={name}")).await.ok();
+    assert_eq!(page["jobs"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&page["jobs"][0]["id"], &page["jobs"][0]["fingerprint"]),
+        (&json!(ids[7]), &json!(name))
+    );
+    assert_eq!(page["jobs"][0]["error"], "something else");
+
+    let name = groups[0]["fingerprint"].as_str().unwrap();
+    let dry = json!({"group": name, "dry_run": true});
+    assert_eq!(place.post("/v1/dead/retry", &dry).await.ok(), json!({"count": 500}));
+    let done = place.post("/v1/dead/retry", &json!({"group": name, "kind": "mail"})).await.ok();
+    assert_eq!(done, json!({"count": 500}));
+    let done = place.post("/v1/dead/discard", &json!({"group": name})).await.ok();
+    assert_eq!(done, json!({"count": 0}), "none of them is dead any more");
+
+    let found = place.get("/v1/dead/groups?kind=pay&limit=1").await.ok();
+    assert_eq!((&found["jobs"], &found["rest"]), (&json!(500), &json!(250)));
+    let found = place.get("/v1/dead/groups?since=2099-01-01T00:00:00Z").await.ok();
+    assert_eq!(found, json!({"groups": [], "jobs": 0, "rest": 0}));
+    place.post("/v1/dead/retry", &json!({"group": "xyz"})).await.refused(422, "invalid");
+    place.get("/v1/dead?group=xyz").await.refused(422, "invalid");
 }
 
 #[tokio::test]

@@ -112,9 +112,10 @@ fn every_code_is_on_the_page() {
     let codes = page.split("## Codes").nth(1).unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = 0;
-    for folder in ["src/http", "../api/src"] {
-        for file in std::fs::read_dir(root.join(folder)).unwrap() {
-            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+    for folder in ["src/http", "../api/src", "../api/src/flow_file"] {
+        let entries = std::fs::read_dir(root.join(folder)).unwrap();
+        for file in entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+            let text = std::fs::read_to_string(file).unwrap();
             for call in text.split("Problem::new(").chain(text.split("Self::new(")).skip(1) {
                 let mut words = call.split('"');
                 let status = words.next().unwrap_or_default();

@@ -1,5 +1,7 @@
-//! Every bound, at it and one beyond it.
+//! Bounds on what requests bring, at it and one beyond it: what is beyond has an error of its own, and
+//! changes nothing. What a server lets in at once is in `bounds`.
 
+use futures_util::StreamExt as _;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -8,6 +10,11 @@ use crate::client::{Answer, Place, read};
 async fn post(place: &Place, path: &str, kind: &str, body: String) -> Answer {
     let request = place.request(Method::POST, path).header("content-type", kind).body(body);
     read(request.send().await.unwrap()).await
+}
+
+/// How many jobs have been taken; what is refused adds none.
+async fn taken(place: &Place) -> u64 {
+    place.get("/v1/status").await.ok()["jobs"].as_u64().unwrap()
 }
 
 const JSON: &str = "application/json";
@@ -30,30 +37,74 @@ async fn one_object_has_a_mebibyte() {
     let body = reqwest::Body::wrap_stream(futures_util::stream::iter([piece]));
     let request = place.request(Method::POST, "/v1/jobs").header("content-type", JSON).body(body);
     read(request.send().await.unwrap()).await.refused(413, "body-too-large");
+    assert_eq!(taken(&place).await, 1);
 }
 
 #[tokio::test]
-async fn an_array_or_a_flow_has_more() {
+async fn an_array_or_a_flow_has_128_mebibytes() {
     let place = Place::start().await;
-    let array = format!("[{{\"kind\": \"k\"}}{}]", " ".repeat(2 << 20));
-    post(&place, "/v1/jobs", JSON, array).await.ok();
-    let flow = format!(
-        "{{\"name\": \"n\", \"jobs\": {{\"a\": {{\"kind\": \"k\"}}}}{}}}",
-        " ".repeat(2 << 20)
-    );
-    post(&place, "/v1/flows", JSON, flow).await.ok();
-    let array = format!("[{{\"kind\": \"k\"}}{}]", " ".repeat(128 << 20));
-    post(&place, "/v1/jobs", JSON, array).await.refused(413, "body-too-large");
+    for (path, text) in [
+        ("/v1/jobs", "[{\"kind\": \"k\"}]"),
+        ("/v1/flows", "{\"name\": \"n\", \"jobs\": {\"a\": {\"kind\": \"k\"}}}"),
+    ] {
+        let before = taken(&place).await;
+        let padded = |bytes: usize| format!("{text}{}", " ".repeat(bytes - text.len()));
+        let answer = post(&place, path, JSON, padded((128 << 20) + 1)).await;
+        answer.refused(413, "body-too-large");
+        assert_eq!(taken(&place).await, before, "{path}");
+        post(&place, path, JSON, padded(128 << 20)).await.ok();
+        assert_eq!(taken(&place).await, before + 1, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_flow_has_a_hundred_thousand_jobs() {
+    let place = Place::start().await;
+    let flow = |count: usize| {
+        let jobs: Vec<String> =
+            (0..count).map(|index| format!("\"{index}\":{{\"kind\":\"k\"}}")).collect();
+        format!("{{\"name\":\"n\",\"jobs\":{{{}}}}}", jobs.join(","))
+    };
+    let problem = post(&place, "/v1/flows", JSON, flow(100_001)).await;
+    assert_eq!(problem.refused(413, "too-many-jobs")["at"], "/jobs");
+    assert_eq!(taken(&place).await, 0);
+    post(&place, "/v1/flows", JSON, flow(100_000)).await.ok();
+    assert_eq!(taken(&place).await, 100_000);
+}
+
+/// Lines have no bound altogether: here are more bytes than any array may have, then more jobs.
+#[tokio::test]
+async fn lines_have_no_bound() {
+    let place = Place::start().await;
+    let padding = " ".repeat((1 << 20) - 100);
+    let lines = futures_util::stream::iter(0..130).map(move |line| {
+        let id = format!("01890000-0000-7000-8000-{line:012x}");
+        Ok::<_, std::io::Error>(format!("{{\"kind\": \"k\", \"id\": \"{id}\"{padding}}}\n"))
+    });
+    let body = reqwest::Body::wrap_stream(lines);
+    let request = place.request(Method::POST, "/v1/jobs").header("content-type", LINES).body(body);
+    let answer = request.send().await.unwrap().text().await.unwrap();
+    assert!(!answer.contains("code"), "{answer}");
+    assert_eq!(taken(&place).await, 130);
+
+    let line = |number| {
+        format!("{{\"kind\": \"k\", \"id\": \"01890000-0000-7000-8000-{number:012x}\"}}\n")
+    };
+    let lines: String = (130..10_131).map(line).collect();
+    let request = place.request(Method::POST, "/v1/jobs").header("content-type", LINES).body(lines);
+    let answer = request.send().await.unwrap().text().await.unwrap();
+    assert!(!answer.contains("code"), "{answer}");
+    assert_eq!(taken(&place).await, 10_131);
 }
 
 #[tokio::test]
 async fn an_array_has_ten_thousand_jobs() {
     let place = Place::start().await;
     let jobs = |count: usize| Value::from(vec![json!({"kind": "k"}); count]);
-    let taken = place.post("/v1/jobs", &jobs(10_000)).await.ok();
-    assert_eq!(taken["jobs"].as_array().unwrap().len(), 10_000);
+    let receipts = place.post("/v1/jobs", &jobs(10_000)).await.ok();
+    assert_eq!(receipts["jobs"].as_array().unwrap().len(), 10_000);
     place.post("/v1/jobs", &jobs(10_001)).await.refused(413, "too-many-jobs");
-    assert_eq!(place.get("/v1/status").await.ok()["jobs"], 10_000);
+    assert_eq!(taken(&place).await, 10_000);
 }
 
 #[tokio::test]
@@ -68,15 +119,27 @@ async fn a_line_has_a_mebibyte() {
         let answer = post(&place, "/v1/jobs", LINES, body).await.ok();
         assert_eq!((&answer["code"], &answer["at"]), (&json!("line-too-long"), &json!("line 1")));
     }
+    assert_eq!(taken(&place).await, 1);
 }
 
 #[tokio::test]
 async fn a_payload_has_a_quarter_of_a_mebibyte() {
     let place = Place::start().await;
-    let job = |bytes: usize| json!({"kind": "k", "args": "x".repeat(bytes)});
-    place.post("/v1/jobs", &job((256 << 10) - 20)).await.ok();
-    let problem = place.post("/v1/jobs", &job(256 << 10)).await.refused(413, "payload-too-large");
-    assert_eq!(problem["at"], "/args");
+    // What is kept is {"args":"xxx"}.
+    let args = |bytes: usize| json!({"kind": "k", "args": "x".repeat(bytes - 11)});
+    // What is kept is {"run":["xxx"]}.
+    let run = |bytes: usize| json!({"run": ["x".repeat(bytes - 12)]});
+    place.post("/v1/jobs", &args(256 << 10)).await.ok();
+    place.post("/v1/jobs", &run(256 << 10)).await.ok();
+    for job in [args((256 << 10) + 1), run((256 << 10) + 1)] {
+        let problem = place.post("/v1/jobs", &job).await.refused(413, "payload-too-large");
+        assert_eq!(problem["at"], "/args");
+        // All or none.
+        let several = json!([{"kind": "k"}, job]);
+        let problem = place.post("/v1/jobs", &several).await.refused(413, "payload-too-large");
+        assert_eq!(problem["at"], "/1/args");
+    }
+    assert_eq!(taken(&place).await, 2);
 }
 
 #[tokio::test]
@@ -93,6 +156,7 @@ async fn json_has_sixty_four_levels() {
     post(&place, "/v1/flows", JSON, flow).await.refused(400, "too-deep");
     let answer = post(&place, "/v1/jobs", LINES, nested(64) + "\n").await.ok();
     assert_eq!((&answer["code"], &answer["at"]), (&json!("too-deep"), &json!("line 1")));
+    assert_eq!(taken(&place).await, 1);
 }
 
 #[tokio::test]
@@ -107,18 +171,20 @@ async fn names_have_two_hundred_bytes() {
         let problem = place.post("/v1/jobs", &job).await.refused(422, "name-too-long");
         assert_eq!(problem["at"], format!("/{field}"));
     }
-    let queue = format!("/v1/queues/{long}");
-    place.send(Method::PATCH, &queue, &json!({})).await.refused(422, "name-too-long");
-    let flow = json!({"name": long, "jobs": {"a": {"kind": "k"}}});
-    place.post("/v1/flows", &flow).await.refused(422, "name-too-long");
-    let flow = json!({"name": "n", "jobs": {long.as_str(): {"kind": "k"}}});
-    place.post("/v1/flows", &flow).await.refused(422, "name-too-long");
+    let queue = |name: &str| format!("/v1/queues/{name}");
+    place.send(Method::PATCH, &queue(&fits), &json!({})).await.ok();
+    place.send(Method::PATCH, &queue(&long), &json!({})).await.refused(422, "name-too-long");
+    let flow = |name: &str, job: &str| json!({"name": name, "jobs": {job: {"kind": "k"}}});
+    place.post("/v1/flows", &flow(&fits, &fits)).await.ok();
+    place.post("/v1/flows", &flow(&long, "a")).await.refused(422, "name-too-long");
+    place.post("/v1/flows", &flow("n", &long)).await.refused(422, "name-too-long");
     let request =
         place.request(Method::POST, "/v1/jobs").header("idempotency-key", "k".repeat(201));
     let answer = read(request.json(&json!({"kind": "k"})).send().await.unwrap()).await;
     answer.refused(422, "name-too-long");
     let claim = json!({"number": 1, "slots": 1, "queues": [long]});
     place.post("/v1/work/00000000000000a1/claim", &claim).await.refused(422, "name-too-long");
+    assert_eq!(taken(&place).await, 4, "what was refused has changed nothing");
 }
 
 #[tokio::test]
@@ -137,6 +203,7 @@ async fn a_flow_has_a_million_edges() {
     };
     let answer = post(&place, "/v1/flows", JSON, flow(1_000, &parents)).await;
     answer.refused(413, "too-many-edges");
+    assert_eq!(taken(&place).await, 0);
     post(&place, "/v1/flows", JSON, flow(1_000, &parents[..1_000])).await.ok();
 }
 

@@ -1,6 +1,7 @@
 //! The server's doors, tried from outside: a server in this process, and a client that speaks HTTP.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod bounds;
 mod client;
 mod cluster;
 mod dead;
@@ -12,5 +13,12 @@ mod guard;
 mod jobs;
 mod limits;
 mod lines;
+mod logs;
+mod matrix;
 mod metrics;
+mod past;
+mod queue;
+mod socket;
+mod sweep;
+mod tokens;
 mod work;

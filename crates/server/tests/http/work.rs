@@ -42,7 +42,8 @@ async fn a_worker_claims_runs_and_reports() {
 
 #[tokio::test]
 async fn a_claim_waits_for_a_job_and_no_longer_than_it_may() {
-    let place = Place::start().await;
+    // With a shorter lease its quarter would end what here waits too long.
+    let place = Place::with_lease(Duration::from_secs(600)).await;
     let mut worker = place.worker("00000000000000a1");
     let before = Instant::now();
     assert_eq!(worker.claim("0s").await.ok()["jobs"], json!([]));
@@ -53,23 +54,23 @@ async fn a_claim_waits_for_a_job_and_no_longer_than_it_may() {
         place.submit(&json!({"kind": "k"})).await
     });
     assert_eq!(claimed.ok()["jobs"][0]["id"], id.as_str());
-    assert!(before.elapsed() < Duration::from_secs(5));
     // Without a free slot there is nothing to wait for.
     assert_eq!(worker.claim("30s").await.ok()["jobs"], json!([]));
-    assert!(before.elapsed() < Duration::from_secs(5));
+    assert!(before.elapsed() < Duration::from_secs(30), "neither waited to its end");
 }
 
 #[tokio::test]
 async fn a_silent_worker_is_not_kept_waiting_into_the_end_of_its_lease() {
-    let place = Place::with_lease(Duration::from_secs(1)).await;
+    let lease = Duration::from_secs(3);
+    let place = Place::with_lease(lease).await;
     let mut worker = place.worker("00000000000000a1");
     let before = Instant::now();
     for _ in 0..5 {
         worker.claim("30s").await.ok();
     }
     let elapsed = before.elapsed();
-    assert!(elapsed > Duration::from_millis(1_200), "each waits a quarter of a lease: {elapsed:?}");
-    assert!(elapsed < Duration::from_secs(5));
+    assert!(elapsed > lease * 6 / 5, "each waits a quarter of a lease: {elapsed:?}");
+    assert!(elapsed < lease * 5, "none waits to the end of a lease: {elapsed:?}");
     assert_eq!(place.get("/v1/status").await.ok()["lost"], 0);
 }
 
@@ -117,8 +118,12 @@ async fn what_an_answer_brought_that_never_arrived_is_brought_again() {
 async fn a_claim_whose_client_has_gone_is_answered_when_it_comes_again() {
     let place = Place::start().await;
     let mut worker = place.worker("00000000000000a1");
-    let claim = worker.claim("30s");
-    assert!(tokio::time::timeout(Duration::from_millis(100), claim).await.is_err());
+    tokio::select! {
+        early = worker.claim("30s") => panic!("{early:?}"),
+        () = eventually("its claim has arrived", async || {
+            place.get("/v1/workers").await.ok()["workers"][0]["id"] == "00000000000000a1"
+        }) => {}
+    }
     let id = place.submit(&json!({"kind": "k"})).await;
     eventually("it is somebody's", async || place.job(&id).await["state"] == "leased").await;
     let claimed = worker.claim_again("30s").await.ok();
@@ -227,12 +232,13 @@ async fn a_worker_that_was_silent_for_a_lease_is_gone_for_ever() {
 
 #[tokio::test]
 async fn beats_keep_a_worker_alive() {
-    let place = Place::with_lease(Duration::from_millis(500)).await;
+    let lease = Duration::from_secs(3);
+    let place = Place::with_lease(lease).await;
     place.submit(&json!({"kind": "k"})).await;
     let mut worker = place.worker("00000000000000a1");
     worker.claim("10s").await.ok();
     let before = Instant::now();
-    while before.elapsed() < Duration::from_millis(1_500) {
+    while before.elapsed() < lease * 3 / 2 {
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(worker.beat().await.ok()["keep"], json!([[1, 1]]));
     }

@@ -1,0 +1,106 @@
+//! Where a server may listen: on loopback as it likes, elsewhere only if nobody can come in or listen who
+//! should not.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use filch_api::access::Plain;
+
+/// What keeps strangers out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Protection {
+    /// Whether everybody needs a token.
+    pub has_tokens: bool,
+    /// Whether what is said is encrypted.
+    pub has_tls: bool,
+    /// Whether somebody insists that it need not be.
+    pub plain: Plain,
+}
+
+/// Why a server does not listen there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exposed {
+    address: SocketAddr,
+    missing: Missing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missing {
+    Token,
+    Tls,
+}
+
+impl fmt::Display for Exposed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, missing } = self;
+        match missing {
+            Missing::Token => write!(
+                formatter,
+                "{address} can be reached from other machines, and there is no token: anybody there \
+                 could run commands here\n  help: make one first, with `filch token create --role \
+                 admin`, or listen on 127.0.0.1"
+            ),
+            Missing::Tls => write!(
+                formatter,
+                "{address} can be reached from other machines, and without TLS anybody on the way \
+                 could read the tokens\n  help: give --tls-cert FILE and --tls-key FILE, or say \
+                 --insecure-no-tls if nobody can listen, or listen on 127.0.0.1"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Exposed {}
+
+/// Whether a server that is protected so may listen there.
+///
+/// # Errors
+/// With what is missing.
+pub fn check(address: SocketAddr, protection: Protection) -> Result<(), Exposed> {
+    let Protection { has_tokens, has_tls, plain } = protection;
+    if address.ip().is_loopback() {
+        return Ok(());
+    }
+    // What may be said in the open is never said to everybody.
+    if !has_tokens {
+        return Err(Exposed { address, missing: Missing::Token });
+    }
+    if !has_tls && plain == Plain::Never {
+        return Err(Exposed { address, missing: Missing::Tls });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All cases: for each address, without and with each of token, TLS and the insistence.
+    #[test]
+    fn every_case_is_as_the_table_says() {
+        let table = "
+            address        nothing  plain  tls    tls+plain  token  token+plain  token+tls  all
+            127.0.0.1:1    ok       ok     ok     ok         ok     ok           ok         ok
+            [::1]:1        ok       ok     ok     ok         ok     ok           ok         ok
+            0.0.0.0:1      token    token  token  token      tls    ok           ok         ok
+            [::]:1         token    token  token  token      tls    ok           ok         ok
+            192.0.2.1:1    token    token  token  token      tls    ok           ok         ok";
+        for line in table.trim().lines().skip(1) {
+            let mut words = line.split_whitespace();
+            let address = words.next().unwrap().parse().unwrap();
+            for case in 0_u8..8 {
+                let protection = Protection {
+                    has_tokens: case & 4 > 0,
+                    has_tls: case & 2 > 0,
+                    plain: if case & 1 > 0 { Plain::Permitted } else { Plain::Never },
+                };
+                let found = match check(address, protection) {
+                    Ok(()) => "ok",
+                    Err(Exposed { missing: Missing::Token, .. }) => "token",
+                    Err(Exposed { missing: Missing::Tls, .. }) => "tls",
+                };
+                assert_eq!(Some(found), words.next(), "{address} {protection:?}");
+            }
+        }
+    }
+}

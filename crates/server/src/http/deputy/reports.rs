@@ -1,0 +1,95 @@
+//! Beats, reports and the goodbye: what the worker says of itself and of its jobs, and when it is answered.
+
+use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+
+use filch_api::session::{Held, Up};
+use filch_api::work::{Answered, Beat, Beaten, Report, TooLate};
+use tokio::sync::oneshot;
+
+use super::{Answer, Ask, Deputy, OpenGoodbye, Renewal, Reply, Reporting, answer};
+
+impl Deputy {
+    pub(super) fn beat(&mut self, beat: Beat, reply: oneshot::Sender<Answer>) {
+        let mut messages = self.started(&beat.holds);
+        messages.extend(beat.stopping.iter().map(|&hold| Up::Stopping(hold)));
+        if messages.is_empty() {
+            messages.push(Up::Beat);
+        }
+        let (keep, cancel) = self.divide(&beat.holds);
+        let (drain, lease_ms) = (self.is_draining, self.lease.as_millis() as u64);
+        let beaten = Reply::Beaten(Beaten { keep, cancel, drain, lease_ms });
+        self.answer_renewed(messages, Ask::Beat(beat), beaten, reply);
+    }
+
+    /// Answers once the brain has heard of it: the worker counts its lease from here.
+    pub(super) fn answer_renewed(
+        &mut self,
+        messages: Vec<Up>,
+        ask: Ask,
+        said: Reply,
+        reply: oneshot::Sender<Answer>,
+    ) {
+        self.say(messages);
+        self.renewals.push(Renewal { ask, batch: self.said, said, reply });
+    }
+
+    pub(super) fn renewed(&mut self, number: u64) {
+        for renewal in self.renewals.extract_if(.., |renewal| renewal.batch <= number) {
+            answer([renewal.reply], &Ok(renewal.said));
+        }
+    }
+
+    pub(super) fn report(&mut self, reports: Vec<Report>, reply: oneshot::Sender<Answer>) {
+        let new = self.note_reports(reports, reply);
+        // A repeat of what is under way says nothing new, but the worker is there.
+        self.say(if new.is_empty() { vec![Up::Beat] } else { new });
+    }
+
+    /// Takes down reports; what of them is new is returned, to be said.
+    pub(super) fn note_reports(
+        &mut self,
+        reports: Vec<Report>,
+        reply: oneshot::Sender<Answer>,
+    ) -> Vec<Up> {
+        let mut new = Vec::new();
+        let mut left = BTreeSet::new();
+        for report in reports {
+            left.insert(report.job);
+            if let Entry::Vacant(entry) = self.reports.entry(report.job) {
+                new.push(Up::Report(entry.insert(report).say()));
+            }
+        }
+        self.reporting.push(Reporting { left, answered: Answered::default(), reply });
+        new
+    }
+
+    /// The brain has answered for this job; `late` if its word came too late.
+    pub(super) fn answered(&mut self, hold: Held, late: Option<TooLate>) {
+        self.reports.remove(&hold);
+        self.jobs.remove(&hold);
+        for mut open in std::mem::take(&mut self.reporting) {
+            if open.left.remove(&hold) {
+                match late {
+                    None => open.answered.accepted.push(hold),
+                    Some(late) => open.answered.refused.push(late),
+                }
+            }
+            if open.left.is_empty() {
+                answer([open.reply], &Ok(Reply::Answered(open.answered)));
+            } else {
+                self.reporting.push(open);
+            }
+        }
+    }
+
+    pub(super) fn say_goodbye(&mut self, reply: oneshot::Sender<Answer>) {
+        if let Some(goodbye) = &mut self.goodbye {
+            goodbye.replies.push(reply);
+            return;
+        }
+        self.say(vec![Up::Goodbye]);
+        let settle = self.settle();
+        self.goodbye = Some(OpenGoodbye { settle, replies: vec![reply] });
+    }
+}

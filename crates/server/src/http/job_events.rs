@@ -1,0 +1,129 @@
+//! What has happened to one job, from what is kept of it: its submit, the ledger of its owners, what was
+//! noted about it, its end.
+
+use axum::Json;
+use axum::extract::State as Given;
+use filch_api::event::{JobEvent, JobEvents};
+use filch_api::id;
+use filch_api::job::Ownership;
+use filch_api::time::Moment;
+use filch_scheduler::record::{AttemptOutcome, Note};
+use filch_scheduler::state::State as JobState;
+use filch_scheduler::time::Wall;
+use filch_store::History;
+
+use super::extract::{Named, Nothing, Params};
+use super::{Failure, State, jobs};
+
+/// What has happened to a job
+///
+/// In order. What happens from now on is at `/v1/events?job=ID`.
+#[utoipa::path(
+    get,
+    path = "/v1/jobs/{id}/events",
+    operation_id = "jobEvents",
+    tag = "jobs",
+    params(("id" = String, Path, pattern = "^[0-9a-fA-F-]{4,36}$", description = "A UUID, or at least its last 4 digits")),
+    responses((status = 200, body = JobEvents))
+)]
+pub(crate) async fn show(
+    Given(state): Given<State>,
+    Named(id): Named,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Json<JobEvents>, Failure> {
+    let live = state.doorbell.look(move |dispatch, _| dispatch.job_view(id)).await?;
+    let history = state.read(move |store| store.history(id)).await?;
+    let history = history.ok_or_else(|| jobs::unknown(id))?;
+    let kept = history.row.now.state;
+    let state = live.filter(|_| !kept.is_ended()).map_or(kept, |view| view.state);
+    Ok(Json(JobEvents {
+        id: id::job(id),
+        state: state.to_string(),
+        ended: kept.is_ended(),
+        events: events(&history),
+    }))
+}
+
+fn events(history: &History) -> Vec<JobEvent> {
+    let row = &history.row;
+    let mut events = vec![plain(row.submitted_at, "submitted")];
+    for owner in &history.owners {
+        let Ownership { fence, worker, cause, from, at, .. } =
+            Ownership::new(owner.hold.fence.0, owner.worker, owner.cause, owner.at);
+        let event = match cause.as_str() {
+            "claim" => "claimed",
+            "steal" => "stolen",
+            other => other,
+        };
+        events.push(JobEvent {
+            at,
+            event: event.into(),
+            fence: Some(fence),
+            worker,
+            from,
+            error: None,
+        });
+    }
+    let now = &row.now;
+    for (at, note) in &history.notes {
+        events.extend(noted(happened_at(history, *at, note), note));
+    }
+    if now.state == JobState::Running || now.state.is_ended() {
+        events.push(JobEvent {
+            fence: Some(now.fence.0),
+            worker: now.holder.map(id::worker),
+            ..plain(now.at, &now.state.to_string())
+        });
+    }
+    // What happened in one moment goes owner by owner, each from its beginning to its end. It was pushed in
+    // the order in which these steps come.
+    events[1..].sort_by_key(|event| (event.at, event.fence));
+    events
+}
+
+/// Notes are dated when they are kept, which is a little later than what they tell of: at the latest when
+/// the job went on to its next owner, or ended.
+fn happened_at(history: &History, kept: Wall, note: &Note) -> Wall {
+    let now = &history.row.now;
+    let end = now.state.is_ended().then_some(now.at);
+    let next = match note {
+        Note::Attempt { hold, .. } => {
+            let later = history.owners.iter().filter(|owner| owner.hold.fence > hold.fence);
+            later.map(|owner| owner.at).min()
+        }
+        _ => None,
+    };
+    [end, next].into_iter().flatten().fold(kept, Wall::min)
+}
+
+fn plain(at: Wall, event: &str) -> JobEvent {
+    JobEvent {
+        at: Moment(at),
+        event: event.to_owned(),
+        fence: None,
+        worker: None,
+        from: None,
+        error: None,
+    }
+}
+
+fn noted(at: Wall, note: &Note) -> Option<JobEvent> {
+    Some(match note {
+        Note::Attempt { hold, worker, outcome } => {
+            let (event, error) = match outcome {
+                AttemptOutcome::Failed(error) => ("attempt-failed", Some(error.to_string())),
+                AttemptOutcome::Snoozed => ("attempt-snoozed", None),
+                AttemptOutcome::Interrupted => ("attempt-interrupted", None),
+                AttemptOutcome::LostAlone | AttemptOutcome::LostAmongOthers => {
+                    ("attempt-lost", None)
+                }
+            };
+            let (fence, worker) = (Some(hold.fence.0), Some(id::worker(*worker)));
+            JobEvent { fence, worker, error, ..plain(at, event) }
+        }
+        Note::Cancelled(_) => plain(at, "cancel-asked"),
+        Note::Retried(_) => plain(at, "retried"),
+        Note::Prioritised(_) => plain(at, "prioritised"),
+        Note::WorkerLost { .. } | Note::Drained(_) => return None,
+    })
+}

@@ -1,0 +1,145 @@
+//! A job's ledger: who owned it under which fence, and what that came to.
+
+use filch_api::job::{Failure, Ownership};
+use filch_api::time::Moment;
+use filch_scheduler::record::Cause;
+use filch_scheduler::state::State;
+use filch_scheduler::time::Wall;
+use filch_store::{History, Owner};
+
+/// Each change of owner, with how that owner's time ended.
+pub(super) fn ledger(history: &History, failures: &[Failure]) -> Vec<Ownership> {
+    let mut nexts = history.owners.iter().skip(1);
+    let ownership = |owner: &Owner| {
+        let mut shown = Ownership::new(owner.hold.fence.0, owner.worker, owner.cause, owner.at);
+        let next = nexts.next();
+        if owner.worker.is_none() {
+            return shown;
+        }
+        // What is noted under the fence says most; then who took the job from there.
+        let noted = failures.iter().find(|failure| failure.fence == shown.fence);
+        let (outcome, at) = match (noted, next) {
+            (Some(failure), _) => {
+                shown.error.clone_from(&failure.error);
+                (Some(failure.outcome.as_str()), failure.at)
+            }
+            (None, Some(next)) => (Some(taken(next.cause)), Moment(next.at)),
+            (None, None) => last(history, owner),
+        };
+        shown.outcome = outcome.map(str::to_owned);
+        shown.ended_at = shown.outcome.as_ref().map(|_| at);
+        shown
+    };
+    history.owners.iter().map(ownership).collect()
+}
+
+const fn taken(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Steal(_) => "stolen",
+        Cause::Lost(_) => "lost",
+        Cause::Returned(_) | Cause::Claim => "returned",
+    }
+}
+
+/// What the last owner's time came to, by what became of the job.
+fn last(history: &History, owner: &Owner) -> (Option<&'static str>, Moment) {
+    let now = &history.row.now;
+    let outcome = match now.state {
+        State::Succeeded if now.fence == owner.hold.fence => Some("succeeded"),
+        State::Cancelled => Some("cancelled"),
+        _ => None,
+    };
+    let at: Wall = now.at;
+    (outcome, Moment(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use filch_api::job::Failure;
+    use filch_scheduler::id::{Fence, Hold, JobId, Seq, WorkerId};
+    use filch_scheduler::record::{AttemptOutcome, JobRow, JobWrite, Note};
+    use filch_scheduler::spec::JobSpec;
+
+    use super::*;
+
+    const ONE: WorkerId = WorkerId::apart(1);
+    const TWO: WorkerId = WorkerId::apart(2);
+
+    fn owner(fence: u64, worker: Option<WorkerId>, cause: Cause) -> Owner {
+        let hold = Hold { job: Seq(1), fence: Fence(fence) };
+        Owner { hold, worker, cause, at: Wall(10 * fence) }
+    }
+
+    fn history(state: State, fence: u64, owners: Vec<Owner>) -> History {
+        let now = JobWrite {
+            job: Seq(1),
+            state,
+            fence: Fence(fence),
+            attempts: 0,
+            suspicions: 0,
+            priority: 0,
+            due: Wall(0),
+            holder: None,
+            reason: None,
+            at: Wall(99),
+        };
+        let (spec, submitted_at) = (JobSpec::new(JobId(7)), Wall(0));
+        let row = JobRow { seq: Seq(1), spec, submitted_at, now };
+        History { row, payload: "{}".into(), owners, notes: Vec::new(), remains: Vec::new() }
+    }
+
+    /// What each row of the ledger came to, and when.
+    fn outcomes(history: &History) -> Vec<(String, Option<u64>)> {
+        let noted = |(at, note): &(Wall, Note)| Failure::noted(*at, note);
+        let failures: Vec<Failure> = history.notes.iter().filter_map(noted).collect();
+        let shown = ledger(history, &failures);
+        let outcome = |owned: &Ownership| {
+            let words = [owned.outcome.clone(), owned.error.clone()].into_iter().flatten();
+            (words.collect::<Vec<_>>().join(": "), owned.ended_at.map(|at| at.0.0))
+        };
+        shown.iter().map(outcome).collect()
+    }
+
+    #[test]
+    fn every_owners_time_came_to_something() {
+        let owners = vec![
+            owner(1, Some(ONE), Cause::Claim),
+            owner(2, Some(TWO), Cause::Steal(ONE)),
+            owner(3, None, Cause::Returned(TWO)),
+            owner(4, Some(ONE), Cause::Claim),
+            owner(5, Some(TWO), Cause::Claim),
+            owner(6, None, Cause::Lost(TWO)),
+            owner(7, Some(ONE), Cause::Claim),
+        ];
+        let mut history = history(State::Succeeded, 7, owners);
+        let note = |fence, worker, outcome| Note::Attempt {
+            hold: Hold { job: Seq(1), fence: Fence(fence) },
+            worker,
+            outcome,
+        };
+        let failed = AttemptOutcome::Failed("no room".into());
+        history.notes = vec![
+            (Wall(45), note(4, ONE, failed)),
+            (Wall(60), note(5, TWO, AttemptOutcome::LostAlone)),
+        ];
+        let came = |words: &str, at| (words.to_owned(), at);
+        let expected = [
+            came("stolen", Some(20)),
+            came("returned", Some(30)),
+            came("", None),
+            came("failed: no room", Some(45)),
+            came("lost", Some(60)),
+            came("", None),
+            came("succeeded", Some(99)),
+        ];
+        assert_eq!(outcomes(&history), expected);
+    }
+
+    #[test]
+    fn what_lasts_has_come_to_nothing_yet() {
+        let owners = || vec![owner(1, Some(ONE), Cause::Claim)];
+        assert_eq!(outcomes(&history(State::Running, 1, owners())), [(String::new(), None)]);
+        let cancelled = outcomes(&history(State::Cancelled, 2, owners()));
+        assert_eq!(cancelled, [("cancelled".to_owned(), Some(99))]);
+    }
+}

@@ -1,0 +1,139 @@
+//! One queue, closely; and taking out of it what waits.
+
+use axum::extract::State as Given;
+use axum::{Extension, Json};
+use filch_api::cluster::{Purge, QueueDetail};
+use filch_api::dead::Count;
+use filch_api::problem::Problem;
+use filch_api::submission::name;
+use filch_scheduler::dispatch::{Answer, Request};
+use filch_scheduler::id::Seq;
+use filch_scheduler::state::State as JobState;
+use filch_store::{Filter, Order};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+
+use super::body::Object;
+use super::extract::{Nothing, Params, Segment};
+use super::jobs::page;
+use super::{Failure, State};
+use crate::tokens::Caller;
+
+/// So many jobs are looked at in one go.
+const SLICE: usize = 1_000;
+
+/// So many cancels are under way at once.
+const TOGETHER: usize = 256;
+
+/// One queue
+///
+/// How many of its jobs are in which state, who owns them, since when the first waits, how many ended within
+/// the last minute, and what keeps it from being faster.
+#[utoipa::path(
+    get,
+    path = "/v1/queues/{name}",
+    operation_id = "showQueue",
+    tag = "queues",
+    params(("name" = String, Path, min_length = 1, max_length = 200, description = "Its name")),
+    responses((status = 200, body = QueueDetail))
+)]
+pub(crate) async fn show(
+    Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
+    Segment(text): Segment,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Json<QueueDetail>, Failure> {
+    let queue = name("queue", &text)?;
+    caller.check(&queue)?;
+    let ended = state.metrics.ended_last_minute(&queue);
+    let line = state.doorbell.look(move |dispatch, _| dispatch.line(&queue)).await?;
+    let line = line.ok_or_else(|| {
+        let title = format!("no job is in a queue {text:?}, and nothing is set for it");
+        Problem::not_found(title).help("`filch queue list` shows what there is")
+    })?;
+    Ok(Json(QueueDetail::new(&line, ended)))
+}
+
+/// Take out of a queue what waits
+///
+/// Cancels its jobs that have not started, or those in the states that are named; what runs goes on unless
+/// `running` is named. What was submitted after the request came is left alone. Children of the cancelled
+/// jobs go by their conditions, as after any cancel. Many are worked through in slices: if the connection
+/// breaks, a part is done, and the same request does the rest.
+#[utoipa::path(
+    post,
+    path = "/v1/queues/{name}/purge",
+    operation_id = "purgeQueue",
+    tag = "queues",
+    params(("name" = String, Path, min_length = 1, max_length = 200, description = "Its name")),
+    request_body = Purge,
+    responses((status = 200, body = Count))
+)]
+pub(crate) async fn purge(
+    Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
+    Segment(text): Segment,
+    Params(Nothing {}): Params<Nothing>,
+    Object(purge): Object<Purge>,
+) -> Result<Json<Count>, Failure> {
+    let queue = name("queue", &text)?;
+    caller.check(&queue)?;
+    let filter = Filter { states: states(&purge)?, queue: Some(queue), ..Filter::default() };
+    let newest = Filter::default();
+    let newest =
+        state.read(move |store| store.list(&newest, Order::Before(Seq(u64::MAX)), 1)).await?;
+    let newest = newest.first().map_or(Seq(0), |row| row.seq);
+    let mut count = Count::default();
+    let mut after = Seq(0);
+    loop {
+        let (mut jobs, next) = page(&state, &caller, &filter, Order::After(after), SLICE).await?;
+        jobs.retain(|job| job.seq <= newest.0);
+        if purge.dry_run {
+            count.count += jobs.len() as u64;
+        } else {
+            for some in jobs.chunks(TOGETHER) {
+                count.count += cancel(&state, some).await?;
+            }
+        }
+        match next.filter(|next| *next < newest) {
+            Some(next) => after = next,
+            None => return Ok(Json(count)),
+        }
+    }
+}
+
+fn states(purge: &Purge) -> Result<Vec<JobState>, Problem> {
+    let Some(words) = &purge.states else {
+        return Ok(vec![
+            JobState::Blocked,
+            JobState::Scheduled,
+            JobState::Queued,
+            JobState::Leased,
+        ]);
+    };
+    let read = words.iter().enumerate().map(|(index, word)| {
+        let meant = JobState::ALL.into_iter().find(|state| state.to_string() == *word);
+        meant.filter(|state| !state.is_ended()).ok_or_else(|| {
+            Problem::invalid(format!("{word:?} is no state in which a job can be cancelled"))
+                .help("blocked, scheduled, queued, leased or running")
+                .at(format!("/states/{index}"))
+        })
+    });
+    let read = read.collect::<Result<Vec<_>, _>>()?;
+    if read.is_empty() {
+        return Err(Problem::invalid("no state is named").at("/states"));
+    }
+    Ok(read)
+}
+
+/// Asked for together, they are stored together. Those that have ended meanwhile are not counted.
+async fn cancel(state: &State, jobs: &[filch_api::job::Job]) -> Result<u64, Failure> {
+    let asked = jobs.iter().filter_map(|job| filch_api::id::read_job(&job.id));
+    let asked = asked.map(|job| state.doorbell.ask(Request::Cancel(job), Vec::new()));
+    let mut asked: FuturesUnordered<_> = asked.collect();
+    let mut count = 0;
+    while let Some(answer) = asked.next().await {
+        count += u64::from(matches!(answer?, Answer::Done | Answer::Submitted(_)));
+    }
+    Ok(count)
+}

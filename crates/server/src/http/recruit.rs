@@ -1,0 +1,95 @@
+//! Side-work: what is done in spare moments, and what came of it.
+
+use axum::Json;
+use axum::extract::State as Given;
+use filch_api::recruit::{Day, Found, Recruit, SideJob};
+use filch_api::time::Moment;
+use filch_scheduler::time::Wall;
+use filch_store::Tally;
+
+use super::extract::{Nothing, Params};
+use super::{Failure, State};
+use crate::sweep::{IDLE_SPARE, Place, Row, SWEEP_SPARE};
+
+/// So many days and queues are shown.
+const DAYS_SHOWN: usize = 1_000;
+
+const DAY_MS: u64 = 24 * 3_600 * 1_000;
+
+/// Side-work
+///
+/// What the server does in spare moments (it forgets jobs that ended long ago, and trims what is left of
+/// them), who does it, what came of it since the server started, and what became of the jobs that are
+/// forgotten.
+#[utoipa::path(
+    get,
+    path = "/v1/recruit",
+    operation_id = "recruit",
+    tag = "server",
+    responses((status = 200, body = Recruit))
+)]
+pub(crate) async fn show(
+    Given(state): Given<State>,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Json<Recruit>, Failure> {
+    let sweeper = &state.sweeper;
+    let found = sweeper.found();
+    let overdue = sweeper.overdue();
+    let offers = state.house.roster.offers_per_million();
+    let tallies = state.read(|store| store.tallies(DAYS_SHOWN)).await?;
+    Ok(Json(Recruit {
+        retention_ms: u64::try_from(sweeper.retention().as_millis()).unwrap_or(u64::MAX),
+        overdue: overdue.is_some(),
+        overdue_ms: overdue.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
+        offered: sweeper.offered(),
+        jobs: sweeper.rows().into_iter().map(|row| shown(row, offers)).collect(),
+        found: Found {
+            jobs_purged: found.jobs_purged,
+            lease_rows_trimmed: found.lease_rows_trimmed,
+            notes_trimmed: found.notes_trimmed,
+        },
+        days: tallies.into_iter().map(day).collect(),
+    }))
+}
+
+fn day(tally: Tally) -> Day {
+    let Tally { day, queue, succeeded, dead, cancelled, spent_ms } = tally;
+    let mut text = Moment(Wall(day.saturating_mul(DAY_MS))).to_string();
+    text.truncate("2026-01-31".len());
+    let (queue, lifetime_seconds) = (queue.to_string(), spent_ms as f64 / 1e3);
+    Day { day: text, queue, succeeded, dead, cancelled, lifetime_seconds }
+}
+
+fn part(per_million: u32) -> f64 {
+    f64::from(per_million) / 1e6
+}
+
+/// `offers` is how many of a million idle moments workers offer, at least and at most.
+fn shown(row: Row, offers: Option<(u32, u32)>) -> SideJob {
+    let offers = offers.filter(|_| matches!(row.place, Place::Workers));
+    let (place, spare) = match row.place {
+        Place::Commits => ("commits", None),
+        Place::Idle => ("idle", Some(IDLE_SPARE)),
+        Place::Workers => ("workers", Some(SWEEP_SPARE)),
+    };
+    let share = if row.enlisted == 0 { 0.0 } else { row.selected as f64 / row.enlisted as f64 };
+    SideJob {
+        job: row.job,
+        place: place.to_owned(),
+        rate: row.rate,
+        rate_min: row.bounds.map(|(least, _)| part(least.parts_per_million())),
+        rate_max: row.bounds.map(|(_, most)| part(most.parts_per_million())),
+        offer_rate_min: offers.map(|(least, _)| part(least)),
+        offer_rate_max: offers.map(|(_, most)| part(most)),
+        share,
+        budget_ms: spare.map(|part| (part * 1_000.0) as u64),
+        enlisted: row.enlisted,
+        selected: row.selected,
+        recruited: row.recruited,
+        no_work: row.no_work,
+        failed: row.failed,
+        overrun: row.overrun,
+        over_budget: row.over_budget,
+        seconds: row.time.as_secs_f64(),
+    }
+}

@@ -1,0 +1,96 @@
+//! Tokens, for admins: made, listed, ended.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State as Given;
+use axum::http::StatusCode;
+use filch_api::problem::Problem;
+use filch_api::token::{Made, Token, Wanted};
+use filch_store::Store;
+use serde::Serialize;
+
+use super::body::Object;
+use super::cluster::Done;
+use super::extract::{Nothing, Params, Segment};
+use super::{Failure, State};
+use crate::tokens;
+
+#[derive(Serialize, utoipa::ToSchema)]
+pub(crate) struct Tokens {
+    tokens: Vec<Token>,
+}
+
+/// List tokens
+///
+/// Those that have ended too; never the tokens themselves.
+#[utoipa::path(
+    get,
+    path = "/v1/tokens",
+    operation_id = "listTokens",
+    tag = "tokens",
+    responses((status = 200, body = Tokens))
+)]
+pub(crate) async fn list(
+    Given(state): Given<State>,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Json<Tokens>, Failure> {
+    let tokens = keep(&state, tokens::list).await?;
+    Ok(Json(Tokens { tokens }))
+}
+
+/// Make a token
+///
+/// It is shown in the answer and never again. The first one has to be an admin's: from then on nothing but
+/// `/healthz`, `/readyz` and `/openapi.json` is answered without a token.
+#[utoipa::path(
+    post,
+    path = "/v1/tokens",
+    operation_id = "makeToken",
+    tag = "tokens",
+    request_body = Wanted,
+    responses((status = 201, body = Made, description = "It is good from now on"))
+)]
+pub(crate) async fn make(
+    Given(state): Given<State>,
+    Params(Nothing {}): Params<Nothing>,
+    Object(wanted): Object<Wanted>,
+) -> Result<(StatusCode, Json<Made>), Failure> {
+    let judged = wanted.judge()?;
+    let made = keep(&state, move |store| tokens::make(store, judged)).await?;
+    // Nothing is waited for from here on: whoever asked without a token is heard to the end.
+    state.tokens.add(&made);
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// Revoke a token
+///
+/// At once: whoever is connected with it is sent away.
+#[utoipa::path(
+    post,
+    path = "/v1/tokens/{id}/revoke",
+    operation_id = "revokeToken",
+    tag = "tokens",
+    params(("id" = String, Path, pattern = "^[0-9a-f]{8}$", description = "Eight hexadecimal digits")),
+    responses((status = 200, body = Done))
+)]
+pub(crate) async fn revoke(
+    Given(state): Given<State>,
+    Segment(id): Segment,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Json<Done>, Failure> {
+    let ending = id.clone();
+    keep(&state, move |store| tokens::revoke(store, &ending)).await?;
+    state.tokens.end(&id);
+    Ok(Json(Done::YES))
+}
+
+/// Does something to the store, on a thread that may wait for a disk.
+async fn keep<T: Send + 'static>(
+    state: &State,
+    act: impl FnOnce(&dyn Store) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Failure> {
+    let store = Arc::clone(&state.store);
+    let done = tokio::task::spawn_blocking(move || act(&*store)).await;
+    Ok(done.map_err(|_| Failure::ended())??)
+}

@@ -1,0 +1,384 @@
+//! What is counted as it happens: what commits contain, and how long they take.
+//!
+//! However many queues and kinds there are, the page stays short: those beyond a bound are counted
+//! together. What is looked at only when somebody asks is in `http/metrics`.
+
+mod pace;
+pub(crate) mod page;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use filch_scheduler::dispatch::JobView;
+use filch_scheduler::id::Seq;
+use filch_scheduler::name::Name;
+use filch_scheduler::record::{AttemptOutcome, Cause, JobWrite, Mutation, Note, Reason};
+use filch_scheduler::state::State as JobState;
+use filch_scheduler::time::Wall;
+
+use self::pace::{LATELY_SECONDS, Pace, rate};
+use self::page::{Histogram, Page};
+
+/// Pairs of a queue and a kind that are counted on their own.
+const PAIRS_MAX: usize = 500;
+
+/// What those beyond the bounds are called.
+pub(crate) const OTHERS: &str = "(others)";
+
+/// What is told as it happens.
+pub(crate) struct Metrics {
+    jobs: Mutex<Jobs>,
+    commits: Mutex<Histogram>,
+}
+
+struct Jobs {
+    /// Ends of jobs by queue and kind: succeeded, dead, cancelled. The first is for all others.
+    ended: Vec<(Name, Name, [u64; 3])>,
+    /// The same, of the last minute only.
+    paces: Vec<Pace>,
+    places: HashMap<(Name, Name), usize>,
+    /// The pair that was counted last, which is likely to be the next.
+    last: usize,
+    /// Attempts that did not succeed: failed, snoozed, interrupted, lost.
+    attempts: [u64; 4],
+    /// Jobs that somebody owns, and since when they run, if that is known.
+    owned: HashMap<Seq, Option<Wall>, BuildHasherDefault<Spread>>,
+    wait: Histogram,
+    run: Histogram,
+}
+
+const OUTCOMES: [&str; 3] = ["succeeded", "dead", "cancelled"];
+
+const ATTEMPTS: [&str; 4] = ["failed", "snoozed", "interrupted", "lost"];
+
+const COMMIT_SECONDS: &[f64] =
+    &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+
+const WAIT_SECONDS: &[f64] = &[
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+    300.0, 1800.0, 7200.0,
+];
+
+/// Workers report the start of a job only if it lasts longer than the first of these.
+const RUN_SECONDS: &[f64] =
+    &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 43200.0];
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self {
+            ended: vec![(Name::from(OTHERS), Name::from(OTHERS), [0; 3])],
+            paces: Vec::new(),
+            places: HashMap::new(),
+            last: 0,
+            attempts: [0; 4],
+            owned: HashMap::default(),
+            wait: Histogram::new(WAIT_SECONDS),
+            run: Histogram::new(RUN_SECONDS),
+        }
+    }
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let commits = Mutex::new(Histogram::new(COMMIT_SECONDS));
+        Self { jobs: Mutex::default(), commits }
+    }
+
+    /// A commit was made durable, which took so long.
+    pub(crate) fn commit_took(&self, took: Duration) {
+        self.commits.lock().expect("nobody panics with it").observe(took.as_secs_f64());
+    }
+
+    /// A commit was decided on. `look` finds a job that is in memory; every job that a commit is about is
+    /// there until the receipt.
+    pub(crate) fn committed(&self, mutations: &[Mutation], look: impl Fn(Seq) -> Option<JobView>) {
+        let mut jobs = self.jobs.lock().expect("nobody panics with it");
+        for mutation in mutations {
+            match mutation {
+                Mutation::Lease(row) => {
+                    for hold in &row.jobs {
+                        match row.worker {
+                            Some(_) => jobs.owned.insert(hold.job, None),
+                            None => jobs.owned.remove(&hold.job),
+                        };
+                        if row.cause == Cause::Claim
+                            && let Some(view) = look(hold.job)
+                        {
+                            let since = view.submitted_at.0.max(view.due.0);
+                            jobs.wait.observe(seconds(since, row.at.0));
+                        }
+                    }
+                }
+                Mutation::Write(write) => jobs.written(write, &look),
+                Mutation::Note(Note::Attempt { outcome, .. }) => {
+                    let index = match outcome {
+                        AttemptOutcome::Failed(_) => 0,
+                        AttemptOutcome::Snoozed => 1,
+                        AttemptOutcome::Interrupted => 2,
+                        AttemptOutcome::LostAlone | AttemptOutcome::LostAmongOthers => 3,
+                    };
+                    jobs.attempts[index] += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// How many jobs of a queue ended within the last minute.
+    pub(crate) fn ended_last_minute(&self, queue: &Name) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let from = now.as_secs().saturating_sub(LATELY_SECONDS - 1);
+        let jobs = self.jobs.lock().expect("nobody panics with it");
+        let pairs = jobs.ended.iter().zip(&jobs.paces);
+        pairs.filter(|((of, ..), _)| of == queue).map(|(_, pace)| pace.since(from)).sum()
+    }
+
+    /// How many jobs of a queue end in a second, by what ran and ended within the last minute.
+    pub(crate) fn per_second(&self, queue: &str) -> Option<f64> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let jobs = self.jobs.lock().expect("nobody panics with it");
+        let pairs = jobs.ended.iter().zip(&jobs.paces);
+        let its_own = pairs.filter(|((of, ..), _)| of.as_str() == queue);
+        rate(&its_own.map(|(_, pace)| pace).collect::<Vec<_>>(), now)
+    }
+
+    pub(crate) fn write(&self, page: &mut Page) {
+        let jobs = self.jobs.lock().expect("nobody panics with it");
+        page.describe("filch_jobs_finished_total", "counter", "Jobs that have ended.");
+        for (queue, kind, counts) in &jobs.ended {
+            for (count, outcome) in counts.iter().zip(OUTCOMES).filter(|(count, _)| **count > 0) {
+                let labels =
+                    [("queue", queue.as_str()), ("kind", kind.as_str()), ("outcome", outcome)];
+                page.sample("filch_jobs_finished_total", &labels, *count);
+            }
+        }
+        page.describe("filch_attempts_total", "counter", "Attempts that did not succeed.");
+        for (count, outcome) in jobs.attempts.iter().zip(ATTEMPTS) {
+            page.sample("filch_attempts_total", &[("outcome", outcome)], *count);
+        }
+        let text = "From when a job was submitted or due until a worker had it.";
+        page.histogram("filch_job_wait_seconds", text, &jobs.wait);
+        let text = "From the start of an attempt to its end; below 0.05 s it is not known exactly, \
+                    and counts as nothing in the sum.";
+        page.histogram("filch_job_run_seconds", text, &jobs.run);
+        drop(jobs);
+        let commits = self.commits.lock().expect("nobody panics with it");
+        page.histogram("filch_commit_seconds", "How long commits took to be durable.", &commits);
+    }
+}
+
+impl Jobs {
+    fn written(&mut self, write: &JobWrite, look: &impl Fn(Seq) -> Option<JobView>) {
+        let outcome = match write.state {
+            JobState::Running => {
+                self.owned.insert(write.job, Some(write.at));
+                return;
+            }
+            JobState::Succeeded => Some(0),
+            JobState::Dead => Some(1),
+            // Counted when nobody holds it any more: then it is written for the last time.
+            JobState::Cancelled if write.holder.is_none() => Some(2),
+            JobState::Cancelled => return,
+            JobState::Blocked | JobState::Scheduled | JobState::Queued | JobState::Leased => None,
+        };
+        let is_lost = write.reason == Some(Reason::WorkerLost);
+        match self.owned.remove(&write.job) {
+            Some(Some(since)) if !is_lost => self.run.observe(seconds(since.0, write.at.0)),
+            // It ended before it was worth telling that it had started. A cancelled one may not have.
+            Some(None) if !is_lost && write.state != JobState::Cancelled => self.run.observe(0.0),
+            _ => {}
+        }
+        if let Some(outcome) = outcome
+            && let Some(view) = look(write.job)
+        {
+            let place = self.place(view);
+            self.ended[place].2[outcome] += 1;
+            self.paces.resize_with(self.ended.len(), Pace::default);
+            self.paces[place].add(write.at, write.state != JobState::Cancelled);
+        }
+    }
+
+    fn place(&mut self, view: JobView) -> usize {
+        let (queue, kind, _) = &self.ended[self.last];
+        if *queue == view.queue && *kind == view.kind {
+            return self.last;
+        }
+        let pair = (view.queue, view.kind);
+        self.last = match self.places.get(&pair) {
+            Some(&place) => place,
+            None if self.places.len() >= PAIRS_MAX => 0,
+            None => {
+                self.ended.push((pair.0.clone(), pair.1.clone(), [0; 3]));
+                self.places.insert(pair, self.ended.len() - 1);
+                self.ended.len() - 1
+            }
+        };
+        self.last
+    }
+}
+
+fn seconds(from: u64, to: u64) -> f64 {
+    to.saturating_sub(from) as f64 / 1_000.0
+}
+
+/// Numbers of jobs come one after another; multiplied, they are spread well enough.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(byte.into());
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use filch_scheduler::dispatch::{Config, Dispatch, Effect, Event, Request};
+    use filch_scheduler::id::{JobId, MessageNo, RequestNo, SessionNo, WorkerId};
+    use filch_scheduler::message::{Ending, Entrance, FromWorker, Hello, Report, Serves};
+    use filch_scheduler::spec::JobSpec;
+    use filch_scheduler::time::{Monotonic, Now};
+
+    use super::*;
+
+    /// Plays events and tells the metrics of every commit, as the brain's loop does.
+    struct Player {
+        dispatch: Dispatch,
+        metrics: Metrics,
+        now: Now,
+    }
+
+    impl Player {
+        fn new() -> Self {
+            let now = Now { monotonic: Monotonic(0), wall: Wall(1_000_000) };
+            let dispatch = Dispatch::new(Config::default(), now);
+            Self { dispatch, metrics: Metrics::new(), now }
+        }
+
+        fn play(&mut self, event: Event) {
+            let mut effects = Vec::new();
+            self.dispatch.handle(self.now, event, &mut effects);
+            for effect in effects {
+                if let Effect::Commit { number, mutations } = effect {
+                    let look = |seq: Seq| self.dispatch.job_views(Seq(seq.0 - 1)).next();
+                    self.metrics.committed(&mutations, look);
+                    self.dispatch.handle(self.now, Event::Committed(number), &mut Vec::new());
+                }
+            }
+        }
+
+        fn say(&mut self, number: u64, message: FromWorker) {
+            let (session, number) = (SessionNo(1), MessageNo(number));
+            let (worker, messages) = (WorkerId::apart(1), vec![message]);
+            self.play(Event::Worker { worker, session, number, messages });
+        }
+
+        fn page(&self) -> String {
+            let mut page = Page::default();
+            self.metrics.write(&mut page);
+            page.0
+        }
+    }
+
+    fn pass(player: &mut Player, millis: u64) {
+        player.now.monotonic.0 += millis * 1_000;
+        player.now.wall.0 += millis;
+    }
+
+    #[test]
+    fn ends_waits_and_runs_are_counted_from_what_commits_contain() {
+        let mut player = Player::new();
+        let mut specs = Vec::new();
+        for name in ["a", "b"] {
+            let mut spec = JobSpec::new(JobId::named(name, Wall(0)).unwrap());
+            spec.kind = Name::from("odd \"kind\"");
+            specs.push(spec);
+        }
+        let request = Request::Submit(specs);
+        player.play(Event::Request { from: RequestNo(1), request });
+        pass(&mut player, 2_000);
+        player.say(
+            1,
+            FromWorker::Hello(Hello {
+                entrance: Entrance::New,
+                slots: 2,
+                want: 2,
+                serves: Serves::All,
+                reports: Vec::new(),
+                started: Vec::new(),
+                holds: Vec::new(),
+            }),
+        );
+        let holds: Vec<_> = player
+            .dispatch
+            .job_views(Seq(0))
+            .map(|view| filch_scheduler::id::Hold { job: view.seq, fence: view.fence })
+            .collect();
+        player.say(2, FromWorker::Started(holds[0]));
+        pass(&mut player, 400);
+        let finished = |hold| FromWorker::Report(Report { hold, ending: Ending::Finished });
+        player.say(3, finished(holds[0]));
+        player.say(4, finished(holds[1]));
+        let page = player.page();
+        for line in [
+            "filch_jobs_finished_total{queue=\"default\",kind=\"odd \\\"kind\\\"\",outcome=\"succeeded\"} 2",
+            "filch_job_wait_seconds_bucket{le=\"1\"} 0",
+            "filch_job_wait_seconds_bucket{le=\"2.5\"} 2",
+            "filch_job_wait_seconds_sum 4",
+            "filch_job_run_seconds_bucket{le=\"0.05\"} 1",
+            "filch_job_run_seconds_bucket{le=\"0.5\"} 2",
+            "filch_job_run_seconds_sum 0.4",
+            "filch_job_run_seconds_count 2",
+        ] {
+            assert!(page.lines().any(|found| found == line), "no {line}\n{page}");
+        }
+    }
+
+    #[test]
+    fn names_beyond_the_bound_are_counted_together() {
+        let mut jobs = Jobs::default();
+        let view = |kind: String| JobView {
+            id: JobId(1),
+            seq: Seq(1),
+            state: JobState::Succeeded,
+            queue: Name::from("q"),
+            kind: Name::from(kind.as_str()),
+            priority: 0,
+            fence: filch_scheduler::id::Fence(1),
+            attempts: 0,
+            suspicions: 0,
+            submitted_at: Wall(0),
+            due: Wall(0),
+            holder: None,
+            progress: None,
+        };
+        for kind in 0..PAIRS_MAX + 10 {
+            let place = jobs.place(view(kind.to_string()));
+            assert_eq!(place == 0, kind >= PAIRS_MAX, "{kind}");
+        }
+        assert_eq!(jobs.ended.len(), PAIRS_MAX + 1);
+        assert_eq!(jobs.place(view("7".into())), 8);
+    }
+
+    #[test]
+    fn commits_are_counted_by_how_long_they_took() {
+        let metrics = Metrics::new();
+        metrics.commit_took(Duration::from_millis(3));
+        let mut page = Page::default();
+        metrics.write(&mut page);
+        assert!(page.0.contains("filch_commit_seconds_bucket{le=\"0.0025\"} 0\n"), "{}", page.0);
+        assert!(page.0.contains("filch_commit_seconds_bucket{le=\"0.005\"} 1\n"), "{}", page.0);
+    }
+}

@@ -1,0 +1,336 @@
+//! Tokens: who is who. What each role may do is in `http::rights`.
+//!
+//! Every token that is kept is also here, so that a request costs no look at the store. As long as none
+//! was ever made, whoever reaches the server is let in; from the first one on everybody needs one, also if
+//! all of them have ended.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, SystemTime};
+
+use filch_api::problem::Problem;
+use filch_api::time::Moment;
+use filch_api::token::{JudgedToken, Made, Role, Secret, Token};
+use filch_scheduler::name::Name;
+use filch_scheduler::time::Wall;
+use filch_store::{ReadError, Store, TokenRow};
+use subtle::ConstantTimeEq as _;
+use tokio::sync::watch;
+
+/// So many tokens are kept at most, those that have ended included.
+const TOKENS_MAX: usize = 10_000;
+
+/// How often the wall clock is looked at by what ends with its token.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// Makes a token that is kept in this store.
+///
+/// # Errors
+/// If it would be the first and nobody could make another, if there are too many, or if it cannot be kept.
+pub fn make(store: &dyn Store, wanted: JudgedToken) -> Result<Made, Problem> {
+    let rows = store.tokens().map_err(|error| broken(&error))?;
+    let JudgedToken { role, queues, expires, name } = wanted;
+    if rows.is_empty() && role != Role::Admin {
+        let title = "the first token has to be an admin's: from then on nobody does anything \
+                     without a token, and nobody could make another";
+        return Err(Problem::new(409, "first-token", title).help(
+            "filch token create --role admin; then, with that one as FILCH_TOKEN, this one",
+        ));
+    }
+    if rows.len() >= TOKENS_MAX {
+        let title = format!("{TOKENS_MAX} tokens were made already");
+        return Err(Problem::new(409, "too-many-tokens", title));
+    }
+    let secret = loop {
+        let secret = Secret::generate();
+        if rows.iter().all(|row| row.id != secret.id()) {
+            break secret;
+        }
+    };
+    let created_at = now();
+    let after = |span: Duration| {
+        let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        Wall(created_at.0.saturating_add(millis))
+    };
+    let row = TokenRow {
+        id: secret.id().to_owned(),
+        name,
+        role: role.word().to_owned(),
+        queues,
+        digest: secret.digest(),
+        created_at,
+        expires_at: expires.map(after),
+        revoked_at: None,
+    };
+    store.keep_token(&row).map_err(|error| broken(&error))?;
+    Ok(Made { secret, token: shown(&row, role) })
+}
+
+/// Every token that is kept in this store, those that have ended too.
+///
+/// # Errors
+/// If they cannot be read.
+pub fn list(store: &dyn Store) -> Result<Vec<Token>, Problem> {
+    let rows = store.tokens().map_err(|error| broken(&error))?;
+    // One whose role nobody knows here is nobody's: it lets nobody in either.
+    let known = |row: &TokenRow| Some(shown(row, row.role.parse().ok()?));
+    Ok(rows.iter().filter_map(known).collect())
+}
+
+/// Ends a token that is kept in this store.
+///
+/// # Errors
+/// If there is none of this id that has not been ended, or that cannot be kept.
+pub fn revoke(store: &dyn Store, id: &str) -> Result<(), Problem> {
+    match store.revoke_token(id, now()).map_err(|error| broken(&error))? {
+        true => Ok(()),
+        false => Err(Problem::not_found(format!("no token {id:?} that has not been revoked"))
+            .help("`filch token list` shows their ids")),
+    }
+}
+
+fn broken(error: &ReadError) -> Problem {
+    Problem::new(500, "store", error.to_string())
+}
+
+fn shown(row: &TokenRow, role: Role) -> Token {
+    Token {
+        id: row.id.clone(),
+        name: row.name.clone(),
+        role,
+        queues: row.queues.iter().map(ToString::to_string).collect(),
+        created_at: Moment(row.created_at),
+        expires_at: row.expires_at.map(Moment),
+        revoked_at: row.revoked_at.map(Moment),
+    }
+}
+
+fn now() -> Wall {
+    // A clock before 1970 is as good as none.
+    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    Wall(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// All that is known of tokens.
+pub(crate) struct Tokens {
+    by_id: RwLock<BTreeMap<String, Known>>,
+    /// Whether everybody needs one.
+    required: watch::Sender<bool>,
+}
+
+struct Known {
+    digest: [u8; 32],
+    role: Role,
+    queues: Option<Arc<[Name]>>,
+    expires_at: Option<Wall>,
+    revoked: watch::Sender<bool>,
+}
+
+/// Who asks.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    pub(crate) role: Role,
+    /// The only queues that are its business; all if `None`.
+    queues: Option<Arc<[Name]>>,
+    expires_at: Option<Wall>,
+    brings: Brings,
+    /// True once it may ask no more.
+    over: watch::Receiver<bool>,
+}
+
+/// What somebody has to show.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Brings {
+    Token,
+    /// Nobody needed one when it came.
+    Nothing,
+}
+
+impl Tokens {
+    /// What this store keeps.
+    pub(crate) fn load(store: &dyn Store) -> Result<Self, ReadError> {
+        let rows = store.tokens()?;
+        let required = watch::Sender::new(!rows.is_empty());
+        let known = |row: TokenRow| {
+            // What cannot be read lets nobody in.
+            let role = row.role.parse().ok()?;
+            Some((row.id.clone(), Known::new(&row, role)))
+        };
+        let by_id = rows.into_iter().filter_map(known).collect();
+        Ok(Self { by_id: RwLock::new(by_id), required })
+    }
+
+    /// Whether everybody needs one.
+    pub(crate) fn are_required(&self) -> bool {
+        *self.required.borrow()
+    }
+
+    /// A token that is only here, for this very process: nobody else learns of it.
+    pub(crate) fn insider(&self) -> Secret {
+        let secret = Secret::generate();
+        let known = Known {
+            digest: secret.digest(),
+            role: Role::Admin,
+            queues: None,
+            expires_at: None,
+            revoked: watch::Sender::new(false),
+        };
+        self.by_id.write().expect("nobody panics with it").insert(secret.id().to_owned(), known);
+        secret
+    }
+
+    /// From here on this token is good, and everybody needs one.
+    pub(crate) fn add(&self, made: &Made) {
+        let Token { role, queues, expires_at, .. } = &made.token;
+        let known = Known {
+            digest: made.secret.digest(),
+            role: *role,
+            queues: narrowed(queues.iter().map(|queue| Name::from(queue.as_str())).collect()),
+            expires_at: expires_at.map(|moment| moment.0),
+            revoked: watch::Sender::new(false),
+        };
+        let id = made.token.id.clone();
+        self.by_id.write().expect("nobody panics with it").insert(id, known);
+        self.required.send_replace(true);
+    }
+
+    /// From here on it is not, and whoever came with it is sent away.
+    pub(crate) fn end(&self, id: &str) {
+        if let Some(known) = self.by_id.read().expect("nobody panics with it").get(id) {
+            known.revoked.send_replace(true);
+        }
+    }
+
+    /// Who comes with this; `None` if they bring nothing. As long as nobody needs a token, one of another
+    /// server's does no harm.
+    pub(crate) fn admit(&self, secret: Option<&Secret>) -> Result<Caller, Problem> {
+        let is_required = self.are_required();
+        let by_id = self.by_id.read().expect("nobody panics with it");
+        let known = secret.and_then(|secret| by_id.get(secret.id()));
+        let (Some(secret), Some(known)) = (secret, known) else {
+            if secret.is_some() && is_required {
+                return Err(unknown());
+            }
+            if is_required {
+                return Err(Problem::new(401, "no-token", "this server wants to see a token")
+                    .help(
+                        "set FILCH_TOKEN, or FILCH_TOKEN_FILE to a file with it; an admin makes \
+                         one with `filch token create --role ROLE`",
+                    ));
+            }
+            let over = self.required.subscribe();
+            let (role, brings) = (Role::Admin, Brings::Nothing);
+            return Ok(Caller { role, queues: None, expires_at: None, brings, over });
+        };
+        if !bool::from(known.digest.ct_eq(&secret.digest())) {
+            return Err(unknown());
+        }
+        let id = secret.id();
+        if *known.revoked.borrow() {
+            return Err(over(format!("the token {id} was revoked")));
+        }
+        if known.expires_at.is_some_and(|end| end <= now()) {
+            return Err(over(format!("the token {id} has expired")));
+        }
+        Ok(Caller {
+            role: known.role,
+            queues: known.queues.clone(),
+            expires_at: known.expires_at,
+            brings: Brings::Token,
+            over: known.revoked.subscribe(),
+        })
+    }
+}
+
+fn unknown() -> Problem {
+    over("this server does not know the token".into())
+}
+
+fn over(title: String) -> Problem {
+    Problem::new(401, "bad-token", title)
+        .help("use another; an admin makes one with `filch token create --role ROLE`")
+}
+
+fn narrowed(queues: Vec<Name>) -> Option<Arc<[Name]>> {
+    (!queues.is_empty()).then(|| queues.into())
+}
+
+impl Known {
+    fn new(row: &TokenRow, role: Role) -> Self {
+        Self {
+            digest: row.digest,
+            role,
+            queues: narrowed(row.queues.clone()),
+            expires_at: row.expires_at,
+            revoked: watch::Sender::new(row.revoked_at.is_some()),
+        }
+    }
+}
+
+impl Caller {
+    /// Whether only some queues are its business.
+    pub(crate) const fn is_narrowed(&self) -> bool {
+        self.queues.is_some()
+    }
+
+    /// Whether this queue is its business.
+    pub(crate) fn may_use(&self, queue: &Name) -> bool {
+        self.queues.as_ref().is_none_or(|queues| queues.contains(queue))
+    }
+
+    /// Refuses a queue that is not its business.
+    pub(crate) fn check(&self, queue: &Name) -> Result<(), Problem> {
+        let Some(queues) = self.queues.as_ref().filter(|queues| !queues.contains(queue)) else {
+            return Ok(());
+        };
+        let title = format!("this token is not for the queue {queue:?}");
+        let names: Vec<&str> = queues.iter().map(Name::as_str).collect();
+        Err(Problem::new(403, "wrong-queue", title)
+            .help(format!("it is for {}; for others an admin makes another", names.join(", "))))
+    }
+
+    /// The queues that it may serve, of those that it wants to; whoever wants all gets what there is
+    /// for it.
+    pub(crate) fn serve(&self, wanted: &mut Option<Vec<String>>) -> Result<(), Problem> {
+        match (&self.queues, &*wanted) {
+            (None, _) => Ok(()),
+            (Some(queues), None) => {
+                *wanted = Some(queues.iter().map(ToString::to_string).collect());
+                Ok(())
+            }
+            (Some(_), Some(names)) => {
+                names.iter().try_for_each(|name| self.check(&Name::from(name.as_str())))
+            }
+        }
+    }
+
+    /// Waits until it may ask no more, and says why.
+    pub(crate) async fn over(&self) -> Problem {
+        let mut over = self.over.clone();
+        let expired = async {
+            let Some(end) = self.expires_at else {
+                return std::future::pending().await;
+            };
+            // The wall clock may be set, so it is looked at again and again.
+            while let Some(left) = end.0.checked_sub(now().0).filter(|left| *left > 0) {
+                tokio::time::sleep(Duration::from_millis(left).min(LOOK)).await;
+            }
+        };
+        tokio::select! {
+            // Without those who could say so, nobody is let in any more.
+            _ = over.wait_for(|over| *over) => {}
+            () = expired => {}
+        }
+        self.farewell()
+    }
+
+    fn farewell(&self) -> Problem {
+        match self.brings {
+            Brings::Token => over("the token was revoked or has expired".into()),
+            Brings::Nothing => Problem::new(401, "no-token", "a token is needed from now on").help(
+                "set FILCH_TOKEN or FILCH_TOKEN_FILE; an admin runs `filch token create --role \
+                 ROLE`",
+            ),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What a server lets in at once, made small for these tests; and the page of all bounds, of which each has
+//! a test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use filch_server::Bounds;
+use filch_store::{Store as _, TokenRow, Transient};
+use reqwest::Method;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::client::Place;
+
+#[tokio::test]
+async fn a_body_that_stops_coming_is_not_waited_for() {
+    let body_silence = Duration::from_millis(200);
+    let place = Place::bounded(Bounds { body_silence, ..Bounds::default() }).await;
+    let mut stream = TcpStream::connect(place.server.address()).await.unwrap();
+    let head = format!(
+        "POST /v1/jobs HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n\
+         content-length: 100\r\nconnection: close\r\n\r\n{{\"kind\"",
+        place.server.address()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("too-slow"), "{answer}");
+    assert!(answer.contains("for 200ms"), "{answer}");
+    assert_eq!(place.get("/v1/status").await.ok()["jobs"], 0);
+}
+
+#[tokio::test]
+async fn so_many_workers_come_over_plain_http() {
+    let place = Place::bounded(Bounds { plain_workers: 2, ..Bounds::default() }).await;
+    let (mut first, mut second) =
+        (place.worker("00000000000000a1"), place.worker("00000000000000a2"));
+    first.claim("0s").await.ok();
+    second.claim("0s").await.ok();
+    let problem = place.worker("00000000000000a3").claim("0s").await;
+    let problem = problem.refused(503, "too-many-workers");
+    assert!(problem["title"].as_str().unwrap().starts_with("2 workers "), "{problem}");
+    first.claim("0s").await.ok();
+    // Who leaves makes room.
+    second.goodbye().await.ok();
+    place.worker("00000000000000a3").claim("0s").await.ok();
+}
+
+/// Asks whether the server lives, and leaves the connection open.
+async fn ask(stream: &mut TcpStream) {
+    let host = stream.peer_addr().unwrap();
+    let request = format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+}
+
+async fn answered(stream: &mut TcpStream) {
+    let mut answer = [0; 15];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200 OK");
+}
+
+#[tokio::test]
+async fn so_many_connections_are_let_in_and_others_wait() {
+    let place = Place::bounded(Bounds { connections: 2, ..Bounds::default() }).await;
+    let mut inside = Vec::new();
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(place.server.address()).await.unwrap();
+        ask(&mut stream).await;
+        answered(&mut stream).await;
+        inside.push(stream);
+    }
+    let mut outside = TcpStream::connect(place.server.address()).await.unwrap();
+    ask(&mut outside).await;
+    let early = tokio::time::timeout(Duration::from_millis(300), answered(&mut outside)).await;
+    assert!(early.is_err(), "there was no room for it");
+    inside.pop();
+    tokio::time::timeout(Duration::from_secs(60), answered(&mut outside)).await.unwrap();
+}
+
+#[tokio::test]
+async fn so_many_tokens_are_kept() {
+    let store = Arc::new(Transient::default());
+    let row = |number: u32| TokenRow {
+        id: format!("{number:08x}"),
+        name: String::new(),
+        role: "view".to_owned(),
+        queues: Vec::new(),
+        digest: [0; 32],
+        created_at: filch_scheduler::time::Wall(0),
+        expires_at: None,
+        revoked_at: Some(filch_scheduler::time::Wall(0)),
+    };
+    for number in 0..10_000 - 1 {
+        store.keep_token(&row(number)).unwrap();
+    }
+    let place = Place::with(store, Duration::from_secs(10), None).await;
+    let insider = place.server.insider();
+    let make = async || {
+        let request = place.request(Method::POST, "/v1/tokens").bearer_auth(insider.reveal());
+        crate::client::read(request.json(&json!({"role": "view"})).send().await.unwrap()).await
+    };
+    make().await.ok();
+    make().await.refused(409, "too-many-tokens");
+}
+
+/// Every row of the page, and the test that tries it.
+const TRIED: [(&str, &str); 17] = [
+    ("body that is one object", "one_object_has_a_mebibyte"),
+    ("array or flow", "an_array_or_a_flow_has_128_mebibytes"),
+    ("line", "a_line_has_a_mebibyte"),
+    ("what a job brings (`args`, `run`, `env`)", "a_payload_has_a_quarter_of_a_mebibyte"),
+    ("jobs in an array", "an_array_has_ten_thousand_jobs"),
+    ("jobs in a flow", "a_flow_has_a_hundred_thousand_jobs"),
+    ("dependencies in a flow", "a_flow_has_a_million_edges"),
+    ("levels of JSON", "json_has_sixty_four_levels"),
+    ("name of a queue, kind, key, job of a flow", "names_have_two_hundred_bytes"),
+    ("result, log; error of a report", "workers_over_plain_http_have_bounds_of_their_own"),
+    ("the same over a WebSocket", "a_report_is_held_to_the_bounds_whoever_wrote_it"),
+    ("ids, holds or reports in a request", "workers_over_plain_http_have_bounds_of_their_own"),
+    (
+        "slots and queues of a worker over plain HTTP",
+        "workers_over_plain_http_have_bounds_of_their_own",
+    ),
+    ("workers over plain HTTP", "so_many_workers_come_over_plain_http"),
+    ("silence in the middle of a body", "a_body_that_stops_coming_is_not_waited_for"),
+    ("connections", "so_many_connections_are_let_in_and_others_wait"),
+    ("tokens, those that have ended included", "so_many_tokens_are_kept"),
+];
+
+#[test]
+fn every_bound_on_the_page_has_its_test() {
+    let page = include_str!("../../../../docs/api.md");
+    let (_, rest) = page.split_once("\n## Bounds\n").unwrap();
+    let (table, _) = rest.split_once("\n## ").unwrap();
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .filter_map(|line| {
+            Some(line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect())
+        })
+        .skip(1)
+        .collect();
+    let named: Vec<&str> = rows.iter().map(|row| row[0]).collect();
+    assert_eq!(named, TRIED.map(|(row, _)| row));
+
+    let sources = [
+        include_str!("bounds.rs"),
+        include_str!("limits.rs"),
+        include_str!("../../../api/src/session.rs"),
+    ];
+    for (_, test) in TRIED {
+        let head = format!("fn {test}()");
+        assert!(sources.iter().any(|source| source.contains(&head)), "no test {test}");
+    }
+    // And every code is looked for by one of them.
+    for code in rows.iter().flat_map(|row| row[2].split('`').skip(1).step_by(2)) {
+        let quoted = format!("\"{code}\"");
+        assert!(sources.iter().any(|source| source.contains(&quoted)), "nobody tries {code}");
+    }
+    let at_most = |row: &str| rows.iter().find(|it| it[0] == row).unwrap()[1].replace(',', "");
+    let bounds = Bounds::default();
+    assert_eq!(at_most("connections"), bounds.connections.to_string());
+    assert_eq!(at_most("workers over plain HTTP"), bounds.plain_workers.to_string());
+    let silence = format!("{} s", bounds.body_silence.as_secs());
+    assert_eq!(at_most("silence in the middle of a body"), silence);
+}

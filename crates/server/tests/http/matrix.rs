@@ -1,0 +1,224 @@
+//! Who may do what: every operation of the OpenAPI document, tried by everybody. What is expected stands in
+//! the table of docs/security.md, and nowhere else.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::client::{Answer, Place, read};
+
+/// A line of the table: for each kind of caller, what its cell says.
+type Line = BTreeMap<String, String>;
+
+const ROLES: [&str; 5] = ["submit", "work", "view", "operate", "admin"];
+
+fn table() -> BTreeMap<String, Line> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let cells = |line: &str| -> Vec<String> {
+        let line = line.trim().trim_matches('|');
+        line.split('|').map(|cell| cell.trim().trim_matches('`').to_owned()).collect()
+    };
+    let mut lines = page.lines().skip_while(|line| !line.starts_with("| operation |"));
+    let heading = cells(lines.next().expect("docs/security.md has the table"));
+    let rows = lines.skip(1).take_while(|line| line.starts_with('|')).map(cells);
+    let named = |row: Vec<String>| (row[0].clone(), heading.iter().cloned().zip(row).collect());
+    rows.map(named).collect()
+}
+
+/// What stands in the way of strangers: a job in a queue, and who comes with which token.
+struct Stage {
+    place: Place,
+    admin: String,
+    job: String,
+}
+
+impl Stage {
+    async fn set() -> Self {
+        let place = Place::start().await;
+        let job = place.submit(&json!({"kind": "k", "queue": "other"})).await;
+        let admin = place.post("/v1/tokens", &json!({"role": "admin"})).await.ok();
+        let admin = admin["secret"].as_str().unwrap().to_owned();
+        Self { place, admin, job }
+    }
+
+    async fn make(&self, wanted: Value) -> String {
+        let request = self.place.request(Method::POST, "/v1/tokens").bearer_auth(&self.admin);
+        let made = read(request.json(&wanted).send().await.unwrap()).await.ok();
+        made["secret"].as_str().unwrap().to_owned()
+    }
+
+    /// Asks for an operation in a way that changes little.
+    async fn ask(&self, operation: &str, method: &str, path: &str, token: Option<&str>) -> Answer {
+        let path = path
+            .replace("/v1/jobs/{id}", &format!("/v1/jobs/{}", self.job))
+            .replace("{worker}", "00000000000000a1")
+            .replace("/v1/workers/{id}", "/v1/workers/00000000000000a1")
+            .replace("{name}", "other")
+            .replace("{id}", "00000000");
+        let body = match operation {
+            "submitJobs" => Some(json!({"kind": "k", "queue": "other"})),
+            "submitFlow" => {
+                Some(json!({"name": "f", "jobs": {"a": {"kind": "k", "queue": "other"}}}))
+            }
+            "setPriority" => Some(json!({"priority": 1})),
+            "retryDead" | "discardDead" => Some(json!({"queue": "other"})),
+            "setQueue" => Some(json!({"weight": 1})),
+            "purgeQueue" => Some(json!({"dry_run": true})),
+            "stopWorker" => Some(json!({})),
+            "setStrategy" => Some(json!({"strategy": "priority"})),
+            "claim" => Some(json!({"number": 1, "slots": 0, "queues": ["other"]})),
+            "beat" => Some(json!({"holds": []})),
+            "report" => Some(json!({"reports": [{"job": [999, 1], "ending": "finished"}]})),
+            "makeToken" => Some(json!({"role": "view"})),
+            _ => None,
+        };
+        let mut request = self.place.request(method.to_uppercase().parse().unwrap(), &path);
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        let request = match body {
+            Some(body) => request.json(&body),
+            None => request.header("content-length", "0"),
+        };
+        let response = request.send().await.unwrap();
+        if operation == "events" && response.status().is_success() {
+            // Nothing is waited for that may never come.
+            return Answer { status: 200, kind: String::new(), body: Value::Null };
+        }
+        read(response).await
+    }
+}
+
+/// Every operation: its name, its method and its path.
+fn operations(document: &Value) -> Vec<(String, String, String)> {
+    let mut operations = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let name = operation["operationId"].as_str().unwrap();
+            operations.push((name.to_owned(), method.clone(), path.clone()));
+        }
+    }
+    operations
+}
+
+#[track_caller]
+fn check(answer: &Answer, expected: &str, cell: &str) {
+    match expected {
+        "yes" => {
+            // Nothing else is wrong with the request, but for what it is about, and that it is no socket.
+            let is_let_in = matches!(answer.status, 200..300 | 404 | 409 | 410);
+            let is_no_socket = answer.body["code"] == "no-websocket";
+            assert!(is_let_in || is_no_socket, "{cell}: {answer:?}");
+        }
+        "" => {
+            let status = if cell.contains("without") { 401 } else { 403 };
+            assert_eq!(answer.status, status, "{cell}: {answer:?}");
+            assert!(answer.body["help"].as_str().is_some_and(|help| help.contains("token")));
+        }
+        other => panic!("{cell}: what does {other:?} mean?"),
+    }
+}
+
+#[tokio::test]
+async fn every_cell_of_the_table_is_so() {
+    let stage = Stage::set().await;
+    let mut tokens: BTreeMap<&str, String> = BTreeMap::new();
+    for role in ROLES {
+        tokens.insert(role, stage.make(json!({"role": role})).await);
+    }
+    let document = stage.ask("openapi", "get", "/openapi.json", Some(&stage.admin)).await.ok();
+    let operations = operations(&document);
+    let mut table = table();
+    let mut cells = 0;
+    for (name, method, path) in &operations {
+        let line = table.remove(name);
+        let line =
+            line.unwrap_or_else(|| panic!("docs/security.md does not say who may do {name}"));
+        let answer = stage.ask(name, method, path, None).await;
+        check(&answer, &line["without"], &format!("{name} without a token"));
+        let security = &document["paths"][path][method]["security"];
+        assert_eq!(*security == json!([{}]), line["without"] == "yes", "{name}: {security}");
+        cells += 1;
+        for role in ROLES {
+            let answer = stage.ask(name, method, path, Some(&tokens[role])).await;
+            check(&answer, &line[role], &format!("{name} as {role}"));
+            cells += 1;
+        }
+    }
+    assert!(table.is_empty(), "there is nothing of the name {:?}", table.keys());
+    assert!(operations.len() >= 31 && cells == operations.len() * 6, "{cells}");
+}
+
+/// Whoever's token has ended, or never was one, is let in nowhere but where nobody needs one.
+#[tokio::test]
+async fn tokens_that_are_over_are_as_good_as_none() {
+    let stage = Stage::set().await;
+    let expired = stage.make(json!({"role": "admin", "expires": "1ms"})).await;
+    let revoked = stage.make(json!({"role": "admin"})).await;
+    let path = format!("/v1/tokens/{}/revoke", &revoked[6..14]);
+    let request = stage.place.request(Method::POST, &path).bearer_auth(&stage.admin);
+    read(request.send().await.unwrap()).await.ok();
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let mut forged = stage.admin.clone();
+    let last = if forged.ends_with('0') { "1" } else { "0" };
+    forged.replace_range(forged.len() - 1.., last);
+    let document = stage.ask("openapi", "get", "/openapi.json", Some(&stage.admin)).await.ok();
+    let table = table();
+    for (name, method, path) in operations(&document) {
+        let is_open = table[&name]["without"] == "yes";
+        for (kind, token, why) in [
+            ("expired", &*expired, "expired"),
+            ("revoked", &*revoked, "revoked"),
+            ("forged", &*forged, "does not know"),
+            ("strange", "filch_nonsense", "no token of filch's"),
+        ] {
+            let answer = stage.ask(&name, &method, &path, Some(token)).await;
+            if is_open {
+                assert_eq!(answer.status, 200, "{name} {kind}: {answer:?}");
+            } else {
+                let problem = answer.refused(401, "bad-token");
+                assert!(problem["title"].as_str().unwrap().contains(why), "{name}: {problem}");
+            }
+        }
+    }
+}
+
+/// A token for one queue, in front of what is in another.
+#[tokio::test]
+async fn tokens_for_one_queue_reach_no_other() {
+    let stage = Stage::set().await;
+    let document = stage.ask("openapi", "get", "/openapi.json", Some(&stage.admin)).await.ok();
+    let table = table();
+    let roles = &ROLES[..4];
+    for role in roles {
+        let token = stage.make(json!({"role": role, "queues": ["mine"]})).await;
+        for (name, method, path) in operations(&document) {
+            let line = &table[&name];
+            if line[*role] != "yes" {
+                continue;
+            }
+            let cell = format!("{name} as {role} for another queue");
+            let answer = stage.ask(&name, &method, &path, Some(&token)).await;
+            match &*line["with --queue"] {
+                "yes" => check(&answer, "yes", &cell),
+                "no" => drop(answer.refused(403, "wrong-queue")),
+                // What a worker asks for is said once it is connected.
+                "its queues" if name == "work" => check(&answer, "yes", &cell),
+                "its queues" if method == "get" && !path.contains('{') => {
+                    assert_eq!(answer.status, 200, "{cell}: {answer:?}");
+                    assert!(!answer.body.to_string().contains("other"), "{cell}: {answer:?}");
+                }
+                "its queues" => {
+                    let code =
+                        if path.contains("/jobs/{id}") { "not-found" } else { "wrong-queue" };
+                    assert_eq!(answer.body["code"], code, "{cell}: {answer:?}");
+                }
+                other => panic!("{cell}: what does {other:?} mean?"),
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Tokens: made, listed, ended; and what ends with them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use filch_store::{OwnerNote, Sqlite, Store};
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use crate::client::{Answer, Place, eventually, read};
+
+async fn send(request: RequestBuilder) -> Answer {
+    read(request.send().await.unwrap()).await
+}
+
+/// Makes a token with this one, or without any; its id and itself.
+async fn make(place: &Place, by: Option<&str>, wanted: Value) -> (String, String) {
+    let mut request = place.request(Method::POST, "/v1/tokens").json(&wanted);
+    if let Some(by) = by {
+        request = request.bearer_auth(by);
+    }
+    let made = send(request).await.ok();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    (text(&made["token"]["id"]), text(&made["secret"]))
+}
+
+async fn revoke(place: &Place, by: &str, id: &str) -> Answer {
+    send(place.request(Method::POST, &format!("/v1/tokens/{id}/revoke")).bearer_auth(by)).await
+}
+
+async fn get(place: &Place, by: &str, path: &str) -> Answer {
+    send(place.request(Method::GET, path).bearer_auth(by)).await
+}
+
+#[tokio::test]
+async fn from_the_first_token_on_everybody_needs_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("filch.db");
+    let open = || Arc::new(Sqlite::open(&file, &OwnerNote::this_process()).unwrap());
+    let place = Place::with(open(), Duration::from_secs(10), None).await;
+    place.get("/v1/status").await.ok();
+    // Somebody else's token does no harm as long as none is needed.
+    let stranger = format!("filch_00000000_{}", "0".repeat(64));
+    get(&place, &stranger, "/v1/status").await.ok();
+    let problem = place.post("/v1/tokens", &json!({"role": "view"})).await;
+    problem.refused(409, "first-token");
+    let (id, admin) = make(&place, None, json!({"role": "admin", "name": "Ada"})).await;
+    place.get("/v1/status").await.refused(401, "no-token");
+    get(&place, &stranger, "/v1/status").await.refused(401, "bad-token");
+    get(&place, &admin, "/v1/status").await.ok();
+    let listed = get(&place, &admin, "/v1/tokens").await.ok();
+    assert_eq!(listed["tokens"][0]["name"], "Ada");
+    assert!(!listed.to_string().contains(&admin[15..]), "{listed}");
+
+    // The first one's end opens no door, nor does a restart.
+    revoke(&place, &admin, &id).await.ok();
+    get(&place, &admin, "/v1/status").await.refused(401, "bad-token");
+    place.get("/v1/status").await.refused(401, "no-token");
+    place.server.stop().await;
+    drop(place);
+    // Whoever was answered last may still hold the file for a moment.
+    let is_free = async || Sqlite::open(&file, &OwnerNote::this_process()).is_ok();
+    eventually("the file is let go of", is_free).await;
+    let reopened: Arc<dyn Store> = open();
+    let place = Place::with(reopened, Duration::from_secs(10), None).await;
+    place.get("/v1/status").await.refused(401, "no-token");
+    get(&place, &admin, "/v1/status").await.refused(401, "bad-token");
+    // The process itself may, whatever is kept.
+    let insider = place.server.insider();
+    get(&place, insider.reveal(), "/v1/tokens").await.ok();
+}
+
+/// What is kept is a digest: whoever has the file has no token.
+#[tokio::test]
+async fn no_token_is_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("filch.db");
+    let store = Arc::new(Sqlite::open(&file, &OwnerNote::this_process()).unwrap());
+    let place = Place::with(store, Duration::from_secs(10), None).await;
+    let (id, admin) = make(&place, None, json!({"role": "admin"})).await;
+    let secret = admin.rsplit('_').next().unwrap();
+    let mut is_id_there = false;
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        let holds = |text: &str| bytes.windows(text.len()).any(|bytes| bytes == text.as_bytes());
+        assert!(!holds(secret), "the token is in the file");
+        is_id_there |= holds(&id);
+    }
+    assert!(is_id_there, "the test looks at the wrong files");
+}
+
+#[tokio::test]
+async fn whoever_waits_or_listens_is_sent_away_when_the_token_is_revoked() {
+    let place = Place::start().await;
+    let (_, admin) = make(&place, None, json!({"role": "admin"})).await;
+    let (id, viewer) = make(&place, Some(&admin), json!({"role": "view"})).await;
+    let (worker_id, worker) = make(&place, Some(&admin), json!({"role": "work"})).await;
+    let submit = place.request(Method::POST, "/v1/jobs").bearer_auth(&admin);
+    let job = send(submit.json(&json!({"kind": "k", "queue": "other"}))).await.ok();
+    let job = job["id"].as_str().unwrap();
+
+    let events = place.request(Method::GET, "/v1/events").bearer_auth(&viewer);
+    let mut events = events.send().await.unwrap();
+    let log = place.request(Method::GET, &format!("/v1/jobs/{job}/log?follow=true"));
+    let mut log = log.bearer_auth(&viewer).send().await.unwrap();
+    let path = format!("/v1/jobs/{job}?wait=60s");
+    let claim = json!({"number": 1, "slots": 1, "wait": "60s", "queues": ["none"]});
+    let claiming = place.request(Method::POST, "/v1/work/00000000000000a1/claim");
+    let (waited, claimed, ()) = tokio::join!(
+        get(&place, &viewer, &path),
+        send(claiming.bearer_auth(&worker).json(&claim)),
+        async {
+            let is_claiming = async || {
+                let workers = get(&place, &admin, "/v1/workers").await.ok();
+                workers["workers"].as_array().is_some_and(|workers| !workers.is_empty())
+            };
+            eventually("the worker is there", is_claiming).await;
+            revoke(&place, &admin, &id).await.ok();
+            revoke(&place, &admin, &worker_id).await.ok();
+        }
+    );
+    waited.refused(401, "bad-token");
+    claimed.refused(401, "bad-token");
+    let until_end = async {
+        while events.chunk().await.unwrap().is_some() {}
+        while log.chunk().await.unwrap().is_some() {}
+    };
+    tokio::time::timeout(Duration::from_secs(20), until_end).await.expect("the streams end");
+    revoke(&place, &admin, &id).await.refused(404, "not-found");
+    let problem = revoke(&place, &admin, "a b").await.refused(404, "not-found");
+    assert_eq!(problem["title"], "no token \"a b\" that has not been revoked");
+}
+
+/// Who came while nobody needed a token is sent away like all others.
+#[tokio::test]
+async fn whoever_came_without_a_token_goes_when_there_is_one() {
+    let place = Place::start().await;
+    let mut events = place.request(Method::GET, "/v1/events").send().await.unwrap();
+    let claim = json!({"number": 1, "slots": 1, "wait": "60s"});
+    let (claimed, ()) =
+        tokio::join!(place.post("/v1/work/00000000000000a1/claim", &claim), async {
+            let is_claiming = async || {
+                let workers = place.get("/v1/workers").await.ok();
+                workers["workers"].as_array().is_some_and(|workers| !workers.is_empty())
+            };
+            eventually("the worker is there", is_claiming).await;
+            make(&place, None, json!({"role": "admin"})).await;
+        });
+    let problem = claimed.refused(401, "no-token");
+    assert_eq!(problem["title"], "a token is needed from now on");
+    assert!(problem["help"].as_str().unwrap().contains("FILCH_TOKEN"), "{problem}");
+    let until_end = async { while events.chunk().await.unwrap().is_some() {} };
+    tokio::time::timeout(Duration::from_secs(20), until_end).await.expect("the stream ends");
+}
+
+#[tokio::test]
+async fn what_is_waited_for_ends_with_a_token_that_expires() {
+    let place = Place::start().await;
+    let (_, admin) = make(&place, None, json!({"role": "admin"})).await;
+    let (_, short) = make(&place, Some(&admin), json!({"role": "view", "expires": "300ms"})).await;
+    let request = place.request(Method::GET, "/v1/events").bearer_auth(&short);
+    let mut events = request.send().await.unwrap();
+    let until_end = async { while events.chunk().await.unwrap().is_some() {} };
+    tokio::time::timeout(Duration::from_secs(20), until_end).await.expect("the stream ends");
+    get(&place, &short, "/v1/status").await.refused(401, "bad-token");
+}
+
+#[tokio::test]
+async fn a_token_for_some_queues_sees_and_serves_only_these() {
+    let place = Place::start().await;
+    let (_, admin) = make(&place, None, json!({"role": "admin"})).await;
+    let queues = json!(["a", "b"]);
+    let wanted = |role: &str| json!({"role": role, "queues": queues});
+    let (_, submitter) = make(&place, Some(&admin), wanted("submit")).await;
+    let (_, viewer) = make(&place, Some(&admin), wanted("view")).await;
+    let (_, operator) = make(&place, Some(&admin), wanted("operate")).await;
+    let (_, worker) = make(&place, Some(&admin), wanted("work")).await;
+    let submit = async |by: &str, jobs: Value| {
+        send(place.request(Method::POST, "/v1/jobs").bearer_auth(by).json(&jobs)).await
+    };
+    submit(&admin, json!({"kind": "hidden", "queue": "c"})).await.ok();
+    let mixed = json!([{"kind": "k", "queue": "a"}, {"kind": "k", "queue": "c"}]);
+    submit(&submitter, mixed).await.refused(403, "wrong-queue");
+    submit(&submitter, json!({"kind": "k"})).await.refused(403, "wrong-queue");
+    let both = json!([{"kind": "k", "queue": "a"}, {"kind": "k", "queue": "b"}]);
+    let jobs = submit(&submitter, both).await.ok();
+    let id = jobs["jobs"][0]["id"].as_str().unwrap();
+    let lines = "{\"kind\":\"k\",\"queue\":\"a\"}\n{\"kind\":\"k\",\"queue\":\"c\"}\n";
+    let request = place.request(Method::POST, "/v1/jobs").bearer_auth(&submitter);
+    let request =
+        request.header("idempotency-key", "x").header("content-type", "application/x-ndjson");
+    let said = request.body(lines).send().await.unwrap().text().await.unwrap();
+    assert!(said.contains("\"wrong-queue\""), "{said}");
+
+    // Whoever hands in sees to it by its whole id only.
+    get(&place, &submitter, &format!("/v1/jobs/{id}")).await.ok();
+    get(&place, &submitter, &format!("/v1/jobs/{}", &id[28..])).await.refused(403, "wrong-role");
+    get(&place, &viewer, &format!("/v1/jobs/{}", &id[28..])).await.ok();
+
+    let listed = get(&place, &viewer, "/v1/jobs").await.ok();
+    assert_eq!(listed["jobs"].as_array().unwrap().len(), 2, "{listed}");
+    get(&place, &viewer, "/v1/jobs?queue=c").await.refused(403, "wrong-queue");
+    let claim = |number: u32, queues: Option<Value>| {
+        let mut claim = json!({"number": number, "slots": 9, "wait": "0s"});
+        if let Some(queues) = queues {
+            claim["queues"] = queues;
+        }
+        let request = place.request(Method::POST, "/v1/work/00000000000000a1/claim");
+        send(request.bearer_auth(&worker).json(&claim))
+    };
+    claim(1, Some(json!(["a", "c"]))).await.refused(403, "wrong-queue");
+    let claimed = claim(1, None).await.ok();
+    let kinds: Vec<&str> = claimed["jobs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|job| job["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["k", "k"], "{claimed}");
+    let pause = async |queue: &str| {
+        let request = place.request(Method::PATCH, &format!("/v1/queues/{queue}"));
+        send(request.bearer_auth(&operator).json(&json!({"paused": true}))).await
+    };
+    pause("a").await.ok();
+    pause("c").await.refused(403, "wrong-queue");
+    let queues = get(&place, &viewer, "/v1/queues").await.ok();
+    assert!(!queues.to_string().contains("\"c\""), "{queues}");
+}
+
+#[tokio::test]
+async fn a_token_in_a_url_is_refused_and_so_is_what_is_none() {
+    let place = Place::start().await;
+    let (_, admin) = make(&place, None, json!({"role": "admin"})).await;
+    for path in [format!("/v1/status?token={admin}"), format!("/v1/work?access_token={admin}")] {
+        let problem = get(&place, &admin, &path).await.refused(400, "token-in-url");
+        assert!(!problem.to_string().contains(&admin), "{problem}");
+    }
+    for value in ["Basic YTpi", "Bearer", "Bearer x", "bearer filch_", ""] {
+        let request = place.request(Method::GET, "/v1/status").header("authorization", value);
+        send(request).await.refused(401, "bad-token");
+    }
+    let request = place.request(Method::GET, "/v1/status");
+    send(request.header("authorization", format!("bEARER {admin}"))).await.ok();
+    let response = place.request(Method::GET, "/v1/status").send().await.unwrap();
+    assert_eq!(response.headers()["www-authenticate"], "Bearer realm=\"filch\"");
+    for (wanted, at) in [
+        (json!({"role": "view", "queues": [""]}), "/queue"),
+        (json!({"role": "admin", "queues": ["a"]}), "/queues"),
+        (json!({"role": "view", "expires": "0s"}), "/expires"),
+        (json!({"role": "view", "name": "\u{1b}[2J"}), "/name"),
+    ] {
+        let request = place.request(Method::POST, "/v1/tokens").bearer_auth(&admin).json(&wanted);
+        assert_eq!(send(request).await.refused(422, "invalid")["at"], at);
+    }
+}
