@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use anyhow::Result;
 use filch_api::client::Client;
 use filch_api::id;
+use filch_api::job::Chunk;
 use filch_api::submission::Submission;
 use filch_scheduler::id::JobId;
 use serde::Serialize;
@@ -65,16 +66,18 @@ impl Bulk<'_> {
         });
 
         let mut printer = Printer::new(self.form, self.total);
-        let mut failed = None;
-        let sent = self.client.submit_lines(body, None, |lines| {
+        let (mut known, mut failed) = (0, None);
+        let sent = self.client.submit_lines(body, None, |Chunk { lines, new }| {
             let ids = lock(&shared).acknowledged(lines.saturating_sub(printer.lines));
             printer.lines = lines;
+            known += (ids.len() as u64).saturating_sub(new);
             if let Err(error) = printer.print(ids) {
                 failed.get_or_insert(error);
             }
         });
         let sent = sent.await;
         printer.progress.end();
+        tell_known(known, printer.count);
         let broken = lock(&shared).broken.take();
         let ended = match (failed, broken) {
             (Some(error), _) | (None, Some(error)) => Err(error),
@@ -144,8 +147,19 @@ impl Reader {
     }
 }
 
+/// Says how many of these jobs were there already, if any were.
+pub(crate) fn tell_known(known: u64, count: u64) {
+    match known {
+        0 => {}
+        1 if count == 1 => talk(format_args!("this job was there already")),
+        _ if known == count => talk(format_args!("all {count} jobs were there already")),
+        _ => talk(format_args!("{known} of {count} jobs were there already")),
+    }
+}
+
 #[derive(Serialize)]
 struct Line {
+    v: u8,
     id: String,
 }
 
@@ -167,7 +181,13 @@ pub(crate) struct Printer {
 
 impl Printer {
     pub(crate) fn new(form: JsonOrLines, total: Option<u64>) -> Self {
-        Self { form, progress: Progress::of(total), lines: 0, count: 0, ids: Vec::new() }
+        Self {
+            form,
+            progress: Progress::of(total, "submitted"),
+            lines: 0,
+            count: 0,
+            ids: Vec::new(),
+        }
     }
 
     pub(crate) fn print(&mut self, ids: Vec<JobId>) -> Result<()> {
@@ -181,7 +201,7 @@ impl Printer {
         let mut text = String::new();
         for id in ids {
             if self.form.jsonl {
-                text.push_str(&serde_json::to_string(&Line { id })?);
+                text.push_str(&serde_json::to_string(&Line { v: 1, id })?);
             } else {
                 text.push_str(&id);
             }

@@ -5,7 +5,10 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin};
 use anyhow::{Context as _, Result};
 use clap::Args;
 
+use crate::escape::escaped;
 use crate::exit::Exit;
+use crate::output::talk;
+use crate::usage::Usage;
 
 /// How careful to be
 #[derive(Args, Clone, Copy, Debug)]
@@ -39,6 +42,37 @@ impl Caution {
             "y" | "yes" => Ok(()),
             _ => Err(Exit::new(1, "nothing was done").into()),
         }
+    }
+}
+
+impl Caution {
+    /// Names and counts what is meant before it is done: `retry 1,284 jobs matching ...`. What is chosen
+    /// by what it has in common may be more than one thinks, so that needs a yes.
+    ///
+    /// # Errors
+    /// If the answer is no, or if there is nobody to ask.
+    pub(crate) fn confirm_jobs(&self, verb: &str, count: u64, terms: Option<&str>) -> Result<()> {
+        let Some(terms) = terms else {
+            return self.confirm(&format!("{verb} {}?", jobs(count)));
+        };
+        let what = format!("{verb} {} matching `{}`", jobs(count), escaped(terms));
+        if count > 0 && !self.yes && !self.dry_run {
+            return self.insist(&what);
+        }
+        talk(format_args!("{what}"));
+        Ok(())
+    }
+
+    /// Asks, and takes silence for a no: for what may be more than one thinks.
+    ///
+    /// # Errors
+    /// If the answer is no, or if there is nobody to ask.
+    pub(crate) fn insist(&self, what: &str) -> Result<()> {
+        if self.yes || self.asks() {
+            return self.confirm(&format!("{what}?"));
+        }
+        let help = "add --yes, or look with --dry-run first";
+        Err(Usage::new(format!("{what}: nobody can be asked whether this is meant"), help).into())
     }
 }
 

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::output;
 
@@ -25,20 +26,28 @@ pub(crate) struct JsonOrLines {
     pub(crate) jsonl: bool,
 }
 
+#[derive(Serialize)]
+struct Versioned<T> {
+    v: u8,
+    #[serde(flatten)]
+    inner: T,
+}
+
 /// Prints an object as a document.
 pub(crate) fn print(inner: impl Serialize) -> Result<()> {
-    #[derive(Serialize)]
-    struct Versioned<T> {
-        v: u8,
-        #[serde(flatten)]
-        inner: T,
-    }
     output::document(&Versioned { v: 1, inner })
 }
 
-/// Prints an object as one line of many.
-pub(crate) fn line(object: &impl Serialize) -> Result<()> {
-    let mut text = serde_json::to_string(object)?;
+/// Prints an object as one line of many, each of which says its version.
+pub(crate) fn line(inner: &(impl Serialize + ?Sized)) -> Result<()> {
+    let mut text = serde_json::to_string(&Versioned { v: 1, inner })?;
     text.push('\n');
     output::data(&text)
+}
+
+/// The same of an object that is text already, as it stands.
+pub(crate) fn raw_line(object: &RawValue) -> Result<()> {
+    let inner = object.get().trim_start().strip_prefix('{').unwrap_or_default();
+    let comma = if inner.trim_start().starts_with('}') { "" } else { "," };
+    output::data(&format!("{{\"v\":1{comma}{inner}\n"))
 }

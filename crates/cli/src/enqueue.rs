@@ -4,7 +4,7 @@ use std::io::BufRead as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use filch_api::submission::Submission;
 use serde_json::value::RawValue;
@@ -14,7 +14,7 @@ use crate::document::JsonOrLines;
 use crate::job_options::JobOptions;
 use crate::place::Place;
 use crate::runtime::ask;
-use crate::submit::{one, open};
+use crate::submit::{one, open, unread};
 use crate::usage::Usage;
 
 const AFTER_HELP: &str = "\
@@ -58,7 +58,7 @@ async fn enqueue(options: Options) -> Result<ExitCode> {
     let key = template.key.clone();
     let (lines, name) = open(Path::new("-"))?;
     let jobs = (1_u64..).zip(lines.lines()).map(move |(number, line)| {
-        let line = line.with_context(|| format!("cannot read line {number} of {name}"))?;
+        let line = line.map_err(|error| unread(number, &name, error))?;
         if line.trim().is_empty() {
             return Ok(None);
         }

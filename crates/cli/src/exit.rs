@@ -11,6 +11,8 @@ pub(crate) struct Exit {
     pub(crate) text: String,
 }
 
+/// The command line, a file or a value is wrong.
+pub(crate) const USAGE: u8 = 2;
 pub(crate) const NOT_FOUND: u8 = 3;
 pub(crate) const CONFLICT: u8 = 4;
 pub(crate) const NOT_PERMITTED: u8 = 5;
@@ -41,8 +43,9 @@ impl std::error::Error for Exit {}
 /// What the server said, as a way to end.
 pub(crate) fn code_of(error: &client::Error) -> u8 {
     match error {
-        client::Error::Unreachable { .. } => UNREACHABLE,
+        client::Error::Unreachable { .. } | client::Error::Untrusted { .. } => UNREACHABLE,
         client::Error::Strange { .. } => OTHER_VERSION,
+        client::Error::NoAccess(_) => USAGE,
         client::Error::Refused(problem) => match problem.status {
             404 => NOT_FOUND,
             409 => CONFLICT,

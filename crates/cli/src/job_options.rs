@@ -16,11 +16,11 @@ use crate::{moment, select};
 /// What can be said of any job
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct JobOptions {
-    /// The line it waits in [default: default]
+    /// The line it waits in
     #[arg(long, short, value_name = "NAME")]
     pub(crate) queue: Option<String>,
     /// Higher is sooner
-    #[arg(long, short, default_value_t = 0, allow_negative_numbers = true, value_name = "N")]
+    #[arg(long, short, value_name = "N")]
     pub(crate) priority: i16,
     /// Start only after this job; may be given several times
     #[arg(long, value_name = "ID")]
@@ -35,11 +35,20 @@ pub(crate) struct JobOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) retry: Option<u16>,
     /// How long one attempt may take
-    #[arg(long, value_name = "SPAN", value_parser = filch_api::span::read)]
+    #[arg(long, value_name = "SPAN", value_parser = read_timeout)]
     pub(crate) timeout: Option<Duration>,
     /// A second name for what is submitted: the same key and the same words, the same jobs
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
+}
+
+/// Less than what is counted would be nothing.
+const TIMEOUT_MIN: Duration = Duration::from_millis(1);
+
+fn read_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = filch_api::span::read(text)?;
+    let none = "no attempt could succeed; write 1ms or more, or leave --timeout out";
+    if timeout < TIMEOUT_MIN { Err(none.to_owned()) } else { Ok(timeout) }
 }
 
 /// What can be said of a command

@@ -19,6 +19,24 @@ struct Sleep {
     ms: u64,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fib {
+    n: u32,
+}
+
+/// The largest that is computed: with a fork at every level it takes seconds.
+const FIB_MAX: u32 = 40;
+
+/// The number of Fibonacci, with a fork at every level.
+fn fib(n: u32) -> u64 {
+    if n < 2 {
+        return n.into();
+    }
+    let (one, other) = filch_pool::join(|| fib(n - 1), || fib(n - 2));
+    one + other
+}
+
 /// Adds them.
 pub(crate) fn add(handlers: Handlers) -> Handlers {
     handlers
@@ -39,6 +57,14 @@ pub(crate) fn add(handlers: Handlers) -> Handlers {
                     error: format!("the arguments are not like {{\"ms\": 100}}: {error}"),
                     forever: true,
                 },
+            }
+        })
+        .sync("fib", |attempt| {
+            let forever = |error| Outcome::Failed { error, forever: true };
+            match serde_json::from_str::<Fib>(&attempt.args()) {
+                Ok(Fib { n }) if n <= FIB_MAX => Outcome::Finished(Some(fib(n).to_string())),
+                Ok(Fib { n }) => forever(format!("{n} takes too long: {FIB_MAX} is the most")),
+                Err(error) => forever(format!("the arguments are not like {{\"n\": 30}}: {error}")),
             }
         })
 }

@@ -1,19 +1,21 @@
 //! A server and a worker in this very process, over the file that outlives it.
 
-use std::net::SocketAddr;
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use filch_scheduler::agent::{Home, Reserve};
-use filch_server::{Config, Server};
+use filch_server::{Config, Server, StartError, exposure};
 use filch_store::{OpenError, OwnerNote, Sqlite, Store};
 use filch_worker::command::{Options, Runner};
 use filch_worker::connect::{Connect, Wire};
 use filch_worker::handler::Handlers;
 use filch_worker::{Config as WorkerConfig, Left, Worker};
 
+use crate::data;
+use crate::exit::{self, Exit};
 use crate::place::Place;
 
 /// What runs here.
@@ -24,8 +26,7 @@ pub(crate) struct Local {
 
 /// What is wanted of it.
 pub(crate) struct Wanted {
-    pub(crate) listen: SocketAddr,
-    pub(crate) lease: Duration,
+    pub(crate) config: Config,
     pub(crate) slots: u32,
     pub(crate) queues: Option<Vec<String>>,
     pub(crate) commands: bool,
@@ -46,20 +47,17 @@ const RESERVE: Reserve = Reserve::Auto { most: 1_024 };
 impl Local {
     /// Opens the data and serves it, unless somebody else does.
     pub(crate) async fn open(place: &Place, wanted: Wanted) -> Result<Opened> {
-        std::fs::create_dir_all(&place.data)
-            .with_context(|| format!("cannot make the folder {}", place.data.display()))?;
+        protected(place, &wanted.config)?;
+        data::make(place.data())?;
         let store = open(place.file()).await?;
         let store = match store {
             Ok(store) => Arc::new(store),
             Err(OpenError::Held { url: Some(url), .. }) => return Ok(Opened::There(url)),
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(data::unopened(&place.file(), &error).into()),
         };
-        let config = Config { listen: wanted.listen, lease: wanted.lease, ..Config::default() };
         let kept: Arc<dyn Store> = store.clone();
-        let server = Server::start(config, kept).await?;
-        store
-            .announce(&format!("http://{}", server.address()))
-            .context("cannot say in the lock file where the server is")?;
+        let server = Server::start(wanted.config.clone(), kept).await?;
+        store.announce(&server.url()).context("cannot say in the lock file where the server is")?;
         let worker = (wanted.slots > 0).then(|| employ(&server, &wanted));
         Ok(Opened::Here(Box::new(Self { server, worker })))
     }
@@ -82,6 +80,23 @@ impl Local {
         }
         self.server.stop().await;
     }
+}
+
+/// Whether a server may be started so: found out before anything is opened or made.
+fn protected(place: &Place, config: &Config) -> Result<()> {
+    config.check().map_err(|error| Exit::new(exit::USAGE, error.to_string()))?;
+    let (file, listen) = (place.file(), config.listen);
+    if !listen.ip().is_loopback() {
+        let has_tokens =
+            filch_store::has_tokens(&file).map_err(|error| data::unopened(&file, &error))?;
+        let checked = exposure::check(listen, config.protection(has_tokens));
+        checked.map_err(|exposed| Exit::new(exit::USAGE, exposed.to_string()))?;
+    }
+    // Where something is kept, its own server may be the one that listens: that is for the lock to say.
+    if !data::is_there(&file) {
+        drop(TcpListener::bind(listen).map_err(|error| StartError::Listen(listen, error))?);
+    }
+    Ok(())
 }
 
 /// How long somebody who has the file open may take to say where they are.
@@ -115,6 +130,8 @@ fn employ(server: &Server, wanted: &Wanted) -> Worker {
         home: Home::Embedded,
         grace: GRACE,
         reserve: RESERVE,
+        name: Some(host()),
+        trace_schedule: None,
     };
     Worker::start(config, handlers(wanted.commands), connect)
 }
@@ -128,6 +145,13 @@ pub(crate) fn handlers(commands: bool) -> Handlers {
 /// This program, also after an update has replaced its file.
 fn ourselves() -> PathBuf {
     PathBuf::from("/proc/self/exe")
+}
+
+/// What this machine is called, which is what its workers are called unless somebody says otherwise.
+pub(crate) fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "localhost".to_owned() } else { name.to_owned() }
 }
 
 /// As many as there are cores.

@@ -8,15 +8,16 @@ use filch_api::client::Printed;
 use filch_api::session::Stream;
 use serde::Serialize;
 
-use crate::document;
+use crate::document::{self, JsonOrLines};
+use crate::output::{self, Bytes};
 use crate::place::Place;
-use crate::run::print;
 use crate::runtime::ask;
 use crate::select;
 
 const AFTER_HELP: &str = "\
-What the job printed on stderr goes to stderr, byte for byte. Of a job that has ended long ago both
-are kept together, and of a long output the beginning and the end.
+What the job printed on stderr goes to stderr, byte for byte; on a terminal, whatever that would
+obey (colours, the cursor, the title) is shown as an escape unless --raw is given. Of a job that
+has ended long ago both are kept together, and of a long output the beginning and the end.
 
 Examples:
   filch logs @last
@@ -32,11 +33,18 @@ pub(crate) struct Options {
     /// Go on until the job has ended
     #[arg(long, short)]
     follow: bool,
-    /// Print one JSON object a line, with the stream and the text
-    #[arg(long)]
-    jsonl: bool,
+    #[command(flatten)]
+    form: JsonOrLines,
+    /// Byte for byte, also on a terminal: only for jobs that are trusted
+    #[arg(long, conflicts_with_all = ["json", "jsonl"])]
+    raw: bool,
     #[arg(value_name = "SEL", help = select::HELP)]
     job: String,
+}
+
+#[derive(Serialize)]
+struct Document {
+    pieces: Vec<Line>,
 }
 
 #[derive(Serialize)]
@@ -49,17 +57,24 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     ask(async {
         let client = options.place.client()?;
         let id = select::one(&client, &options.job).await?;
-        let mut failed = None;
+        let bytes = if options.raw { Bytes::Raw } else { Bytes::Harmless };
+        let (mut failed, mut pieces) = (None, Vec::new());
         let show = |printed: Printed| {
-            if !options.jsonl {
-                return print(printed);
-            }
-            let line = Line { stream: printed.stream, text: printed.text };
-            if let Err(error) = document::line(&line) {
-                failed.get_or_insert(error);
+            let line = || Line { stream: printed.stream, text: printed.text.clone() };
+            match options.form {
+                JsonOrLines { json: true, .. } => pieces.push(line()),
+                JsonOrLines { jsonl: true, .. } => {
+                    if let Err(error) = document::line(&line()) {
+                        failed.get_or_insert(error);
+                    }
+                }
+                _ => output::printed(&printed, bytes),
             }
         };
         client.log(&id, options.follow, show).await?;
+        if options.form.json {
+            document::print(Document { pieces })?;
+        }
         failed.map_or(Ok(ExitCode::SUCCESS), Err)
     })
 }

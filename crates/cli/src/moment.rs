@@ -10,12 +10,12 @@ use filch_scheduler::time::Wall;
 
 use crate::usage::Usage;
 
-/// A moment, or a span from now on.
+/// A moment, a day, or a span from now on.
 pub(crate) fn from_now(option: &str, text: &str) -> Result<Moment> {
     read(option, text, Duration::checked_add)
 }
 
-/// A moment, or a span back from now.
+/// A moment, a day, or a span back from now.
 pub(crate) fn ago(option: &str, text: &str) -> Result<Moment> {
     read(option, text, |now, span| Some(now.saturating_sub(span)))
 }
@@ -32,10 +32,13 @@ fn read(
                 .into()
         });
     }
-    Moment::read(text).map_err(|_| {
+    // A day is meant from its first moment on.
+    let day = || Moment::read(&format!("{text}T00:00:00Z"));
+    Moment::read(text).or_else(|_| day()).map_err(|_| {
         Usage::new(
             format!("{option} {text}: this is neither a moment nor a span of time"),
-            "write a moment like 2026-01-31T12:00:00Z, or a span like 90s or 1h30m",
+            "write a moment like 2026-01-31T12:00:00Z, a day like 2026-01-31 (in UTC), or a span \
+             like 90s, 1h30m or 7d",
         )
         .into()
     })
@@ -88,6 +91,8 @@ mod tests {
         assert_eq!(ago("--since", written).unwrap().to_string(), written);
         assert!(from_now("--at", "1h").unwrap() > ago("--since", "1h").unwrap());
         assert_eq!(ago("--since", "999999h").unwrap().0, Wall(0), "not before the clock began");
+        let day = "2026-01-31T00:00:00Z";
+        assert_eq!(ago("--since", "2026-01-31").unwrap().to_string(), day);
         let error = from_now("--at", "tomorrow").unwrap_err().to_string();
         assert!(error.starts_with("--at tomorrow: this is neither"), "{error}");
     }

@@ -1,5 +1,6 @@
-//! How far a long submit has come: a bar where ids do not scroll by already, else a line every ten seconds.
+//! How far something long has come: a bar where ids do not scroll by already, else a line every ten seconds.
 
+use std::future::Future;
 use std::io::{IsTerminal as _, stderr, stdout};
 use std::time::{Duration, Instant};
 
@@ -7,51 +8,84 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::confirm::jobs;
 use crate::output::talk;
+use crate::table::grouped;
 
 const EVERY: Duration = Duration::from_secs(10);
 
-pub(crate) enum Progress {
+/// What is shown, and what was done to the jobs that are counted: "submitted".
+pub(crate) struct Progress {
+    way: Way,
+    done: &'static str,
+}
+
+enum Way {
     Bar(ProgressBar),
-    Lines { last: Instant },
+    Lines { last: Instant, total: Option<u64> },
     Silent,
 }
 
 impl Progress {
     /// Of so many jobs, if that is known.
-    pub(crate) fn of(total: Option<u64>) -> Self {
+    pub(crate) fn of(total: Option<u64>, done: &'static str) -> Self {
+        Self { way: Way::of(total, done), done }
+    }
+
+    /// To so many it is done now.
+    pub(crate) fn show(&mut self, count: u64) {
+        match &mut self.way {
+            Way::Bar(bar) => bar.set_position(count),
+            Way::Lines { last, total } if last.elapsed() >= EVERY => {
+                *last = Instant::now();
+                match total {
+                    Some(total) => talk(format_args!(
+                        "{} of {} {}",
+                        grouped(&count.to_string()),
+                        jobs(*total),
+                        self.done
+                    )),
+                    None => talk(format_args!("{} {}", jobs(count), self.done)),
+                }
+            }
+            Way::Lines { .. } | Way::Silent => {}
+        }
+    }
+
+    /// Shows now and then that it is still going on.
+    pub(crate) async fn beside<T>(&mut self, count: u64, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                () = tokio::time::sleep(EVERY) => self.show(count),
+            }
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        if let Way::Bar(bar) = &self.way {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Way {
+    fn of(total: Option<u64>, done: &str) -> Self {
         if !stderr().is_terminal() {
-            return Self::Lines { last: Instant::now() };
+            return Self::Lines { last: Instant::now(), total };
         }
         if stdout().is_terminal() {
             return Self::Silent;
         }
         let bar = match total {
             Some(total) => {
-                let style = "{wide_bar} {human_pos} of {human_len} jobs, {eta} left";
+                let style = "{wide_bar} {human_pos} of {human_len} jobs {msg}, {eta} left";
                 ProgressBar::new(total).with_style(styled(style))
             }
-            None => ProgressBar::no_length().with_style(styled("{spinner} {human_pos} jobs")),
+            None => ProgressBar::no_length().with_style(styled("{spinner} {human_pos} jobs {msg}")),
         };
+        bar.set_message(done.to_owned());
         bar.enable_steady_tick(Duration::from_millis(200));
         Self::Bar(bar)
-    }
-
-    /// So many are kept now.
-    pub(crate) fn show(&mut self, count: u64) {
-        match self {
-            Self::Bar(bar) => bar.set_position(count),
-            Self::Lines { last } if last.elapsed() >= EVERY => {
-                *last = Instant::now();
-                talk(format_args!("{} submitted", jobs(count)));
-            }
-            Self::Lines { .. } | Self::Silent => {}
-        }
-    }
-
-    pub(crate) fn end(&self) {
-        if let Self::Bar(bar) = self {
-            bar.finish_and_clear();
-        }
     }
 }
 

@@ -3,24 +3,31 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use filch_api::client::Client;
-use filch_api::cluster::{Order, Queue, QueueChange};
+use filch_api::cluster::{self, Depth, Holding, Order, Queue, QueueChange, QueueDetail};
 use serde::Serialize;
 
+use crate::confirm::{Caution, jobs};
 use crate::document::{self, Json, JsonOrLines};
 use crate::exit::{self, Exit};
+use crate::filter::Terms;
 use crate::output::{data, talk};
 use crate::place::Place;
 use crate::runtime::ask;
+use crate::select::short;
 use crate::suggest::did_you_mean;
-use crate::table;
-use crate::table::Column::{Number, Text};
+use crate::table::Column::{Number, State, Text};
+use crate::{list, moment, table};
 
 const AFTER_HELP: &str = "\
 Examples:
   filch queue list
+  filch queue show img
   filch queue pause img
+  filch queue resume img
+  filch queue purge img --dry-run
   filch queue set img --limit 4 --weight 3
   filch queue set img --limit none
   filch queue strategy fair";
@@ -42,11 +49,12 @@ enum Command {
         #[command(flatten)]
         form: JsonOrLines,
     },
-    /// Show one queue
+    /// Show one queue: how many jobs are in which state, where they run, what keeps it from being faster
     Show {
         #[command(flatten)]
         form: Json,
         /// Its name
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         queue: String,
     },
     /// Take nothing from a queue until it is resumed; what runs goes on
@@ -54,6 +62,7 @@ enum Command {
         #[command(flatten)]
         form: Json,
         /// Its name
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         queue: String,
     },
     /// Take from a queue again
@@ -61,10 +70,36 @@ enum Command {
         #[command(flatten)]
         form: Json,
         /// Its name
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         queue: String,
     },
     Set(Set),
+    Purge(Purge),
     Strategy(Strategy),
+}
+
+/// Cancel what waits in a queue; what runs goes on, unless it is asked for
+#[derive(Args)]
+#[command(after_help = "\
+Jobs that are submitted while it works are left alone. Children of cancelled jobs go by their
+conditions: those that ask for success are cancelled, too. The cancelled jobs can be looked at
+until they are forgotten like all ended ones.
+
+Examples:
+  filch queue purge img --dry-run
+  filch queue purge img --state scheduled,blocked --yes
+  filch queue purge img --state queued,leased,running")]
+struct Purge {
+    /// Only jobs in these states, with commas between them [default: blocked,scheduled,queued,leased]
+    #[arg(long, value_delimiter = ',', value_parser = list::name, value_name = "STATES")]
+    state: Option<Vec<String>>,
+    #[command(flatten)]
+    caution: Caution,
+    #[command(flatten)]
+    form: Json,
+    /// Its name
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    queue: String,
 }
 
 /// Change how much of a queue is taken
@@ -75,6 +110,7 @@ struct Set {
     #[command(flatten)]
     change: Change,
     /// Its name
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     queue: String,
 }
 
@@ -142,7 +178,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
             Command::List { form } => list(&client, form).await?,
             Command::Show { form, queue } => {
                 let queues = client.queues().await?;
-                show(find(&queues, &queue)?, form)?;
+                look(&client.queue(&find(&queues, &queue)?.name).await?, form)?;
             }
             Command::Pause { form, queue } => {
                 let change = QueueChange { paused: Some(true), ..QueueChange::default() };
@@ -157,6 +193,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
                 let change = QueueChange { paused: None, limit, weight };
                 set(&client, &queue, &change, form).await?;
             }
+            Command::Purge(options) => purge(&client, &options).await?,
             Command::Strategy(Strategy { form, strategy }) => {
                 if let Some(word) = strategy {
                     client.set_strategy(word.into()).await?;
@@ -196,7 +233,7 @@ async fn list(client: &Client, form: JsonOrLines) -> Result<()> {
         .collect();
     let columns = [
         Text("queue"),
-        Text("state"),
+        State("state"),
         Number("ready"),
         Number("owned"),
         Number("limit"),
@@ -233,14 +270,81 @@ fn show(queue: &Queue, form: Json) -> Result<()> {
     if form.json {
         return document::print(queue);
     }
-    table::facts(&[
+    table::facts(&facts(queue))
+}
+
+fn facts(queue: &Queue) -> Vec<(&'static str, String)> {
+    vec![
         ("queue", queue.name.clone()),
         ("state", if queue.paused { "paused" } else { "open" }.to_owned()),
         ("ready", queue.ready.to_string()),
         ("owned", queue.owned.to_string()),
         ("limit", queue.limit.map_or_else(|| "none".to_owned(), |limit| limit.to_string())),
         ("weight", queue.weight.to_string()),
-    ])
+    ]
+}
+
+/// A queue, closely.
+fn look(detail: &QueueDetail, form: Json) -> Result<()> {
+    if form.json {
+        return document::print(detail);
+    }
+    let mut facts = facts(&detail.queue);
+    // Both are told apart further below.
+    facts.retain(|(name, _)| *name != "ready" && *name != "owned");
+    let Depth { blocked, scheduled, queued, leased, running } = detail.depth;
+    for (name, count) in [
+        ("blocked", blocked),
+        ("scheduled", scheduled),
+        ("queued", queued),
+        ("leased", leased),
+        ("running", running),
+        ("workers", detail.workers),
+        ("slots", detail.slots),
+    ] {
+        facts.push((name, count.to_string()));
+    }
+    for Holding { worker, held } in &detail.holders {
+        facts.push(("on", format!("{}: {}", short(worker), jobs((*held).into()))));
+    }
+    facts.extend(detail.oldest.as_ref().map(|oldest| {
+        ("oldest", format!("{}, {}", short(&oldest.id), moment::cell(oldest.submitted_at)))
+    }));
+    facts.push(("ended in the last minute", detail.ended_last_minute.to_string()));
+    facts.push(("why not faster", detail.why.text.clone()));
+    facts.extend(detail.why.help.clone().map(|help| ("try", help)));
+    table::facts(&facts)
+}
+
+#[derive(Serialize)]
+struct Purged {
+    queue: String,
+    count: u64,
+    dry_run: bool,
+}
+
+/// The states that are meant if none is said.
+const WAITING: &str = "blocked,scheduled,queued,leased";
+
+async fn purge(client: &Client, options: &Purge) -> Result<()> {
+    let Purge { state, caution, form, queue } = options;
+    // A queue that is misspelt would look like an empty one.
+    let queues = client.queues().await?;
+    let queue = find(&queues, queue)?.name.clone();
+    let wanted = |dry_run| cluster::Purge { states: state.clone(), dry_run };
+    let count = client.purge_queue(&queue, &wanted(true)).await?.count;
+    let states = state.as_ref().map_or_else(|| WAITING.to_owned(), |states| states.join(","));
+    let terms = Terms { state: Some(states), queue: Some(queue.clone()), ..Terms::default() };
+    caution.confirm_jobs("cancel", count, Some(&terms.to_string()))?;
+    let dry_run = caution.dry_run;
+    let count =
+        if dry_run { count } else { client.purge_queue(&queue, &wanted(false)).await?.count };
+    let would_be = if dry_run { "would be " } else { "" };
+    talk(format_args!("{} {would_be}cancelled", jobs(count)));
+    if form.json {
+        return document::print(Purged { queue, count, dry_run });
+    }
+    data(&format!("{count}\n"))
 }
 
 fn show_strategy(strategy: Order, form: Json) -> Result<()> {

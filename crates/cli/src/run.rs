@@ -1,27 +1,31 @@
 //! `filch run`: a command as a durable job, as if it were run here.
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use filch_api::client::{Client, Printed};
+use filch_api::access::Access;
+use filch_api::client::Client;
 use filch_api::job::Job;
-use filch_api::session::Stream;
-use filch_api::submission::Retry;
+use filch_api::submission::{Retry, Submission};
+use filch_server::Config;
 
 use crate::exit::{self, Exit};
 use crate::job_options::{CommandOptions, JobOptions};
 use crate::local::{Local, Opened, Wanted, default_slots};
-use crate::output::talk;
-use crate::place::{DEFAULT_URL, Place};
+use crate::output::{Bytes, printed, talk};
+use crate::place::Place;
 use crate::runtime::{Ending, block_on};
+use crate::unserved;
 use crate::usage::Usage;
 
 /// Run a command as a durable job: wait for it, show what it prints, end with its code
 #[derive(Args)]
+#[command(after_help = "Examples:
+  filch run -- make test
+  filch run --timeout 10m --env STAGE=test -- ./check.sh")]
 pub(crate) struct Options {
     #[command(flatten)]
     place: Place,
@@ -76,8 +80,19 @@ fn interrupted() -> anyhow::Error {
 /// Whom we have asked for what.
 struct Asked {
     client: Client,
-    /// The job, once it is submitted.
+    /// The job, as soon as it may be there.
     id: Option<String>,
+}
+
+impl Asked {
+    /// Submits a job. The id is in the submission: to say it again is safe, and whoever is interrupted
+    /// before the answer has come can take it back.
+    async fn submit(&mut self, submission: &Submission) -> Result<String> {
+        self.id.clone_from(&submission.id);
+        let answer = self.client.submit(submission).await;
+        self.id = answer.as_ref().ok().map(|receipt| receipt.id.clone());
+        Ok(answer?.id)
+    }
 }
 
 /// Submits the command and watches it. The server may be another `filch run`'s and end with it: then the
@@ -95,10 +110,8 @@ async fn run_there(
         let watched = async {
             let id = match &asked.id {
                 Some(id) => id.clone(),
-                // The id is in the submission: to say it again is safe.
-                None => asked.client.submit(&submission).await?.id,
+                None => asked.submit(&submission).await?,
             };
-            asked.id = Some(id.clone());
             watch(&asked.client, &id).await
         };
         match watched.await {
@@ -123,49 +136,43 @@ async fn reach(place: &Place) -> Result<(Client, Option<Box<Local>>)> {
     if place.server.is_some() {
         return Ok((place.client()?, None));
     }
-    if place.holder().is_none() {
-        // The usual address counts only if it serves another folder than this.
-        let usual = Client::new(DEFAULT_URL)?;
-        let answers = tokio::time::timeout(Duration::from_secs(2), usual.status());
-        if !place.file().exists() && matches!(answers.await, Ok(Ok(_))) {
-            return Ok((usual, None));
-        }
-        let wanted = Wanted {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            lease: Duration::from_secs(10),
-            slots: default_slots(),
-            queues: None,
-            commands: true,
-        };
-        if let Opened::Here(local) = Local::open(place, wanted).await? {
-            let client = Client::new(&format!("http://{}", local.server.address()))?;
-            return Ok((client, Some(local)));
-        }
+    if let Some(url) = place.holder() {
+        return Ok((place.client_at(&url)?, None));
     }
-    Ok((place.client()?, None))
+    if let Some(usual) = place.usual().await? {
+        return Ok((usual, None));
+    }
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    let wanted = Wanted {
+        config: Config { listen, ..Config::default() },
+        slots: default_slots(),
+        queues: None,
+        commands: true,
+    };
+    match Local::open(place, wanted).await? {
+        Opened::Here(local) => {
+            // It is our own: whatever tokens are kept with the data, we may.
+            let access = Access { token: Some(local.server.insider()), ..Access::default() };
+            let client = Client::with(&local.server.url(), &access)?;
+            Ok((client, Some(local)))
+        }
+        Opened::There(url) => Ok((place.client_at(&url)?, None)),
+    }
 }
 
 /// Shows what a job prints until it has ended.
-pub(crate) async fn watch(client: &Client, id: &str) -> Result<Job> {
-    client.log(id, true, print).await?;
+async fn watch(client: &Client, id: &str) -> Result<Job> {
+    // Whoever runs a command here trusts it, as in a shell.
+    tokio::select! {
+        logged = client.log(id, true, |piece| printed(&piece, Bytes::Raw)) => logged?,
+        never = unserved::mention(client, id) => match never {},
+    }
     loop {
         let job = client.wait(id, Duration::from_secs(30)).await?;
         if job.ended_at.is_some() {
             return Ok(job);
         }
     }
-}
-
-/// Prints as the job did.
-pub(crate) fn print(printed: Printed) {
-    // Nobody need listen to the end.
-    let _ = match printed.stream {
-        Stream::Stdout => {
-            let mut stdout = std::io::stdout().lock();
-            stdout.write_all(printed.text.as_bytes()).and_then(|()| stdout.flush())
-        }
-        Stream::Stderr => std::io::stderr().write_all(printed.text.as_bytes()),
-    };
 }
 
 /// The command's own code, as a shell would give it.
@@ -176,10 +183,12 @@ fn code(job: &Job) -> u8 {
         "succeeded" => 0,
         "cancelled" => exit::JOB_CANCELLED,
         _ => {
-            if let Some(code) = error.strip_prefix("exit code ") {
+            // Behind a colon comes what the command said, which is on stderr already.
+            let how = error.split_once(": ").map_or(error, |(how, _)| how);
+            if let Some(code) = how.strip_prefix("exit code ") {
                 return code.parse().unwrap_or(exit::JOB_FAILED);
             }
-            if let Some(signal) = error.strip_prefix("killed by signal ") {
+            if let Some(signal) = how.strip_prefix("killed by signal ") {
                 return signal
                     .parse::<u8>()
                     .map_or(exit::JOB_FAILED, |signal| signal.saturating_add(128));

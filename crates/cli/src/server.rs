@@ -1,4 +1,7 @@
-//! `filch server`: a server without workers, and how one is doing.
+//! `filch server`: a server without workers, how one is doing, and whether what it keeps can be believed.
+
+mod backup;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -12,6 +15,9 @@ use crate::up::{Serve, serve_until_told};
 
 /// Start a server, or look how one is doing
 #[derive(Args)]
+#[command(after_help = "Examples:
+  filch server start --listen 127.0.0.1:7500
+  filch server status --json")]
 pub(crate) struct Options {
     #[command(flatten)]
     place: Place,
@@ -29,17 +35,21 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    Verify(verify::Options),
+    Backup(backup::Options),
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode> {
     let Options { place, command } = options;
     match command {
         Command::Start(serve) => {
-            let Serve { listen, lease } = serve;
-            let wanted = Wanted { listen, lease, slots: 0, queues: None, commands: false };
+            let config = serve.config(&place)?;
+            let wanted = Wanted { config, slots: 0, queues: None, commands: false };
             block_on(serve_until_told(&place, wanted))
         }
         Command::Status { json } => ask(status(&place, json)),
+        Command::Verify(options) => verify::run(&place, options),
+        Command::Backup(options) => backup::run(&place, &options),
     }
 }
 

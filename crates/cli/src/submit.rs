@@ -1,20 +1,20 @@
 //! `filch submit`: commands as durable jobs, one or many, without waiting for them.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, stdin};
+use std::io::{BufRead, BufReader, ErrorKind, Read, stdin};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use filch_api::client::Client;
 use filch_api::submission::Submission;
 use filch_api::{id, limits};
 
-use crate::bulk::{Bulk, Printer};
+use crate::bulk::{Bulk, Printer, tell_known};
 use crate::document::{self, JsonOrLines};
 use crate::job_options::{CommandOptions, JobOptions};
-use crate::output::{data, talk};
+use crate::output::data;
 use crate::place::Place;
 use crate::runtime::ask;
 use crate::template::{Numbers, Own};
@@ -81,7 +81,7 @@ async fn submit(options: Options) -> Result<ExitCode> {
         }
         (None, Some((lines, name))) => {
             let jobs = (1..).zip(lines.lines()).map(move |(index, line)| {
-                let line = line.with_context(|| format!("cannot read line {index} of {name}"))?;
+                let line = line.map_err(|error| unread(index, &name, error))?;
                 let own = Own { index, line: Some(&line) };
                 Ok((!line.trim().is_empty()).then(|| own.fill(&template)))
             });
@@ -93,9 +93,7 @@ async fn submit(options: Options) -> Result<ExitCode> {
 /// A job by itself.
 pub(crate) async fn one(client: &Client, job: &Submission, form: JsonOrLines) -> Result<ExitCode> {
     let receipt = client.submit(job).await?;
-    if !receipt.new {
-        talk(format_args!("this job was there already"));
-    }
+    tell_known(u64::from(!receipt.new), 1);
     match form {
         JsonOrLines { json: true, .. } => document::print(&receipt)?,
         JsonOrLines { jsonl: true, .. } => document::line(&receipt)?,
@@ -119,10 +117,22 @@ async fn whole(
     });
     let jobs: Vec<Submission> = jobs.collect();
     let receipts = client.submit_all(&jobs).await?;
+    let known = receipts.iter().filter(|receipt| !receipt.new).count();
+    tell_known(known as u64, receipts.len() as u64);
     let mut printer = Printer::new(form, Some(numbers.count()));
     printer.print(receipts.iter().filter_map(|receipt| id::read_job(&receipt.id)).collect())?;
     printer.close()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why a line cannot be read.
+pub(crate) fn unread(number: u64, name: &str, error: std::io::Error) -> anyhow::Error {
+    if error.kind() == ErrorKind::InvalidData {
+        let help =
+            "jobs are JSON, which is text only: put such bytes into a file, and submit its name";
+        return Usage::new(format!("line {number} of {name} is not UTF-8"), help).into();
+    }
+    anyhow::Error::new(error).context(format!("cannot read line {number} of {name}"))
 }
 
 /// Lines, and what they are called.

@@ -1,48 +1,108 @@
 //! Tables: in columns for people on a terminal, with tabs between the cells for programs.
 
 use std::io::IsTerminal as _;
+use std::os::fd::AsFd;
 
 use anyhow::Result;
 
+use crate::color::{self, Style};
 use crate::escape::escaped;
 use crate::output;
 
-/// A column of a list: what it is called, and whether it holds numbers.
+/// A column of a list: what it is called, and whether it holds numbers, or states in their colours, or is
+/// the last one and has the rest of a terminal's width.
 pub(crate) enum Column {
     Text(&'static str),
+    State(&'static str),
     Number(&'static str),
+    Rest(&'static str),
 }
-use Column::{Number, Text};
+use Column::{Number, Rest, State, Text};
 
 impl Column {
     const fn heading(&self) -> &'static str {
         match self {
-            Text(heading) | Number(heading) => heading,
+            Text(heading) | State(heading) | Number(heading) | Rest(heading) => heading,
         }
     }
 }
 
 /// Prints a list with a heading. Cells may hold whatever somebody has submitted.
 pub(crate) fn list(columns: &[Column], rows: &[Vec<String>]) -> Result<()> {
-    let is_terminal = std::io::stdout().is_terminal();
-    output::data(&lines(columns, rows, is_terminal))
+    let stdout = std::io::stdout();
+    let width = stdout.is_terminal().then(|| width(&stdout));
+    let is_painted = color::is_on_stdout();
+    let text = lines(columns, rows, width, is_painted);
+    if is_painted { output::painted(&text) } else { output::data(&text) }
 }
 
-fn lines(columns: &[Column], rows: &[Vec<String>], is_terminal: bool) -> String {
+/// How many characters a line of a terminal has; any number if it does not know.
+fn width(terminal: impl AsFd) -> usize {
+    let size = rustix::termios::tcgetwinsize(terminal);
+    size.ok().map(|size| usize::from(size.ws_col)).filter(|width| *width > 0).unwrap_or(usize::MAX)
+}
+
+/// In columns if there is a terminal, which is so wide; else with tabs.
+fn lines(
+    columns: &[Column],
+    rows: &[Vec<String>],
+    width: Option<usize>,
+    is_painted: bool,
+) -> String {
     let heading = columns.iter().map(|column| column.heading().to_owned()).collect();
     let mut shown: Vec<Vec<String>> = vec![heading];
     for row in rows {
         let cells = columns.iter().zip(row).map(|(column, cell)| match column {
-            Number(_) if is_terminal => grouped(cell),
+            Number(_) if width.is_some() => grouped(&escaped(cell)),
             _ => escaped(cell).into_owned(),
         });
         shown.push(cells.collect());
     }
-    if !is_terminal {
-        return tabs(&shown);
+    let paint = |row: usize, column: usize, cell: &str, text: String| {
+        let style = match columns.get(column) {
+            _ if !is_painted => None,
+            _ if row == 0 => Some(Style::Heading),
+            Some(State(_)) => color::of_state(cell),
+            _ => None,
+        };
+        style.map_or_else(|| text.clone(), |style| color::paint(style, &text))
+    };
+    let Some(width) = width else {
+        let rows = shown.iter().enumerate().map(|(at, row)| {
+            let cells = row.iter().enumerate();
+            cells.map(|(column, cell)| paint(at, column, cell, cell.clone())).collect()
+        });
+        return tabs(&rows.collect::<Vec<_>>());
+    };
+    if let Some((Rest(_), others)) = columns.split_last() {
+        cut(&mut shown, others.len(), width);
     }
     let is_right = |column: usize| matches!(columns.get(column), Some(Number(_)));
-    aligned(&shown, is_right)
+    aligned(&shown, is_right, paint)
+}
+
+/// Cuts the cells of the last column so that no row is wider than this.
+fn cut(rows: &mut [Vec<String>], last: usize, width: usize) {
+    let widest = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let others: usize = (0..last).map(|column| widest(column) + GAP.len()).sum();
+    let heading = rows.first().and_then(|row| row.get(last)).map_or(0, |cell| cell.chars().count());
+    let left = width.saturating_sub(others).max(heading);
+    for cell in rows.iter_mut().filter_map(|row| row.get_mut(last)) {
+        if cell.chars().count() > left {
+            *cell = cell.chars().take(left.saturating_sub(1)).chain(['…']).collect();
+        }
+    }
+}
+
+/// What stands between two columns.
+const GAP: &str = "  ";
+
+/// Cells as they are.
+fn plain(_: usize, _: usize, _: &str, text: String) -> String {
+    text
 }
 
 /// Prints what there is to say of one thing: a name and a value a row.
@@ -52,7 +112,7 @@ pub(crate) fn facts(rows: &[(&str, String)]) -> Result<()> {
         .map(|(name, value)| vec![(*name).to_owned(), escaped(value).into_owned()])
         .collect();
     let is_terminal = std::io::stdout().is_terminal();
-    output::data(&if is_terminal { aligned(&rows, |_| false) } else { tabs(&rows) })
+    output::data(&if is_terminal { aligned(&rows, |_| false, plain) } else { tabs(&rows) })
 }
 
 /// Prints rows of one length; a heading is a row.
@@ -69,10 +129,16 @@ fn tabs(rows: &[Vec<String>]) -> String {
 fn columns(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| grouped(cell)).collect()).collect();
-    aligned(&rows, |column| column > 0)
+    aligned(&rows, |column| column > 0, plain)
 }
 
-fn aligned(rows: &[Vec<String>], is_right: impl Fn(usize) -> bool) -> String {
+/// Columns as wide as what is in them. `paint` gets the row, the column, the cell and the cell with the
+/// blanks around it; what it adds takes no room.
+fn aligned(
+    rows: &[Vec<String>],
+    is_right: impl Fn(usize) -> bool,
+    paint: impl Fn(usize, usize, &str, String) -> String,
+) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -80,16 +146,19 @@ fn aligned(rows: &[Vec<String>], is_right: impl Fn(usize) -> bool) -> String {
     };
     let widths: Vec<usize> = (0..count).map(width).collect();
     let mut text = String::new();
-    for row in rows {
+    for (at, row) in rows.iter().enumerate() {
         for (column, cell) in row.iter().enumerate() {
+            let is_last = column + 1 == row.len();
             let width = widths[column];
             if column > 0 {
-                text.push_str("  ");
+                text.push_str(GAP);
             }
-            text.push_str(&match is_right(column) {
+            let padded = match is_right(column) {
+                false if is_last => cell.clone(),
                 false => format!("{cell:width$}"),
                 true => format!("{cell:>width$}"),
-            });
+            };
+            text.push_str(&paint(at, column, cell, padded));
         }
         text.truncate(text.trim_end_matches(' ').len());
         text.push('\n');
@@ -142,8 +211,35 @@ id        queue   jobs
 12345678  a\\tb   1,234
 9abcdef0  img        -
 ";
-        assert_eq!(lines(&columns, &rows, true), seen);
+        assert_eq!(lines(&columns, &rows, Some(usize::MAX), false), seen);
         let seen = "id\tqueue\tjobs\n12345678\ta\\tb\t1234\n9abcdef0\timg\t-\n";
-        assert_eq!(lines(&columns, &rows, false), seen);
+        assert_eq!(lines(&columns, &rows, None, false), seen);
+    }
+
+    #[test]
+    fn the_last_column_has_what_is_left_of_a_terminal() {
+        let columns = [Text("id"), Rest("command")];
+        let rows =
+            [["1", "make test all"], ["2", "true"]].map(|row| row.map(String::from).to_vec());
+        let seen = "id  command\n1   make te…\n2   true\n";
+        assert_eq!(lines(&columns, &rows, Some(12), false), seen);
+        let narrow = "id  command\n1   make t…\n2   true\n";
+        assert_eq!(lines(&columns, &rows, Some(3), false), narrow, "but not less than its heading");
+        assert!(lines(&columns, &rows, Some(17), false).contains("make test all\n"));
+        assert!(lines(&columns, &rows, None, false).contains("make test all\n"));
+    }
+
+    #[test]
+    fn colours_take_no_room() {
+        let columns = [State("state"), Number("jobs")];
+        let rows = [["dead", "7"], ["queued", "12"]].map(|row| row.map(String::from).to_vec());
+        let seen = "\
+\u{1b}[1mstate \u{1b}[0m  \u{1b}[1mjobs\u{1b}[0m
+\u{1b}[1;31mdead  \u{1b}[0m     7
+queued    12
+";
+        assert_eq!(lines(&columns, &rows, Some(usize::MAX), true), seen);
+        let seen = "\u{1b}[1mstate\u{1b}[0m\t\u{1b}[1mjobs\u{1b}[0m\n\u{1b}[1;31mdead\u{1b}[0m\t7\nqueued\t12\n";
+        assert_eq!(lines(&columns, &rows, None, true), seen);
     }
 }

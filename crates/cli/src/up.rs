@@ -1,30 +1,39 @@
 //! `filch up`: a server and a worker in one process.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use filch_api::client::Error;
+use filch_api::tls::{Identity, ServerFiles};
+use filch_server::Config;
 
 use crate::exit::{self, Exit};
+use crate::list;
 use crate::local::{GRACE, Local, Opened, Wanted, default_slots};
 use crate::output::{data, talk};
 use crate::place::Place;
 use crate::runtime::{Ending, block_on};
+use crate::usage::Usage;
 
 /// Start a server and a worker in one process; the jobs are kept in DIR/filch.db
 #[derive(Args)]
+#[command(after_help = "Examples:
+  filch up
+  filch up --data /var/lib/filch --slots 8 --queues img,default")]
 pub(crate) struct Options {
     #[command(flatten)]
     pub(crate) place: Place,
     #[command(flatten)]
     pub(crate) serve: Serve,
-    /// How many jobs run at once [default: the number of cores]
+    /// How many jobs run at once; 0 starts no worker
     #[arg(long, value_name = "N")]
     slots: Option<u32>,
     /// Serve only these queues, with commas between them
-    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    #[arg(long, value_delimiter = ',', value_parser = list::name, value_name = "NAMES")]
     queues: Option<Vec<String>>,
     /// Run no commands
     #[arg(long)]
@@ -35,18 +44,65 @@ pub(crate) struct Options {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Serve {
     /// Where to listen
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7420")]
+    #[arg(long, value_name = "ADDRESS", value_parser = read_address)]
     pub(crate) listen: SocketAddr,
     /// How long a worker may be silent before its jobs go to others
-    #[arg(long, value_name = "SPAN", default_value = "10s", value_parser = filch_api::span::read)]
+    #[arg(long, value_name = "SPAN", value_parser = filch_api::span::read)]
     pub(crate) lease: Duration,
+    /// How long ended jobs are kept
+    #[arg(long, value_name = "SPAN", value_parser = filch_api::span::read)]
+    retention: Duration,
+    /// The server's certificate, and those that lead to its CA, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Its key, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Let only those in who show a certificate of this CA, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
+    /// Further names by which the server may be called; may be given several times
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = list::name)]
+    allow_host: Vec<String>,
+}
+
+fn read_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "write an address in numbers and a port, like 127.0.0.1:7420 for this machine alone, or \
+         0.0.0.0:7420 for all that can reach it"
+            .to_owned()
+    })
+}
+
+impl Serve {
+    /// How the server behaves. The files are read, and nothing is changed.
+    pub(crate) fn config(self, place: &Place) -> Result<Config> {
+        let Self { listen, lease, retention, tls_cert, tls_key, tls_client_ca, allow_host } = self;
+        let tls = match (tls_cert, tls_key, tls_client_ca) {
+            (None, None, None) => None,
+            (Some(certificate), Some(key), client_ca) => {
+                let identity = Identity { certificate, key };
+                Some(ServerFiles { identity, client_ca }.read().map_err(Error::NoAccess)?)
+            }
+            (None, None, Some(_)) => {
+                let what = "others can show a certificate only to a server that has one itself";
+                return Err(Usage::new(what, "give --tls-cert and --tls-key, too").into());
+            }
+            (Some(_), None, _) | (None, Some(_), _) => {
+                let what = "a certificate is of no use without its key, nor a key without it";
+                return Err(Usage::new(what, "give --tls-cert and --tls-key").into());
+            }
+        };
+        let plain = place.plain();
+        let hosts = allow_host;
+        Ok(Config { listen, lease, retention, tls, plain, hosts, ..Config::default() })
+    }
 }
 
 pub(crate) fn run(options: Options) -> Result<ExitCode> {
     let Options { place, serve, slots, queues, no_commands } = options;
     let wanted = Wanted {
-        listen: serve.listen,
-        lease: serve.lease,
+        config: serve.config(&place)?,
         slots: slots.unwrap_or_else(default_slots),
         queues,
         commands: !no_commands,
@@ -69,11 +125,17 @@ pub(crate) async fn serve_until_told(place: &Place, wanted: Wanted) -> Result<Ex
             return Err(Exit::new(exit::CONFLICT, text).into());
         }
     };
-    data(&format!("http://{}\n", local.server.address()))?;
-    talk(format_args!(
-        "filch is up: {slots} slots, jobs are kept in {}\n  try: filch run -- echo hello",
-        place.file().display()
-    ));
+    data(&format!("{}\n", local.server.url()))?;
+    let file = place.file();
+    let file = file.display();
+    match slots {
+        0 => talk(format_args!(
+            "filch is up with no worker: jobs are kept in {file} and wait for `filch worker start`"
+        )),
+        _ => talk(format_args!(
+            "filch is up: {slots} slots, jobs are kept in {file}\n  try: filch run -- echo hello"
+        )),
+    }
     tokio::select! {
         stopped = local.server.ended() => {
             return Err(Exit::new(1, stopped.to_string()).into());

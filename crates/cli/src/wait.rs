@@ -14,16 +14,18 @@ use crate::escape::escaped;
 use crate::exit::{self, Exit};
 use crate::output::{data, talk};
 use crate::place::Place;
+use crate::progress::Progress;
 use crate::runtime::ask;
 use crate::select;
 
 const AFTER_HELP: &str = "\
 Each job that ends is printed with its state. Codes: 0 all succeeded, 100 one failed, 102 one was
-cancelled and none failed, 124 the time was up.
+cancelled and none failed, 124 the time was up. Without any job, if stdin names none, it is 0.
 
 Examples:
   filch wait @last
   filch wait --timeout 10m 3f2a 77c0
+  filch wait queue:img state:queued,leased,running
   filch submit --array 1-100 -- ./render.sh {index} | filch wait -";
 
 /// Wait until jobs have ended; the exit code says how
@@ -53,6 +55,9 @@ async fn wait(options: Options) -> Result<ExitCode> {
     let client = options.place.client()?;
     let jobs = select::many(&client, &options.jobs).await?;
     let ids: Vec<String> = jobs.into_iter().map(|job| job.id).collect();
+    if ids.is_empty() {
+        talk(format_args!("there was nothing to wait for: stdin named no job"));
+    }
     for_all(&client, &ids, deadline, options.form).await
 }
 
@@ -70,8 +75,13 @@ pub(crate) async fn for_all(
 ) -> Result<ExitCode> {
     let mut ended = Vec::new();
     let (mut failed, mut cancelled) = (false, false);
-    for id in ids {
-        let Some(job) = until(client, id, deadline).await? else {
+    let total = ids.len() as u64;
+    let mut progress = Progress::of(Some(total), "ended");
+    for (count, id) in (0..).zip(ids) {
+        let ending = until(client, id, deadline);
+        let job = progress.beside(count, ending).await?;
+        let Some(job) = job else {
+            progress.end();
             if form.json {
                 document::print(Document { jobs: ended })?;
             }
@@ -81,11 +91,13 @@ pub(crate) async fn for_all(
         };
         failed |= job.state == "dead";
         cancelled |= job.state == "cancelled";
+        progress.show(count + 1);
         show(&job, form)?;
         if form.json {
             ended.push(job);
         }
     }
+    progress.end();
     if form.json {
         document::print(Document { jobs: ended })?;
     }

@@ -17,7 +17,7 @@ use crate::select::{self, short};
 const AFTER_HELP: &str = "\
 Example:
   $ filch why 3f2a
-  queued: queue img has 4 of 4 slots busy
+  queued: queue img has 4 of 4 slots busy; 17 jobs ahead; at the present rate about 40 s
     try: filch queue set img --limit N";
 
 /// Say why a job is not running, and what would change it
@@ -85,7 +85,8 @@ fn reasoning(job: &Job) -> Reasoning {
             }
             (state, _) => (format!("it is {state}"), None),
         };
-        Reasoning { code: if is_ended { "ended" } else { "unknown" }.to_owned(), text, help }
+        let code = if is_ended { "ended" } else { "unknown" }.to_owned();
+        Reasoning { code, text, help, turn: None }
     })
 }
 

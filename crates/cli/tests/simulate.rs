@@ -41,7 +41,7 @@ fn file(name: &str) -> PathBuf {
 #[test]
 fn what_cannot_be_meant_ends_with_code_2_and_the_way_out() {
     for (words, said) in [
-        ("", &["Usage: filch <COMMAND>", "simulate"][..]),
+        ("", &["Usage: filch [OPTIONS] <COMMAND>", "simulate"][..]),
         ("simulte", &["'simulate'"]),
         ("simulate --sed 4", &["'--seed'"]),
         (
@@ -82,7 +82,7 @@ fn what_cannot_be_meant_ends_with_code_2_and_the_way_out() {
 fn help_and_version_are_data() {
     for (words, said) in [
         ("--version", &["filch 0."][..]),
-        ("--help", &["simulate  Run the real scheduler", "Usage: filch <COMMAND>"]),
+        ("--help", &["Run the real scheduler", "Usage: filch [OPTIONS] <COMMAND>"]),
         (
             "simulate --help",
             &[

@@ -8,8 +8,8 @@ use clap::Args;
 use filch_api::client::Client;
 use serde_json::json;
 
-use super::processes::{Folder, connected, drained, server, worker};
 use super::{Figure, Report, rounded};
+use crate::processes::{Folder, connected, drained, server, worker};
 
 #[derive(Args)]
 pub(super) struct Options {
@@ -35,7 +35,7 @@ pub(super) struct Options {
 
 pub(super) async fn run(options: &Options) -> Result<Report> {
     let &Options { jobs, payload, workers, slots, clients, .. } = options;
-    let folder = Folder::new(options.folder.as_deref())?;
+    let folder = Folder::new("filch-bench", options.folder.as_deref())?;
     let (first, client) = server(folder.path()).await?;
 
     let began = Instant::now();

@@ -7,9 +7,9 @@ use clap::Args;
 use filch_api::submission::Submission;
 use serde_json::json;
 
-use super::processes::{Folder, connected, server, worker};
 use super::{Figure, Report, rounded};
 use crate::kinds::micros;
+use crate::processes::{Folder, connected, server, worker};
 
 #[derive(Args)]
 pub(super) struct Options {
@@ -22,7 +22,7 @@ pub(super) struct Options {
 }
 
 pub(super) async fn run(options: &Options) -> Result<Report> {
-    let folder = Folder::new(options.folder.as_deref())?;
+    let folder = Folder::new("filch-bench", options.folder.as_deref())?;
     let (_server, client) = server(folder.path()).await?;
     let _worker = worker(client.url(), 2)?;
     connected(&client, 1).await?;

@@ -4,7 +4,6 @@
 mod drain;
 mod latency;
 mod newcomer;
-mod processes;
 mod skew;
 mod split;
 
@@ -21,6 +20,12 @@ use crate::table;
 
 /// Measure this machine with this program: server and workers as processes, every commit synced
 #[derive(Args)]
+#[command(after_help = "Examples:
+  filch bench drain
+  filch bench latency --json
+  filch bench skew
+  filch bench split
+  filch bench newcomer")]
 pub(crate) struct Options {
     #[command(subcommand)]
     what: What,

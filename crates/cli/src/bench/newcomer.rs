@@ -11,9 +11,9 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::processes::{Folder, connected, drained, loaded_worker, server, worker};
 use super::{Figure, Report, rounded};
 use crate::kinds::micros;
+use crate::processes::{Folder, connected, drained, loaded_worker, server, worker};
 
 #[derive(Args)]
 pub(super) struct Options {
@@ -36,7 +36,7 @@ struct Slept {
 }
 
 pub(super) async fn run(options: &Options) -> Result<Report> {
-    let folder = Folder::new(options.folder.as_deref())?;
+    let folder = Folder::new("filch-bench", options.folder.as_deref())?;
     let (_server, client) = server(folder.path()).await?;
     let _loaded = loaded_worker(client.url(), 2, options.jobs)?;
     connected(&client, 1).await?;

@@ -11,8 +11,8 @@ use filch_api::submission::Submission;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::processes::{Folder, connected, drained, server, worker};
 use super::{Figure, Report, rounded};
+use crate::processes::{Folder, connected, drained, server, worker};
 
 #[derive(Args)]
 pub(super) struct Options {
@@ -37,7 +37,7 @@ fn length_ms(index: usize) -> u64 {
 
 pub(super) async fn run(options: &Options) -> Result<Report> {
     let &Options { jobs, workers, slots, .. } = options;
-    let folder = Folder::new(options.folder.as_deref())?;
+    let folder = Folder::new("filch-bench", options.folder.as_deref())?;
     let (_server, client) = server(folder.path()).await?;
     let started = (0..workers).map(|_| worker(client.url(), slots));
     let _workers = started.collect::<Result<Vec<_>>>()?;

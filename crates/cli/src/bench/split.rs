@@ -8,8 +8,8 @@ use clap::Args;
 use serde_json::json;
 
 use super::drain::submit;
-use super::processes::{Folder, connected, drained, server, worker};
 use super::{Figure, Report, rounded};
+use crate::processes::{Folder, connected, drained, server, worker};
 
 #[derive(Args)]
 pub(super) struct Options {
@@ -30,7 +30,7 @@ pub(super) async fn run(options: &Options) -> Result<Report> {
     let mut syncs = 0;
     let mut whole = None;
     for processes in [1, 2, 4, 8].into_iter().filter(|processes| *processes <= slots) {
-        let folder = Folder::new(options.folder.as_deref())?;
+        let folder = Folder::new("filch-bench", options.folder.as_deref())?;
         let (_server, client) = server(folder.path()).await?;
         submit(&client, jobs, 100, 2).await?;
         let began = Instant::now();

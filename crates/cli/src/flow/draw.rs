@@ -1,60 +1,15 @@
-//! A flow as a picture: a tree in text, or a graph for Graphviz.
-
-use std::collections::BTreeMap;
+//! A flow drawn in text: as a tree, or as a graph for Graphviz.
 
 use filch_api::flow::Flow;
-use filch_api::submission::{Submission, When};
+use filch_api::submission::When;
 
+use super::graph::{Graph, what, word};
 use crate::confirm::jobs;
-use crate::escape::{command, escaped};
+use crate::escape::escaped;
 
 /// A tree of more jobs than this, or of more generations, is no picture any more.
 const JOBS_MAX: usize = 1_000;
 const DEPTH_MAX: usize = 40;
-
-/// Who comes after whom, by place in the flow.
-struct Graph<'a> {
-    flow: &'a Flow,
-    children: Vec<Vec<usize>>,
-    parents: Vec<Vec<usize>>,
-    /// How many jobs must come before each, one after the other.
-    depth: Vec<usize>,
-}
-
-impl<'a> Graph<'a> {
-    /// The flow has no cycle.
-    fn of(flow: &'a Flow) -> Self {
-        let places: BTreeMap<&str, usize> =
-            flow.jobs.iter().enumerate().map(|(at, (name, _))| (name.as_str(), at)).collect();
-        let count = flow.jobs.len();
-        let mut children = vec![Vec::new(); count];
-        let mut parents = vec![Vec::new(); count];
-        for (at, (_, job)) in flow.jobs.iter().enumerate() {
-            // A parent that is not in the flow is there already: nothing is drawn of it.
-            for &parent in job.after.iter().filter_map(|after| places.get(after.as_str())) {
-                children[parent].push(at);
-                parents[at].push(parent);
-            }
-        }
-        let mut depth = vec![0; count];
-        let mut waits_for: Vec<usize> = parents.iter().map(Vec::len).collect();
-        let mut free: Vec<usize> = (0..count).filter(|&at| waits_for[at] == 0).collect();
-        while let Some(at) = free.pop() {
-            for &child in &children[at] {
-                depth[child] = depth[child].max(depth[at] + 1);
-                waits_for[child] -= 1;
-                if waits_for[child] == 0 {
-                    free.push(child);
-                }
-            }
-        }
-        Self { flow, children, parents, depth }
-    }
-
-    fn name(&self, at: usize) -> &'a str {
-        &self.flow.jobs[at].0
-    }
-}
 
 /// The flow in text.
 pub(super) fn text(flow: &Flow) -> String {
@@ -153,25 +108,10 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", escaped(&text))
 }
 
-fn what(job: &Submission) -> String {
-    let what = match (&job.run, &job.kind) {
-        (Some(words), _) => command(words),
-        (None, kind) => kind.clone().unwrap_or_default(),
-    };
-    escaped(&what).into_owned()
-}
-
-const fn word(when: When) -> &'static str {
-    match when {
-        When::AllSucceeded => "all-succeeded",
-        When::AnySucceeded => "any-succeeded",
-        When::AllDone => "all-done",
-        When::AnyFailed => "any-failed",
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use filch_api::submission::Submission;
+
     use super::*;
 
     fn flow(jobs: &[(&str, &[&str], When)]) -> Flow {

@@ -2,8 +2,8 @@
 
 mod draw;
 mod file;
-mod form;
-mod tree;
+mod graph;
+mod svg;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -20,6 +20,7 @@ use crate::document::{self, Json};
 use crate::exit::{self, Exit};
 use crate::output::{data, talk};
 use crate::place::Place;
+use crate::progress::Progress;
 use crate::runtime::ask;
 use crate::select::short;
 use crate::table::Column::Text;
@@ -42,7 +43,7 @@ A flow in TOML (JSON and YAML have the same names):
 
 Examples:
   filch flow check report.toml
-  filch flow show --dot report.toml | dot -Tsvg > report.svg
+  filch flow show --svg report.toml > report.svg
   filch flow run --wait report.toml";
 
 /// Check, draw or run a graph of jobs that is written in a file
@@ -69,6 +70,9 @@ enum Command {
     Show {
         #[command(flatten)]
         source: file::Source,
+        /// As a picture
+        #[arg(long, conflicts_with_all = ["json", "dot"])]
+        svg: bool,
         /// For Graphviz
         #[arg(long, conflicts_with = "json")]
         dot: bool,
@@ -120,16 +124,26 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        Command::Show { source, dot, form } => {
+        Command::Show { source, svg, dot, form } => {
             let flow = source.flow()?;
             if form.json {
                 document::print(&flow)?;
+            } else if svg {
+                data(&picture(&flow)?)?;
             } else {
                 data(&if dot { draw::dot(&flow) } else { draw::text(&flow) })?;
             }
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+fn picture(flow: &Flow) -> Result<String> {
+    svg::svg(flow).ok_or_else(|| {
+        let text = format!("{} are too many for a picture", jobs(flow.jobs.len() as u64));
+        let help = "`filch flow show` without --svg lists them, and --dot is for Graphviz";
+        Exit::new(exit::USAGE, format!("{text}\n  help: {help}")).into()
+    })
 }
 
 async fn submit(place: &Place, options: Run) -> Result<ExitCode> {
@@ -186,8 +200,11 @@ async fn wait(
 ) -> Result<ExitCode> {
     let mut ended = Vec::new();
     let (mut failed, mut cancelled) = (false, false);
-    for (name, id) in in_order(flow, receipt) {
-        let Some(job) = until(client, id, deadline).await? else {
+    let mut progress = Progress::of(Some(receipt.jobs.len() as u64), "ended");
+    for (count, (name, id)) in (0..).zip(in_order(flow, receipt)) {
+        let ending = until(client, id, deadline);
+        let Some(job) = progress.beside(count, ending).await? else {
+            progress.end();
             let text = format!("the time is up, and {} has not ended", escape::escaped(name));
             let help = format!("`filch why {}` says what it waits for", short(id));
             return Err(Exit::new(exit::WAIT_TIMED_OUT, format!("{text}\n  help: {help}")).into());
@@ -207,6 +224,7 @@ async fn wait(
             data(&format!("{}\t{}\t{}\n", escape::escaped(name), short(id), job.state))?;
         }
     }
+    progress.end();
     if form.json {
         document::print(Ended { name: &flow.name, jobs: ended })?;
     }

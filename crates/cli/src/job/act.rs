@@ -6,20 +6,23 @@ use anyhow::Result;
 use clap::Args;
 use filch_api::client::{Client, Error};
 use filch_api::job::Job;
+use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
 
 use crate::confirm::{Caution, jobs};
 use crate::document::{self, Json};
-use crate::output::{data, talk};
-use crate::select::{self, short};
-use crate::table::Column::Text;
+use crate::output::{complain, data, talk};
+use crate::progress::Progress;
+use crate::select::{self, Chosen, short};
+use crate::table::Column::{State, Text};
 use crate::{exit, table};
 
 /// Cancel jobs: what has not started never does, what runs is stopped
 #[derive(Args)]
 #[command(after_help = "Examples:
   filch job cancel @last
-  filch job list --state queued --queue img --all --jsonl | jq -r .id | filch job cancel --yes -")]
+  filch job cancel --dry-run state:queued queue:img
+  filch job cancel --yes state:queued queue:img")]
 pub(super) struct Cancel {
     #[command(flatten)]
     caution: Caution,
@@ -31,11 +34,12 @@ pub(super) struct Cancel {
 
 /// Give dead jobs new attempts
 #[derive(Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   filch job retry 3f2a 77c0
-
-`filch dead retry` takes filters, for many jobs at once.")]
+  filch job retry --dry-run kind:resize since:1h")]
 pub(super) struct Retry {
+    #[command(flatten)]
+    caution: Caution,
     #[command(flatten)]
     form: Json,
     #[arg(required = true, value_name = "SEL", help = select::HELP_MANY)]
@@ -54,26 +58,57 @@ pub(super) struct Priority {
     #[arg(value_name = "SEL", help = select::HELP)]
     job: String,
     /// The new priority
-    #[arg(value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_name = "N")]
     priority: i16,
 }
 
 pub(super) async fn cancel(client: &Client, options: &Cancel) -> Result<ExitCode> {
-    let chosen = select::many(client, &options.jobs).await?;
-    if options.caution.dry_run {
-        let rows: Vec<Vec<String>> =
-            chosen.iter().map(|job| vec![short(&job.id), job.state.clone()]).collect();
-        table::list(&[Text("id"), Text("state")], &rows)?;
-        talk(format_args!("{} would be cancelled", jobs(chosen.len() as u64)));
+    let mut chosen = select::choose(client, &options.jobs).await?;
+    if chosen.terms.is_some() {
+        chosen.jobs.retain(|job| job.ended_at.is_none());
+    }
+    if !options.caution.agree("cancel", "cancelled", &chosen, options.form)? {
         return Ok(ExitCode::SUCCESS);
     }
-    options.caution.confirm(&format!("cancel {}?", jobs(chosen.len() as u64)))?;
-    for_each(&chosen, options.form, "cancelled", async |id| client.cancel(id).await).await
+    for_each(&chosen.jobs, options.form, "cancelled", async |id| client.cancel(id).await).await
 }
 
 pub(super) async fn retry(client: &Client, options: &Retry) -> Result<ExitCode> {
-    let chosen = select::many(client, &options.jobs).await?;
-    for_each(&chosen, options.form, "retried", async |id| client.retry(id).await).await
+    let mut chosen = select::choose(client, &options.jobs).await?;
+    if chosen.terms.is_some() {
+        chosen.jobs.retain(|job| job.state == "dead");
+    }
+    // Named one by one, there is nothing to think twice about: it can be cancelled again.
+    let caution = match &chosen.terms {
+        Some(_) => options.caution,
+        None => Caution { yes: true, ..options.caution },
+    };
+    if !caution.agree("retry", "retried", &chosen, options.form)? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    for_each(&chosen.jobs, options.form, "retried", async |id| client.retry(id).await).await
+}
+
+impl Caution {
+    /// Whether it may be done to these jobs. In a rehearsal they are only shown.
+    fn agree(&self, verb: &str, done: &str, chosen: &Chosen, form: Json) -> Result<bool> {
+        let count = chosen.jobs.len() as u64;
+        let terms = chosen.terms.as_ref().map(ToString::to_string);
+        self.confirm_jobs(verb, count, terms.as_deref())?;
+        if !self.dry_run {
+            return Ok(true);
+        }
+        if form.json {
+            let ids = chosen.jobs.iter().map(|job| job.id.clone()).collect();
+            document::print(Document { count, ids, dry_run: true })?;
+        } else {
+            let row = |job: &Job| vec![short(&job.id), job.state.clone()];
+            let rows: Vec<Vec<String>> = chosen.jobs.iter().map(row).collect();
+            table::list(&[Text("id"), State("state")], &rows)?;
+        }
+        talk(format_args!("{} would be {done}", jobs(count)));
+        Ok(false)
+    }
 }
 
 pub(super) async fn priority(client: &Client, options: &Priority) -> Result<ExitCode> {
@@ -86,34 +121,44 @@ pub(super) async fn priority(client: &Client, options: &Priority) -> Result<Exit
 struct Document {
     count: u64,
     ids: Vec<String>,
+    dry_run: bool,
 }
+
+/// So many requests are under way at once.
+const TOGETHER: usize = 16;
 
 /// Does it to each, prints the ids of those it was done to, and ends with the code of the first that it
 /// could not be done to.
 async fn for_each(
     chosen: &[Job],
     form: Json,
-    done: &str,
+    done: &'static str,
     act: impl AsyncFn(&str) -> Result<(), Error>,
 ) -> Result<ExitCode> {
     let (mut ids, mut code) = (Vec::new(), 0);
-    for job in chosen {
-        match act(&job.id).await {
+    let mut progress = Progress::of(Some(chosen.len() as u64), done);
+    // Several at once: what comes together is made durable together.
+    let answers = stream::iter(chosen).map(async |job| (job, act(&job.id).await));
+    let mut answers = std::pin::pin!(answers.buffered(TOGETHER));
+    while let Some((job, answer)) = answers.next().await {
+        match answer {
             Ok(()) => {
                 if !form.json {
                     data(&format!("{}\n", job.id))?;
                 }
                 ids.push(job.id.clone());
+                progress.show(ids.len() as u64);
             }
             Err(error) => {
-                talk(format_args!("error: {}: {error}", short(&job.id)));
+                complain(format_args!("{}: {error}", short(&job.id)));
                 code = if code == 0 { exit::code_of(&error) } else { code };
             }
         }
     }
+    progress.end();
     talk(format_args!("{} {done}", jobs(ids.len() as u64)));
     if form.json {
-        document::print(Document { count: ids.len() as u64, ids })?;
+        document::print(Document { count: ids.len() as u64, ids, dry_run: false })?;
     }
     Ok(ExitCode::from(code))
 }

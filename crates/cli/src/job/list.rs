@@ -4,20 +4,19 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use filch_api::client::{Client, path};
-use filch_api::job::{Job, states};
+use filch_api::client::Client;
+use filch_api::job::Job;
 use filch_api::limits;
-use filch_scheduler::state::State;
 use serde::Serialize;
 
 use crate::document::{self, JsonOrLines};
+use crate::escape::command;
+use crate::filter::Terms;
 use crate::moment;
 use crate::output::talk;
 use crate::select::short;
-use crate::suggest::did_you_mean;
 use crate::table;
-use crate::table::Column::{self, Number, Text};
-use crate::usage::Usage;
+use crate::table::Column::{self, Number, Rest, State, Text};
 
 const AFTER_HELP: &str = "\
 States: blocked, scheduled, queued, leased, running, succeeded, dead, cancelled; also PENDING,
@@ -25,7 +24,7 @@ QUEUED, RUNNING, SUCCESS, COMPLETED and FAILED, as other systems call them.
 
 Examples:
   filch job list
-  filch job list --state queued,leased --queue img
+  filch job list state:queued,leased queue:img
   filch job list --state dead --since 1h --all --jsonl | jq -r .id";
 
 /// List jobs, the newest first
@@ -48,51 +47,52 @@ pub(super) struct Options {
     reverse: bool,
     #[command(flatten)]
     form: JsonOrLines,
+    /// What they have in common: state:dead, kind:resize, queue:img, since:1h
+    #[arg(value_name = "TERM")]
+    terms: Vec<String>,
 }
 
 /// Which jobs are meant
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Filter {
+struct Filter {
     /// Only jobs of this queue
     #[arg(long, short, value_name = "NAME")]
-    pub(crate) queue: Option<String>,
+    queue: Option<String>,
     /// Only jobs of this kind; commands are of the kind `command`
     #[arg(long, short, value_name = "KIND")]
-    pub(crate) kind: Option<String>,
+    kind: Option<String>,
     /// Only jobs submitted since this moment (2026-01-31T12:00:00Z) or within this span (1h)
     #[arg(long, value_name = "WHEN")]
-    pub(crate) since: Option<String>,
-}
-
-impl Filter {
-    /// As a part of a query.
-    pub(crate) fn query(&self) -> Result<String> {
-        let since = self.since.as_deref().map(|since| moment::ago("--since", since)).transpose()?;
-        let fields = [
-            ("queue", self.queue.clone()),
-            ("kind", self.kind.clone()),
-            ("since", since.map(|since| since.to_string())),
-        ];
-        let mut query = String::new();
-        for (name, value) in fields {
-            if let Some(value) = value {
-                query.push_str(&format!("&{name}={}", path(&value)));
-            }
-        }
-        Ok(query)
-    }
+    since: Option<String>,
 }
 
 pub(super) async fn run(client: &Client, options: &Options) -> Result<ExitCode> {
-    let mut query = options.filter.query()?;
-    if let Some(words) = &options.state {
-        check(words)?;
-        query.push_str(&format!("&state={}", path(words)));
-    }
+    let terms = options.terms()?;
+    let query = terms.query()?;
     let direction = if options.reverse { "after" } else { "before" };
-    let base = format!("/v1/jobs?{}", query.trim_start_matches('&'));
+    let base = format!("/v1/jobs?command=true{query}");
     let limit = if options.all { u64::MAX } else { options.limit };
-    pages(client, &base, direction, limit, options.form).await
+    let count = pages(client, &base, direction, limit, options.form).await?;
+    if count == 0 {
+        terms.suggest(client).await?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Options {
+    /// What is said by flags and by words.
+    fn terms(&self) -> Result<Terms> {
+        let mut terms = Terms::read(&self.terms)?;
+        let Filter { queue, kind, since } = &self.filter;
+        for (field, flag) in
+            [("state", &self.state), ("queue", queue), ("kind", kind), ("since", since)]
+        {
+            if let Some(value) = flag {
+                terms.add(field, value)?;
+            }
+        }
+        Ok(terms)
+    }
 }
 
 #[derive(Serialize)]
@@ -108,7 +108,7 @@ async fn pages(
     direction: &str,
     limit: u64,
     form: JsonOrLines,
-) -> Result<ExitCode> {
+) -> Result<u64> {
     let mut jobs: Vec<Job> = Vec::new();
     let (mut count, mut next) = (0, Some(0));
     while let Some(from) = next
@@ -138,17 +138,18 @@ async fn pages(
             talk(format_args!("there are more: --limit N or --all shows them"));
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(count)
 }
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 8] = [
     Text("id"),
-    Text("state"),
+    State("state"),
     Text("queue"),
     Text("kind"),
     Number("attempts"),
     Text("submitted"),
     Text("worker"),
+    Rest("command"),
 ];
 
 /// A job as a row of a table.
@@ -161,21 +162,6 @@ fn row(job: &Job) -> Vec<String> {
         job.attempts.to_string(),
         moment::cell(job.submitted_at),
         job.worker.as_deref().map_or_else(|| "-".to_owned(), short),
+        if job.command.is_empty() { "-".to_owned() } else { command(&job.command) },
     ]
-}
-
-/// Finds a word that is no state before anybody is asked.
-fn check(words: &str) -> Result<()> {
-    for word in words.split(',') {
-        if states(word).is_none() {
-            let known = State::ALL.map(State::word);
-            let near = did_you_mean(&word.to_ascii_lowercase(), &known);
-            return Err(Usage::new(
-                format!("{word:?} is no state of a job{near}"),
-                format!("states are {}", known.join(", ")),
-            )
-            .into());
-        }
-    }
-    Ok(())
 }

@@ -1,6 +1,8 @@
 //! `filch job`: what jobs there are, and what can be done to them.
 
 mod act;
+mod events;
+mod ledger;
 mod list;
 mod show;
 
@@ -11,8 +13,6 @@ use clap::{Args, Subcommand};
 
 use crate::place::Place;
 use crate::runtime::ask;
-
-pub(crate) use list::Filter;
 
 /// List jobs, look at one, cancel or retry it
 #[derive(Args)]
@@ -27,6 +27,7 @@ pub(crate) struct Options {
 enum Command {
     List(list::Options),
     Show(show::Options),
+    Events(events::Options),
     Cancel(act::Cancel),
     Retry(act::Retry),
     Result(show::Outcome),
@@ -40,6 +41,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
         match command {
             Command::List(options) => list::run(&client, &options).await,
             Command::Show(options) => show::run(&client, &options).await,
+            Command::Events(options) => events::run(&client, &options).await,
             Command::Cancel(options) => act::cancel(&client, &options).await,
             Command::Retry(options) => act::retry(&client, &options).await,
             Command::Result(options) => show::result(&client, &options).await,

@@ -10,6 +10,7 @@ use filch_api::span;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::ledger;
 use crate::document::{self, Json};
 use crate::escape::command;
 use crate::exit::{self, Exit};
@@ -71,6 +72,10 @@ fn facts(job: &Job) -> Vec<(&'static str, String)> {
 fn add(facts: &mut Vec<(&'static str, String)>, details: &Details) {
     let raw = |value: &RawValue| value.get().to_owned();
     facts.extend(details.run.as_deref().map(|words| ("command", command(words))));
+    facts.extend(details.dir.clone().map(|dir| ("dir", dir)));
+    if !details.env.is_empty() {
+        facts.push(("env", details.env.join(" ")));
+    }
     facts.extend(details.args.as_deref().map(|args| ("args", raw(args))));
     facts.extend(details.key.clone().map(|key| ("key", key)));
     facts.extend(details.timeout.map(|timeout| ("timeout", span::write(timeout.0.duration()))));
@@ -78,21 +83,7 @@ fn add(facts: &mut Vec<(&'static str, String)>, details: &Details) {
         let parents: Vec<String> = details.after.iter().map(|parent| short(parent)).collect();
         facts.push(("after", parents.join(" ")));
     }
-    for owner in &details.ledger {
-        let whose = match (&owner.worker, &owner.from) {
-            (Some(worker), Some(from)) => format!("by {} from {}", short(worker), short(from)),
-            (Some(worker), None) => format!("by {}", short(worker)),
-            (None, Some(from)) => format!("from {}", short(from)),
-            (None, None) => String::new(),
-        };
-        let at = moment::cell(owner.at);
-        facts.push(("owner", format!("fence {}: {} {whose}, {at}", owner.fence, owner.cause)));
-    }
-    for failure in &details.failures {
-        let error = failure.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
-        let (worker, at) = (short(&failure.worker), moment::cell(failure.at));
-        facts.push(("failure", format!("{}{error} (on {worker}, {at})", failure.outcome)));
-    }
+    facts.extend(ledger::sentences(details).into_iter().map(|words| ("ledger", words)));
     facts.extend(details.why.as_ref().map(|why| ("why", why.text.clone())));
     facts.extend(details.result.as_deref().map(|result| ("result", raw(result))));
 }

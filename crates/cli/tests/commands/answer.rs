@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use crate::server::{DATA, Server, end, filch, program};
 
 /// Something that answers everything with this.
-fn somebody(status: &'static str, body: &'static str) -> String {
+pub(crate) fn somebody(status: &'static str, body: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let url = format!("http://{}", listener.local_addr().expect("it listens"));
     std::thread::spawn(move || {
@@ -40,6 +40,12 @@ fn each_answer_has_its_code() {
             r#"{"status": 401, "code": "c", "title": "who are you"}"#,
             5,
             "who are you",
+        ),
+        (
+            "422 Unprocessable Content",
+            r#"{"status": 422, "code": "c", "title": "\u001b[2J", "help": "\u009b2J\u202e"}"#,
+            2,
+            "error: \\u001b[2J\n  help: \\u009b2J\\u202e\n",
         ),
         ("409 Conflict", r#"{"status": 409, "code": "c", "title": "no"}"#, 4, "error: no\n"),
         (

@@ -33,15 +33,77 @@ fn a_filter_names_many_and_says_how_many() {
         server.dead(&["--queue", queue]);
     }
     let dry = server.filch(&["dead", "retry", "--queue", "a", "--dry-run"]).fine();
-    assert_eq!((dry.line(), dry.stderr.as_str()), ("2", "2 jobs would be retried\n"));
+    let target = "retry 2 jobs matching `state:dead queue:a`\n";
+    assert_eq!(dry.line(), "2");
+    assert_eq!(dry.stderr, format!("{target}2 jobs would be retried\n"));
     assert_eq!(server.filch(&["dead", "list"]).fine().rows().len(), 3);
 
-    let done = server.filch(&["dead", "discard", "--queue", "a"]).fine();
-    assert_eq!((done.line(), done.stderr.as_str()), ("2", "2 jobs discarded\n"));
+    // The same by a word; and nobody can be asked here.
+    for words in [&["--queue", "a"][..], &["queue:a"], &["state:dead", "queue:a"]] {
+        let words = [&["dead", "discard"], words].concat();
+        server.filch(&words).refused(2, "discard 2 jobs matching `state:dead queue:a`: nobody");
+    }
+    server.filch(&["dead", "discard", "state:queued"]).refused(2, "is about dead jobs");
+    server.filch(&["dead", "discard", "queue:a", "--queue", "b"]).refused(2, "queue is said twice");
+    let done = server.filch(&["dead", "discard", "queue:a", "--yes"]).fine();
+    assert_eq!(done.line(), "2");
+    let target = "discard 2 jobs matching `state:dead queue:a`\n";
+    assert_eq!(done.stderr, format!("{target}2 jobs discarded\n"));
     assert_eq!(server.filch(&["dead", "list"]).fine().rows().len(), 1);
     let done = server.filch(&["dead", "discard", "--all", "--yes", "--json"]).fine().json();
     assert_eq!(done["count"], 1);
     assert_eq!(server.filch(&["dead", "retry", "--all"]).fine().line(), "0");
+}
+
+#[test]
+fn those_that_ended_alike_are_one_group() {
+    let server = Server::up();
+    let script = "echo fine; exit $1";
+    for code in ["3", "4", "3"] {
+        let id = server.id(&["submit", "--retry", "1", "--", "sh", "-c", script, "sh", code]);
+        server.filch(&["wait", &id]).refused(100, &format!("exit code {code}"));
+    }
+    let ended = server.filch(&["dead", "groups"]).fine();
+    assert_eq!(ended.lines()[0], "group\tjobs\tqueue\tkind\tnewest\texample\terror");
+    let rows = ended.rows();
+    let seen: Vec<_> = rows.iter().map(|row| (row[1], row[2], row[3], row[6])).collect();
+    let group = |count, error| (count, "default", "command", error);
+    assert_eq!(seen, [group("2", "exit code 3"), group("1", "exit code 4")]);
+    let name = rows[0][0];
+    assert_eq!(ended.stderr, format!("  try: filch dead retry --group {name}\n"));
+
+    let document = server.filch(&["dead", "groups", "--json"]).fine().json();
+    assert_eq!(
+        (&document["jobs"], &document["groups"][0]["fingerprint"]),
+        (&3.into(), &name.into())
+    );
+    let lines = server.filch(&["dead", "groups", "--jsonl", "-n", "1"]).fine().json_lines();
+    assert_eq!((lines.len(), &lines[0]["count"]), (1, &2.into()));
+    assert_eq!(server.filch(&["dead", "list", "--group", name]).fine().rows().len(), 2);
+    let done = server.filch(&["dead", "discard", "--group", name, "--yes"]).fine();
+    assert!(done.stderr.ends_with("\n2 jobs discarded\n"), "{done:?}");
+    assert_eq!(server.filch(&["dead", "list"]).fine().rows().len(), 1);
+    server.filch(&["dead", "retry", "--group", "xyz"]).refused(
+        2,
+        "is no fingerprint of a group: twelve hexadecimal digits, as `filch dead groups` shows",
+    );
+    server.filch(&["dead", "retry", "--group", name, "--all"]).refused(2, "is said twice");
+}
+
+#[test]
+fn commands_that_said_the_same_at_last_are_one_group() {
+    let server = Server::up();
+    let script = "echo starting >&2; printf '\\033[31m%s\\033[0m\\n\\n' \"$1\" >&2; exit 1";
+    for last in ["no table 18", "no table 19", "no route to host"] {
+        let id = server.id(&["submit", "--retry", "1", "--", "sh", "-c", script, "sh", last]);
+        server.filch(&["wait", &id]).refused(100, &format!("exit code 1: {last}"));
+    }
+    let rows = server.filch(&["dead", "groups"]).fine();
+    let rows: Vec<_> =
+        rows.rows().iter().map(|row| (row[1].to_owned(), row[6].to_owned())).collect();
+    let group = |count: &str, error: &str| (count.to_owned(), error.to_owned());
+    let newest = group("2", "exit code 1: no table 19");
+    assert_eq!(rows, [newest, group("1", "exit code 1: no route to host")]);
 }
 
 #[test]

@@ -158,6 +158,11 @@ fn a_flow_is_read_from_stdin_and_drawn_for_others() {
     let dot = server.feed(&["flow", "show", "--dot", "--form", "yaml", "-"], YAML).fine().stdout;
     assert!(dot.starts_with("digraph \"report\" {"), "{dot}");
     assert!(dot.contains("  \"left\" -> \"join\";\n"), "{dot}");
+    let svg = server.feed(&["flow", "show", "--svg", "--form", "yaml", "-"], YAML).fine().stdout;
+    assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""), "{svg}");
+    assert!(svg.contains("<title>report</title>") && svg.contains(">join</text>"), "{svg}");
+    let both = server.feed(&["flow", "show", "--svg", "--dot", "--form", "yaml", "-"], YAML);
+    both.refused(2, "cannot be used with");
     let document = server.feed(&["flow", "show", "--json", "-"], JSON).fine().json();
     assert_eq!(document["jobs"]["join"]["after"][1], "left");
 }

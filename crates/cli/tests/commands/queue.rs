@@ -24,6 +24,46 @@ fn queues_are_listed_and_set() {
 }
 
 #[test]
+fn a_queue_is_shown_closely_and_purged() {
+    let server = Server::idle();
+    let first = server.id(&["submit", "--queue", "img", "--", "true"]);
+    server.id(&["submit", "--queue", "img", "--at", "2100-01-01T00:00:00Z", "--", "true"]);
+    let child = server.id(&["submit", "--queue", "img", "--after", &first, "--", "true"]);
+    let other = server.id(&["submit", "--queue", "other", "--", "true"]);
+    let seen = server.filch(&["queue", "show", "img"]).fine();
+    for (fact, value) in [
+        ("queued", "1"),
+        ("scheduled", "1"),
+        ("blocked", "1"),
+        ("running", "0"),
+        ("why not faster", "no worker serves it"),
+        ("try", "filch worker start --queues img"),
+    ] {
+        assert_eq!(seen.fact(fact), value);
+    }
+    assert!(seen.fact("oldest").starts_with(&first[28..]), "{seen:?}");
+    let document = server.filch(&["queue", "show", "img", "--json"]).fine().json();
+    assert_eq!((&document["name"], &document["depth"]["blocked"]), (&"img".into(), &1.into()));
+
+    let dry = server.filch(&["queue", "purge", "img", "--dry-run"]).fine();
+    assert_eq!(dry.line(), "3");
+    assert!(dry.stderr.ends_with("\n3 jobs would be cancelled\n"), "{dry:?}");
+    let some =
+        server.filch(&["queue", "purge", "img", "--state", "scheduled", "--json", "--yes"]).fine();
+    assert_eq!(some.json()["count"], 1);
+    server
+        .filch(&["queue", "purge", "img"])
+        .refused(2, "matching `state:blocked,scheduled,queued,leased queue:img`: nobody");
+    let done = server.filch(&["queue", "purge", "img", "--yes"]).fine();
+    assert_eq!(done.line(), "2");
+    assert!(done.stderr.ends_with("\n2 jobs cancelled\n"), "{done:?}");
+    assert_eq!(server.job(&child)["state"], "cancelled");
+    assert_eq!(server.job(&other)["state"], "queued");
+    server.filch(&["queue", "purge", "othre"]).refused(3, "did you mean \"other\"?");
+    server.filch(&["queue", "purge", "other", "--state", "dead"]).refused(2, "no state in which");
+}
+
+#[test]
 fn a_queue_that_may_not_be_meant_is_pointed_out() {
     let server = Server::idle();
     server.id(&["submit", "--queue", "images", "--", "true"]);

@@ -1,10 +1,12 @@
 //! A server that lives as long as a test, and the program that is run against it.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use filch_api::token::is_in;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -68,7 +70,11 @@ impl Ended {
     /// The objects on stdout, one a line.
     #[track_caller]
     pub(crate) fn json_lines(&self) -> Vec<Value> {
-        let read = |line: &str| serde_json::from_str(line).expect("one JSON object a line");
+        let read = |line: &str| {
+            let object: Value = serde_json::from_str(line).expect("one JSON object a line");
+            assert_eq!(object["v"], 1, "{object}");
+            object
+        };
         self.stdout.lines().map(read).collect()
     }
 }
@@ -76,7 +82,11 @@ impl Ended {
 /// The program, away from whatever the machine has set.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_filch"));
-    command.env_remove("FILCH_URL").env_remove("FILCH_DATA").env("NO_COLOR", "1");
+    let ours = std::env::vars_os().map(|(name, _)| name);
+    for name in ours.filter(|name| name.to_string_lossy().starts_with("FILCH_")) {
+        command.env_remove(name);
+    }
+    command.env("NO_COLOR", "1").env("XDG_CONFIG_HOME", "/nowhere");
     command
 }
 
@@ -128,14 +138,39 @@ impl Server {
     }
 
     fn start(words: &[&str]) -> Self {
+        Self::start_in(tempfile::tempdir().expect("there is room for a folder"), words)
+    }
+
+    /// A server over a folder that holds what this file holds.
+    pub(crate) fn restored(file: &Path) -> Self {
         let folder = tempfile::tempdir().expect("there is room for a folder");
+        let data = folder.path().join(DATA);
+        std::fs::create_dir(&data).expect("there is room for a folder");
+        std::fs::copy(file, data.join("filch.db")).expect("there is room for a file");
+        Self::start_in(folder, &["up", "--slots", "2"])
+    }
+
+    fn start_in(folder: TempDir, words: &[&str]) -> Self {
+        let (child, url) = Self::serve(words, folder.path(), "127.0.0.1:0");
+        Self { child, url, folder }
+    }
+
+    /// Kills it, and starts one without workers at the same place.
+    pub(crate) fn restart(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let place = self.url.trim_start_matches("http://").to_owned();
+        (self.child, self.url) = Self::serve(&["server", "start"], self.folder.path(), &place);
+    }
+
+    fn serve(words: &[&str], folder: &Path, listen: &str) -> (Child, String) {
         let mut child = program()
             .args(words)
-            .args(["--listen", "127.0.0.1:0", "--data"])
-            .arg(folder.path().join(DATA))
+            .args(["--listen", listen, "--data"])
+            .arg(folder.join(DATA))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(File::options().create(true).append(true).open(log(folder)).expect("a log"))
             .spawn()
             .expect("the program was built for this test");
         let mut line = String::new();
@@ -143,7 +178,7 @@ impl Server {
         BufReader::new(stdout).read_line(&mut line).expect("it says where it is");
         let url = line.trim().to_owned();
         assert!(url.starts_with("http://127.0.0.1:"), "{url:?} is no place");
-        Self { child, url, folder }
+        (child, url)
     }
 
     /// A folder for files of the test's own.
@@ -198,7 +233,16 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if !std::thread::panicking() {
+            let said = std::fs::read(log(self.folder())).expect("it was made");
+            assert!(!is_in(&String::from_utf8_lossy(&said)), "a token is in the server's log");
+        }
     }
+}
+
+/// What a server in this folder says on stderr.
+fn log(folder: &Path) -> PathBuf {
+    folder.join("server.log")
 }
 
 /// A program that runs beside the test, and is killed if it still does at the end.
@@ -216,18 +260,45 @@ impl Running {
 
     /// Waits for a line on stdout.
     pub(crate) fn next_line(&mut self) -> String {
-        let mut line = Vec::new();
-        let stdout = self.0.stdout.as_mut().expect("asked for");
-        let mut byte = [0];
-        while stdout.read(&mut byte).expect("it can be read") == 1 && byte[0] != b'\n' {
-            line.push(byte[0]);
-        }
-        String::from_utf8(line).expect("it prints text")
+        line(self.0.stdout.as_mut().expect("asked for"))
+    }
+
+    /// A line on stdout, if one begins within this time.
+    pub(crate) fn line_within(&mut self, patience: Duration) -> Option<String> {
+        let stdout = self.0.stdout.as_ref().expect("asked for");
+        let mut fds = [rustix::event::PollFd::new(stdout, rustix::event::PollFlags::IN)];
+        let patience = rustix::time::Timespec::try_from(patience).expect("it is short");
+        let ready = rustix::event::poll(&mut fds, Some(&patience)).expect("it can be waited for");
+        (ready > 0).then(|| self.next_line())
+    }
+
+    /// Waits for a line on stderr.
+    pub(crate) fn line_of_talk(&mut self) -> String {
+        line(self.0.stderr.as_mut().expect("asked for"))
+    }
+
+    /// What it has said on stderr, after which it is ended.
+    pub(crate) fn talk(&mut self) -> String {
+        let _ = self.0.kill();
+        let mut said = String::new();
+        let stderr = self.0.stderr.as_mut().expect("asked for");
+        stderr.read_to_string(&mut said).expect("it says text");
+        said
     }
 
     pub(crate) fn code(&mut self) -> Option<i32> {
         self.0.wait().expect("it was started").code()
     }
+}
+
+/// The next line, and not a byte more.
+fn line(stream: &mut impl Read) -> String {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while stream.read(&mut byte).expect("it can be read") == 1 && byte[0] != b'\n' {
+        line.push(byte[0]);
+    }
+    String::from_utf8(line).expect("it prints text")
 }
 
 impl Drop for Running {
@@ -245,4 +316,18 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(start.elapsed() < Duration::from_secs(60), "in vain: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Interrupts a program, once it listens to that: before, the signal would simply kill it.
+pub(crate) fn interrupt(running: &Running) {
+    let pid = running.pid();
+    until("it listens to SIGINT", || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        caught
+            .and_then(|caught| u64::from_str_radix(caught.trim(), 16).ok())
+            .is_some_and(|it| it & 2 != 0)
+    });
+    let told = Command::new("kill").args(["-INT", &pid.to_string()]).status();
+    assert!(told.is_ok_and(|status| status.success()));
 }

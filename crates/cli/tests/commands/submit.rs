@@ -96,6 +96,36 @@ fn the_same_key_is_the_same_job() {
     let again = server.filch(&["submit", "--key", "key of 0", "--json", "--", "echo"]).fine();
     assert_eq!(again.json()["new"], false);
     assert!(again.stderr.contains("was there already"));
+    let array = |numbers| {
+        let words = ["submit", "--key", "grows", "--array", numbers, "--", "echo"];
+        server.filch(&words).fine().stderr
+    };
+    assert_eq!(array("1-3"), "");
+    assert_eq!(array("1-3"), "all 3 jobs were there already\n");
+    assert_eq!(array("1-5"), "3 of 5 jobs were there already\n");
+}
+
+#[test]
+fn lines_that_were_there_already_are_counted() {
+    let server = Server::idle();
+    let lines = |text: &str| {
+        let words = ["submit", "--key", "grows", "--each-line", "-", "--", "echo", "{line}"];
+        server.feed(&words, text).fine().stderr
+    };
+    assert_eq!(lines("a\n\n"), "");
+    assert_eq!(lines("a\n\n"), "this job was there already\n");
+    assert_eq!(lines("a\n\nb\nc\n"), "1 of 3 jobs were there already\n");
+    assert_eq!(lines("a\n\nb\nc\n"), "all 3 jobs were there already\n");
+    // So many that they go as lines, in several chunks.
+    let array = |numbers| {
+        let words = ["submit", "--key", "many", "--array", numbers, "--", "true"];
+        server.filch(&words).fine().stderr
+    };
+    assert_eq!(array("1-10001"), "");
+    assert_eq!(array("1-10002"), "10001 of 10002 jobs were there already\n");
+    let enqueue = || server.feed(&["enqueue", "--key", "typed", "resize", "-"], "1\n2\n").fine();
+    assert_eq!(enqueue().stderr, "");
+    assert_eq!(enqueue().stderr, "all 2 jobs were there already\n");
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! `filch wait`: the code says how it went.
 
-use std::process::Command;
-
-use crate::server::{Running, Server, until};
+use crate::server::{Running, Server, interrupt};
 
 #[test]
 fn the_code_says_how_jobs_ended() {
@@ -51,18 +49,22 @@ fn what_is_not_there_is_not_waited_for() {
 }
 
 #[test]
+fn that_nothing_was_named_is_said() {
+    let server = Server::idle();
+    for input in ["", "\n \n"] {
+        let ended = server.feed(&["wait", "-"], input).fine();
+        assert_eq!(ended.stdout, "");
+        assert_eq!(ended.stderr, "there was nothing to wait for: stdin named no job\n");
+    }
+    let ended = server.feed(&["wait", "--json", "-"], "").fine();
+    assert_eq!(ended.json()["jobs"], serde_json::json!([]));
+}
+
+#[test]
 fn whoever_interrupts_it_is_told_so() {
     let server = Server::idle();
     let id = server.id(&["submit", "--", "true"]);
     let mut waiting = Running::start(&mut server.command(&["wait", &id]));
-    let pid = waiting.pid();
-    // Before it listens to the signal, the signal would simply kill it.
-    until("it listens to SIGINT", || {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-        u64::from_str_radix(caught.unwrap().trim(), 16).unwrap() & 2 != 0
-    });
-    let told = Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
-    assert!(told.success());
+    interrupt(&waiting);
     assert_eq!(waiting.code(), Some(130));
 }

@@ -40,3 +40,23 @@ fn an_ended_job_says_how_it_ended() {
     );
     assert_eq!(server.filch(&["why", "@last"]).fine().stdout, said);
 }
+
+#[test]
+fn a_kind_that_nobody_handles_is_named() {
+    let server = Server::up();
+    server.filch(&["queue", "set", "default", "--limit", "1"]).fine();
+    let gate = server.id(&["submit", "--", "sleep", "1000"]);
+    let ids: Vec<String> = (0..3).map(|_| server.id(&["enqueue", "slepe", "{}"])).collect();
+    server.id(&["enqueue", "sleep", r#"{"ms": 1}"#]);
+    let said = server.filch(&["why", &ids[1]]).fine().stdout;
+    let first = "queued: no worker handles kind \"slepe\" (3 jobs wait); did you mean \"sleep\"?";
+    assert_eq!(said.lines().next(), Some(first), "{said}");
+    let document = server.filch(&["why", "--json", &ids[1]]).fine().json();
+    assert_eq!(document["code"], "no-handler");
+    // One that is handled waits for its turn.
+    let said = server.filch(&["why", "@last"]).fine().stdout;
+    assert!(said.contains("queue default has 1 of 1 slots busy; 3 jobs ahead"), "{said}");
+    let document = server.filch(&["why", "--json", "@last"]).fine().json();
+    assert_eq!(document["turn"]["ahead"], 3, "{document}");
+    server.filch(&["job", "cancel", &gate]).fine();
+}

@@ -1,5 +1,7 @@
 //! The words themselves: suggestions, help, completions.
 
+use std::process::Command;
+
 use crate::server::filch;
 
 #[test]
@@ -17,25 +19,41 @@ fn a_word_that_is_nearly_right_is_recognised() {
 }
 
 #[test]
-fn every_command_explains_itself() {
-    for command in
-        ["submit", "enqueue", "flow", "wait", "logs", "why", "dead", "queue", "completions"]
-    {
-        let help = filch(&[command, "--help"]).fine().stdout;
-        assert!(help.contains("Example"), "{command} has no example");
-        assert!(help.contains(&format!("filch {command}")), "{command} has no example");
-    }
-    for command in ["list", "show", "cancel", "retry", "result", "priority"] {
-        let help = filch(&["job", command, "--help"]).fine().stdout;
-        assert!(help.contains(&format!("filch job {command}")), "job {command} has no example");
-    }
-}
-
-#[test]
 fn shells_can_complete_it() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = filch(&["completions", shell]).fine().stdout;
         assert!(script.contains("enqueue") && script.contains("each-line"), "{shell}");
     }
     filch(&["completions", "bsh"]).refused(2, "'bash'");
+}
+
+/// Each script is read by its shell, where that shell is here; `bash` is everywhere.
+#[test]
+fn shells_can_read_what_completes_it() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = folder.path().join(shell);
+        std::fs::write(&script, filch(&["completions", shell]).fine().stdout).unwrap();
+        match Command::new(shell).arg("-n").arg(&script).output() {
+            Ok(read) => {
+                assert!(read.status.success(), "{shell}: {read:?}");
+                assert!(read.stderr.is_empty(), "{shell}: {read:?}");
+            }
+            Err(error) => assert_ne!(shell, "bash", "{error}"),
+        }
+    }
+    // What is typed is completed: the words of a command, and its flags.
+    let complete = |typed: &str, word: usize| {
+        let words: Vec<&str> = typed.split(' ').collect();
+        let script = format!(
+            "source {}; COMP_WORDS=({typed}); COMP_CWORD={word}; COMP_LINE='{typed}'; _filch filch '{}' ''; echo \"${{COMPREPLY[@]}}\"",
+            folder.path().join("bash").display(),
+            words.get(word).unwrap_or(&""),
+        );
+        let done = Command::new("bash").args(["-c", &script]).output().unwrap();
+        String::from_utf8(done.stdout).unwrap()
+    };
+    assert_eq!(complete("filch comp", 1).trim(), "completions");
+    assert_eq!(complete("filch job can", 2).trim(), "cancel");
+    assert!(complete("filch submit --each", 2).contains("--each-line"));
 }

@@ -1,18 +1,18 @@
 //! `filch worker` and `filch server status`: who is there.
 
-use crate::server::{Running, Server, until};
+use crate::server::{Running, Server, interrupt, until};
 
 #[test]
 fn a_worker_is_listed_and_leaves_when_it_is_told_to() {
     let server = Server::idle();
     assert_eq!(
         server.filch(&["worker", "list"]).fine().stdout,
-        "id\tstate\tslots\theld\twaiting\n"
+        "id\tname\tstate\tslots\trunning\twaiting\tqueues\tkinds\n"
     );
     let mut worker = Running::start(&mut server.command(&["worker", "start", "--slots", "3"]));
     until("the worker is there", || {
         let ended = server.filch(&["worker", "list"]).fine();
-        ended.rows().iter().any(|row| row[1] == "connected" && row[2] == "3")
+        ended.rows().iter().any(|row| row[2] == "connected" && row[3] == "3")
     });
     let document = server.filch(&["worker", "list", "--json"]).fine().json();
     let id = document["workers"][0]["id"].as_str().unwrap().to_owned();
@@ -31,11 +31,94 @@ fn a_worker_is_listed_and_leaves_when_it_is_told_to() {
 }
 
 #[test]
+fn a_worker_that_is_told_to_stop_says_so_and_ends_well() {
+    let server = Server::idle();
+    let words = ["worker", "start", "--slots", "1", "--name", "builder", "--queues", "default"];
+    let mut worker = Running::start(&mut server.command(&words));
+    until("the worker is there", || {
+        let ended = server.filch(&["worker", "list"]).fine();
+        ended.rows().iter().any(|row| row[1] == "builder" && row[2] == "connected")
+    });
+    let row = server.filch(&["worker", "list"]).fine();
+    assert_eq!(row.rows()[0][6..], ["default", "clock,command,fib,noop,sleep"]);
+    let id = server.id(&["submit", "--retry", "1", "--", "sleep", "1000"]);
+    until("it runs", || server.job(&id)["state"] == "running");
+
+    server.filch(&["worker", "stop", "biulder"]).refused(3, "did you mean \"builder\"?");
+    let dry = server.filch(&["worker", "stop", "builder", "--dry-run"]).fine();
+    assert_eq!(dry.stderr, "1 worker would be stopped\n");
+    let told = server.filch(&["worker", "stop", "--grace", "200ms", "--wait", "builder"]).fine();
+    assert_eq!(told.stderr, "1 worker told to stop\n");
+    assert_eq!(worker.code(), Some(0));
+    let said = worker.talk();
+    assert!(said.contains("told to stop: what runs may take 200ms"), "{said}");
+    assert!(said.contains("stopped, as the server asked"), "{said}");
+
+    // Handed back and charged to nobody: its one attempt is still to come.
+    let job = server.job(&id);
+    assert_eq!((&job["state"], &job["attempts"]), (&"queued".into(), &0.into()), "{job}");
+    assert_eq!(job["failures"][0]["outcome"], "interrupted");
+}
+
+#[test]
+fn a_worker_is_stopped_at_once() {
+    let server = Server::idle();
+    let words = ["worker", "start", "--slots", "1"];
+    let mut worker = Running::start(&mut server.command(&words));
+    until("the worker is there", || !server.filch(&["worker", "list"]).fine().rows().is_empty());
+    let id = server.id(&["submit", "--", "sleep", "1000"]);
+    until("it runs", || server.job(&id)["state"] == "running");
+    for verb in ["drain", "stop"] {
+        server.filch(&["worker", verb, "--all"]).refused(2, "nobody can be asked");
+    }
+    let all = ["worker", "stop", "--all", "--now", "--json", "--yes"];
+    let done = server.filch(&all).fine().json();
+    assert_eq!(done["count"], 1);
+    assert_eq!(worker.code(), Some(0));
+    let both = ["worker", "stop", "--now", "--grace", "1s", "--all"];
+    server.filch(&both).refused(2, "cannot be used with");
+}
+
+#[test]
 fn nobody_else_is_drained() {
     let server = Server::up();
     server.filch(&["worker", "drain", "0123abcd"]).refused(3, "no worker 0123abcd");
-    server.filch(&["worker", "drain", "xyz!"]).refused(2, "is no id of a worker");
+    server.filch(&["worker", "drain", "xyz!"]).refused(3, "it is no id of one");
     server.filch(&["worker", "drain"]).refused(2, "<ID>");
     let id = server.filch(&["worker", "list"]).fine().rows()[0][0].to_owned();
     server.filch(&["worker", "drain", "--all", &id]).refused(2, "cannot be used with");
+}
+
+#[test]
+fn a_worker_prints_the_schedule_trace_on_request() {
+    let server = Server::idle();
+    let start = ["worker", "start", "--slots", "2"];
+    let flag = [&start[..], &["--trace-schedule", "100ms"]].concat();
+    let mut by_variable = server.command(&start);
+    by_variable.env("FILCH_SCHEDTRACE", "100");
+    for command in [&mut server.command(&flag), &mut by_variable] {
+        let mut worker = Running::start(command);
+        let id = server.id(&["enqueue", "fib", "{\"n\": 20}"]);
+        server.filch(&["wait", &id]).fine();
+        assert_eq!(server.filch(&["job", "result", &id]).fine().line(), "6765");
+        // What is printed while it works, and the last line when it has ended.
+        let mut line = worker.line_of_talk();
+        while !line.starts_with("SCHED ") || line.ends_with(" done=0") {
+            line = worker.line_of_talk();
+            assert!(!line.is_empty(), "it has ended");
+        }
+        assert!(line.contains("ms: workers=2 idle="), "{line}");
+        interrupt(&worker);
+        assert_eq!(worker.code(), Some(0));
+        assert!(worker.talk().lines().any(|line| line.starts_with("SCHED ")));
+    }
+    server.id(&["enqueue", "--retry", "1", "fib", "{\"n\": 41}"]);
+    let mut silent = Running::start(&mut server.command(&start));
+    until("it has failed", || {
+        let dead = server.filch(&["dead", "list"]).fine().stdout;
+        dead.contains("41 takes too long: 40 is the most")
+    });
+    interrupt(&silent);
+    assert_eq!(silent.code(), Some(0));
+    assert!(!silent.talk().contains("SCHED "));
 }

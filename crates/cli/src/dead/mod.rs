@@ -1,12 +1,13 @@
 //! `filch dead`: jobs whose attempts are used up, and what becomes of them.
 
+mod groups;
+
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use filch_api::client::{Client, Error};
-use filch_api::dead::{Count, Selection};
-use filch_api::job::Job;
+use filch_api::client::{Client, path};
+use filch_api::dead::{Corpse, Count, Selection};
 use filch_api::limits;
 use filch_api::time::Moment;
 use serde::{Deserialize, Serialize};
@@ -15,8 +16,8 @@ use serde_json::value::RawValue;
 use crate::confirm::{Caution, jobs};
 use crate::document::{self, Json, JsonOrLines};
 use crate::escape::escaped;
-use crate::job::Filter;
-use crate::output::{data, talk};
+use crate::filter::{Terms, is_term};
+use crate::output::{complain, data, talk};
 use crate::place::Place;
 use crate::runtime::ask;
 use crate::select::{self, short};
@@ -27,7 +28,10 @@ use crate::{exit, moment, table};
 const AFTER_HELP: &str = "\
 Examples:
   filch dead list --since 24h
+  filch dead groups
+  filch dead retry --group 1f9a0c33b2e7
   filch dead retry --kind resize --since 1h --dry-run
+  filch dead retry --dry-run kind:resize since:1h
   filch dead retry 3f2a 77c0
   filch dead discard --queue img --yes";
 
@@ -56,6 +60,7 @@ enum Command {
         #[command(flatten)]
         form: JsonOrLines,
     },
+    Groups(groups::Options),
     /// Give dead jobs new attempts
     Retry(Choice),
     /// Forget dead jobs for ever
@@ -74,6 +79,45 @@ struct Like {
     /// Only those that died since this moment (2026-01-31T12:00:00Z) or within this span (1h)
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
+    /// Only those that ended alike: a fingerprint, as `filch dead groups` shows it
+    #[arg(long, value_name = "FINGERPRINT", value_parser = fingerprint)]
+    group: Option<String>,
+}
+
+fn fingerprint(text: &str) -> Result<String, String> {
+    match filch_api::fingerprint::is_one(text) {
+        true => Ok(text.to_owned()),
+        false => {
+            Err("this is no fingerprint of a group: twelve hexadecimal digits, as `filch dead \
+                      groups` shows them"
+                .to_owned())
+        }
+    }
+}
+
+impl Like {
+    /// The same and what words say, each once.
+    fn joined(&self, terms: &Terms) -> Result<Self> {
+        let mut all = Terms {
+            state: terms.state.clone(),
+            kind: self.kind.clone(),
+            queue: self.queue.clone(),
+            since: self.since.clone(),
+        };
+        for (field, value) in
+            [("kind", &terms.kind), ("queue", &terms.queue), ("since", &terms.since)]
+        {
+            if let Some(value) = value {
+                all.add(field, value)?;
+            }
+        }
+        if let Some(state) = all.state.filter(|state| state != "dead") {
+            let text = format!("`filch dead` is about dead jobs, and not about state:{state}");
+            return Err(Usage::new(text, "`filch job` is about all of them").into());
+        }
+        let Terms { kind, queue, since, .. } = all;
+        Ok(Self { kind, queue, since, group: self.group.clone() })
+    }
 }
 
 /// Which dead jobs are meant
@@ -100,6 +144,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
             Command::List { like, limit, all, form } => {
                 list(&client, like, if all { u64::MAX } else { limit }, form).await
             }
+            Command::Groups(options) => groups::run(&client, &options).await,
             Command::Retry(choice) => act(&client, &choice, Act::Retry).await,
             Command::Discard(choice) => act(&client, &choice, Act::Discard).await,
         }
@@ -112,15 +157,6 @@ struct Page {
     next: Option<u64>,
 }
 
-/// What a table shows of a dead job beyond what it shows of any.
-#[derive(Deserialize)]
-struct Corpse {
-    #[serde(flatten)]
-    job: Job,
-    #[serde(default)]
-    error: Option<String>,
-}
-
 #[derive(Serialize)]
 struct Document {
     jobs: Vec<Box<RawValue>>,
@@ -129,8 +165,11 @@ struct Document {
 }
 
 async fn list(client: &Client, like: Like, limit: u64, form: JsonOrLines) -> Result<ExitCode> {
-    let Like { queue, kind, since } = like;
-    let query = Filter { queue, kind, since }.query()?;
+    let Like { queue, kind, since, group } = like;
+    let mut query = Terms { state: None, queue, kind, since }.query()?;
+    if let Some(group) = &group {
+        query.push_str(&format!("&group={}", path(group)));
+    }
     let mut dead: Vec<Box<RawValue>> = Vec::new();
     let (mut count, mut next) = (0, Some(0));
     while let Some(after) = next
@@ -142,7 +181,7 @@ async fn list(client: &Client, like: Like, limit: u64, form: JsonOrLines) -> Res
         next = page.next;
         if form.jsonl {
             for job in &page.jobs {
-                data(&format!("{job}\n"))?;
+                document::raw_line(job)?;
             }
         } else {
             dead.extend(page.jobs);
@@ -152,10 +191,7 @@ async fn list(client: &Client, like: Like, limit: u64, form: JsonOrLines) -> Res
     if form.json {
         document::print(Document { jobs: dead, more })?;
     } else if !form.jsonl {
-        let mut rows = Vec::new();
-        for raw in &dead {
-            rows.extend(row(client, raw).await?);
-        }
+        let rows = dead.iter().map(|raw| row(raw)).collect::<Result<Vec<_>>>()?;
         let columns = [
             Text("id"),
             Text("queue"),
@@ -172,21 +208,11 @@ async fn list(client: &Client, like: Like, limit: u64, form: JsonOrLines) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// A dead job as a row of a table; `None` if it has just been discarded. A list does not say what went
-/// wrong, and a person wants to know nothing else.
-async fn row(client: &Client, raw: &RawValue) -> Result<Option<Vec<String>>> {
-    let Corpse { job, error } = serde_json::from_str(raw.get())?;
-    let error = match error {
-        Some(error) => Some(error),
-        None => match client.job(&job.id).await {
-            Ok(whole) => whole.details.and_then(|details| details.error),
-            Err(Error::Refused(problem)) if problem.status == 404 => return Ok(None),
-            Err(error) => return Err(error.into()),
-        },
-    };
+/// A dead job as a row of a table.
+fn row(raw: &RawValue) -> Result<Vec<String>> {
+    let Corpse { job, error, .. } = serde_json::from_str(raw.get())?;
     let died = job.ended_at.map_or_else(|| "-".to_owned(), moment::cell);
-    let error = error.or(job.reason).unwrap_or_else(|| "-".to_owned());
-    Ok(Some(vec![short(&job.id), job.queue, job.kind, job.attempts.to_string(), died, error]))
+    Ok(vec![short(&job.id), job.queue, job.kind, job.attempts.to_string(), died, error])
 }
 
 #[derive(Clone, Copy)]
@@ -229,17 +255,11 @@ async fn act(client: &Client, choice: &Choice, act: Act) -> Result<ExitCode> {
     let chosen = chosen(client, choice, act).await?;
     let dry = Selection { dry_run: true, ..chosen.clone() };
     let Caution { dry_run, .. } = choice.caution;
-    let count = if dry_run {
-        act.carry_out(client, &dry).await?
-    } else {
-        if choice.caution.asks() {
-            let count = act.carry_out(client, &dry).await?.count;
-            choice.caution.confirm(&format!("{} {}?", act.verb(), jobs(count)))?;
-        }
-        act.carry_out(client, &chosen).await?
-    };
+    let would = act.carry_out(client, &dry).await?;
+    choice.caution.confirm_jobs(act.verb(), would.count, common(&chosen).as_deref())?;
+    let count = if dry_run { would } else { act.carry_out(client, &chosen).await? };
     for refusal in &count.refused {
-        talk(format_args!("error: {}", escaped(&refusal.title)));
+        complain(format_args!("{}", escaped(&refusal.title)));
     }
     let would_be = if dry_run { "would be " } else { "" };
     talk(format_args!("{} {would_be}{}", jobs(count.count), act.done()));
@@ -255,9 +275,16 @@ async fn act(client: &Client, choice: &Choice, act: Act) -> Result<ExitCode> {
 
 /// Either jobs that are named, or those that fit, or all: nobody means everything by saying nothing.
 async fn chosen(client: &Client, choice: &Choice, act: Act) -> Result<Selection> {
-    let Like { queue, kind, since } = choice.like.clone();
-    let is_like = queue.is_some() || kind.is_some() || since.is_some();
-    let ways = [!choice.jobs.is_empty(), is_like, choice.all];
+    let words = select::written(&choice.jobs)?;
+    let (terms, names): (Vec<String>, Vec<String>) =
+        words.into_iter().partition(|word| is_term(word));
+    let Like { queue, kind, since, group } = choice.like.joined(&Terms::read(&terms)?)?;
+    let is_like = queue.is_some()
+        || kind.is_some()
+        || since.is_some()
+        || group.is_some()
+        || !terms.is_empty();
+    let ways = [!names.is_empty(), is_like, choice.all];
     let verb = act.verb();
     match ways.into_iter().filter(|way| *way).count() {
         1 => {}
@@ -278,12 +305,30 @@ async fn chosen(client: &Client, choice: &Choice, act: Act) -> Result<Selection>
     }
     let since = since.as_deref().map(|since| moment::ago("--since", since));
     let since: Option<Moment> = since.transpose()?;
-    let ids = match choice.jobs.is_empty() {
+    let ids = match names.is_empty() {
         true => None,
         false => {
-            let chosen = select::many(client, &choice.jobs).await?;
+            let chosen = select::many(client, &names).await?;
             Some(chosen.into_iter().map(|job| job.id).collect())
         }
     };
-    Ok(Selection { ids, queue, kind, since, all: choice.all, dry_run: false })
+    // `state:dead` alone means every one.
+    let is_any = queue.is_none() && kind.is_none() && since.is_none() && group.is_none();
+    let all = choice.all || is_like && is_any;
+    Ok(Selection { ids, queue, kind, since, group, all, dry_run: false })
+}
+
+/// What chosen jobs have in common; nothing if they are named one by one.
+fn common(chosen: &Selection) -> Option<String> {
+    if chosen.ids.is_some() {
+        return None;
+    }
+    let terms = Terms {
+        state: Some("dead".to_owned()),
+        kind: chosen.kind.clone(),
+        queue: chosen.queue.clone(),
+        since: chosen.since.as_ref().map(ToString::to_string),
+    };
+    let group = chosen.group.as_ref().map(|group| format!(" group:{group}")).unwrap_or_default();
+    Some(format!("{terms}{group}"))
 }

@@ -9,18 +9,19 @@ use anyhow::{Context as _, Result};
 use filch_api::client::Client;
 
 /// A folder of our own, removed in the end.
-pub(super) struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    pub(super) fn new(under: Option<&Path>) -> Result<Self> {
+    /// A new one whose name begins like this; under another folder than the usual one, if that is said.
+    pub(crate) fn new(name: &str, under: Option<&Path>) -> Result<Self> {
         let under = under.map_or_else(std::env::temp_dir, Path::to_owned);
-        let path = under.join(format!("filch-bench-{:016x}", filch_api::id::seed()));
+        let path = under.join(format!("{name}-{:016x}", filch_api::id::seed()));
         std::fs::create_dir_all(&path)
             .with_context(|| format!("cannot make the folder {}", path.display()))?;
         Ok(Self(path))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
@@ -33,15 +34,15 @@ impl Drop for Folder {
 }
 
 /// A process that is killed when it is let go of.
-pub(super) struct Running(Child);
+pub(crate) struct Running(Child);
 
 impl Running {
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
 
     /// Bytes of memory that are its own.
-    pub(super) fn memory(&self) -> Result<u64> {
+    pub(crate) fn memory(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))
             .context("cannot read how much memory the server has")?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -57,15 +58,50 @@ impl Drop for Running {
     }
 }
 
-fn program() -> Result<Command> {
-    Ok(Command::new(std::env::current_exe().context("cannot tell where this program is")?))
+/// What is set around a process that is started.
+pub(crate) enum Setting {
+    /// As it is here.
+    Here,
+    /// Nothing: it is started in this folder, without variables and files that set anything.
+    Alone(PathBuf),
+}
+
+impl Setting {
+    /// Nothing is set, in this folder.
+    pub(crate) fn alone(folder: &Path) -> Self {
+        Self::Alone(folder.to_owned())
+    }
+
+    fn program(&self) -> Result<Command> {
+        let here = std::env::current_exe().context("cannot tell where this program is")?;
+        let mut command = Command::new(here);
+        if let Self::Alone(folder) = self {
+            command.current_dir(folder).env("XDG_CONFIG_HOME", folder);
+            let names = std::env::vars_os().map(|(name, _)| name);
+            for name in names.filter(|name| name.to_string_lossy().starts_with("FILCH_")) {
+                command.env_remove(name);
+            }
+        }
+        Ok(command)
+    }
 }
 
 /// Starts a server over the data in this folder, and waits until it serves.
-pub(super) async fn server(data: &Path) -> Result<(Running, Client)> {
-    let mut child = program()?
+pub(crate) async fn server(data: &Path) -> Result<(Running, Client)> {
+    server_with(data, &Setting::Here, &[]).await
+}
+
+/// The same with more options.
+pub(crate) async fn server_with(
+    data: &Path,
+    setting: &Setting,
+    more: &[&str],
+) -> Result<(Running, Client)> {
+    let mut child = setting
+        .program()?
         .args(["server", "start", "--listen", "127.0.0.1:0", "--data"])
         .arg(data)
+        .args(more)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -81,17 +117,24 @@ pub(super) async fn server(data: &Path) -> Result<(Running, Client)> {
 }
 
 /// Starts a worker.
-pub(super) fn worker(url: &str, slots: u32) -> Result<Running> {
-    start_worker(url, slots, &[])
+pub(crate) fn worker(url: &str, slots: u32) -> Result<Running> {
+    worker_with(url, slots, &Setting::Here, &[])
 }
 
 /// Starts a worker that takes so many jobs into its deque whatever it makes of them.
-pub(super) fn loaded_worker(url: &str, slots: u32, hold: usize) -> Result<Running> {
-    start_worker(url, slots, &["--hold", &hold.to_string()])
+pub(crate) fn loaded_worker(url: &str, slots: u32, hold: usize) -> Result<Running> {
+    worker_with(url, slots, &Setting::Here, &["--hold", &hold.to_string()])
 }
 
-fn start_worker(url: &str, slots: u32, more: &[&str]) -> Result<Running> {
-    let child = program()?
+/// Starts a worker with more options.
+pub(crate) fn worker_with(
+    url: &str,
+    slots: u32,
+    setting: &Setting,
+    more: &[&str],
+) -> Result<Running> {
+    let child = setting
+        .program()?
         .args(["worker", "start", "--server", url, "--slots", &slots.to_string(), "--no-commands"])
         .args(more)
         .stdin(Stdio::null())
@@ -102,11 +145,24 @@ fn start_worker(url: &str, slots: u32, more: &[&str]) -> Result<Running> {
     Ok(Running(child))
 }
 
+/// Whether what is kept in this folder proves itself; if not, what is wrong.
+pub(crate) fn verify(data: &Path, setting: &Setting) -> Result<std::result::Result<(), String>> {
+    let output = setting
+        .program()?
+        .args(["server", "verify", "--data"])
+        .arg(data)
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start the proof")?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Ok(if output.status.success() { Ok(()) } else { Err(said) })
+}
+
 /// How often somebody looks.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Waits until so many workers are connected.
-pub(super) async fn connected(client: &Client, count: u64) -> Result<()> {
+pub(crate) async fn connected(client: &Client, count: u64) -> Result<()> {
     while client.status().await?.workers < count {
         tokio::time::sleep(LOOK).await;
     }
@@ -114,7 +170,7 @@ pub(super) async fn connected(client: &Client, count: u64) -> Result<()> {
 }
 
 /// Waits until no job is left, and says when that was.
-pub(super) async fn drained(client: &Client) -> Result<Instant> {
+pub(crate) async fn drained(client: &Client) -> Result<Instant> {
     while client.status().await?.jobs > 0 {
         tokio::time::sleep(LOOK).await;
     }

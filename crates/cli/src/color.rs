@@ -1,0 +1,105 @@
+//! Colours, where they are wanted: on a terminal unless NO_COLOR is set, always, or never.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, stderr, stdout};
+use std::sync::OnceLock;
+
+use clap::{ColorChoice, ValueEnum};
+
+/// When there are colours
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum When {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    Always,
+    Never,
+}
+
+/// How something is to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    Heading,
+    Good,
+    Bad,
+    Busy,
+    Quiet,
+}
+
+static CHOSEN: OnceLock<When> = OnceLock::new();
+
+/// Says it once, for the whole program.
+pub(crate) fn choose(when: When) {
+    let _ = CHOSEN.set(when);
+}
+
+/// What clap is told before it has read the words: its help and its errors have colours, too.
+pub(crate) fn of_help(words: impl Iterator<Item = OsString>, found: &str) -> ColorChoice {
+    let words: Vec<OsString> = words.take_while(|word| word != "--").collect();
+    let apart = words.windows(2).find(|pair| pair[0] == "--color").map(|pair| pair[1].to_str());
+    let joined = || words.iter().find_map(|word| word.to_str()?.strip_prefix("--color="));
+    match apart.flatten().or_else(joined).unwrap_or(found) {
+        "always" => ColorChoice::Always,
+        "never" => ColorChoice::Never,
+        _ => ColorChoice::Auto,
+    }
+}
+
+pub(crate) fn is_on_stdout() -> bool {
+    is_on(&stdout())
+}
+
+/// How talk begins that something went wrong.
+pub(crate) fn error() -> String {
+    if is_on(&stderr()) { paint(Style::Bad, "error:") } else { "error:".to_owned() }
+}
+
+/// The text with what a terminal needs around it.
+pub(crate) fn paint(style: Style, text: &str) -> String {
+    let code = match style {
+        Style::Heading => "1",
+        Style::Good => "32",
+        Style::Bad => "1;31",
+        Style::Busy => "36",
+        Style::Quiet => "2",
+    };
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
+/// How the state of a job, a queue or a worker looks.
+pub(crate) fn of_state(state: &str) -> Option<Style> {
+    match state {
+        "succeeded" => Some(Style::Good),
+        "dead" | "disconnected" => Some(Style::Bad),
+        "running" | "leased" => Some(Style::Busy),
+        "cancelled" | "paused" | "draining" => Some(Style::Quiet),
+        _ => None,
+    }
+}
+
+fn is_on(stream: &impl IsTerminal) -> bool {
+    let is_refused = || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    match CHOSEN.get() {
+        Some(When::Always) => true,
+        Some(When::Never) => false,
+        Some(When::Auto) | None => stream.is_terminal() && !is_refused(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flag_is_seen_wherever_it_stands() {
+        for (words, found, seen) in [
+            ("filch --help", "auto", ColorChoice::Auto),
+            ("filch --help", "never", ColorChoice::Never),
+            ("filch --color never job --help", "always", ColorChoice::Never),
+            ("filch job list --color=always", "never", ColorChoice::Always),
+            ("filch run -- ls --color=always", "auto", ColorChoice::Auto),
+            ("filch job list --color", "auto", ColorChoice::Auto),
+        ] {
+            assert_eq!(of_help(words.split(' ').map(OsString::from), found), seen, "{words}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `filch config`: what is set, and where.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Subcommand};
+use serde::Serialize;
+
+use crate::document::{self, JsonOrLines};
+use crate::settings::{Fallback, Found, Origin, Value};
+use crate::table;
+use crate::table::Column::Text;
+
+/// Show what is set, and where it was set
+#[derive(Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Show(Show),
+}
+
+const AFTER_HELP: &str = "\
+What counts is the first of: a flag, a variable (FILCH_SLOTS), filch.toml in the present folder,
+$XDG_CONFIG_HOME/filch/config.toml, the default. The flag of any setting can be given, to see what
+would hold with it.
+
+Examples:
+  filch config show --origin
+  filch config show --json | jq -r '.settings[] | select(.key == \"url\").value'";
+
+/// Show every setting with its value
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+struct Show {
+    /// Say where each value came from: a flag, a variable, a file and its line
+    #[arg(long)]
+    origin: bool,
+    #[command(flatten)]
+    form: JsonOrLines,
+}
+
+#[derive(Serialize)]
+struct Document {
+    settings: Vec<Line>,
+}
+
+#[derive(Serialize)]
+struct Line {
+    key: &'static str,
+    /// Nothing if the program finds it out by itself; `default` says how.
+    value: Option<String>,
+    default: &'static str,
+    variable: String,
+    flag: String,
+    origin: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<usize>,
+}
+
+pub(crate) fn run(options: &Options, matches: &ArgMatches, found: &Found) -> Result<ExitCode> {
+    let Command::Show(show) = &options.command;
+    let matches = matches.subcommand_matches("config").and_then(|it| it.subcommand_matches("show"));
+    let values: Vec<Value> = found.values().iter().map(|value| flagged(value, matches)).collect();
+    match show.form {
+        JsonOrLines { json: true, .. } => {
+            document::print(Document { settings: values.iter().map(line).collect() })?;
+        }
+        JsonOrLines { jsonl: true, .. } => {
+            values.iter().map(line).try_for_each(|line| document::line(&line))?;
+        }
+        _ => {
+            let rows: Vec<Vec<String>> = values.iter().map(|value| row(value, show)).collect();
+            let columns = [Text("key"), Text("value"), Text("origin")];
+            table::list(&columns[..if show.origin { 3 } else { 2 }], &rows)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The same, unless a flag says otherwise.
+fn flagged(value: &Value, matches: Option<&ArgMatches>) -> Value {
+    let key = value.setting.key;
+    let given = matches
+        .filter(|matches| matches!(matches.try_contains_id(key), Ok(true)))
+        .filter(|matches| matches.value_source(key) == Some(ValueSource::CommandLine))
+        .and_then(|matches| matches.get_raw(key)?.next()?.to_str());
+    match given {
+        Some(text) => Value { text: Some(text.to_owned()), origin: Origin::Flag, ..value.clone() },
+        None => value.clone(),
+    }
+}
+
+fn row(value: &Value, show: &Show) -> Vec<String> {
+    let text = match (&value.text, value.setting.default) {
+        (Some(text), _) => text.clone(),
+        (None, Fallback::Value(words) | Fallback::Words(words)) => format!("({words})"),
+    };
+    let mut row = vec![value.setting.key.to_owned(), text];
+    row.extend(show.origin.then(|| value.origin()));
+    row
+}
+
+fn line(value: &Value) -> Line {
+    let (Fallback::Value(default) | Fallback::Words(default)) = value.setting.default;
+    let (origin, file, line) = match &value.origin {
+        Origin::Flag => ("flag", None, None),
+        Origin::Variable => ("variable", None, None),
+        Origin::File { path, line } => ("file", Some(path.display().to_string()), Some(*line)),
+        Origin::Default => ("default", None, None),
+    };
+    let key = value.setting.key;
+    let (variable, flag) = (value.setting.variable(), format!("--{}", value.setting.flag));
+    Line { key, value: value.text.clone(), default, variable, flag, origin, file, line }
+}

@@ -1,0 +1,164 @@
+//! The demo as a picture that moves: every scene as shapes and text, shown one after another by a style
+//! sheet. Without one, or for whoever wants nothing to move, the last scene stands still.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::board::{Board, Fate};
+use super::show::{Scene, heading, words};
+
+const WIDTH: u32 = 860;
+const LANE: u32 = 34;
+const TOP: u32 = 64;
+const BAR_LEFT: u32 = 64;
+const BAR_WIDTH: u64 = 330;
+
+/// How long the last scene stands before it begins again.
+const LAST: Duration = Duration::from_secs(6);
+
+/// What was seen, in order.
+#[derive(Default)]
+pub(super) struct Recording {
+    scenes: Vec<(Duration, Board)>,
+}
+
+impl Recording {
+    pub(super) fn add(&mut self, after: Duration, board: &Board) {
+        self.scenes.push((after, board.clone()));
+    }
+
+    /// The picture; `closing` is written under the last scene.
+    pub(super) fn svg(&self, jobs: u64, closing: &[String]) -> String {
+        let full = self.scenes.iter().map(|(_, board)| board.longest()).max().unwrap_or(1).max(1);
+        let lanes = self.scenes.first().map_or(0, |(_, board)| board.lanes.len()) as u32;
+        let height = TOP + lanes * LANE + 24 + 20 * closing.len() as u32;
+        let end = self.scenes.last().map_or(Duration::ZERO, |(after, _)| *after) + LAST;
+        let mut svg = String::new();
+        let _ = writeln!(
+            svg,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+             width=\"{WIDTH}\" height=\"{height}\" role=\"img\" xml:space=\"preserve\">"
+        );
+        let _ = writeln!(
+            svg,
+            "<title>filch demo: {lanes} workers share {jobs} jobs, one is killed</title>"
+        );
+        self.style(&mut svg, end);
+        let _ =
+            writeln!(svg, "<rect class=\"paper\" width=\"{WIDTH}\" height=\"{height}\" rx=\"8\"/>");
+        svg.push_str("<text class=\"prompt\" x=\"18\" y=\"28\">$ filch demo</text>\n");
+        for (index, (after, board)) in self.scenes.iter().enumerate() {
+            let scene = Scene { board, after: *after, jobs, full };
+            let is_last = index + 1 == self.scenes.len();
+            let _ =
+                writeln!(svg, "<g class=\"{} f{index}\">", if is_last { "last" } else { "scene" });
+            draw(&mut svg, &scene);
+            if is_last {
+                let top = TOP + lanes * LANE + 14;
+                for (line, y) in closing.iter().zip((top..).step_by(20)) {
+                    let _ = writeln!(
+                        svg,
+                        "<text class=\"closing\" x=\"18\" y=\"{y}\">{}</text>",
+                        escaped(line)
+                    );
+                }
+            }
+            svg.push_str("</g>\n");
+        }
+        svg.push_str("</svg>\n");
+        svg
+    }
+
+    /// Each scene is visible in its part of the whole, and again in the next round.
+    fn style(&self, svg: &mut String, end: Duration) {
+        let total = end.as_secs_f64();
+        svg.push_str(STYLE);
+        svg.push_str("  @media (prefers-reduced-motion: no-preference) {\n");
+        let _ = writeln!(
+            svg,
+            "    .scene, .last {{ visibility: hidden; animation: {total:.2}s step-end infinite }}"
+        );
+        for (index, (after, _)) in self.scenes.iter().enumerate() {
+            let percent = |moment: Duration| 100.0 * moment.as_secs_f64() / total;
+            // The first one is there from the beginning, however late it was seen.
+            let from = if index == 0 { 0.0 } else { percent(*after) };
+            let until = self.scenes.get(index + 1).map_or(100.0, |(next, _)| percent(*next));
+            let _ = writeln!(
+                svg,
+                "    .f{index} {{ animation-name: k{index} }} @keyframes k{index} {{ 0% {{ visibility: {} }} \
+                 {from:.2}% {{ visibility: visible }} {until:.2}% {{ visibility: hidden }} }}",
+                if index == 0 { "visible" } else { "hidden" }
+            );
+        }
+        svg.push_str("  }\n</style>\n");
+    }
+}
+
+const STYLE: &str = "<style>
+  text { font: 13px ui-monospace, 'Cascadia Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace; fill: #3b4252; white-space: pre }
+  .paper { fill: #ffffff; stroke: #d5d9e2 } .track { fill: #eef0f5 } .waiting { fill: #4f7cd6 } .stolen { fill: #ee8a2d }
+  .prompt, .closing { fill: #161a26; font-weight: 600 } .gone { fill: #b0256f }
+  .scene { visibility: hidden }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #b7bfd1 } .paper { fill: #12151d; stroke: #2a3040 } .track { fill: #1d2230 }
+    .waiting { fill: #5c8ae6 } .stolen { fill: #f0953f } .prompt, .closing { fill: #eef1f8 } .gone { fill: #ee77b5 }
+  }
+";
+
+fn draw(svg: &mut String, scene: &Scene<'_>) {
+    let _ = writeln!(svg, "<text x=\"140\" y=\"28\">{}</text>", escaped(&heading(scene)));
+    for (lane, place) in scene.board.lanes.iter().zip(0_u32..) {
+        let y = TOP + place * LANE;
+        let text = y + 6;
+        let class = if lane.fate == Fate::Alive { "" } else { " class=\"gone\"" };
+        let _ = writeln!(svg, "<text{class} x=\"18\" y=\"{text}\">{}</text>", escaped(&lane.name));
+        let width = (lane.waiting * BAR_WIDTH).div_ceil(scene.full).min(BAR_WIDTH);
+        let top = y - 8;
+        if lane.fate == Fate::Alive {
+            let colour = if lane.stolen > 0 { "stolen" } else { "waiting" };
+            let _ = writeln!(
+                svg,
+                "<rect class=\"track\" x=\"{BAR_LEFT}\" y=\"{top}\" width=\"{BAR_WIDTH}\" height=\"18\" rx=\"3\"/>\
+                 <rect class=\"{colour}\" x=\"{BAR_LEFT}\" y=\"{top}\" width=\"{width}\" height=\"18\" rx=\"3\"/>"
+            );
+        }
+        let left = if lane.fate == Fate::Alive { u64::from(BAR_LEFT) + BAR_WIDTH + 16 } else { 64 };
+        let _ = writeln!(
+            svg,
+            "<text{class} x=\"{left}\" y=\"{text}\">{}</text>",
+            escaped(&words(lane))
+        );
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_becomes_one_picture_without_scripts() {
+        let mut board = Board::new(&["w1".to_owned(), "w<2".to_owned()]);
+        let mut recording = Recording::default();
+        for (millis, waiting) in [(100, 9), (600, 4), (1_000, 0)] {
+            board.lanes[0].waiting = waiting;
+            recording.add(Duration::from_millis(millis), &board);
+        }
+        let svg = recording.svg(10, &["10 jobs & nothing lost".to_owned()]);
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+        assert_eq!(svg.matches("<g class=").count(), 3);
+        assert_eq!(svg.matches("class=\"last f2\"").count(), 1);
+        assert!(svg.contains("10 jobs &amp; nothing lost") && svg.contains("w&lt;2"));
+        assert!(!svg.contains("<script") && !svg.contains("href"));
+        assert!(svg.contains("width=\"330\""), "the fullest deque is a whole bar");
+        assert!(
+            svg.contains(
+                ".f2 { animation-name: k2 } @keyframes k2 { 0% { visibility: hidden } 14.29%"
+            ),
+            "{svg}"
+        );
+    }
+}

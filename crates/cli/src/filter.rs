@@ -1,0 +1,198 @@
+//! Jobs by what they have in common: `state:dead kind:resize queue:img since:1h`, each of which must hold.
+
+use std::fmt;
+
+use anyhow::Result;
+use filch_api::client::{Client, path};
+use filch_api::job::{Job, states};
+use filch_api::limits;
+use filch_scheduler::state::State;
+
+use crate::list;
+use crate::moment;
+use crate::output::talk;
+use crate::usage::Usage;
+use filch_api::suggest::did_you_mean;
+
+/// What can be asked for.
+const FIELDS: [&str; 4] = ["state", "kind", "queue", "since"];
+
+/// What jobs must have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// Several with commas between them.
+    pub(crate) state: Option<String>,
+    pub(crate) kind: Option<String>,
+    pub(crate) queue: Option<String>,
+    /// Submitted then or later: a moment, or a span back from now.
+    pub(crate) since: Option<String>,
+}
+
+/// Whether this is part of a filter, and no id.
+pub(crate) fn is_term(word: &str) -> bool {
+    word.contains(':')
+}
+
+impl Terms {
+    /// Reads words like `state:dead`; several may be one word with blanks in it.
+    ///
+    /// # Errors
+    /// If a word cannot be meant.
+    pub(crate) fn read(words: &[impl AsRef<str>]) -> Result<Self> {
+        let mut terms = Self::default();
+        for word in words.iter().flat_map(|word| word.as_ref().split_whitespace()) {
+            let (field, value) = word.split_once(':').unwrap_or((word, ""));
+            terms.add(field, value)?;
+        }
+        Ok(terms)
+    }
+
+    /// Asks for one more thing.
+    ///
+    /// # Errors
+    /// If it cannot be meant.
+    pub(crate) fn add(&mut self, field: &str, value: &str) -> Result<()> {
+        let place = match field {
+            "state" => &mut self.state,
+            "kind" => &mut self.kind,
+            "queue" => &mut self.queue,
+            "since" => &mut self.since,
+            _ => {
+                let near = did_you_mean(field, &FIELDS);
+                let text = format!("{field:?} is nothing that jobs have{near}");
+                return Err(Usage::new(
+                    text,
+                    "write state:VALUE, kind:VALUE, queue:VALUE or since:WHEN",
+                )
+                .into());
+            }
+        };
+        if value.is_empty() {
+            return Err(Usage::new(
+                format!("{field} has no value"),
+                format!("write {field}:VALUE"),
+            )
+            .into());
+        }
+        if place.is_some() {
+            let help = "write it once; states can have commas between them: state:dead,cancelled";
+            return Err(Usage::new(format!("{field} is said twice"), help).into());
+        }
+        *place = Some(match field {
+            "state" => {
+                let states = list::tight(value);
+                check_states(&states)?;
+                states
+            }
+            _ => value.to_owned(),
+        });
+        Ok(())
+    }
+
+    /// As a part of a query, each field after an `&`.
+    pub(crate) fn query(&self) -> Result<String> {
+        let since = self.since.as_deref().map(|since| moment::ago("since", since)).transpose()?;
+        let fields = [
+            ("state", self.state.clone()),
+            ("kind", self.kind.clone()),
+            ("queue", self.queue.clone()),
+            ("since", since.map(|since| since.to_string())),
+        ];
+        let mut query = String::new();
+        for (name, value) in fields {
+            if let Some(value) = value {
+                query.push_str(&format!("&{name}={}", path(&value)));
+            }
+        }
+        Ok(query)
+    }
+
+    /// Every job that fits, the oldest first.
+    pub(crate) async fn jobs(&self, client: &Client) -> Result<Vec<Job>> {
+        let query = self.query()?;
+        let (mut jobs, mut next) = (Vec::new(), Some(0));
+        while let Some(after) = next {
+            let most = limits::PAGE_JOBS;
+            let page = client.jobs(&format!("after={after}&limit={most}{query}")).await?;
+            jobs.extend(page.jobs);
+            next = page.next;
+        }
+        if jobs.is_empty() {
+            self.suggest(client).await?;
+        }
+        Ok(jobs)
+    }
+
+    /// Where nothing fits, a name may be misspelt.
+    pub(crate) async fn suggest(&self, client: &Client) -> Result<()> {
+        if let Some(queue) = &self.queue {
+            let queues = client.queues().await?;
+            let names: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
+            if !names.contains(&queue.as_str()) {
+                let near = did_you_mean(queue, &names);
+                talk(format_args!("no job waits in a queue {queue:?}{near}"));
+            }
+        }
+        if let Some(kind) = &self.kind {
+            let newest = client.jobs(&format!("before=0&limit={}", limits::PAGE_JOBS)).await?.jobs;
+            let kinds: Vec<&str> = newest.iter().map(|job| job.kind.as_str()).collect();
+            if !kinds.contains(&kind.as_str()) {
+                let near = did_you_mean(kind, &kinds);
+                talk(format_args!("no job of late was of the kind {kind:?}{near}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As it can be written.
+impl fmt::Display for Terms {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = [&self.state, &self.kind, &self.queue, &self.since];
+        let terms = FIELDS
+            .iter()
+            .zip(values)
+            .filter_map(|(field, value)| value.as_ref().map(|value| format!("{field}:{value}")));
+        formatter.write_str(&terms.collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// Finds a word that is no state before anybody is asked.
+pub(crate) fn check_states(words: &str) -> Result<()> {
+    for word in words.split(',') {
+        if states(word).is_none() {
+            let known = State::ALL.map(State::word);
+            let near = did_you_mean(&word.to_ascii_lowercase(), &known);
+            let text = format!("{word:?} is no state of a job{near}");
+            return Err(Usage::new(text, format!("states are {}", known.join(", "))).into());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_are_read_as_they_are_written() {
+        let terms = Terms::read(&["state:dead,cancelled kind:resize", "queue:a:b"]).unwrap();
+        assert_eq!(terms.to_string(), "state:dead,cancelled kind:resize queue:a:b");
+        assert_eq!(terms.query().unwrap(), "&state=dead%2Ccancelled&kind=resize&queue=a%3Ab");
+        assert_eq!(Terms::read(&[""]).unwrap(), Terms::default());
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for (words, said) in [
+            ("sate:dead", "did you mean \"state\"?"),
+            ("state:daed", "did you mean \"dead\"?"),
+            ("state:", "has no value"),
+            ("kind:a kind:b", "is said twice"),
+            ("priority:3", "write state:VALUE, kind:VALUE, queue:VALUE or since:WHEN"),
+        ] {
+            let error = Terms::read(&[words]).unwrap_err().to_string();
+            assert!(error.contains(said), "{words}: {error}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The filch program: reads the command line, hands over, and ends with the code that says how it went.
+//!
+//! What is printed on stdout is data, what is printed on stderr is talk. The codes are in `exit`.
+
+mod bench;
+mod bulk;
+mod color;
+mod completions;
+mod config;
+mod confirm;
+mod data;
+mod dead;
+mod demo;
+mod document;
+mod enqueue;
+mod escape;
+mod events;
+mod examples;
+mod exit;
+mod filter;
+mod flow;
+mod job;
+mod job_options;
+mod kinds;
+mod list;
+mod local;
+mod logs;
+mod man;
+mod moment;
+mod node;
+mod output;
+mod place;
+mod processes;
+mod progress;
+mod queue;
+mod recruit;
+mod run;
+mod runtime;
+mod select;
+mod server;
+mod settings;
+mod simulate;
+mod submit;
+mod table;
+mod template;
+mod token;
+mod unserved;
+mod up;
+mod usage;
+mod wait;
+mod why;
+mod words;
+mod worker;
+mod workers;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use exit::Exit;
+use filch_api::{client, suggest};
+use output::{complain, talk};
+use settings::{Found, Origin, furnish};
+use usage::Usage;
+
+const AFTER_HELP: &str = "\
+Examples:
+  filch up                                  a server and a worker; jobs are kept in ./filch.db
+  filch run -- make test                    as if it were run here, but durable
+  filch submit --array 1-100 -- ./render.sh {index} | filch wait -
+  filch why @last                           why the newest job is not running
+  filch completions bash                    a script that lets a shell complete all this
+
+Exit codes: 0 fine, 1 other, 2 usage, 3 not found, 4 conflict, 5 not permitted, 6 no server answers,
+7 other version, 100 a job failed, 102 it was cancelled, 124 waiting timed out, 125 `run` itself
+is at fault, 130 interrupted.";
+
+/// A durable job scheduler whose idle workers steal.
+#[derive(Parser)]
+#[command(name = "filch", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(after_help = AFTER_HELP)]
+struct Arguments {
+    /// Whether there are colours: auto, always or never
+    #[arg(long, global = true, hide_possible_values = true, value_name = "WHEN")]
+    color: color::When,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Up(Box<up::Options>),
+    Run(Box<run::Options>),
+    Submit(Box<submit::Options>),
+    Enqueue(Box<enqueue::Options>),
+    Flow(Box<flow::Options>),
+    Wait(wait::Options),
+    Logs(logs::Options),
+    Why(why::Options),
+    Events(Box<events::Options>),
+    Job(Box<job::Options>),
+    Dead(Box<dead::Options>),
+    Queue(Box<queue::Options>),
+    Recruit(Box<recruit::Options>),
+    Server(Box<server::Options>),
+    Worker(Box<worker::Options>),
+    Token(Box<token::Options>),
+    Bench(Box<bench::Options>),
+    Demo(Box<demo::Options>),
+    Node(node::Options),
+    Simulate(Box<simulate::Options>),
+    Config(config::Options),
+    Completions(completions::Options),
+    Man(man::Options),
+}
+
+impl Command {
+    /// Whether it goes by what is set here; what does not must not stumble over a file that is wrong.
+    const fn is_set_here(&self) -> bool {
+        !matches!(
+            self,
+            Self::Bench(_)
+                | Self::Node(_)
+                | Self::Simulate(_)
+                | Self::Completions(_)
+                | Self::Man(_)
+        )
+    }
+}
+
+/// The commands and their options, as they are where nothing is set.
+#[must_use]
+pub fn command() -> clap::Command {
+    commands(&Found::nothing())
+}
+
+/// The same with what was found.
+fn commands(found: &Found) -> clap::Command {
+    furnish(words::take_negatives(examples::hand_down(Arguments::command())), found)
+}
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    // What watches over commands, and what starts them, are other programs in the same file.
+    match std::env::args_os().nth(1).as_ref().and_then(|word| word.to_str()) {
+        Some("guardian") => return filch_worker::guardian::main(),
+        Some("guardian-exec") => return filch_worker::command::launcher::main(),
+        _ => {}
+    }
+    let (found, trouble) = match Found::look() {
+        Ok(found) => (found, None),
+        Err(trouble) => (Found::nothing(), Some(trouble)),
+    };
+    let said = found.value("color").text.as_deref().unwrap_or_default();
+    let commands = commands(&found).color(color::of_help(std::env::args_os(), said));
+    let matches = match commands.try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => return words::misread(&error, std::env::args_os()),
+    };
+    run(&matches, &found, trouble).unwrap_or_else(|error| {
+        complain(format_args!("{error:#}"));
+        if let Some(hint) = hint(&error, &found) {
+            talk(format_args!("  {hint}"));
+        }
+        ExitCode::from(code_of(&error))
+    })
+}
+
+fn run(matches: &ArgMatches, found: &Found, trouble: Option<Usage>) -> Result<ExitCode> {
+    let arguments = Arguments::from_arg_matches(matches).unwrap_or_else(|error| error.exit());
+    color::choose(arguments.color);
+    if let Some(trouble) = trouble.filter(|_| arguments.command.is_set_here()) {
+        return Err(trouble.into());
+    }
+    match arguments.command {
+        Command::Up(options) => up::run(*options),
+        Command::Run(options) => run::run(*options),
+        Command::Submit(options) => submit::run(*options),
+        Command::Enqueue(options) => enqueue::run(*options),
+        Command::Flow(options) => flow::run(*options),
+        Command::Wait(options) => wait::run(options),
+        Command::Logs(options) => logs::run(options),
+        Command::Why(options) => why::run(options),
+        Command::Events(options) => events::run(*options),
+        Command::Job(options) => job::run(*options),
+        Command::Dead(options) => dead::run(*options),
+        Command::Queue(options) => queue::run(*options),
+        Command::Recruit(options) => recruit::run(*options),
+        Command::Server(options) => server::run(*options),
+        Command::Worker(options) => worker::run(*options),
+        Command::Token(options) => token::run(*options),
+        Command::Bench(options) => bench::run(*options),
+        Command::Demo(options) => demo::run(*options),
+        Command::Node(options) => node::run(&options),
+        Command::Simulate(options) => simulate::run(*options),
+        Command::Completions(options) => completions::run(&options, command()),
+        Command::Config(options) => config::run(&options, matches, found),
+        Command::Man(options) => man::run(&options, command()),
+    }
+}
+
+/// Where the server's place was set, for whoever finds nobody there.
+fn hint(error: &anyhow::Error, found: &Found) -> Option<String> {
+    let client::Error::Unreachable { url, .. } = error.downcast_ref()? else { return None };
+    let said = found.value("url");
+    let is_it = said.text.as_deref().map(|text| text.trim_end_matches('/')) == Some(url);
+    (is_it && said.origin != Origin::Default)
+        .then(|| format!("note: {} says it is there", said.origin()))
+}
+
+fn code_of(error: &anyhow::Error) -> u8 {
+    if error.is::<Usage>() {
+        return 2;
+    }
+    if let Some(exit) = error.downcast_ref::<Exit>() {
+        return exit.code;
+    }
+    error.downcast_ref().map_or(1, exit::code_of)
+}

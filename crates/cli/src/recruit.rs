@@ -1,0 +1,217 @@
+//! `filch recruit`: what a server does in spare moments, and what came of it.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use filch_api::recruit::{Day, Recruit, SideJob};
+use filch_api::span;
+use serde::Serialize;
+
+use crate::document::{self, Json};
+use crate::output::data;
+use crate::place::Place;
+use crate::runtime::ask;
+use crate::table;
+use crate::table::Column::{Number, Text};
+
+/// Show what the server does in spare moments
+#[derive(Args)]
+#[command(after_help = "\
+Ended jobs are forgotten after their time (--retention of the server), and no process has to be
+there for it: a slice of it is done every few commits, in idle moments of the server, and for
+idle workers.
+
+Examples:
+  filch recruit list
+  filch recruit report --json | jq .found")]
+pub(crate) struct Options {
+    #[command(flatten)]
+    place: Place,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List side jobs: which moments they want, and how much of them
+    #[command(after_help = "Example:
+  filch recruit list")]
+    List(Json),
+    /// Show what side jobs did since the server started, and what they found
+    #[command(after_help = "Example:
+  filch recruit report --json | jq .found.jobs_purged")]
+    Report(Json),
+}
+
+/// A side job, without what it did.
+#[derive(Serialize)]
+struct Listed<'a> {
+    job: &'a str,
+    place: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_min: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_max: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offer_rate_min: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offer_rate_max: Option<f64>,
+    share: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget_ms: Option<u64>,
+}
+
+impl<'a> From<&'a SideJob> for Listed<'a> {
+    fn from(it: &'a SideJob) -> Self {
+        Self {
+            job: &it.job,
+            place: &it.place,
+            rate: it.rate,
+            rate_min: it.rate_min,
+            rate_max: it.rate_max,
+            offer_rate_min: it.offer_rate_min,
+            offer_rate_max: it.offer_rate_max,
+            share: it.share,
+            budget_ms: it.budget_ms,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    jobs: Vec<Listed<'a>>,
+}
+
+pub(crate) fn run(options: Options) -> Result<ExitCode> {
+    let Options { place, command } = options;
+    ask(async move {
+        let recruit = place.client()?.recruit().await?;
+        match command {
+            Command::List(form) => list(&recruit, form)?,
+            Command::Report(form) => report(&recruit, form)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn list(recruit: &Recruit, form: Json) -> Result<()> {
+    if form.json {
+        return document::print(List { jobs: recruit.jobs.iter().map(Listed::from).collect() });
+    }
+    let row = |it: &SideJob| {
+        vec![
+            it.job.clone(),
+            words(&it.place).to_owned(),
+            it.rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.3}")),
+            range(it.rate_min, it.rate_max),
+            range(it.offer_rate_min, it.offer_rate_max),
+            format!("{:.3}", it.share),
+            it.budget_ms.map_or_else(|| "-".to_owned(), |budget| format!("{budget} ms/s")),
+        ]
+    };
+    let columns = [
+        Text("job"),
+        Text("enlists"),
+        Number("rate now"),
+        Number("between"),
+        Number("of their moments they offer"),
+        Number("share so far"),
+        Number("budget"),
+    ];
+    table::list(&columns, &recruit.jobs.iter().map(row).collect::<Vec<_>>())
+}
+
+/// From the one to the other; one number if they are the same.
+fn range(least: Option<f64>, most: Option<f64>) -> String {
+    match (least, most) {
+        (Some(least), Some(most)) if least < most => format!("{least:.3}-{most:.3}"),
+        (Some(least), Some(_)) => format!("{least:.3}"),
+        _ => "-".to_owned(),
+    }
+}
+
+/// Where a side job finds its recruits.
+fn words(place: &str) -> &str {
+    match place {
+        "commits" => "every few commits",
+        "idle" => "idle moments of the server",
+        "workers" => "moments that workers offer",
+        other => other,
+    }
+}
+
+/// Whether anything is overdue, and for how long.
+fn overdue(recruit: &Recruit) -> String {
+    match recruit.overdue_ms.map(Duration::from_millis) {
+        // Nobody wants to read milliseconds of days.
+        Some(span) => format!("for {}", span::write(Duration::from_secs(span.as_secs()))),
+        None if recruit.overdue => "yes".to_owned(),
+        None => "no".to_owned(),
+    }
+}
+
+fn report(recruit: &Recruit, form: Json) -> Result<()> {
+    if form.json {
+        return document::print(recruit);
+    }
+    let row = |it: &SideJob| {
+        let mut row = vec![it.job.clone(), it.place.clone()];
+        let counts = [
+            it.enlisted,
+            it.selected,
+            it.recruited,
+            it.no_work,
+            it.failed,
+            it.overrun,
+            it.over_budget,
+        ];
+        row.extend(counts.map(|count| count.to_string()));
+        row.push(format!("{:.3}", it.seconds));
+        row
+    };
+    let columns = [
+        Text("job"),
+        Text("place"),
+        Number("enlisted"),
+        Number("selected"),
+        Number("recruited"),
+        Number("no work"),
+        Number("failed"),
+        Number("overrun"),
+        Number("over budget"),
+        Number("seconds"),
+    ];
+    table::list(&columns, &recruit.jobs.iter().map(row).collect::<Vec<_>>())?;
+    data("\n")?;
+    table::facts(&[
+        ("retention", span::write(Duration::from_millis(recruit.retention_ms))),
+        ("overdue", overdue(recruit)),
+        ("offered by workers", recruit.offered.to_string()),
+        ("jobs purged", recruit.found.jobs_purged.to_string()),
+        ("lease rows trimmed", recruit.found.lease_rows_trimmed.to_string()),
+        ("notes trimmed", recruit.found.notes_trimmed.to_string()),
+    ])?;
+    if recruit.days.is_empty() {
+        return Ok(());
+    }
+    data("\n")?;
+    let row = |it: &Day| {
+        let mut row = vec![it.day.clone(), it.queue.clone()];
+        row.extend([it.succeeded, it.dead, it.cancelled].map(|count| count.to_string()));
+        row.push(format!("{:.3}", it.lifetime_seconds));
+        row
+    };
+    let columns = [
+        Text("forgotten"),
+        Text("queue"),
+        Number("succeeded"),
+        Number("dead"),
+        Number("cancelled"),
+        Number("seconds from submission to end"),
+    ];
+    table::list(&columns, &recruit.days.iter().map(row).collect::<Vec<_>>())
+}

@@ -1,0 +1,170 @@
+//! `filch server verify`: whether what is kept is the ledger of a history in which every promise was kept.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use filch_api::id;
+use filch_store::Snapshot;
+use filch_store::proof::{self, Counts, Finding, Report, Rule};
+use serde_json::{Value, json};
+
+use crate::data;
+use crate::document::Json;
+use crate::exit::{self, Exit};
+use crate::place::Place;
+use crate::{document, table};
+
+/// Prove by the ledger that no promise was broken
+#[derive(Args)]
+#[command(after_help = "\
+Reads the file that the server keeps its jobs in, whether a server has it open or not, or a copy
+of it that `filch server backup` made. Nothing is written, and a server at work goes on meanwhile.
+Codes: 0 everything holds, 1 something does not (with the evidence), 3 there is no such file.
+
+Examples:
+  filch server verify
+  filch server verify --json backup.db | jq .findings")]
+pub(super) struct Options {
+    #[command(flatten)]
+    form: Json,
+    /// The file [default: filch.db in the folder with the data]
+    file: Option<PathBuf>,
+}
+
+pub(super) fn run(place: &Place, options: Options) -> Result<ExitCode> {
+    let Options { form, file } = options;
+    let file = file.unwrap_or_else(|| place.file());
+    let report = proof::prove(&open(&file)?)?;
+    if form.json {
+        document::print(as_json(&file, &report))?;
+    } else {
+        table::facts(&facts(&report))?;
+    }
+    if report.holds() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let broken = report.findings.len() as u64 + report.more;
+    let text = format!(
+        "{} is not the ledger of a history in which every promise was kept: {broken} findings\n  \
+         help: keep a copy of it as it is; `filch server backup` makes one that is known to be good",
+        file.display()
+    );
+    Err(Exit::new(1, text).into())
+}
+
+/// Opens a file to look at it.
+pub(super) fn open(file: &Path) -> Result<Snapshot> {
+    if !data::is_there(file) {
+        let text = format!(
+            "there is no file {}\n  help: name the folder with --data, or the file itself",
+            file.display()
+        );
+        return Err(Exit::new(exit::NOT_FOUND, text).into());
+    }
+    Snapshot::open(file).map_err(|error| data::unopened(file, &error).into())
+}
+
+fn facts(report: &Report) -> Vec<(&'static str, String)> {
+    let Counts { submitted, jobs, expired, discarded, untraced, .. } = report.counts;
+    let Counts { unfinished, succeeded, dead, cancelled, .. } = report.counts;
+    let Counts { claims, steals, losses, returns, failures, children, orphans, .. } = report.counts;
+    let mut facts = vec![
+        ("acknowledged", format!("{submitted} jobs")),
+        (
+            "kept",
+            format!(
+                "{jobs}: {unfinished} unfinished, {succeeded} succeeded, {dead} dead, {cancelled} \
+                 cancelled"
+            ),
+        ),
+        (
+            "purged",
+            format!(
+                "{}: {expired} after their retention, {discarded} discarded, {untraced} before \
+                 that was written down",
+                report.counts.purged()
+            ),
+        ),
+        ("owners", format!("{}: {claims} by a claim, {steals} by a theft", report.counts.owners())),
+        ("taken back", format!("{losses} from lost workers, {returns} handed back")),
+        ("attempts", format!("{failures} that did not succeed")),
+        (
+            "ledger",
+            format!(
+                "{} rows, and {} that were trimmed and cannot be looked at: all their jobs are purged",
+                report.counts.ledger_rows_kept,
+                report.counts.ledger_rows_trimmed()
+            ),
+        ),
+        ("children", format!("{children}, and {orphans} whose parents are purged")),
+    ];
+    for rule in Rule::ALL {
+        let broken = report.findings.iter().filter(|finding| finding.rule == rule).count();
+        let verdict = if broken == 0 { "holds" } else { "DOES NOT HOLD" };
+        facts.push((rule.name(), format!("{verdict}: {}", rule.words())));
+    }
+    for finding in &report.findings {
+        facts.push(("evidence", format!("{}: {}", finding.rule.name(), words(finding))));
+    }
+    if report.more > 0 {
+        facts.push(("more", format!("{} findings", report.more)));
+    }
+    facts
+}
+
+fn words(finding: &Finding) -> String {
+    let Finding { job, id, what, .. } = finding;
+    match (job, id) {
+        (Some(job), Some(id)) => format!("job {} (number {}): {what}", id::job(*id), job.0),
+        (Some(job), None) => format!("job number {}: {what}", job.0),
+        (None, _) => what.clone(),
+    }
+}
+
+fn as_json(file: &Path, report: &Report) -> Value {
+    let counts = &report.counts;
+    let rules = Rule::ALL.map(|rule| {
+        let holds = report.findings.iter().all(|finding| finding.rule != rule);
+        json!({ "rule": rule.name(), "holds": holds, "text": rule.words() })
+    });
+    let finding = |finding: &Finding| {
+        json!({
+            "rule": finding.rule.name(),
+            "id": finding.id.map(id::job),
+            "seq": finding.job.map(|job| job.0),
+            "text": finding.what,
+        })
+    };
+    json!({
+        "file": file.display().to_string(),
+        "holds": report.holds(),
+        "counts": {
+            "commits": counts.commits,
+            "submitted": counts.submitted,
+            "jobs": counts.jobs,
+            "unfinished": counts.unfinished,
+            "succeeded": counts.succeeded,
+            "dead": counts.dead,
+            "cancelled": counts.cancelled,
+            "purged": counts.purged(),
+            "expired": counts.expired,
+            "discarded": counts.discarded,
+            "untraced": counts.untraced,
+            "owners": counts.owners(),
+            "claims": counts.claims,
+            "steals": counts.steals,
+            "losses": counts.losses,
+            "returns": counts.returns,
+            "failures": counts.failures,
+            "children": counts.children,
+            "orphans": counts.orphans,
+            "ledger_rows": counts.ledger_rows_kept,
+            "ledger_rows_trimmed": counts.ledger_rows_trimmed(),
+        },
+        "rules": rules,
+        "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
+        "more": report.more,
+    })
+}

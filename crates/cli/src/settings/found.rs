@@ -1,0 +1,125 @@
+//! What is set here, and by whom: the first of variable, file of this folder, file of the user, default.
+
+use std::path::{Path, PathBuf};
+
+use super::{Fallback, SETTINGS, Setting, file};
+use crate::usage::Usage;
+
+/// The file of the present folder.
+const HERE: &str = "filch.toml";
+
+/// The values of all settings before any flag.
+#[derive(Debug)]
+pub(crate) struct Found(Vec<Value>);
+
+/// What a setting is set to.
+#[derive(Clone, Debug)]
+pub(crate) struct Value {
+    pub(crate) setting: &'static Setting,
+    /// As a flag would take it; nothing if the program finds it out by itself.
+    pub(crate) text: Option<String>,
+    pub(crate) origin: Origin,
+}
+
+/// Who said so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Flag,
+    Variable,
+    File { path: PathBuf, line: usize },
+    Default,
+}
+
+impl Found {
+    /// Looks everywhere.
+    ///
+    /// # Errors
+    /// If a file or a variable says what cannot be meant.
+    pub(crate) fn look() -> Result<Self, Usage> {
+        let mut found = Self::nothing();
+        // The later counts more.
+        for path in users_own().iter().map(PathBuf::as_path).chain([Path::new(HERE)]) {
+            for (setting, text, line) in file::read(path)? {
+                found.set(setting, text, Origin::File { path: path.to_owned(), line });
+            }
+        }
+        for setting in SETTINGS {
+            if let Some(text) = variable(setting)? {
+                found.set(setting, text, Origin::Variable);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Defaults only.
+    pub(crate) fn nothing() -> Self {
+        let default = |setting: &'static Setting| Value {
+            setting,
+            text: match setting.default {
+                Fallback::Value(text) => Some(text.to_owned()),
+                Fallback::Words(_) => None,
+            },
+            origin: Origin::Default,
+        };
+        Self(SETTINGS.iter().map(default).collect())
+    }
+
+    pub(crate) fn values(&self) -> &[Value] {
+        &self.0
+    }
+
+    /// The value of the setting with this key.
+    pub(crate) fn value(&self, key: &str) -> &Value {
+        let value = self.0.iter().find(|value| value.setting.key == key);
+        value.expect("every setting has a value")
+    }
+
+    fn set(&mut self, setting: &'static Setting, text: String, origin: Origin) {
+        let is_it = |value: &&mut Value| value.setting.key == setting.key;
+        let value = self.0.iter_mut().find(is_it).expect("every setting has a value");
+        *value = Value { setting, text: Some(text), origin };
+    }
+}
+
+impl Value {
+    /// Who said so, in words: `filch.toml:3`.
+    pub(crate) fn origin(&self) -> String {
+        match &self.origin {
+            Origin::Flag => format!("--{}", self.setting.flag),
+            Origin::Variable => self.setting.variable(),
+            Origin::File { path, line } => format!("{}:{line}", path.display()),
+            Origin::Default => "default".to_owned(),
+        }
+    }
+}
+
+/// `$XDG_CONFIG_HOME/filch/config.toml`, by default below `~/.config`.
+fn users_own() -> Option<PathBuf> {
+    let folder = |name: &str| {
+        std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute())
+    };
+    let config = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
+    Some(config.join("filch").join("config.toml"))
+}
+
+/// An empty variable says nothing.
+fn variable(setting: &Setting) -> Result<Option<String>, Usage> {
+    let name = setting.variable();
+    let Some(value) = std::env::var_os(&name).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let text = value.into_string().map_err(|value| {
+        Usage::new(format!("{name} is {value:?}, which is not UTF-8"), "write it in UTF-8")
+    })?;
+    if filch_api::token::is_in(&text) {
+        let help = "revoke it, and set FILCH_TOKEN or FILCH_TOKEN_FILE to another";
+        return Err(Usage::new(
+            format!("{name} has a token in it, which is shown here and there"),
+            help,
+        ));
+    }
+    match setting.form.judge(&text) {
+        Ok(()) => Ok(Some(text)),
+        Err(help) => Err(Usage::new(format!("{name} is {text:?}"), help)),
+    }
+}

@@ -1,0 +1,84 @@
+//! Flags get what was found as their defaults, and their help says where else they can be set.
+
+use clap::{Arg, Command};
+
+use super::{Fallback, Found, Origin, SETTINGS, Setting, Value};
+
+/// The command that takes every flag, to say what would hold with it.
+const SHOWS_ALL: &str = "config show";
+
+/// The same commands, where a flag that is not given has the value that was found.
+pub(crate) fn furnish(root: Command, found: &Found) -> Command {
+    walk(root, "", found)
+}
+
+fn walk(mut command: Command, path: &str, found: &Found) -> Command {
+    for value in found.values().iter().filter(|value| value.setting.counts_in(path)) {
+        let is_its = |arg: &&Arg| arg.get_long() == Some(value.setting.flag);
+        let id = command.get_arguments().find(is_its).map(|arg| arg.get_id().clone());
+        if let Some(id) = id {
+            command = command.mut_arg(id, |arg| with_default(arg, value));
+        }
+    }
+    if path == SHOWS_ALL {
+        let everywhere = |setting: &&Setting| setting.flag != "color";
+        command = command.args(SETTINGS.iter().filter(everywhere).map(|setting| {
+            Arg::new(setting.key).long(setting.flag).value_name("VALUE").hide(true)
+        }));
+    }
+    let inner: Vec<String> =
+        command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
+    for name in inner {
+        let path = if path.is_empty() { name.clone() } else { format!("{path} {name}") };
+        command = command.mut_subcommand(name, |inner| walk(inner, &path, found));
+    }
+    command
+}
+
+fn with_default(arg: Arg, value: &Value) -> Arg {
+    let (Fallback::Value(default) | Fallback::Words(default)) = value.setting.default;
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let help = format!("{help} [default: {default}] [env: {}]", value.setting.variable());
+    let arg = arg.help(help).hide_default_value(true);
+    // What can be left open stays open as long as nobody has said anything: that may matter.
+    let is_said = value.origin != Origin::Default || arg.is_required_set();
+    match &value.text {
+        Some(text) if is_said => arg.required(false).default_value(text.clone()),
+        _ => arg,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Commands;
+
+    fn flags<'a>(root: &'a Command, path: &str) -> Vec<&'a Arg> {
+        let mut command = root;
+        for word in path.split(' ') {
+            command = command.find_subcommand(word).expect("it is a command");
+        }
+        command.get_arguments().collect()
+    }
+
+    #[test]
+    fn every_setting_is_a_flag_of_its_commands_and_its_help_says_where_else_it_is_set() {
+        let root = crate::command();
+        for setting in SETTINGS {
+            let commands: &[&str] = match setting.commands {
+                // Above all others, or of every command that asks a server.
+                Commands::All if setting.flag == "color" => continue,
+                Commands::All => &["job", "worker", "up"],
+                Commands::Only(commands) => commands,
+            };
+            for path in commands {
+                let flags = flags(&root, path);
+                let flag = flags.iter().find(|arg| arg.get_long() == Some(setting.flag));
+                let flag = flag.unwrap_or_else(|| panic!("{path} has no --{}", setting.flag));
+                let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+                let said = format!("[env: {}]", setting.variable());
+                assert!(help.contains(&said), "{path} --{}: {help}", setting.flag);
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The published exit codes: a process that ends with each of them, and the page that lists them.
+
+use std::collections::BTreeSet;
+
+use crate::answer::somebody;
+use crate::server::{Ended, Running, Server, filch, interrupt};
+
+/// Somewhere nobody listens.
+fn nowhere() -> String {
+    // Bound and let go: whoever gets it next is no filch server.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    format!("http://{}", listener.local_addr().expect("it listens"))
+}
+
+/// Ends a process with this code, by itself or by a signal.
+fn end_with(code: i32, server: &Server) -> i32 {
+    let never = || server.id(&["submit", "--at", "1h", "--", "true"]);
+    let Ended { code, .. } = match code {
+        0 => server.filch(&["server", "status"]),
+        1 => filch(&["man", "/dev/null/pages"]),
+        2 => filch(&["sumbit"]),
+        3 => server.filch(&["job", "show", "0123abcd"]),
+        4 => {
+            server.filch(&["submit", "--key", "k", "--", "true"]).fine();
+            server.filch(&["submit", "--key", "k", "--", "false"])
+        }
+        5 => {
+            let guarded = Server::idle();
+            guarded.filch(&["token", "create", "--role", "admin"]).fine();
+            guarded.filch(&["queue", "list"])
+        }
+        6 => filch(&["queue", "list", "--server", &nowhere()]),
+        7 => filch(&["queue", "list", "--server", &somebody("200 OK", "<html>hello</html>")]),
+        100 => {
+            let id = server.dead(&[]);
+            server.filch(&["wait", &id])
+        }
+        102 => {
+            let id = never();
+            server.filch(&["job", "cancel", &id]).fine();
+            server.filch(&["wait", &id])
+        }
+        124 => server.filch(&["wait", "--timeout", "1ms", &never()]),
+        125 => filch(&["run", "--server", &nowhere(), "--", "true"]),
+        130 => {
+            let mut waiting = Running::start(&mut server.command(&["wait", &never()]));
+            interrupt(&waiting);
+            return waiting.code().expect("it was not killed");
+        }
+        code => panic!("{code} is published, and no process ends with it here"),
+    };
+    code
+}
+
+/// The codes in the first column of a table of the page.
+fn published() -> BTreeSet<i32> {
+    let page = include_str!("../../../../docs/cli.md");
+    let (_, rest) = page.split_once("## Exit codes").expect("the page has the codes");
+    let (section, _) = rest.split_once("\n## ").expect("the page goes on");
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| "));
+    rows.filter_map(|row| row.split(' ').next()?.parse().ok()).collect()
+}
+
+#[test]
+fn a_process_ends_with_each_published_code() {
+    let codes = [0, 1, 2, 3, 4, 5, 6, 7, 100, 102, 124, 125, 130];
+    assert_eq!(published(), BTreeSet::from(codes));
+    let server = Server::up();
+    for code in codes {
+        assert_eq!(end_with(code, &server), code);
+    }
+}
+
+#[test]
+fn run_hands_the_commands_own_code_on() {
+    let server = Server::up();
+    for code in [0, 1, 3, 42, 125, 255] {
+        let script = format!("exit {code}");
+        assert_eq!(server.filch(&["run", "--", "sh", "-c", &script]).code, code);
+    }
+    assert_eq!(server.filch(&["run", "--", "sh", "-c", "kill -9 $$"]).code, 128 + 9);
+}
+
+#[test]
+fn the_help_lists_them_too() {
+    let help = filch(&["--help"]).fine().stdout;
+    let (_, listed) = help.split_once("Exit codes:").expect("the help has the codes");
+    for code in published() {
+        let is_listed =
+            listed.split(|c: char| !c.is_ascii_digit()).any(|it| it == code.to_string());
+        assert!(is_listed, "{code} is not in {listed}");
+    }
+}

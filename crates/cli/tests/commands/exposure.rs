@@ -1,0 +1,116 @@
+//! Where a server listens: on loopback as it likes, elsewhere only with a token, and with TLS unless
+//! somebody insists. All cases, with the program as it is.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::certificates::Authority;
+use crate::server::{Ended, end, until};
+use crate::token::Watched;
+
+/// What becomes of a server: for each address, without and with each of token, TLS and the insistence.
+const TABLE: &str = "
+    address      nothing  plain  tls    tls+plain  token  token+plain  token+tls  all
+    127.0.0.1:0  serves   serves serves serves     serves serves       serves     serves
+    [::1]:0      serves   serves serves serves     serves serves       serves     serves
+    0.0.0.0:0    token    token  token  token      tls    serves       serves     serves";
+
+#[test]
+fn every_case_of_address_token_tls_and_insistence_is_as_the_table_says() {
+    let watched = Watched::new();
+    let signed = Authority::new(&watched.path(""), "authority").sign("server");
+    let mut cases = 0;
+    for line in TABLE.trim().lines().skip(1) {
+        let mut words = line.split_whitespace();
+        let address = words.next().unwrap();
+        for case in 0_u8..8 {
+            let expected = words.next().unwrap();
+            let data = format!("data-{cases}");
+            cases += 1;
+            let mut arguments = vec!["server", "start", "--listen", address, "--data", &data];
+            if case & 4 > 0 {
+                watched.make(None, "admin.token", &["--role", "admin", "--data", &data]);
+            }
+            if case & 2 > 0 {
+                let files = [&signed.certificate, &signed.key].map(|path| path.to_str().unwrap());
+                arguments.extend(["--tls-cert", files[0], "--tls-key", files[1]]);
+            }
+            if case & 1 > 0 {
+                arguments.push("--insecure-no-tls");
+            }
+            let before = files(&watched.path(&data));
+            match expected {
+                "serves" => serves(&watched, &arguments),
+                missing => {
+                    let ended = watched.note(end(&mut watched.command(None, &arguments), ""));
+                    refused(ended, missing);
+                    assert_eq!(files(&watched.path(&data)), before, "{arguments:?}");
+                }
+            }
+        }
+    }
+    assert_eq!(cases, 24);
+}
+
+#[track_caller]
+fn refused(ended: Ended, missing: &str) {
+    let (why, help) = match missing {
+        "token" => ("there is no token", "filch token create --role admin"),
+        "tls" => ("without TLS", "--tls-cert"),
+        other => panic!("what does {other} mean?"),
+    };
+    let said = ended.refused(2, why);
+    assert!(said.stderr.contains(help) && said.stdout.is_empty(), "{said:?}");
+}
+
+/// It says where it is, and stays.
+fn serves(watched: &Watched, arguments: &[&str]) {
+    let out = watched.path("logs/serves.out");
+    let mut command = watched.command(None, arguments);
+    let file = std::fs::File::create(&out).expect("there is room for a file");
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(file)
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program was built for this test");
+    until("it serves or ends", || {
+        let is_said = std::fs::read_to_string(&out).is_ok_and(|text| text.contains('\n'));
+        is_said || child.try_wait().is_ok_and(|ended| ended.is_some())
+    });
+    let url = std::fs::read_to_string(&out).expect("it was made");
+    let has_ended = child.try_wait().expect("it was started");
+    let _ = child.kill();
+    let _ = child.wait();
+    let scheme = if arguments.contains(&"--tls-cert") { "https://" } else { "http://" };
+    assert!(has_ended.is_none() && url.starts_with(scheme), "{arguments:?}: {has_ended:?} {url}");
+}
+
+/// The names and contents of all that is in a folder; nothing if there is none.
+fn files(folder: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<_> = entries
+        .map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap_or_default()))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Names that nobody has given to the server are refused, also where others reach it.
+#[test]
+fn a_server_goes_by_the_names_that_it_was_given() {
+    let mut watched = Watched::new();
+    let admin = watched.make(None, "admin.token", &["--role", "admin"]);
+    let words = ["server", "start", "--allow-host", "build.example"];
+    let url = watched.serve(&words);
+    let secret = std::fs::read_to_string(admin).unwrap();
+    for (host, status) in
+        [("build.example", "200"), ("evil.example", "421"), ("build.example.evil", "421")]
+    {
+        let mut curl = std::process::Command::new("curl");
+        curl.args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", &format!("host: {host}")]);
+        curl.args(["-H", "@-", &format!("{url}/v1/status")]);
+        let ended = end(&mut curl, &format!("authorization: Bearer {}", secret.trim()));
+        assert_eq!(ended.stdout, status, "{host}: {ended:?}");
+    }
+}

@@ -1,0 +1,83 @@
+//! `--dry-run`: what cannot be undone can be rehearsed, and a rehearsal changes nothing.
+
+use crate::server::{Server, end, program};
+use crate::world::{World, has_flag, leaves};
+
+/// One line for each command that has it; ids as in `world`.
+const REHEARSALS: &[&str] = &[
+    "job cancel --dry-run {later}",
+    "job cancel --dry-run state:scheduled",
+    "job retry --dry-run {dead}",
+    "job retry --dry-run state:dead",
+    "dead retry --dry-run {dead}",
+    "dead retry --dry-run --all",
+    "dead discard --dry-run {dead}",
+    "dead discard --dry-run --all",
+    "worker drain --dry-run {worker}",
+    "worker drain --dry-run --all",
+    "worker stop --dry-run {worker}",
+    "worker stop --dry-run --all",
+    "queue purge --dry-run later",
+];
+
+/// Commands that have tests of their own below.
+const ELSEWHERE: [&str; 1] = ["token revoke"];
+
+/// Verbs that take something away.
+const VERBS: [&str; 9] =
+    ["cancel", "retry", "discard", "drain", "stop", "purge", "revoke", "rm", "restore"];
+
+#[test]
+fn every_verb_that_takes_something_away_can_be_rehearsed() {
+    let root = filch_cli::command();
+    for (path, _) in leaves(&root) {
+        let verb = path.rsplit(' ').next().expect("a path has a word");
+        let is_rehearsed = ELSEWHERE.contains(&path.as_str())
+            || REHEARSALS.iter().any(|case| case.starts_with(&format!("{path} --dry-run")));
+        assert_eq!(has_flag(&root, &path, "dry-run"), is_rehearsed, "filch {path}");
+        // A bench drains its own.
+        if VERBS.contains(&verb) && !path.starts_with("bench ") {
+            assert!(is_rehearsed, "filch {path} cannot be rehearsed");
+            assert!(has_flag(&root, &path, "yes"), "filch {path} cannot be told not to ask");
+        }
+    }
+}
+
+#[test]
+fn a_rehearsal_changes_nothing() {
+    let server = Server::up();
+    let world = World::new(&server);
+    let seen = || {
+        let lists = [&["job", "list", "--all"][..], &["dead", "list"], &["queue", "list"]];
+        let mut seen: String =
+            lists.iter().map(|words| server.filch(words).fine().stdout).collect();
+        let workers = server.filch(&["worker", "list"]).fine();
+        seen.push_str(&format!(
+            "{:?}",
+            workers.rows().iter().map(|row| row[..2].to_vec()).collect::<Vec<_>>()
+        ));
+        seen
+    };
+    let before = seen();
+    for case in REHEARSALS {
+        let words = world.words(case);
+        let ended = server.filch(&words.iter().map(String::as_str).collect::<Vec<_>>()).fine();
+        assert!(ended.stderr.contains("would be"), "{case}: {ended:?}");
+        assert_eq!(seen(), before, "{case}");
+    }
+}
+
+#[test]
+fn a_token_outlives_the_rehearsal_of_its_end() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let filch = |words: &[&str]| end(program().args(words).current_dir(folder.path()), "");
+    filch(&["token", "create", "--role", "admin"]).fine();
+    let list = filch(&["token", "list"]).fine();
+    let id = list.rows()[0][0].to_owned();
+    filch(&["token", "revoke", "--dry-run", &id]).fine();
+    assert_eq!(filch(&["token", "list"]).fine().stdout, list.stdout);
+    filch(&["token", "revoke", "--dry-run", "00000000"])
+        .refused(3, "no token \"00000000\" is in use");
+    filch(&["token", "revoke", &id]).fine();
+    assert_ne!(filch(&["token", "list"]).fine().stdout, list.stdout);
+}

@@ -1,0 +1,291 @@
+//! Tokens as their users meet them. Whatever any of the programs prints here is looked through for tokens
+//! in the end: none may be in it, but where one was asked for.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use filch_api::token::is_in;
+use tempfile::TempDir;
+
+use crate::server::{Ended, end, program, until};
+
+/// A folder with data, and every word that was printed about it.
+pub(crate) struct Watched {
+    folder: TempDir,
+    children: Vec<Child>,
+}
+
+impl Watched {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("there is room for a folder");
+        std::fs::create_dir(folder.path().join("logs")).expect("there is room for a folder");
+        Self { folder, children: Vec::new() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The program in this folder, with the token of this file.
+    pub(crate) fn command(&self, token: Option<&Path>, words: &[&str]) -> Command {
+        let mut command = program();
+        command.args(words).current_dir(self.folder.path());
+        for name in ["FILCH_TOKEN", "FILCH_TOKEN_FILE"] {
+            command.env_remove(name);
+        }
+        if let Some(token) = token {
+            command.env("FILCH_TOKEN_FILE", token);
+        }
+        command
+    }
+
+    /// Runs the program to its end. What it prints is noted.
+    pub(crate) fn filch(&self, token: Option<&Path>, words: &[&str]) -> Ended {
+        self.note(end(&mut self.command(token, words), ""))
+    }
+
+    pub(crate) fn note(&self, ended: Ended) -> Ended {
+        let path = self.path("logs/commands");
+        let mut log = OpenOptions::new().create(true).append(true).open(path).expect("a file");
+        writeln!(log, "{}\n{}", ended.stdout, ended.stderr).expect("there is room");
+        ended
+    }
+
+    /// Makes a token and puts it into a file that nobody else can read.
+    #[track_caller]
+    pub(crate) fn make(&self, token: Option<&Path>, name: &str, words: &[&str]) -> PathBuf {
+        let words = [&["token", "create"], words].concat();
+        // The one output in which a token may be.
+        let ended = end(&mut self.command(token, &words), "").fine();
+        assert!(is_in(&ended.stdout) && !is_in(&ended.stderr), "it is shown once");
+        let path = self.path(name);
+        std::fs::write(&path, &ended.stdout).expect("there is room for a file");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("it is ours");
+        path
+    }
+
+    /// Starts the program beside the test. What it prints is in the file of this name.
+    pub(crate) fn start(&mut self, name: &str, command: &mut Command) -> usize {
+        let file = |ending: &str| {
+            File::create(self.path(&format!("logs/{name}.{ending}"))).expect("there is room")
+        };
+        let command = command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err"));
+        self.children.push(command.spawn().expect("the program was built for this test"));
+        self.children.len() - 1
+    }
+
+    /// Starts a server over the data, and waits until it serves.
+    pub(crate) fn serve(&mut self, words: &[&str]) -> String {
+        let words = [words, &["--listen", "127.0.0.1:0"]].concat();
+        let mut command = self.command(None, &words);
+        self.start("server", &mut command);
+        let mut url = String::new();
+        until("the server serves", || {
+            let text = self.said("server.out");
+            url = text.lines().next().unwrap_or_default().to_owned();
+            text.contains('\n')
+        });
+        url
+    }
+
+    pub(crate) fn said(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path("logs").join(name)).unwrap_or_default()
+    }
+
+    pub(crate) fn code(&mut self, child: usize) -> Option<i32> {
+        self.children[child].wait().expect("it was started").code()
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            return;
+        }
+        let logs = std::fs::read_dir(self.path("logs")).expect("it was made");
+        for log in logs {
+            let path = log.expect("it can be read").path();
+            let text = std::fs::read(&path).expect("it can be read");
+            assert!(!is_in(&String::from_utf8_lossy(&text)), "a token is in {}", path.display());
+        }
+    }
+}
+
+/// The id in a file with a token.
+fn id(path: &Path) -> String {
+    std::fs::read_to_string(path).expect("it was written")[6..14].to_owned()
+}
+
+#[test]
+fn the_first_token_is_made_before_the_first_start_and_locks_the_door() {
+    let mut watched = Watched::new();
+    let first = watched.filch(None, &["token", "create", "--role", "view"]);
+    first.refused(4, "the first token has to be an admin's");
+    let admin = watched.make(None, "admin.token", &["--role", "admin", "--name", "Ada"]);
+    watched.serve(&["server", "start"]);
+
+    let said = watched.filch(None, &["job", "list"]).refused(5, "this server wants to see a token");
+    assert!(said.stderr.contains("FILCH_TOKEN_FILE"), "{said:?}");
+    watched.filch(Some(&admin), &["job", "list"]).fine();
+    let viewer = watched.make(Some(&admin), "view.token", &["--role", "view", "--expires", "30d"]);
+    let submitter =
+        watched.make(Some(&admin), "submit.token", &["--role", "submit", "--queue", "ci"]);
+
+    let said = watched.filch(Some(&submitter), &["job", "list"]);
+    let said = said.refused(5, "it takes the role view or operate or admin");
+    assert!(said.stderr.contains("filch token create --role view"), "{said:?}");
+    let submit = ["submit", "--queue", "ci", "--", "true"];
+    let job = watched.filch(Some(&submitter), &submit).fine().line().to_owned();
+    watched.filch(Some(&viewer), &["job", "show", &job]).fine();
+    // It may name a job, and not look for one.
+    let after = |parent| ["submit", "--queue", "ci", "--after", parent, "--", "true"];
+    watched.filch(Some(&submitter), &after(&job)).fine();
+    let said = watched.filch(Some(&submitter), &after("@last"));
+    let said = said.refused(5, "@last has to be looked for");
+    assert!(said.stderr.contains("  help: write the whole id"), "{said:?}");
+    watched.filch(Some(&viewer), &submit).refused(5, "it takes the role submit or admin");
+    let other = ["submit", "--", "true"];
+    watched.filch(Some(&submitter), &other).refused(5, "not for the queue \"default\"");
+    watched.filch(Some(&viewer), &["token", "list"]).refused(5, "it takes the role admin");
+
+    let listed = watched.filch(Some(&admin), &["token", "list", "--json"]).fine().json();
+    let names: Vec<&str> = listed["tokens"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|token| token["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["admin", "view", "submit"]);
+    let rows = watched.filch(Some(&admin), &["token", "list"]).fine();
+    assert_eq!(rows.rows()[2][..3], [&*id(&submitter), "submit", "ci"]);
+
+    watched.filch(Some(&admin), &["token", "revoke", &id(&viewer)]).fine();
+    watched.filch(Some(&viewer), &["job", "list"]).refused(5, "was revoked");
+    watched.filch(Some(&admin), &["token", "revoke", &id(&viewer)]).refused(3, "no token");
+}
+
+#[test]
+fn a_token_comes_from_a_file_of_ones_own_or_the_environment_and_from_nowhere_else() {
+    let mut watched = Watched::new();
+    let admin = watched.make(None, "admin.token", &["--role", "admin"]);
+    let url = watched.serve(&["server", "start"]);
+    let secret = std::fs::read_to_string(&admin).unwrap();
+    let secret = secret.trim();
+
+    let mut by_variable = watched.command(None, &["job", "list"]);
+    watched.note(end(by_variable.env("FILCH_TOKEN", secret), "")).fine();
+    let by_flag = ["job", "list", "--token-file", "admin.token"];
+    watched.filch(None, &by_flag).fine();
+
+    std::fs::set_permissions(&admin, PermissionsExt::from_mode(0o644)).unwrap();
+    let said =
+        watched.filch(Some(&admin), &["job", "list"]).refused(2, "others can read the token");
+    assert!(said.stderr.contains("chmod 600"), "{said:?}");
+    std::fs::set_permissions(&admin, PermissionsExt::from_mode(0o600)).unwrap();
+    watched
+        .filch(Some(&watched.path("none")), &["job", "list"])
+        .refused(2, "cannot read the token");
+    let mut broken = watched.command(None, &["job", "list"]);
+    watched.note(end(broken.env("FILCH_TOKEN", &secret[..40]), "")).refused(2, "holds no token");
+
+    let address = url.strip_prefix("http://").unwrap();
+    for url in [format!("http://x:{secret}@{address}"), format!("{url}/?token={secret}")] {
+        for words in [&["job", "list"][..], &["worker", "start"]] {
+            let mut command = watched.command(None, words);
+            let ended = watched.note(end(command.env("FILCH_URL", &url), ""));
+            ended.refused(2, "set FILCH_TOKEN");
+        }
+    }
+    let revoke = ["token", "revoke", secret];
+    watched.filch(Some(&admin), &revoke).refused(2, "this is a token itself");
+    // Unencrypted to another machine only if somebody insists; nobody is there.
+    let mut far = watched.command(Some(&admin), &["job", "list", "--server", "http://192.0.2.1:1"]);
+    watched.note(end(&mut far, "")).refused(2, "--insecure-no-tls");
+}
+
+#[test]
+fn a_worker_works_with_its_token_keeps_it_from_jobs_and_leaves_when_it_is_revoked() {
+    let mut watched = Watched::new();
+    let admin = watched.make(None, "admin.token", &["--role", "admin"]);
+    let url = watched.serve(&["server", "start"]);
+    let viewer = watched.make(Some(&admin), "view.token", &["--role", "view"]);
+    let worker = watched.make(Some(&admin), "work.token", &["--role", "work"]);
+
+    let words = ["worker", "start", "--server", &url, "--slots", "1"];
+    let said = watched.filch(Some(&viewer), &words).refused(5, "it takes the role work or admin");
+    assert!(said.stderr.contains("filch token create --role work"), "{said:?}");
+
+    let mut command = watched.command(None, &words);
+    command.env("FILCH_TOKEN", std::fs::read_to_string(&worker).unwrap().trim());
+    let child = watched.start("worker", &mut command);
+    let shown = watched.filch(Some(&admin), &["run", "--", "env"]).fine();
+    assert!(
+        shown.stdout.contains("FILCH_JOB=") && !shown.stdout.contains("FILCH_TOKEN"),
+        "{shown:?}"
+    );
+
+    // What it runs goes with it.
+    let long =
+        ["submit", "--", "sh", "-c", "echo $$ > pid.new && mv pid.new pid && exec sleep 1000"];
+    watched.filch(Some(&admin), &long).fine();
+    let pid = watched.path("pid");
+    until("the job runs", || pid.exists());
+    watched.filch(Some(&admin), &["token", "revoke", &id(&worker)]).fine();
+    assert_eq!(watched.code(child), Some(5));
+    assert!(watched.said("worker.err").contains("revoked"), "{}", watched.said("worker.err"));
+    let pid = std::fs::read_to_string(pid).unwrap();
+    until("the job is gone", || !Path::new(&format!("/proc/{}", pid.trim())).exists());
+}
+
+#[test]
+fn a_worker_that_came_before_the_first_token_is_told_what_it_needs_now() {
+    let mut watched = Watched::new();
+    let url = watched.serve(&["server", "start"]);
+    let mut command = watched.command(None, &["worker", "start", "--server", &url]);
+    let child = watched.start("worker", &mut command);
+    // By then it is there.
+    watched.filch(None, &["run", "--", "true"]).fine();
+    watched.make(None, "admin.token", &["--role", "admin"]);
+    assert_eq!(watched.code(child), Some(5));
+    let said = watched.said("worker.err");
+    assert!(said.contains("a token is needed from now on"), "{said}");
+    assert!(said.contains("help: set FILCH_TOKEN"), "{said}");
+    assert!(!said.contains("revoked"), "{said}");
+}
+
+#[test]
+fn a_worker_for_some_queues_serves_no_others() {
+    let mut watched = Watched::new();
+    let admin = watched.make(None, "admin.token", &["--role", "admin"]);
+    let url = watched.serve(&["server", "start"]);
+    let worker = watched.make(Some(&admin), "work.token", &["--role", "work", "--queue", "ci"]);
+    let words = ["worker", "start", "--server", &url, "--queues", "ci,other"];
+    watched.filch(Some(&worker), &words).refused(5, "not for the queue \"other\"");
+
+    let elsewhere = watched.filch(Some(&admin), &["submit", "--", "true"]).fine();
+    let mut command = watched.command(Some(&worker), &words[..4]);
+    watched.start("worker", &mut command);
+    watched.filch(Some(&admin), &["run", "--queue", "ci", "--", "true"]).fine();
+    let job = watched.filch(Some(&admin), &["job", "show", "--json", elsewhere.line()]).fine();
+    assert_eq!(job.json()["state"], "queued");
+}
+
+/// What serves itself needs no token.
+#[test]
+fn up_and_run_go_on_by_themselves() {
+    let mut watched = Watched::new();
+    let admin = watched.make(None, "admin.token", &["--role", "admin"]);
+    let hello = watched.filch(None, &["run", "--", "echo", "hello"]).fine();
+    assert_eq!(hello.stdout, "hello\n");
+    watched.serve(&["up", "--slots", "1"]);
+    let hello = watched.filch(Some(&admin), &["run", "--", "echo", "hello"]).fine();
+    assert_eq!(hello.stdout, "hello\n");
+    watched.filch(None, &["run", "--", "echo", "hello"]).refused(125, "wants to see a token");
+}

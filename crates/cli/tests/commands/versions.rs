@@ -1,0 +1,177 @@
+//! A worker and a server of other versions: what stands between them here changes how their protocol is
+//! called.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::server::{Running, Server, interrupt, until};
+
+/// What becomes of what is said in one direction.
+#[derive(Clone)]
+enum Way {
+    /// It comes through.
+    Open,
+    /// In the head, another number of the protocol is said, or none.
+    Changed(&'static str),
+    /// Nothing comes through behind the head.
+    Cut,
+    /// What is said comes through until this is set; the next thing is this frame instead, and the last.
+    Spoiled(Arc<AtomicBool>, Vec<u8>),
+}
+
+/// Stands before a server, and changes heads; gives its own place.
+fn between(server: &Server, request: Way, answer: Way) -> String {
+    let behind = server.url.trim_start_matches("http://").to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let own = listener.local_addr().expect("it listens").to_string();
+    let url = format!("http://{own}");
+    std::thread::spawn(move || {
+        for front in listener.incoming() {
+            let Ok(front) = front else { return };
+            let Ok(back) = TcpStream::connect(&behind) else { return };
+            let (Ok(to_front), Ok(to_back)) = (front.try_clone(), back.try_clone()) else { return };
+            // The server answers only to its own name.
+            let names = (own.clone(), behind.clone());
+            let (request, answer) = (request.clone(), answer.clone());
+            std::thread::spawn(move || pass(front, to_back, &request, Some(names)));
+            std::thread::spawn(move || pass(back, to_front, &answer, None));
+        }
+    });
+    url
+}
+
+/// `names` are what the place is called here, and what behind it.
+fn pass(mut from: TcpStream, mut to: TcpStream, way: &Way, names: Option<(String, String)>) {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && from.read(&mut byte).is_ok_and(|count| count == 1) {
+        head.push(byte[0]);
+    }
+    let mut head = String::from_utf8(head).expect("a head is text");
+    if let Some((own, behind)) = names {
+        head = head.replace(&own, &behind);
+    }
+    if let Way::Changed(instead) = way {
+        assert!(head.contains(OURS), "no {OURS:?} in {head}");
+        head = head.replace(OURS, instead);
+    }
+    let _ = to.write_all(head.as_bytes());
+    match way {
+        Way::Open | Way::Changed(_) => drop(std::io::copy(&mut from, &mut to)),
+        Way::Cut => {}
+        Way::Spoiled(is_spoiled, frame) => spoil(&mut from, &mut to, is_spoiled, frame),
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+fn spoil(from: &mut TcpStream, to: &mut TcpStream, is_spoiled: &AtomicBool, frame: &[u8]) {
+    let mut bytes = [0; 4_096];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        if is_spoiled.load(Ordering::SeqCst) {
+            let _ = to.write_all(frame);
+            // The server's answer is on its way; until it was read, nobody hangs up.
+            let _ = std::io::copy(from, &mut std::io::sink());
+            return;
+        }
+        if to.write_all(&bytes[..count]).is_err() {
+            return;
+        }
+    }
+}
+
+const OURS: &str = "filch-protocol: 1";
+
+fn worker(server: &Server, url: &str) -> Running {
+    Running::start(&mut server.command(&["worker", "start", "--slots", "1", "--server", url]))
+}
+
+#[test]
+fn a_worker_of_another_protocol_ends_and_says_what_to_do() {
+    let server = Server::idle();
+    let other = Way::Changed("filch-protocol: 2");
+    for (request, answer, why) in [
+        (other.clone(), Way::Open, "the worker speaks protocol 2, and this server 1"),
+        (Way::Open, other, "the server speaks protocol 2, and this worker 1"),
+    ] {
+        let mut worker = worker(&server, &between(&server, request, answer));
+        assert_eq!(worker.code(), Some(7), "{}", worker.talk());
+        let said = worker.talk();
+        assert!(said.contains(&format!("error: {why}\n")), "{said}");
+        assert!(said.contains("  help: run the same version of filch on both sides"), "{said}");
+    }
+}
+
+#[test]
+fn older_ones_that_say_no_number_are_taken_as_they_are() {
+    let server = Server::idle();
+    let none = Way::Changed("x-nothing: 1");
+    let _worker = worker(&server, &between(&server, none.clone(), none));
+    let id = server.id(&["submit", "--", "true"]);
+    server.filch(&["wait", "--timeout", "60s", &id]).fine();
+}
+
+#[test]
+fn a_worker_says_so_if_it_is_hung_up_on() {
+    let server = Server::idle();
+    let url = between(&server, Way::Open, Way::Cut);
+    let mut worker = worker(&server, &url);
+    assert!(worker.line_of_talk().starts_with("working for "));
+    let why = "it hangs up before it has said anything";
+    assert_eq!(worker.line_of_talk(), format!("no work from {url}: {why}; trying again"));
+}
+
+#[test]
+fn a_worker_that_is_hung_up_on_and_holds_nothing_leaves_when_it_is_told_to() {
+    let server = Server::idle();
+    let mut worker = worker(&server, &between(&server, Way::Open, Way::Cut));
+    assert!(worker.line_of_talk().starts_with("working for "));
+    assert!(worker.line_of_talk().starts_with("no work from "));
+    let told = Instant::now();
+    interrupt(&worker);
+    assert_eq!(worker.code(), Some(0), "{}", worker.talk());
+    // What runs would have half a minute.
+    assert!(told.elapsed() < Duration::from_secs(20), "{:?}", told.elapsed());
+}
+
+/// A frame from a worker, with a mask that changes nothing.
+fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).expect("it is short");
+    [&[0x80 | opcode, 0x80 | length, 0, 0, 0, 0], payload].concat()
+}
+
+#[test]
+fn a_worker_that_is_not_understood_ends_and_says_why() {
+    let server = Server::idle();
+    for (frame, why) in [
+        (frame(1, b"hello"), "this frame cannot be taken: expected value at line 1 column 1"),
+        (frame(2, b"{}"), "this frame cannot be taken: it is not text"),
+        (frame(11, b"?"), "this frame cannot be taken: "),
+    ] {
+        let is_spoiled = Arc::new(AtomicBool::new(true));
+        let url = between(&server, Way::Spoiled(is_spoiled, frame), Way::Open);
+        let mut worker = worker(&server, &url);
+        assert_eq!(worker.code(), Some(7), "{}", worker.talk());
+        let said = worker.talk();
+        let why = format!("error: {url} makes nothing of what this worker says: {why}");
+        assert!(said.contains(&why), "{said}");
+        assert!(said.contains("  help: run the same version of filch on both sides"), "{said}");
+    }
+}
+
+#[test]
+fn what_runs_on_a_worker_that_is_not_understood_ends_with_it_and_is_not_done() {
+    let server = Server::idle();
+    let is_spoiled = Arc::new(AtomicBool::new(false));
+    let way = Way::Spoiled(Arc::clone(&is_spoiled), frame(1, b"hello"));
+    let mut worker = worker(&server, &between(&server, way, Way::Open));
+    let id = server.id(&["submit", "--", "sh", "-c", "echo $$ > pid; exec sleep 600"]);
+    until("it runs", || server.job(&id)["state"] == "running");
+    let pid = std::fs::read_to_string(server.folder().join("pid")).expect("it has begun");
+    is_spoiled.store(true, Ordering::SeqCst);
+    assert_eq!(worker.code(), Some(7), "{}", worker.talk());
+    until("nothing of it runs", || !std::path::Path::new("/proc").join(pid.trim()).exists());
+    until("its lease is over", || server.job(&id)["state"] == "queued");
+}
