@@ -4,7 +4,9 @@ use std::fs::File;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
+use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::until::{until_blocking, when};
@@ -33,6 +35,8 @@ pub struct Start<'a> {
     pub program: &'a Path,
     /// Its arguments.
     pub arguments: &'a [&'a str],
+    /// Variables that it finds in its environment, beside those of the test.
+    pub environment: &'a [(String, String)],
     /// Where it runs.
     pub folder: &'a Path,
     /// Where its stdout goes.
@@ -58,6 +62,7 @@ impl Process {
             // Nobody's settings but those of the test.
             .env_remove("FILCH_URL")
             .env_remove("FILCH_DATA")
+            .envs(start.environment.iter().cloned())
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(file(start.data))
@@ -119,12 +124,55 @@ impl Process {
         crate::until::until(&what, async || self.ended()).await
     }
 
+    /// Sends its children a signal.
+    pub fn signal_children(&self, signal: Signal) {
+        for child in self.children() {
+            // Who is gone needs no signal.
+            let _ = kill_process(Pid::from_raw(child).expect("numbers of processes"), signal);
+        }
+    }
+
+    /// How long it has been at work on a processor, alone or on several at once.
+    ///
+    /// # Panics
+    /// If it is gone.
+    #[must_use]
+    pub fn cpu(&self) -> Duration {
+        let ticks = Stat::of(self.pid()).expect("a process that was not waited for").ticks;
+        Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64)
+    }
+
+    /// The bytes of memory that it takes up.
+    ///
+    /// # Panics
+    /// If it is gone.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/statm", self.pid()));
+        let text = text.expect("a process that was not waited for");
+        let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+        pages.expect("the second number is the resident set") * page_size() as u64
+    }
+
     /// The jobs that it runs at this moment: its children that are such.
     #[must_use]
     pub fn jobs(&self) -> Vec<Job> {
+        self.children().filter_map(Job::look).collect()
+    }
+
+    /// The number of the guardian of this worker, if it has one at this moment.
+    #[must_use]
+    pub fn guardian(&self) -> Option<i32> {
+        let is_guardian = |pid: &i32| {
+            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words.split(|&byte| byte == 0).nth(1) == Some(b"guardian")
+        };
+        self.children().find(is_guardian)
+    }
+
+    fn children(&self) -> impl Iterator<Item = i32> + use<> {
         let mine = self.pid();
-        let children = numbers("/proc").filter(|&pid| parent_of(pid) == Some(mine));
-        children.filter_map(Job::look).collect()
+        numbers("/proc").filter(move |&pid| parent_of(pid) == Some(mine))
     }
 }
 
@@ -209,6 +257,8 @@ impl Job {
 struct Stat {
     state: char,
     parent: i32,
+    /// How long it was on a processor, in the system's ticks.
+    ticks: u64,
     born: u64,
 }
 
@@ -222,8 +272,12 @@ impl Stat {
         let mut fields = text.rsplit_once(") ")?.1.split(' ');
         let state = fields.next()?.chars().next()?;
         let parent = fields.next()?.parse().ok()?;
-        // The state is the third field, and the birth the 22nd.
-        Some(Self { state, parent, born: fields.nth(17)?.parse().ok()? })
+        // The state is the third field, work for itself and in the system the 14th and 15th, and the
+        // birth the 22nd.
+        let own: u64 = fields.nth(9)?.parse().ok()?;
+        let system: u64 = fields.next()?.parse().ok()?;
+        let ticks = own + system;
+        Some(Self { state, parent, ticks, born: fields.nth(6)?.parse().ok()? })
     }
 }
 

@@ -28,6 +28,13 @@ impl Random {
         Self { seed, state: seed }
     }
 
+    /// Chance for somebody else, out of the same seed.
+    #[must_use]
+    pub const fn fork(&mut self) -> Self {
+        let state = self.draw();
+        Self { seed: self.seed, state }
+    }
+
     /// The next 64 bits.
     pub const fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -5,19 +5,30 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use filch_api::client::Client;
+use filch_api::cluster::QueueChange;
+use filch_api::job::Receipt;
 use filch_api::submission::{Growth, Retry, Span, Submission};
 use filch_scheduler::time::Millis;
+use rustix::process::Signal;
 use tempfile::TempDir;
 
+use crate::clients::Clients;
+use crate::judge::{self, Judged};
 use crate::process::{Process, Start};
 use crate::program;
+use crate::terms::Terms;
 use crate::until::until;
 
 /// One test's folder and programs.
 pub struct Stage {
+    /// What clients were told.
+    pub clients: Arc<Clients>,
+    /// What was set before.
+    pub terms: Terms,
     folder: TempDir,
     filch: PathBuf,
     job: PathBuf,
@@ -42,7 +53,8 @@ impl Stage {
             std::fs::create_dir(folder.path().join(name)).expect("the folder can be written");
         }
         let (job, count) = (PathBuf::from(job), AtomicU32::new(0));
-        Self { folder, filch, job, count, _turn: turn }
+        let (clients, terms) = (Arc::default(), Terms::default());
+        Self { clients, terms, folder, filch, job, count, _turn: turn }
     }
 
     /// A place in the folder.
@@ -59,15 +71,25 @@ impl Stage {
 
     /// Starts `filch` with these arguments in a folder.
     pub fn filch(&self, folder: &Path, arguments: &[&str]) -> Program {
+        self.filch_in(&Manner::default(), folder, arguments)
+    }
+
+    /// The same, in a manner of its own.
+    pub fn filch_in(&self, manner: &Manner, folder: &Path, arguments: &[&str]) -> Program {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let name = format!("{number}: filch {}", arguments.join(" "));
         let (data, talk) =
             (self.path(&format!("{number}.out")), self.path(&format!("{number}.err")));
+        let filch = manner.program.as_ref().unwrap_or(&self.filch);
+        let filch = filch.to_str().expect("a path in UTF-8");
+        let through = manner.through.iter().map(String::as_str);
+        let words: Vec<&str> = through.chain([filch]).chain(arguments.iter().copied()).collect();
         let process = Process::start(Start {
             name: &name,
             leash: &self.job,
-            program: &self.filch,
-            arguments,
+            program: Path::new(words[0]),
+            arguments: &words[1..],
+            environment: &manner.environment,
             folder,
             data: &data,
             talk: &talk,
@@ -77,20 +99,103 @@ impl Stage {
 
     /// Starts a server on a free port; with a lease like `1s`, or the usual one.
     pub async fn server(&self, lease: Option<&str>) -> Server {
+        self.server_in(&Manner::default(), lease).await
+    }
+
+    /// The same, in a manner of its own, which its successors keep to.
+    pub async fn server_in(&self, manner: &Manner, lease: Option<&str>) -> Server {
         let data = self.path("data");
         let data = data.to_str().expect("the folder for temporary files has a name in UTF-8");
         let mut arguments: Vec<String> =
             ["server", "start", "--data", data].map(str::to_owned).into();
         arguments.extend(lease.into_iter().flat_map(|lease| ["--lease".into(), lease.to_owned()]));
-        Server::start(self, arguments, "127.0.0.1:0").await
+        Server::start(self, manner.clone(), arguments, "127.0.0.1:0").await
     }
 
-    /// Starts a worker.
+    /// Starts a worker for the server at this URL.
     #[must_use]
-    pub fn worker(&self, server: &Server, slots: u32, more: &[&str]) -> Process {
+    pub fn worker(&self, url: &str, slots: u32, more: &[&str]) -> Process {
+        self.worker_in(&Manner::default(), url, slots, more)
+    }
+
+    /// The same, in a manner of its own.
+    #[must_use]
+    pub fn worker_in(&self, manner: &Manner, url: &str, slots: u32, more: &[&str]) -> Process {
         let slots = slots.to_string();
-        let arguments = ["worker", "start", "--server", &server.url, "--slots", &slots];
-        self.filch(self.folder.path(), &[&arguments, more].concat()).process
+        let arguments = ["worker", "start", "--server", url, "--slots", &slots];
+        let worker =
+            self.filch_in(manner, self.folder.path(), &[&arguments, more].concat()).process;
+        if let Some(at) = more.iter().position(|&word| word == "--queues") {
+            let queues: Vec<&str> = more[at + 1].split(',').collect();
+            self.terms.serves(worker.pid(), &queues);
+        }
+        worker
+    }
+
+    /// Stops a server, lets what it leaves prove itself, and judges every job's story.
+    ///
+    /// # Panics
+    /// If a rule is broken.
+    pub async fn judge(&self, server: Server) -> Judged {
+        self.stop(server).await;
+        self.judge_kept(&self.path("data"))
+    }
+
+    /// Judges every job's story by what is kept in this folder, whose server is gone.
+    ///
+    /// # Panics
+    /// If a rule is broken.
+    #[must_use]
+    pub fn judge_kept(&self, data: &Path) -> Judged {
+        let (heard, terms) = (self.clients.heard(), self.terms.set());
+        judge::judge(&data.join("filch.db"), &self.runs(), &heard, &terms)
+    }
+
+    /// Stops a server, and lets what it leaves prove itself.
+    ///
+    /// # Panics
+    /// If it does not stop as it should, or if something is wrong with what is kept.
+    pub async fn stop(&self, mut server: Server) {
+        server.process.signal(Signal::TERM);
+        let is_well = server.process.end().await.success();
+        assert!(is_well, "a server that is told to stop does: {}", server.said());
+        self.verify(&Manner::default(), &self.path("data")).await;
+    }
+
+    /// Lets what is kept in this folder prove that it is the ledger of a history in which every promise
+    /// was kept.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub async fn verify(&self, manner: &Manner, data: &Path) {
+        let data = data.to_str().expect("a path in UTF-8");
+        let words = ["server", "verify", "--data", data];
+        let mut verify = self.filch_in(manner, self.folder.path(), &words);
+        let code = verify.code().await;
+        assert_eq!(code, Some(0), "{}{}", verify.printed(), verify.said());
+    }
+
+    /// Lets so many jobs of a queue run at once, or none, and remembers it: for a queue that has none yet.
+    ///
+    /// # Panics
+    /// If the server refuses.
+    pub async fn limit(&self, server: &Server, queue: &str, limit: u32) {
+        let (paused, limit_or_any) = (Some(limit == 0), Some(limit));
+        let change = QueueChange { paused, limit: limit_or_any, ..QueueChange::default() };
+        server.client.set_queue(queue, &change).await.expect("the server takes limits");
+        self.terms.limit(queue, limit);
+    }
+
+    /// Submits jobs, all or none, and remembers that this was acknowledged.
+    ///
+    /// # Panics
+    /// If they are refused.
+    pub async fn submit(&self, server: &Server, jobs: &[Submission]) -> Vec<Receipt> {
+        let receipts = server.client.submit_all(jobs).await.expect("the server takes jobs");
+        for receipt in &receipts {
+            self.clients.acknowledged(&receipt.id);
+        }
+        receipts
     }
 
     /// Makes jobs.
@@ -104,6 +209,17 @@ impl Stage {
     pub fn job(&self, words: &[&str]) -> Submission {
         self.maker().job(words)
     }
+}
+
+/// How a program is started where that is not done as usual.
+#[derive(Clone, Debug, Default)]
+pub struct Manner {
+    /// Another program than the one that is tested: a spoilt copy of it.
+    pub program: Option<PathBuf>,
+    /// A program, with arguments, that starts what stands behind them.
+    pub through: Vec<String>,
+    /// Variables that it finds in its environment.
+    pub environment: Vec<(String, String)>,
 }
 
 /// Makes jobs that run our program.
@@ -194,22 +310,32 @@ pub struct Server {
     pub url: String,
     /// The way to it.
     pub client: Client,
+    manner: Manner,
     arguments: Vec<String>,
+    talk: PathBuf,
 }
 
 impl Server {
-    async fn start(stage: &Stage, arguments: Vec<String>, listen: &str) -> Self {
+    async fn start(stage: &Stage, manner: Manner, arguments: Vec<String>, listen: &str) -> Self {
         let mut words: Vec<&str> = arguments.iter().map(String::as_str).collect();
         words.extend(["--listen", listen]);
-        let mut program = stage.filch(stage.folder.path(), &words);
+        let mut program = stage.filch_in(&manner, stage.folder.path(), &words);
         let url = program.first_line().await;
         let client = Client::new(&url).expect("a client can be made");
-        Self { process: program.process, url, client, arguments }
+        let Program { process, talk, .. } = program;
+        Self { process, url, client, manner, arguments, talk }
+    }
+
+    /// What it has said so far on stderr.
+    #[must_use]
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(&self.talk).unwrap_or_default()
     }
 
     /// Starts it anew where it was, after it has died.
     pub async fn restart(&mut self, stage: &Stage) {
         let address = self.url.strip_prefix("http://").expect("a server's URL").to_owned();
-        *self = Self::start(stage, self.arguments.clone(), &address).await;
+        let (manner, arguments) = (self.manner.clone(), self.arguments.clone());
+        *self = Self::start(stage, manner, arguments, &address).await;
     }
 }

@@ -19,15 +19,15 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use filch_e2e::ledger::{Ledger, Verdict};
-use filch_e2e::runs::Execution;
+use filch_e2e::runs::{Execution, Outcome};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
-        ["run", runs, millis] => work(runs, || sleep(span(millis))),
-        ["until", runs, file] => work(runs, || wait_for(file)),
+        ["run", runs, millis] => work(runs, || sleep(span(millis)), Outcome::Done),
+        ["until", runs, file] => work(runs, || wait_for(file), Outcome::Done),
         ["charge", runs, millis, ledger, invoice] => {
             // Who is killed may have charged or not.
             let half = || sleep(span(millis) / 2);
@@ -37,9 +37,8 @@ fn main() -> ExitCode {
             charge(runs, || wait_for(file), ledger, invoice, || {})
         }
         ["refuse", runs, millis] => {
-            work(runs, || sleep(span(millis)));
             eprintln!("this invoice cannot be charged");
-            ExitCode::FAILURE
+            work(runs, || sleep(span(millis)), Outcome::Failed)
         }
         ["ship", runs, millis, ledger, invoice] => ship(runs, span(millis), ledger, invoice),
         ["leash", parent, program, ref arguments @ ..] => leash(parent, program, arguments),
@@ -54,11 +53,18 @@ fn span(millis: &str) -> Duration {
     Duration::from_millis(millis.parse().expect("a number of milliseconds"))
 }
 
-fn work(runs: &str, work: impl FnOnce()) -> ExitCode {
+fn work(runs: &str, work: impl FnOnce(), outcome: Outcome) -> ExitCode {
     let execution = Execution::begin(Path::new(runs));
     work();
-    execution.end();
-    ExitCode::SUCCESS
+    end(execution, outcome)
+}
+
+fn end(execution: Execution, outcome: Outcome) -> ExitCode {
+    execution.end(outcome);
+    match outcome {
+        Outcome::Done => ExitCode::SUCCESS,
+        Outcome::Failed => ExitCode::FAILURE,
+    }
 }
 
 fn wait_for(file: &str) {
@@ -79,12 +85,11 @@ fn charge(
     before();
     let verdict = ledger.charge(invoice, execution.fence);
     after();
-    execution.end();
     match verdict {
-        Verdict::Charged | Verdict::Before => ExitCode::SUCCESS,
+        Verdict::Charged | Verdict::Before => end(execution, Outcome::Done),
         Verdict::Stale | Verdict::Twice | Verdict::Unpaid => {
             eprintln!("error: {invoice} was not charged: {verdict}");
-            ExitCode::FAILURE
+            end(execution, Outcome::Failed)
         }
     }
 }
@@ -93,8 +98,7 @@ fn ship(runs: &str, span: Duration, ledger: &str, invoice: &str) -> ExitCode {
     let execution = Execution::begin(Path::new(runs));
     let is_paid = Ledger::new(Path::new(ledger)).is_paid(invoice, execution.fence);
     sleep(span);
-    execution.end();
-    if is_paid { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    end(execution, if is_paid { Outcome::Done } else { Outcome::Failed })
 }
 
 /// The wish to die with the parent outlasts the change into another program.

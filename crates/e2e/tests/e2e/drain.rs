@@ -11,7 +11,7 @@ use crate::{id, make_greedy, show, stage, until_state};
 async fn a_worker_that_is_told_to_leave_hands_over_and_finishes() {
     let stage = stage();
     let server = stage.server(None).await;
-    let mut leaving = stage.worker(&server, 1, &["--queues", "default"]);
+    let mut leaving = stage.worker(&server.url, 1, &["--queues", "default"]);
     make_greedy(&server).await;
     let gates = [stage.path("gate"), stage.path("other-gate")];
     let [gate, other_gate] = gates.each_ref().map(|gate| gate.to_str().unwrap());
@@ -19,7 +19,7 @@ async fn a_worker_that_is_told_to_leave_hands_over_and_finishes() {
     let running = stage.job(&["until", gate]);
     let waiting: Vec<_> = (0..6).map(|_| stage.job(&["run", "1"])).collect();
     let all: Vec<_> = [running.clone()].into_iter().chain(waiting.clone()).collect();
-    server.client.submit_all(&all).await.unwrap();
+    stage.submit(&server, &all).await;
     until("one job runs and some wait behind it", async || {
         let held = server.client.workers().await.unwrap()[0].held;
         when(leaving.jobs().iter().any(|job| job.id == id(&running)) && held > 1)
@@ -29,8 +29,8 @@ async fn a_worker_that_is_told_to_leave_hands_over_and_finishes() {
     // The other one has no time to steal, because it has a job of its own that only it may run.
     let mut busy = stage.job(&["until", other_gate]);
     busy.queue = Some("other".to_owned());
-    server.client.submit(&busy).await.unwrap();
-    let staying = stage.worker(&server, 1, &["--queues", "default,other"]);
+    stage.submit(&server, &[busy]).await;
+    let staying = stage.worker(&server.url, 1, &["--queues", "default,other"]);
     until("the other is busy", async || when(staying.jobs().len() == 1)).await;
     assert_eq!(server.client.status().await.unwrap().steals, 0);
 
@@ -63,6 +63,7 @@ async fn a_worker_that_is_told_to_leave_hands_over_and_finishes() {
     assert!(runs[0].end.is_some());
     let status = server.client.status().await.unwrap();
     assert_eq!((status.lost, status.stale, status.workers), (0, 0, 1), "{status:?}");
+    assert_eq!(stage.judge(server).await.repeated, 0);
 }
 
 /// At the first attempt, and nothing else was ever noted.

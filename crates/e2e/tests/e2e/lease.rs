@@ -15,10 +15,10 @@ const SOONEST: Duration = Duration::from_secs(8);
 async fn a_dead_worker_s_job_runs_again_on_another() {
     let stage = stage();
     let server = stage.server(None).await;
-    let mut workers = [stage.worker(&server, 1, &[]), stage.worker(&server, 1, &[])];
+    let mut workers = [stage.worker(&server.url, 1, &[]), stage.worker(&server.url, 1, &[])];
     let gate = stage.path("gate");
     let job = stage.job(&["until", gate.to_str().unwrap()]);
-    server.client.submit(&job).await.unwrap();
+    stage.submit(&server, std::slice::from_ref(&job)).await;
     let job = id(&job);
     until_state(&server.client, &job, "running").await;
 
@@ -41,7 +41,7 @@ async fn a_dead_worker_s_job_runs_again_on_another() {
     assert_eq!(job.attempts, 2, "the one that was lost counts: {details:?}");
     let outcomes: Vec<_> = details.failures.iter().map(|it| it.outcome.as_str()).collect();
     assert_eq!(outcomes, ["lost"]);
-    assert_eq!(runs::objection(&runs()), None);
     let status = server.client.status().await.unwrap();
     assert_eq!((status.lost, status.workers), (1, 1), "{status:?}");
+    assert_eq!(stage.judge(server).await.repeated, 1);
 }

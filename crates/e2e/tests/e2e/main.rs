@@ -1,18 +1,34 @@
 //! The program `filch` as its users have it: processes on a machine, some of which die.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod clock;
 mod double_billing;
 mod drain;
+mod fence;
+mod full;
+mod idle;
 mod kills;
 mod lease;
+mod load;
+mod partitions;
+mod points;
+mod power;
 mod run;
 mod steal;
+mod storm;
+mod sync;
+mod terms;
+mod two_machines;
+mod zombies;
 
 use filch_api::client::Client;
 use filch_api::job::{Details, Job};
 use filch_api::submission::Submission;
-use filch_e2e::stage::{Server, Stage, retry};
+use filch_api::time::Moment;
+use filch_e2e::stage::{Manner, Server, Stage, retry};
 use filch_e2e::until::{until, when};
+use filch_e2e::wall;
+use filch_scheduler::time::Wall;
 
 fn stage() -> Stage {
     Stage::new(env!("CARGO_BIN_EXE_filch-e2e-job"))
@@ -21,6 +37,21 @@ fn stage() -> Stage {
 /// The id under which a job is submitted.
 fn id(job: &Submission) -> String {
     job.id.clone().unwrap()
+}
+
+/// The same time on the next day.
+fn tomorrow() -> Moment {
+    Moment(Wall(wall().0 + 24 * 3_600 * 1_000))
+}
+
+/// Stops the server, and looks whether what it leaves is sound.
+async fn assert_sound(stage: &Stage, server: Server) {
+    stage.stop(server).await;
+}
+
+/// Looks whether what a server keeps is the ledger of a history in which every promise was kept.
+async fn verify(stage: &Stage, manner: &Manner) {
+    stage.verify(manner, &stage.path("data")).await;
 }
 
 /// Every job that the server knows.

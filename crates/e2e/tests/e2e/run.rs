@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use filch_api::client::Client;
-use filch_e2e::stage::{Program, Stage};
+use filch_e2e::stage::{Manner, Program, Stage};
 use filch_e2e::until::{until, when};
 
 use crate::{jobs, show, stage, until_state};
@@ -50,7 +50,7 @@ async fn a_command_in_an_empty_folder_is_a_job_that_outlives_its_process() {
     assert_eq!(states, [("dead", 1), ("succeeded", 1), ("dead", 1)]);
     let (_, details) = show(&client, &kept[0].id).await;
     assert_eq!(details.run.unwrap()[0], "sh");
-    assert_eq!(details.error.as_deref(), Some("exit code 7"));
+    assert_eq!(details.error.as_deref(), Some("exit code 7: err"));
 
     // Who comes to a folder that is open uses the server that has it.
     let mut third = run(&stage, &folder, &["echo", "again"]);
@@ -63,6 +63,7 @@ async fn a_command_in_an_empty_folder_is_a_job_that_outlives_its_process() {
 
     up.process.signal(rustix::process::Signal::TERM);
     assert_eq!(up.code().await, Some(0), "{}", up.said());
+    stage.verify(&Manner::default(), &folder).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ const JOBS: usize = 24;
 async fn a_newcomer_steals_from_who_has_taken_too_much() {
     let stage = stage();
     let server = stage.server(None).await;
-    let first = stage.worker(&server, 1, &[]);
+    let first = stage.worker(&server.url, 1, &[]);
     make_greedy(&server).await;
 
     // Jobs wait on one worker behind one that does not end.
@@ -19,7 +19,7 @@ async fn a_newcomer_steals_from_who_has_taken_too_much() {
     let endless = stage.job(&["until", gate.to_str().unwrap()]);
     let others = (1..JOBS).map(|_| stage.job(&["run", "20"]));
     let jobs: Vec<_> = [endless].into_iter().chain(others).collect();
-    server.client.submit_all(&jobs).await.unwrap();
+    stage.submit(&server, &jobs).await;
     until("one job runs and some wait behind it", async || {
         let held = server.client.workers().await.unwrap()[0].held;
         when(first.jobs().iter().any(|job| job.id == id(&jobs[0])) && held > 1)
@@ -28,7 +28,7 @@ async fn a_newcomer_steals_from_who_has_taken_too_much() {
     assert_eq!(server.client.status().await.unwrap().steals, 0);
 
     // A newcomer does all that nobody has taken, and then what was taken and not begun.
-    let newcomer = stage.worker(&server, 1, &[]);
+    let newcomer = stage.worker(&server.url, 1, &[]);
     until("only the endless job is left", async || {
         when(server.client.status().await.unwrap().jobs == 1)
     })
@@ -53,4 +53,5 @@ async fn a_newcomer_steals_from_who_has_taken_too_much() {
         moved += u64::from(run.fence > 1);
     }
     assert!(moved >= status.stolen, "what was stolen has changed hands: {moved} {status:?}");
+    assert_eq!(stage.judge(server).await.repeated, 0);
 }

@@ -1,0 +1,55 @@
+//! A worker that has not heard of its server for too long stops what it runs, and comes back: that is
+//! nobody's fault, least of all the jobs'.
+
+use filch_e2e::process::Process;
+use filch_e2e::stage::retry;
+use filch_e2e::until::{until, when};
+
+use crate::{id, stage, until_state};
+
+const JOBS: usize = 8;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_stopped_for_want_of_a_server_is_not_charged() {
+    stop(|server, _| server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_guardian_kills_is_not_charged() {
+    stop(|_, worker| worker).await;
+}
+
+/// One of the two stands still until nothing runs, and goes on before the lease is over.
+async fn stop(whom: impl for<'a> Fn(&'a Process, &'a Process) -> &'a Process) {
+    let stage = stage();
+    let server = stage.server(Some("8s")).await;
+    let worker = stage.worker(&server.url, JOBS as u32, &[]);
+    let gate = stage.path("gate");
+    let job = |_| {
+        let mut job = stage.job(&["until", gate.to_str().unwrap()]);
+        // One that is charged is dead.
+        job.retry = Some(retry(1));
+        job
+    };
+    let jobs: Vec<_> = (0..JOBS).map(job).collect();
+    stage.submit(&server, &jobs).await;
+
+    // Worker and guardian both see to it that nothing runs after seven tenths of the lease.
+    for job in &jobs {
+        until_state(&server.client, &id(job), "running").await;
+    }
+    let still = whom(&server.process, &worker);
+    still.freeze();
+    until("none runs any more", async || when(worker.jobs().is_empty())).await;
+    still.thaw();
+
+    std::fs::write(&gate, "").unwrap();
+    for job in &jobs {
+        let (job, details) = until_state(&server.client, &id(job), "succeeded").await;
+        assert_eq!(job.attempts, 1, "{details:?}");
+        let outcomes: Vec<_> = details.failures.iter().map(|it| it.outcome.as_str()).collect();
+        assert_eq!(outcomes, ["interrupted"]);
+    }
+    assert_eq!(server.client.status().await.unwrap().lost, 0);
+    assert_eq!(stage.judge(server).await.repeated, JOBS);
+}
