@@ -52,6 +52,14 @@ impl Figure {
         [self.what.clone(), value.trim_end().into(), spread, aim]
     }
 
+    /// Whether the aim is reached, in one line, if there is one.
+    pub(crate) fn verdict(&self) -> Option<String> {
+        let aim = self.aim?;
+        let verdict = if self.meets(aim) { "reached" } else { "missed " };
+        let [what, value, ..] = self.cells();
+        Some(format!("{verdict}  {what}: {value}, aim {}", aim.text()))
+    }
+
     /// As `cargo xtask table` reads it; the spread is there for whoever looks closer.
     pub(crate) fn json(&self) -> Value {
         let (low, high) = self.samples.range();
@@ -123,7 +131,9 @@ mod tests {
         assert_eq!(met.cells(), ["a job", "1,235 ns", "900 .. 2,000", "<= 1,500"]);
         let missed = figure(&[1.25]).aiming(Aim::AtLeast(1.5));
         assert_eq!(missed.cells(), ["a job", "1.25 ns", "", ">= 1.5 (not met)"]);
+        assert_eq!(missed.verdict().unwrap(), "missed   a job: 1.25 ns, aim >= 1.5");
         assert_eq!(figure(&[12.34]).cells(), ["a job", "12.3 ns", "", ""]);
+        assert_eq!(figure(&[12.34]).verdict(), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a bench prints: a table for people, or one JSON document that `cargo xtask table` reads.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use serde_json::{Value, json};
 
@@ -14,8 +14,40 @@ pub struct Report {
     pub bench: &'static str,
     /// What to type to measure it again.
     pub command: String,
-    /// In the order in which they are shown.
-    pub figures: Vec<Figure>,
+    /// What was measured.
+    pub findings: Findings,
+}
+
+/// What a bench, or a part of one, found out.
+#[derive(Clone, Default, Debug)]
+pub struct Findings {
+    figures: Vec<Figure>,
+    skipped: Vec<String>,
+}
+
+impl Findings {
+    /// One more figure; they are shown in this order.
+    pub fn push(&mut self, figure: Figure) {
+        self.figures.push(figure);
+    }
+
+    /// Something was not measured, and why.
+    pub fn skip(&mut self, what: impl Into<String>, why: impl Display) {
+        self.skipped.push(format!("skipped  {}: {why}", what.into()));
+    }
+
+    /// Also all of these.
+    pub fn extend(&mut self, more: impl Into<Self>) {
+        let more = more.into();
+        self.figures.extend(more.figures);
+        self.skipped.extend(more.skipped);
+    }
+}
+
+impl<F: Into<Vec<Figure>>> From<F> for Findings {
+    fn from(figures: F) -> Self {
+        Self { figures: figures.into(), skipped: Vec::new() }
+    }
 }
 
 impl Report {
@@ -23,7 +55,7 @@ impl Report {
     #[must_use]
     pub fn table(&self) -> String {
         let head = ["what", "median", "lowest .. highest", "aim"].map(str::to_owned);
-        let rows = self.figures.iter().map(Figure::cells);
+        let rows = self.findings.figures.iter().map(Figure::cells);
         let rows: Vec<[String; 4]> = core::iter::once(head).chain(rows).collect();
         let width = |column: usize| {
             let widths = rows.iter().map(|row| row[column].chars().count());
@@ -44,6 +76,14 @@ impl Report {
         table
     }
 
+    /// For people: which aims are reached, which are missed, and what was not measured.
+    #[must_use]
+    pub fn verdicts(&self) -> String {
+        let Findings { figures, skipped } = &self.findings;
+        let lines = figures.iter().filter_map(Figure::verdict).chain(skipped.iter().cloned());
+        lines.map(|line| line + "\n").collect()
+    }
+
     /// For programs.
     #[must_use]
     pub fn json(&self) -> Value {
@@ -52,7 +92,8 @@ impl Report {
             "bench": self.bench,
             "command": self.command,
             "machine": { "cores": machine::cores(), "cpu": machine::processor() },
-            "figures": self.figures.iter().map(Figure::json).collect::<Vec<_>>(),
+            "figures": self.findings.figures.iter().map(Figure::json).collect::<Vec<_>>(),
+            "skipped": self.findings.skipped,
         })
     }
 }
@@ -69,7 +110,7 @@ mod tests {
         Report {
             bench: "scheduler",
             command: "cargo xtask bench scheduler".to_owned(),
-            figures: vec![one.aiming(Aim::AtMost(1_500.0)), two],
+            findings: vec![one.aiming(Aim::AtMost(1_500.0)), two].into(),
         }
     }
 
@@ -83,6 +124,14 @@ mod tests {
             "memory  184 bytes",
         ];
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn every_aim_has_a_verdict_and_what_was_skipped_is_not_forgotten() {
+        let mut report = report();
+        report.findings.skip("a crowd", "2 cores");
+        let expected = "reached  a job: 900 ns, aim <= 1,500\nskipped  a crowd: 2 cores\n";
+        assert_eq!(report.verdicts(), expected);
     }
 
     #[test]

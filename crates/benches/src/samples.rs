@@ -44,6 +44,12 @@ impl Samples {
         (self.sorted[0], self.sorted[self.sorted.len() - 1])
     }
 
+    /// The highest alone.
+    #[must_use]
+    pub fn worst(&self) -> Self {
+        Self::new(vec![self.range().1])
+    }
+
     /// The same measurements in another unit.
     #[must_use]
     pub fn map(&self, convert: impl Fn(f64) -> f64) -> Self {
@@ -61,6 +67,7 @@ mod tests {
         assert_eq!((odd.median(), odd.range()), (2.0, (1.0, 9.0)));
         let even = Samples::new(vec![4.0, 1.0, 2.0, 9.0]);
         assert_eq!((even.median(), even.range()), (3.0, (1.0, 9.0)));
+        assert_eq!(even.worst(), Samples::new(vec![9.0]));
     }
 
     #[test]

@@ -76,8 +76,8 @@ fn main() -> ExitCode {
         }
         command = command + " " + &argument;
     }
-    let figures = measure(&sizes);
-    let report = Report { bench: "scheduler", command, figures };
+    let findings = measure(&sizes).into();
+    let report = Report { bench: "scheduler", command, findings };
     match format {
         Format::Table => print!("{}", report.table()),
         Format::Json => println!("{:#}", report.json()),
@@ -256,8 +256,8 @@ mod tests {
             repeats: 1,
             repeats_long: 1,
         };
-        let figures = measure(&tiny);
-        let report = Report { bench: "scheduler", command: "cargo".to_owned(), figures };
+        let findings = measure(&tiny).into();
+        let report = Report { bench: "scheduler", command: "cargo".to_owned(), findings };
         let document = report.json();
         let figures = document["figures"].as_array().expect("a list");
         assert_eq!(figures.len(), 21);

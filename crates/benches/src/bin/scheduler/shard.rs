@@ -145,7 +145,10 @@ impl Shard {
                     self.told.extend(messages.map(|message| (worker, message)));
                 }
                 Effect::Reply { answer: Answer::Submitted(_), .. } => {}
-                Effect::Reply { .. } | Effect::Fetch { .. } | Effect::HangUp { .. } => {
+                Effect::Reply { .. }
+                | Effect::Fetch { .. }
+                | Effect::Sweep
+                | Effect::HangUp { .. } => {
                     panic!("a bench gives no reason for {effect:?}");
                 }
             }

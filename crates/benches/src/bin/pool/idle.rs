@@ -1,0 +1,44 @@
+//! A pool that has nothing to do: what share of a processor it takes nevertheless.
+
+use std::thread;
+use std::time::Duration;
+
+use filch_benches::contest::Contest;
+use filch_benches::figure::{Aim, Figure};
+use filch_benches::report::Findings;
+
+use crate::pools;
+use crate::sizes::Sizes;
+use crate::timing::{processor_ms, wall_ms};
+
+/// After so long without work everybody should sleep.
+const SETTLED: Duration = Duration::from_millis(100);
+
+pub(crate) fn measure(sizes: &Sizes) -> Findings {
+    let time = Duration::from_millis(sizes.idle_ms);
+    let share = || {
+        thread::sleep(SETTLED);
+        let mut wall = 0.0;
+        let processor = processor_ms(|| wall = wall_ms(|| thread::sleep(time)));
+        processor / wall * 100.0
+    };
+    // Each is alone in the process while it is watched, and has worked before.
+    let outcome = Contest::new()
+        .rival("ours", || {
+            let pool = pools::ours(2);
+            pool.install(|| filch_pool::join(|| (), || ()));
+            share()
+        })
+        .rival("rayon", || {
+            let pool = pools::rayon(2);
+            pool.install(|| rayon::join(|| (), || ()));
+            share()
+        })
+        .run(sizes.rounds.min(3));
+    let figures = ["ours", "rayon"].map(|name| {
+        let figure =
+            Figure::new(format!("idle pool: {name}"), outcome.of(name), "% of a processor");
+        if name == "ours" { figure.aiming(Aim::AtMost(0.1)) } else { figure }
+    });
+    figures.into()
+}

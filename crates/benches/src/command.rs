@@ -1,0 +1,205 @@
+//! How a bench is asked for: its flags, its workloads, and where goes what was measured.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::{env, fs};
+
+use crate::report::{Findings, Report};
+
+const USAGE_EXIT_CODE: u8 = 2;
+
+/// One thing that a bench measures, in that size.
+pub type Workload<S> = fn(&S) -> Findings;
+
+/// A bench of several workloads.
+#[derive(Clone, Copy, Debug)]
+pub struct Bench<S: 'static> {
+    /// The name that `cargo xtask bench` knows.
+    pub name: &'static str,
+    /// What is measured, in the order in which it is shown.
+    pub workloads: &'static [(&'static str, Workload<S>)],
+    /// What the aims are about.
+    pub full: S,
+    /// Whether it runs at all; the figures mean little.
+    pub quick: S,
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Request {
+    json: Option<Target>,
+    only: Vec<String>,
+    is_quick: bool,
+    is_help: bool,
+}
+
+#[derive(Debug, PartialEq)]
+enum Target {
+    Standard,
+    File(PathBuf),
+}
+
+impl<S> Bench<S> {
+    /// Does what the arguments of this program ask for.
+    #[must_use]
+    pub fn run(&self) -> ExitCode {
+        let arguments: Vec<String> = env::args_os()
+            .skip(1)
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect();
+        let request = match self.parse(&arguments) {
+            Ok(request) => request,
+            Err(complaint) => {
+                eprintln!("error: {complaint}\n\n{}", self.help());
+                return ExitCode::from(USAGE_EXIT_CODE);
+            }
+        };
+        if request.is_help {
+            println!("{}\n\nworkloads: {}", self.help(), self.names().join(", "));
+            return ExitCode::SUCCESS;
+        }
+        let command = [format!("cargo xtask bench {}", self.name)].into_iter().chain(arguments);
+        let command = command.collect::<Vec<_>>().join(" ");
+        let report = Report { bench: self.name, command, findings: self.measure(&request) };
+        let text = format!("{:#}\n", report.json());
+        match request.json {
+            Some(Target::Standard) => print!("{text}"),
+            Some(Target::File(path)) => {
+                print!("{}\n{}", report.table(), report.verdicts());
+                if let Err(error) = fs::write(&path, text) {
+                    eprintln!("error: cannot write {}: {error}", path.display());
+                    return ExitCode::FAILURE;
+                }
+            }
+            None => print!("{}\n{}", report.table(), report.verdicts()),
+        }
+        ExitCode::SUCCESS
+    }
+
+    fn help(&self) -> String {
+        let name = self.name;
+        format!(
+            "\
+usage: cargo xtask bench {name} [--json [FILE]] [--only NAME]... [--quick]
+
+  --json [FILE]  one JSON document for `cargo xtask table`: to the file, beside the table for people,
+                 or alone to standard output
+  --only NAME    this workload and no other; can be given several times
+  --quick        small sizes and few rounds, to see that it runs"
+        )
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        self.workloads.iter().map(|(name, _)| *name).collect()
+    }
+
+    fn parse(&self, arguments: &[String]) -> Result<Request, String> {
+        let mut request = Request::default();
+        let mut rest = arguments.iter().peekable();
+        while let Some(argument) = rest.next() {
+            match argument.as_str() {
+                "--json" => {
+                    let file = rest.next_if(|next| !next.starts_with("--"));
+                    request.json =
+                        Some(file.map_or(Target::Standard, |file| Target::File(file.into())));
+                }
+                "--only" => {
+                    let name = rest.next().ok_or("`--only` needs the name of a workload")?;
+                    if !self.names().contains(&name.as_str()) {
+                        return Err(format!("no workload is called `{name}`; `--help` lists them"));
+                    }
+                    request.only.push(name.clone());
+                }
+                "--quick" => request.is_quick = true,
+                "--help" => request.is_help = true,
+                _ => return Err(format!("unknown argument `{argument}`")),
+            }
+        }
+        Ok(request)
+    }
+
+    fn measure(&self, request: &Request) -> Findings {
+        let sizes = if request.is_quick { &self.quick } else { &self.full };
+        let mut findings = Findings::default();
+        for (name, workload) in self.workloads {
+            if request.only.is_empty() || request.only.iter().any(|only| only == name) {
+                eprintln!("{name} ...");
+                findings.extend(workload(sizes));
+            }
+        }
+        findings
+    }
+
+    /// Runs every workload in that size and sees that its figures can be read: for tests, where the
+    /// figures mean nothing, and that every workload ends and adds up is the point.
+    ///
+    /// # Panics
+    /// If one of them cannot be read.
+    pub fn try_all(&self, sizes: &S) {
+        for (name, workload) in self.workloads {
+            let report =
+                Report { bench: self.name, command: "-".into(), findings: workload(sizes) };
+            let document = report.json();
+            let figures = document["figures"].as_array().expect("a list");
+            assert!(!figures.is_empty(), "{name} measures something");
+            for figure in figures {
+                assert!(figure["value"].is_f64(), "{name}: {figure}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::Figure;
+    use crate::samples::Samples;
+
+    const BENCH: Bench<f64> = Bench {
+        name: "some",
+        workloads: &[("one", figure), ("other", figure)],
+        full: 2.0,
+        quick: 1.0,
+    };
+
+    fn figure(size: &f64) -> Findings {
+        vec![Figure::new("size", Samples::new(vec![*size]), "")].into()
+    }
+
+    fn parsed(line: &str) -> Result<Request, String> {
+        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        BENCH.parse(&arguments)
+    }
+
+    #[test]
+    fn a_file_for_the_document_may_be_named() {
+        let request = parsed("--json some.json --quick").unwrap();
+        assert_eq!(request.json, Some(Target::File("some.json".into())));
+        assert!(request.is_quick);
+        let request = parsed("--json --only one").unwrap();
+        assert_eq!((request.json, request.only), (Some(Target::Standard), vec!["one".to_owned()]));
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        for (line, complaint) in [
+            ("--fast", "unknown argument `--fast`"),
+            ("--only", "`--only` needs the name of a workload"),
+            ("--only lib", "no workload is called `lib`; `--help` lists them"),
+        ] {
+            assert_eq!(parsed(line), Err(complaint.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_measured_in_the_size_that_is_asked_for() {
+        for (line, values) in [("", &[2.0, 2.0][..]), ("--quick --only other", &[1.0])] {
+            let findings = BENCH.measure(&parsed(line).unwrap());
+            let report = Report { bench: "some", command: String::new(), findings };
+            let figures = report.json()["figures"].clone();
+            let figures = figures.as_array().unwrap().iter();
+            let measured: Vec<_> = figures.filter_map(|figure| figure["value"].as_f64()).collect();
+            assert_eq!(measured, values);
+        }
+        BENCH.try_all(&3.0);
+    }
+}
