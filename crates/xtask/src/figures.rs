@@ -1,4 +1,4 @@
-//! Figures: what a bench measured, as a table in the README.
+//! Figures: what a bench measured, as a table in the README or in the page about the part it is of.
 //!
 //! A bench prints one JSON document; this file turns it into the table between the marks that carry
 //! the bench's name, so that no figure is ever copied by hand. Measuring is `bench`'s side.
@@ -10,37 +10,58 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// What to do about a README whose tables differ from the figures.
+/// The pages that have a place for tables.
+const PAGES: [&str; 3] = ["README.md", "docs/pool.md", "docs/recruiter.md"];
+
+/// What to do about a page whose tables differ from the figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Action {
     Rewrite,
     Check,
 }
 
-pub(crate) fn run(readme: &Path, files: &[PathBuf], action: Action) -> Result<ExitCode> {
-    let before = fs::read_to_string(readme).with_context(|| format!("{}", readme.display()))?;
-    let mut after = before.clone();
+pub(crate) fn run(root: &Path, files: &[PathBuf], action: Action) -> Result<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
     for file in files {
         let json = fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
         let report = Report::read(&json).with_context(|| format!("{}", file.display()))?;
-        after = replace_table(&after, &report)?;
-    }
-    if after == before {
-        eprintln!("README.md is up to date");
-        return Ok(ExitCode::SUCCESS);
-    }
-    match action {
-        Action::Rewrite => {
-            fs::write(readme, after).with_context(|| format!("{}", readme.display()))?;
-            eprintln!("README.md was rewritten");
-            Ok(ExitCode::SUCCESS)
+        let (page, before, after) = replace_in_page(root, &report)?;
+        if after == before {
+            eprintln!("{page} is up to date");
+            continue;
         }
-        Action::Check => {
-            eprintln!("error: README.md differs from the figures");
-            eprintln!("  help: rewrite it with `cargo xtask table FILE...`");
-            Ok(ExitCode::FAILURE)
+        match action {
+            Action::Rewrite => {
+                fs::write(root.join(page), after).with_context(|| page.to_owned())?;
+                eprintln!("{page} was rewritten");
+            }
+            Action::Check => {
+                eprintln!("error: {page} differs from the figures");
+                eprintln!("  help: rewrite it with `cargo xtask table FILE...`");
+                code = ExitCode::FAILURE;
+            }
         }
     }
+    Ok(code)
+}
+
+/// The page that has a place for this table: its name, and its text before and after.
+fn replace_in_page(root: &Path, report: &Report) -> Result<(&'static str, String, String)> {
+    for page in PAGES {
+        let path = root.join(page);
+        if !path.exists() {
+            continue;
+        }
+        let before = fs::read_to_string(&path).with_context(|| page.to_owned())?;
+        if let Some(after) = replace_table(&before, report) {
+            return Ok((page, before, after));
+        }
+    }
+    let (begin, end) = marks(report);
+    bail!(
+        "no page has a place for the table: {} need `{begin}` and then `{end}`",
+        PAGES.join(" or ")
+    )
 }
 
 /// The JSON document of one bench. Only what the table shows is read; more may be in it.
@@ -155,19 +176,18 @@ fn grouped(digits: &str) -> String {
     text
 }
 
-fn replace_table(readme: &str, report: &Report) -> Result<String> {
-    let bench = &report.bench;
-    let begin = format!("<!-- figures:begin {bench} -->");
-    let end = format!("<!-- figures:end {bench} -->");
-    let marks = readme.split_once(&begin).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once(&end)?;
-        Some((before, after))
-    });
-    let Some((before, after)) = marks else {
-        bail!("README.md has no place for the table: it needs `{begin}` and then `{end}`");
-    };
+/// Nothing if the page has no place for it.
+fn replace_table(page: &str, report: &Report) -> Option<String> {
+    let (begin, end) = marks(report);
+    let (before, rest) = page.split_once(&begin)?;
+    let (_, after) = rest.split_once(&end)?;
     // The empty lines keep the marks apart from the table for every Markdown reader.
-    Ok(format!("{before}{begin}\n\n{}\n{end}{after}", report.table()))
+    Some(format!("{before}{begin}\n\n{}\n{end}{after}", report.table()))
+}
+
+fn marks(report: &Report) -> (String, String) {
+    let bench = &report.bench;
+    (format!("<!-- figures:begin {bench} -->"), format!("<!-- figures:end {bench} -->"))
 }
 
 #[cfg(test)]
@@ -211,14 +231,16 @@ The rest.
     }
 
     #[test]
-    fn a_readme_without_its_marks_is_refused() {
+    fn pages_without_the_marks_are_left_alone() {
         let report = Report::read(JSON).unwrap();
         let swapped = "<!-- figures:end scheduler --> <!-- figures:begin scheduler -->";
         let other = "<!-- figures:begin pool --> <!-- figures:end pool -->";
-        for readme in ["", swapped, other] {
-            let error = replace_table(readme, &report).unwrap_err().to_string();
-            assert!(error.contains("`<!-- figures:begin scheduler -->`"), "{error}");
+        for page in ["", swapped, other] {
+            assert_eq!(replace_table(page, &report), None);
         }
+        let folder = tempfile::tempdir().unwrap();
+        let error = replace_in_page(folder.path(), &report).unwrap_err().to_string();
+        assert!(error.contains("`<!-- figures:begin scheduler -->`"), "{error}");
     }
 
     #[test]
@@ -261,18 +283,20 @@ The rest.
     }
 
     #[test]
-    fn checking_writes_nothing() {
-        let folder = std::env::temp_dir().join(format!("filch-figures-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let (readme, json) = (folder.join("README.md"), folder.join("scheduler.json"));
-        fs::write(&readme, README).unwrap();
-        fs::write(&json, JSON).unwrap();
-        let files = [json];
-        assert_eq!(run(&readme, &files, Action::Check).unwrap(), ExitCode::FAILURE);
-        assert_eq!(fs::read_to_string(&readme).unwrap(), README);
-        assert_eq!(run(&readme, &files, Action::Rewrite).unwrap(), ExitCode::SUCCESS);
-        assert_eq!(fs::read_to_string(&readme).unwrap(), REWRITTEN);
-        assert_eq!(run(&readme, &files, Action::Check).unwrap(), ExitCode::SUCCESS);
-        fs::remove_dir_all(&folder).unwrap();
+    fn checking_writes_nothing_and_the_page_with_the_marks_is_found() {
+        for page in PAGES {
+            let folder = tempfile::tempdir().unwrap();
+            let root = folder.path();
+            fs::create_dir(root.join("docs")).unwrap();
+            fs::write(root.join("README.md"), "# filch\n").unwrap();
+            fs::write(root.join(page), README).unwrap();
+            let files = [root.join("scheduler.json")];
+            fs::write(&files[0], JSON).unwrap();
+            assert_eq!(run(root, &files, Action::Check).unwrap(), ExitCode::FAILURE);
+            assert_eq!(fs::read_to_string(root.join(page)).unwrap(), README);
+            assert_eq!(run(root, &files, Action::Rewrite).unwrap(), ExitCode::SUCCESS);
+            assert_eq!(fs::read_to_string(root.join(page)).unwrap(), REWRITTEN);
+            assert_eq!(run(root, &files, Action::Check).unwrap(), ExitCode::SUCCESS);
+        }
     }
 }

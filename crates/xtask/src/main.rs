@@ -1,12 +1,13 @@
 //! `cargo xtask`: what is done to this repository, as plain Rust that runs wherever cargo does.
 //!
 //! This file reads the arguments and hands over: `test` is what CI runs (`needs` installs what it lacks), `tidy` the house rules that
-//! no compiler checks, `soak` hunts for bugs as long as it is told to (`simulation` says in which
+//! no compiler checks, `schema` holds the server to its OpenAPI document, `soak` hunts for bugs as long as it is told to (`simulation` says in which
 //! clusters), `bench` starts a bench, `figures` writes what it measured into the README.
 
 mod bench;
 mod figures;
 mod needs;
+mod schema;
 mod simulation;
 mod soak;
 mod test;
@@ -23,11 +24,13 @@ use anyhow::{Context, Result};
 const HELP: &str = "\
 usage: cargo xtask COMMAND
 
-  test                    everything CI runs: format, lints, tests, docs, simulation, tidy
+  test                    everything CI runs: format, lints, tests, docs, simulation, schema, tidy
+  schema                  hold a running server to its OpenAPI document, with schemathesis
   tidy                    the house rules that no compiler checks
-  soak --minutes N        hunt for bugs with fresh seeds until N minutes are over or one is found
+  soak --minutes N        hunt for bugs with fresh seeds until N minutes are over or one is found;
+                          then as many of load, at most ten
   bench NAME [FLAG...]    run a bench in release mode, e.g. `bench scheduler --json`
-  table [--check] FILE... write figures (saved output of `bench NAME --json`) into README.md;
+  table [--check] FILE... write figures (saved output of `bench NAME --json`) into their page;
                           with --check only say whether it is up to date
   help                    this text
 
@@ -39,6 +42,7 @@ const USAGE_EXIT_CODE: u8 = 2;
 enum Request {
     Help,
     Test,
+    Schema,
     Tidy,
     Soak { minutes: NonZeroU32 },
     Bench { name: String, flags: Vec<String> },
@@ -66,12 +70,11 @@ fn perform(request: Request) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Request::Test => test::run(&workspace_root()?),
+        Request::Schema => schema::run(&workspace_root()?),
         Request::Tidy => tidy::run(&workspace_root()?),
         Request::Soak { minutes } => soak::run(&workspace_root()?, minutes),
         Request::Bench { name, flags } => bench::run(&name, &flags),
-        Request::Table { files, action } => {
-            figures::run(&workspace_root()?.join("README.md"), &files, action)
-        }
+        Request::Table { files, action } => figures::run(&workspace_root()?, &files, action),
     }
 }
 
@@ -87,6 +90,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Request, String> {
     match command.as_str() {
         "help" | "--help" | "-h" => Ok(Request::Help),
         "test" => nothing_more("test", rest).map(|()| Request::Test),
+        "schema" => nothing_more("schema", rest).map(|()| Request::Schema),
         "tidy" => nothing_more("tidy", rest).map(|()| Request::Tidy),
         "soak" => parse_soak(rest),
         "bench" => parse_bench(rest),
@@ -149,6 +153,19 @@ fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// Where cargo puts what it builds.
+fn target_folder(root: &Path) -> Result<PathBuf> {
+    let output = cargo()
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .current_dir(root)
+        .output()
+        .context("cannot start cargo")?;
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .context("cargo does not say where it puts what it builds")?;
+    let folder = metadata["target_directory"].as_str();
+    Ok(folder.context("cargo does not say where it puts what it builds")?.into())
+}
+
 /// Asked at run time, not compiled in: several checkouts may share one target folder, and a binary
 /// that was built in one of them must not judge another.
 fn workspace_root() -> Result<PathBuf> {
@@ -169,6 +186,7 @@ mod tests {
     #[test]
     fn commands_are_recognised() {
         assert_eq!(parsed("test"), Ok(Request::Test));
+        assert_eq!(parsed("schema"), Ok(Request::Schema));
         assert_eq!(parsed("tidy"), Ok(Request::Tidy));
         assert_eq!(parsed("--help"), Ok(Request::Help));
         let minutes = NonZeroU32::new(90).unwrap();

@@ -1,9 +1,12 @@
 //! Soaking: hunting with fresh seeds, round after round, until the time is over or a rule is
-//! broken.
+//! broken. A round of the simulator is followed by one with real processes (`processes`), and so on; when
+//! the time is over there is load.
 //!
 //! What a hunt asks for is `simulation`'s side, what breaks a rule the simulator's. This file starts
 //! the rounds and adds up what they saw. Totals, and a run that broke a rule, go to standard output,
 //! so that they can be saved to a file.
+
+mod processes;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -14,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
+use self::processes::Processes;
 use crate::{cargo, simulation};
 
 /// Seeds of one round: well under a minute on two cores, so that the totals are never old.
@@ -21,14 +25,29 @@ const SEEDS_PER_ROUND: u64 = 1_000;
 
 pub(crate) fn run(root: &Path, minutes: NonZeroU32) -> Result<ExitCode> {
     let program = build(root)?;
+    let mut processes = Processes::build(root, program.clone(), minutes)?;
     let first_seed = seed_of_now()?;
-    eprintln!("hunting from seed {first_seed} on, for {minutes} min");
+    let load_minutes = processes.load_minutes();
+    eprintln!(
+        "hunting from seed {first_seed} on, for {minutes} min; then {load_minutes} min of load"
+    );
 
     let started = Instant::now();
     let time = Duration::from_secs(60 * u64::from(minutes.get()));
-    let hunt = |seed| hunt(&program, root, seed);
-    let failure = soak(first_seed, hunt, || started.elapsed() < time, |line| println!("{line}"))?;
+    let is_time_left = || started.elapsed() < time;
+    let hunt = |seed| {
+        let report = hunt(&program, root, seed)?;
+        // A seed that breaks a rule is told at once.
+        if report.failure.is_none() && is_time_left() {
+            processes.round(seed)?;
+            println!("{processes}");
+        }
+        Ok(report)
+    };
+    let failure = soak(first_seed, hunt, is_time_left, |line| println!("{line}"))?;
     let Some(failure) = failure else {
+        processes.load(first_seed)?;
+        println!("{processes}");
         eprintln!("no rule was broken in {:.1} min", started.elapsed().as_secs_f64() / 60.0);
         return Ok(ExitCode::SUCCESS);
     };
@@ -45,7 +64,7 @@ pub(crate) fn run(root: &Path, minutes: NonZeroU32) -> Result<ExitCode> {
 /// the last one may end late.
 fn soak(
     first_seed: u64,
-    hunt: impl Fn(u64) -> Result<Report>,
+    mut hunt: impl FnMut(u64) -> Result<Report>,
     is_time_left: impl Fn() -> bool,
     mut show: impl FnMut(&Totals),
 ) -> Result<Option<Failure>> {
@@ -208,12 +227,13 @@ fn build(root: &Path) -> Result<PathBuf> {
         bail!("the simulator cannot be built ({})", output.status);
     }
     let messages = String::from_utf8_lossy(&output.stdout);
-    program_in(&messages).context("cargo did not say where it put `filch`")
+    program_in(&messages, "filch").context("cargo did not say where it put `filch`")
 }
 
-fn program_in(messages: &str) -> Option<PathBuf> {
+/// Where cargo says that it has put the program of this name.
+fn program_in(messages: &str, name: &str) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut programs = messages.filter(|message| message["target"]["name"] == "filch");
+    let mut programs = messages.filter(|message| message["target"]["name"] == name);
     programs.find_map(|message| message["executable"].as_str().map(PathBuf::from))
 }
 
@@ -313,8 +333,8 @@ not JSON
 {"reason":"compiler-artifact","target":{"name":"filch"},"executable":"/t/release/filch"}
 {"reason":"build-finished","success":true}
 "#;
-        assert_eq!(program_in(messages), Some(PathBuf::from("/t/release/filch")));
-        assert_eq!(program_in(""), None);
+        assert_eq!(program_in(messages, "filch"), Some(PathBuf::from("/t/release/filch")));
+        assert_eq!(program_in("", "filch"), None);
     }
 
     #[test]

@@ -5,14 +5,14 @@
 //! rewrite what it should check, whatever the caller's environment asks for, and the target folder
 //! stays the caller's choice.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
+use std::{fmt, fs};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{cargo, needs, simulation, tidy};
+use crate::{cargo, needs, simulation, target_folder, tidy};
 
 /// Variables that make a test tool accept, rewrite or repeat instead of judge.
 const LENIENT_VARIABLES: &[&str] = &[
@@ -35,14 +35,34 @@ const SEEDS: u64 = 2_000;
 const PLANTED: &str = "-p filch-scheduler -p filch-sim \
                        --features filch-scheduler/planted,filch-sim/planted";
 
+/// What no crate of ours enables, and users may: checked with everything else.
+const FEATURES: &str = "--features filch-recruit/redis,filch-recruit/tower";
+
+/// What makes ThreadSanitizer part of a program. Only a nightly compiler knows it; std was built without.
+const SANITIZER: &str =
+    "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg filch_sanitized";
+
+/// A file in the folder of the pool, where its tests are run, with what is not to be reported, and why.
+const UNREPORTED: &str = "suppressions=sanitizer.supp";
+
+/// For what the pool is built with the sanitizer.
+const SANITIZED: &str = "x86_64-unknown-linux-gnu";
+
+/// What is fuzzed: a target in `fuzz/targets`, with words in `fuzz/NAME.dict` and first inputs in
+/// `fuzz/seeds/NAME`.
+const FUZZ_TARGETS: &[&str] = &["node", "submit", "session", "flow", "trace"];
+
 /// How many inputs the fuzzer tries on every change: enough to see that the targets work, no hunt.
 const FUZZ_RUNS: u32 = 50_000;
+
+/// For how long at most, each.
+const FUZZ_SECONDS: u32 = 20;
 
 /// One command and what it is called when it fails.
 struct Step {
     name: &'static str,
     toolchain: Toolchain,
-    variable: Option<(&'static str, String)>,
+    variables: Vec<(&'static str, String)>,
     /// As they are typed: with a space between them, and none within.
     arguments: String,
 }
@@ -70,8 +90,14 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     let runner = find_runner();
 
     let started = Instant::now();
-    let mut steps = steps(runner, find_first_seed(root), &target_folder(root)?);
-    steps.extend(find_fuzzer().then(fuzz));
+    let target = target_folder(root)?;
+    let mut steps = steps(runner, find_first_seed(root), &target);
+    steps.extend(find_deny().then(deny));
+    steps.extend(find_sanitizer().then(|| sanitizer(&target)).into_iter().flatten());
+    if find_fuzzer() {
+        make_room_for_inputs(root)?;
+        steps.extend(FUZZ_TARGETS.iter().map(|target| fuzz(target)));
+    }
     let count = steps.len() + 1;
     for (index, step) in steps.iter().enumerate() {
         announce(index + 1, count, step.name, step);
@@ -94,9 +120,9 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
 fn steps(runner: Runner, first_seed: u64, target: &Path) -> Vec<Step> {
     let step = |name, arguments: &str| {
         let arguments = arguments.to_owned();
-        Step { name, toolchain: Toolchain::Own, variable: None, arguments }
+        Step { name, toolchain: Toolchain::Own, variables: vec![], arguments }
     };
-    let (tests, planted) = match runner {
+    let (tests, some) = match runner {
         Runner::Nextest => ("nextest run --workspace --exclude filch-e2e", "nextest run"),
         // `--tests` is every target with tests, units of libraries and programs included; it leaves
         // out the doc tests, which have their own step.
@@ -105,21 +131,72 @@ fn steps(runner: Runner, first_seed: u64, target: &Path) -> Vec<Step> {
     let hunt = simulation::hunt(first_seed, SEEDS);
     vec![
         step("format", "fmt --all --check"),
-        step("lints", "clippy --workspace --all-targets --locked -- -D warnings"),
+        step(
+            "lints",
+            &format!("clippy --workspace {FEATURES} --all-targets --locked -- -D warnings"),
+        ),
         step("lints, planted", &format!("clippy --locked {PLANTED} --all-targets -- -D warnings")),
-        step("tests", &format!("{tests} --locked")),
-        step("doc tests", "test --workspace --doc --locked"),
+        step("tests", &format!("{tests} {FEATURES} --locked")),
+        step("doc tests", &format!("test --workspace {FEATURES} --doc --locked")),
         Step {
-            variable: Some(("RUSTDOCFLAGS", "-D warnings".to_owned())),
-            ..step("docs", "doc --workspace --no-deps --locked")
+            variables: vec![("RUSTDOCFLAGS", "-D warnings".to_owned())],
+            ..step("docs", &format!("doc --workspace {FEATURES} --no-deps --locked"))
         },
-        step("planted bugs", &format!("{planted} --release --locked {PLANTED} --test planted")),
+        step("planted bugs", &format!("{some} --release --locked {PLANTED} --test planted")),
+        // The pool in every order, then without its fences, which must be missed, then in many orders.
+        models("models", "--cfg loom", "models", target),
+        models("models, planted", "--cfg loom --cfg filch_planted", "models", target),
+        models("models, larger", "--cfg loom --cfg shuttle", "small", target),
         step("simulation", &format!("run --release --locked --package filch-cli -- {hunt}")),
         // With the program that the step before has built.
         Step {
-            variable: Some(("FILCH_BINARY", program(target).display().to_string())),
-            ..step("end to end", &format!("{planted} --release --locked --package filch-e2e"))
+            variables: vec![("FILCH_BINARY", program(target).display().to_string())],
+            ..step("end to end", &format!("{some} --release --locked --package filch-e2e"))
         },
+        Step {
+            variables: vec![("FILCH_BINARY", program(target).display().to_string())],
+            ..step("schema", "xtask schema")
+        },
+    ]
+}
+
+/// Stories of the pool's protocol, with loom or shuttle in the place of atomics, locks and threads. In a
+/// folder of its own, as everything below is built anew.
+fn models(name: &'static str, flags: &str, stories: &str, target: &Path) -> Step {
+    let folder = target.join("models");
+    Step {
+        name,
+        toolchain: Toolchain::Own,
+        variables: vec![("RUSTFLAGS", flags.to_owned())],
+        arguments: format!(
+            "test --package filch-pool --lib --locked --target-dir {} {stories}",
+            folder.display()
+        ),
+    }
+}
+
+/// The pool on threads, with an eye on all memory; and with races planted in it, which must be seen. What
+/// tests print is not captured, and panics print no stacks: that would be under a lock of std's, which the
+/// sanitizer takes for none.
+fn sanitizer(target: &Path) -> [Step; 2] {
+    let step = |name, flags: String, tests: &str| Step {
+        name,
+        toolchain: Toolchain::Nightly,
+        variables: vec![
+            ("RUSTFLAGS", flags),
+            ("TSAN_OPTIONS", UNREPORTED.to_owned()),
+            ("RUST_BACKTRACE", "0".to_owned()),
+        ],
+        arguments: format!(
+            "test --package filch-pool {tests} --locked --target {SANITIZED} --target-dir {} -- \
+             --nocapture",
+            target.join("sanitizer").display()
+        ),
+    };
+    let planted = format!("{SANITIZER} --cfg filch_planted");
+    [
+        step("thread sanitizer", SANITIZER.to_owned(), "--lib --tests"),
+        step("thread sanitizer, planted", planted, "--test planted"),
     ]
 }
 
@@ -128,25 +205,30 @@ fn program(target: &Path) -> PathBuf {
     target.join("release").join("filch")
 }
 
-/// Where cargo puts what it builds.
-fn target_folder(root: &Path) -> Result<PathBuf> {
-    let output = cargo()
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .current_dir(root)
-        .output()
-        .context("cannot start cargo")?;
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)
-        .context("cargo does not say where it puts what it builds")?;
-    let folder = metadata["target_directory"].as_str();
-    Ok(folder.context("cargo does not say where it puts what it builds")?.into())
+/// What may become part of the program. What is known against it (`advisories`) is left out: that would
+/// need the network, and fail by itself on any day.
+fn deny() -> Step {
+    let arguments = "deny --locked check bans licenses sources".to_owned();
+    Step { name: "dependencies", toolchain: Toolchain::Own, variables: vec![], arguments }
 }
 
-fn fuzz() -> Step {
+/// What the fuzzer finds worth keeping goes into the first folder; the second is only read.
+fn fuzz(target: &str) -> Step {
     let arguments = format!(
-        "fuzz run node -- -runs={FUZZ_RUNS} -max_len=4096 -dict=fuzz/node.dict \
+        "fuzz run {target} fuzz/corpus/{target} fuzz/seeds/{target} -- -runs={FUZZ_RUNS} \
+         -max_total_time={FUZZ_SECONDS} -timeout=10 -max_len=4096 -dict=fuzz/{target}.dict \
          -rss_limit_mb=512 -verbosity=0"
     );
-    Step { name: "fuzz", toolchain: Toolchain::Nightly, variable: None, arguments }
+    Step { name: "fuzz", toolchain: Toolchain::Nightly, variables: vec![], arguments }
+}
+
+/// The fuzzer makes no folders.
+fn make_room_for_inputs(root: &Path) -> Result<()> {
+    for target in FUZZ_TARGETS {
+        let folder = root.join("fuzz/corpus").join(target);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    Ok(())
 }
 
 fn perform(step: &Step, root: &Path) -> Result<()> {
@@ -165,7 +247,7 @@ impl Step {
             command.env_remove(variable);
         }
         command.env("INSTA_UPDATE", "no");
-        command.envs(self.variable.clone());
+        command.envs(self.variables.iter().cloned());
         command
     }
 }
@@ -183,7 +265,7 @@ impl Toolchain {
         }
     }
 
-    /// Whether such a command of it runs.
+    /// Whether such a command of it runs; with a flag in its place, whether cargo does.
     fn has(self, subcommand: &str) -> bool {
         let mut command = self.cargo();
         command.args([subcommand, "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -194,7 +276,7 @@ impl Toolchain {
 /// As it would be typed into a shell.
 impl fmt::Display for Step {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some((name, value)) = &self.variable {
+        for (name, value) in &self.variables {
             write!(formatter, "{name}='{value}' ")?;
         }
         let cargo = match self.toolchain {
@@ -231,6 +313,28 @@ fn find_first_seed(root: &Path) -> u64 {
     })
 }
 
+fn find_deny() -> bool {
+    let found = Toolchain::Own.has("deny");
+    if !found {
+        eprintln!(
+            "note: cargo-deny is not installed; licences and sources (deny.toml) are not checked"
+        );
+    }
+    found
+}
+
+fn find_sanitizer() -> bool {
+    let is_known = cfg!(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"));
+    let found = is_known && Toolchain::Nightly.has("--verbose");
+    if !found {
+        eprintln!(
+            "note: no nightly toolchain for {SANITIZED} is installed; the pool is not run under \
+             ThreadSanitizer"
+        );
+    }
+    found
+}
+
 fn find_fuzzer() -> bool {
     let found = Toolchain::Nightly.has("fuzz");
     if !found {
@@ -265,17 +369,27 @@ mod tests {
     fn steps_can_be_repeated_by_hand() {
         let expected = "\
 format: cargo fmt --all --check
-lints: cargo clippy --workspace --all-targets --locked -- -D warnings
+lints: cargo clippy --workspace --features filch-recruit/redis,filch-recruit/tower --all-targets \
+--locked -- -D warnings
 lints, planted: cargo clippy --locked -p filch-scheduler -p filch-sim \
 --features filch-scheduler/planted,filch-sim/planted --all-targets -- -D warnings
-tests: cargo nextest run --workspace --exclude filch-e2e --locked
-doc tests: cargo test --workspace --doc --locked
-docs: RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+tests: cargo nextest run --workspace --exclude filch-e2e \
+--features filch-recruit/redis,filch-recruit/tower --locked
+doc tests: cargo test --workspace --features filch-recruit/redis,filch-recruit/tower --doc --locked
+docs: RUSTDOCFLAGS='-D warnings' cargo doc --workspace \
+--features filch-recruit/redis,filch-recruit/tower --no-deps --locked
 planted bugs: cargo nextest run --release --locked -p filch-scheduler -p filch-sim \
 --features filch-scheduler/planted,filch-sim/planted --test planted
+models: RUSTFLAGS='--cfg loom' cargo test --package filch-pool --lib --locked \
+--target-dir /t/models models
+models, planted: RUSTFLAGS='--cfg loom --cfg filch_planted' cargo test --package filch-pool --lib \
+--locked --target-dir /t/models models
+models, larger: RUSTFLAGS='--cfg loom --cfg shuttle' cargo test --package filch-pool --lib --locked \
+--target-dir /t/models small
 simulation: cargo run --release --locked --package filch-cli -- simulate --seeds 500..2499 \
 --duration 10m --workers 10 --faults swarm
 end to end: FILCH_BINARY='/t/release/filch' cargo nextest run --release --locked --package filch-e2e
+schema: FILCH_BINARY='/t/release/filch' cargo xtask schema
 ";
         assert_eq!(typed(Runner::Nextest), expected);
         let without_nextest = expected
@@ -290,15 +404,52 @@ end to end: FILCH_BINARY='/t/release/filch' cargo nextest run --release --locked
     #[test]
     fn the_fuzzer_can_be_repeated_by_hand() {
         assert_eq!(
-            fuzz().to_string(),
-            "cargo +nightly fuzz run node -- -runs=50000 -max_len=4096 -dict=fuzz/node.dict \
-             -rss_limit_mb=512 -verbosity=0"
+            fuzz("node").to_string(),
+            "cargo +nightly fuzz run node fuzz/corpus/node fuzz/seeds/node -- -runs=50000 \
+             -max_total_time=20 -timeout=10 -max_len=4096 -dict=fuzz/node.dict -rss_limit_mb=512 \
+             -verbosity=0"
         );
     }
 
     #[test]
+    fn the_sanitizer_can_be_repeated_by_hand() {
+        let [real, planted] = sanitizer(Path::new("/t")).map(|step| step.to_string());
+        assert_eq!(
+            real,
+            "RUSTFLAGS='-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg filch_sanitized' \
+             TSAN_OPTIONS='suppressions=sanitizer.supp' RUST_BACKTRACE='0' cargo +nightly test \
+             --package filch-pool --lib --tests --locked --target x86_64-unknown-linux-gnu \
+             --target-dir /t/sanitizer -- --nocapture"
+        );
+        let expected = real
+            .replace("filch_sanitized", "filch_sanitized --cfg filch_planted")
+            .replace("--lib --tests", "--test planted");
+        assert_eq!(planted, expected);
+    }
+
+    #[test]
+    fn every_target_is_fuzzed_and_has_words_and_first_inputs() {
+        let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+        let mut targets: Vec<String> = fs::read_dir(fuzz.join("targets"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path().file_stem().unwrap().display().to_string())
+            .collect();
+        targets.sort();
+        let mut listed = FUZZ_TARGETS.to_vec();
+        listed.sort_unstable();
+        assert_eq!(targets, listed);
+        for target in listed {
+            assert!(fuzz.join(format!("{target}.dict")).exists(), "{target}");
+            let seeds = fs::read_dir(fuzz.join("seeds").join(target)).unwrap();
+            assert!(seeds.count() > 0, "{target}");
+        }
+    }
+
+    #[test]
     fn no_step_may_rewrite_what_it_checks() {
-        for step in steps(Runner::Nextest, 1, Path::new("/t")).into_iter().chain([fuzz()]) {
+        let steps = steps(Runner::Nextest, 1, Path::new("/t"));
+        let more = [deny(), fuzz("node")].into_iter().chain(sanitizer(Path::new("/t")));
+        for step in steps.into_iter().chain(more) {
             let command = step.command(Path::new("."));
             let value_of =
                 |name: &str| command.get_envs().find(|(key, _)| *key == name).map(|pair| pair.1);
@@ -313,7 +464,7 @@ end to end: FILCH_BINARY='/t/release/filch' cargo nextest run --release --locked
     #[test]
     fn a_failing_step_is_named_with_its_command() {
         let arguments = "no-such-subcommand".to_owned();
-        let step = Step { name: "lints", toolchain: Toolchain::Own, variable: None, arguments };
+        let step = Step { name: "lints", toolchain: Toolchain::Own, variables: vec![], arguments };
         let error = perform(&step, Path::new(".")).unwrap_err().to_string();
         assert!(error.starts_with("step `lints` failed ("), "{error}");
         assert!(error.ends_with("help: repeat it with `cargo no-such-subcommand`"), "{error}");
