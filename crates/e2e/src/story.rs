@@ -132,6 +132,8 @@ struct Teller<'a> {
     spec: JobSpec,
     kept: Option<&'a History>,
     runs: &'a [Run],
+    /// Ends that somebody was told.
+    ends: &'a [End],
     /// Changes of owner that are still to be told.
     owners: &'a [Owner],
     /// Who had it last, under which fence.
@@ -159,6 +161,7 @@ impl<'a> Teller<'a> {
             spec,
             kept,
             runs: story.runs,
+            ends: story.ends,
             owners: kept.map_or(&[], |kept| &kept.owners),
             holder: None,
             notes: notes.filter(|note| matches!(note, Note::Attempt { .. })).collect(),
@@ -256,7 +259,9 @@ impl<'a> Teller<'a> {
 
     fn told(&mut self, end: &End) {
         self.change_hands(end.fence, None);
-        self.write_end(end.state, end.fence);
+        if self.end != Some((end.state, end.fence)) {
+            self.write_end(end.state, end.fence);
+        }
     }
 
     /// All that is left, and the last state.
@@ -367,8 +372,19 @@ impl<'a> Teller<'a> {
         if notes.is_empty() {
             return notes;
         }
-        let write = JobWrite { fence, ..self.waiting() };
+        let mut write = JobWrite { fence, ..self.waiting() };
+        if self.is_told_dead(fence) {
+            write.state = State::Dead;
+            self.end = Some((State::Dead, fence));
+        }
         notes.into_iter().chain([Mutation::Write(write)]).collect()
+    }
+
+    /// Whether the job is dead under this fence: then it died by what gave it the fence.
+    fn is_told_dead(&self, fence: Fence) -> bool {
+        let kept = self.kept.map(|kept| (kept.row.now.state, kept.row.now.fence));
+        let told = self.ends.iter().map(|end| (end.state, end.fence));
+        told.chain(kept).any(|end| end == (State::Dead, fence))
     }
 
     fn notes_of_holder(&mut self) -> Vec<Mutation> {
@@ -562,6 +578,19 @@ mod tests {
         let mut history = to_death.history();
         history.row.spec.retry = Retry { max: 3, backoff: Backoff::None, jitter_percent: 0 };
         assert_eq!(to_death.rule_if_kept(Some(&history)), None);
+        // The last of them had failed as well, and its worker was killed before it could say so.
+        let with_its_worker = Said {
+            owners: [&to_death.owners[..], &[lost(4, 2)]].concat(),
+            notes: [&to_death.notes[..2], &[note(3, 2, AttemptOutcome::LostAlone)]].concat(),
+            told: vec![(State::Dead, 4, 400)],
+            last: (State::Dead, 4, 3),
+            ..to_death
+        };
+        let mut history = with_its_worker.history();
+        history.row.spec.retry = Retry { max: 3, backoff: Backoff::None, jitter_percent: 0 };
+        assert_eq!(with_its_worker.rule_if_kept(Some(&history)), None);
+        history.row.spec.retry.max = 4;
+        assert_eq!(with_its_worker.rule_if_kept(Some(&history)), Some(Rule::S9), "one was left");
     }
 
     #[test]
