@@ -33,7 +33,7 @@ pub struct Stage {
     filch: PathBuf,
     job: PathBuf,
     count: AtomicU32,
-    _turn: File,
+    turn: Arc<File>,
 }
 
 impl Stage {
@@ -43,18 +43,30 @@ impl Stage {
     /// If there is nothing to test.
     #[must_use]
     pub fn new(job: &str) -> Self {
-        let filch = program::filch();
         let path = program::target().join("filch-e2e.lock");
         let turn = File::create(path).expect("the target folder can be written");
         turn.lock().expect("a lock can be taken");
+        Self::in_turn(job.into(), Arc::new(turn))
+    }
+
+    /// Another stage beside this one, within its turn: to compare two things while the machine is the same.
+    ///
+    /// # Panics
+    /// If there is no room for it.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self::in_turn(self.job.clone(), Arc::clone(&self.turn))
+    }
+
+    fn in_turn(job: PathBuf, turn: Arc<File>) -> Self {
+        let filch = program::filch();
         let folder = tempfile::Builder::new().prefix("filch-e2e-").tempdir();
         let folder = folder.expect("a folder for the test can be made");
         for name in ["data", "runs", "ledger"] {
             std::fs::create_dir(folder.path().join(name)).expect("the folder can be written");
         }
-        let (job, count) = (PathBuf::from(job), AtomicU32::new(0));
         let (clients, terms) = (Arc::default(), Terms::default());
-        Self { clients, terms, folder, filch, job, count, _turn: turn }
+        Self { clients, terms, folder, filch, job, count: AtomicU32::new(0), turn }
     }
 
     /// A place in the folder.

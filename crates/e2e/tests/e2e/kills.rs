@@ -13,18 +13,18 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use filch_api::client::{Client, Error};
 use filch_api::job::Receipt;
 use filch_api::submission::Submission;
 use filch_api::time::Moment;
 use filch_e2e::clients::Clients;
-use filch_e2e::faults;
 use filch_e2e::process::Process;
 use filch_e2e::random::Random;
 use filch_e2e::stage::{Maker, Server, Stage};
 use filch_e2e::until::{until, when};
+use filch_e2e::{faults, wall};
 use filch_scheduler::time::Wall;
 
 use crate::{id, jobs, stage};
@@ -118,12 +118,11 @@ async fn submit(client: &Client, traffic: &Traffic, job: &Submission) -> Receipt
 
 /// A client whose jobs are for the next day.
 async fn plan(maker: Maker, client: Client, traffic: Arc<Traffic>) {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    let next_day = now + Duration::from_secs(24 * 3_600);
+    let next_day = Moment(Wall(wall().0 + 24 * 3_600_000));
     while !traffic.is_over.load(Ordering::Relaxed) {
         if traffic.is_aimed_at_server.load(Ordering::Relaxed) {
             let mut job = maker.job(&["run", "0"]);
-            job.at = Some(Moment(Wall(next_day.as_millis() as u64)));
+            job.at = Some(next_day);
             let receipt = submit(&client, &traffic, &job).await;
             traffic.planned.lock().unwrap().insert(receipt.id);
         } else {
