@@ -1,4 +1,5 @@
-//! What CI runs: a list of steps, in order, up to the first that fails.
+//! What CI runs: a list of steps, in order, up to the first that fails. Where nobody sits before it, that is with
+//! the variable `CI`, the others are still taken, so that one run tells everything that is wrong.
 //!
 //! Each step is one cargo command that a person can repeat by hand; the last is `tidy`, which runs in
 //! this process. What is built for release comes after what is quicker to fail. No step is allowed to
@@ -7,8 +8,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
-use std::{fmt, fs};
+use std::time::Instant;
+use std::{env, fmt, fs};
 
 use anyhow::{Context, Result, bail};
 
@@ -99,20 +100,31 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         steps.extend(FUZZ_TARGETS.iter().map(|target| fuzz(target)));
     }
     let count = steps.len() + 1;
-    for (index, step) in steps.iter().enumerate() {
-        announce(index + 1, count, step.name, step);
+    let goes_on = env::var_os("CI").is_some();
+    let mut failures = Vec::new();
+    let mut take = |number, name, command: &dyn fmt::Display, perform: &dyn Fn() -> Result<()>| {
+        eprintln!("[{number}/{count}] {name}: {command}");
         let step_started = Instant::now();
-        perform(step, root)?;
-        finished(step.name, step_started.elapsed());
+        match perform() {
+            Ok(()) => {
+                eprintln!("      {name} passed in {:.1} s", step_started.elapsed().as_secs_f64());
+            }
+            Err(failure) if goes_on => {
+                eprintln!("error: {failure:#}");
+                failures.push(name);
+            }
+            Err(failure) => return Err(failure),
+        }
+        Ok(())
+    };
+    for (index, step) in steps.iter().enumerate() {
+        take(index + 1, step.name, step, &|| perform(step, root))?;
     }
+    take(count, "tidy", &"cargo xtask tidy", &|| check_tidiness(root))?;
 
-    announce(count, count, "tidy", &"cargo xtask tidy");
-    let step_started = Instant::now();
-    if tidy::run(root)? != ExitCode::SUCCESS {
-        bail!("step `tidy` failed\n  help: repeat it with `cargo xtask tidy`");
+    if !failures.is_empty() {
+        bail!("{} of {count} steps failed: {}", failures.len(), failures.join(", "));
     }
-    finished("tidy", step_started.elapsed());
-
     eprintln!("all {count} steps passed in {:.1} s", started.elapsed().as_secs_f64());
     Ok(ExitCode::SUCCESS)
 }
@@ -136,7 +148,7 @@ fn steps(runner: Runner, first_seed: u64, target: &Path) -> Vec<Step> {
             &format!("clippy --workspace {FEATURES} --all-targets --locked -- -D warnings"),
         ),
         step("lints, planted", &format!("clippy --locked {PLANTED} --all-targets -- -D warnings")),
-        step("tests", &format!("{tests} {FEATURES} --locked")),
+        step("tests", &format!("{tests} --no-fail-fast {FEATURES} --locked")),
         step("doc tests", &format!("test --workspace {FEATURES} --doc --locked")),
         Step {
             variables: vec![("RUSTDOCFLAGS", "-D warnings".to_owned())],
@@ -151,7 +163,10 @@ fn steps(runner: Runner, first_seed: u64, target: &Path) -> Vec<Step> {
         // With the program that the step before has built.
         Step {
             variables: vec![("FILCH_BINARY", program(target).display().to_string())],
-            ..step("end to end", &format!("{some} --release --locked --package filch-e2e"))
+            ..step(
+                "end to end",
+                &format!("{some} --no-fail-fast --release --locked --package filch-e2e"),
+            )
         },
         Step {
             variables: vec![("FILCH_BINARY", program(target).display().to_string())],
@@ -235,6 +250,13 @@ fn perform(step: &Step, root: &Path) -> Result<()> {
     let status = step.command(root).status().context("cannot start cargo")?;
     if !status.success() {
         bail!("step `{}` failed ({status})\n  help: repeat it with `{step}`", step.name);
+    }
+    Ok(())
+}
+
+fn check_tidiness(root: &Path) -> Result<()> {
+    if tidy::run(root)? != ExitCode::SUCCESS {
+        bail!("step `tidy` failed\n  help: repeat it with `cargo xtask tidy`");
     }
     Ok(())
 }
@@ -346,14 +368,6 @@ fn find_fuzzer() -> bool {
     found
 }
 
-fn announce(number: usize, count: usize, name: &str, command: &dyn fmt::Display) {
-    eprintln!("[{number}/{count}] {name}: {command}");
-}
-
-fn finished(name: &str, took: Duration) {
-    eprintln!("      {name} passed in {:.1} s", took.as_secs_f64());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -373,7 +387,7 @@ lints: cargo clippy --workspace --features filch-recruit/redis,filch-recruit/tow
 --locked -- -D warnings
 lints, planted: cargo clippy --locked -p filch-scheduler -p filch-sim \
 --features filch-scheduler/planted,filch-sim/planted --all-targets -- -D warnings
-tests: cargo nextest run --workspace --exclude filch-e2e \
+tests: cargo nextest run --workspace --exclude filch-e2e --no-fail-fast \
 --features filch-recruit/redis,filch-recruit/tower --locked
 doc tests: cargo test --workspace --features filch-recruit/redis,filch-recruit/tower --doc --locked
 docs: RUSTDOCFLAGS='-D warnings' cargo doc --workspace \
@@ -388,7 +402,8 @@ models, larger: RUSTFLAGS='--cfg loom --cfg shuttle' cargo test --package filch-
 --target-dir /t/models small
 simulation: cargo run --release --locked --package filch-cli -- simulate --seeds 500..2499 \
 --duration 10m --workers 10 --faults swarm
-end to end: FILCH_BINARY='/t/release/filch' cargo nextest run --release --locked --package filch-e2e
+end to end: FILCH_BINARY='/t/release/filch' cargo nextest run --no-fail-fast \
+--release --locked --package filch-e2e
 schema: FILCH_BINARY='/t/release/filch' cargo xtask schema
 ";
         assert_eq!(typed(Runner::Nextest), expected);
@@ -397,7 +412,8 @@ schema: FILCH_BINARY='/t/release/filch' cargo xtask schema
                 "nextest run --workspace --exclude filch-e2e",
                 "test --workspace --exclude filch-e2e --tests",
             )
-            .replace("nextest run --release", "test --release");
+            .replace("nextest run --release", "test --release")
+            .replace("nextest run --no-fail-fast", "test --no-fail-fast");
         assert_eq!(typed(Runner::Cargo), without_nextest);
     }
 
