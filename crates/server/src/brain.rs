@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use filch_api::session::{Heard, Output};
 use filch_scheduler::dispatch::{Answer, Dispatch, Effect, Event, Request};
@@ -14,12 +14,13 @@ use filch_scheduler::gate::{Gate, Told};
 use filch_scheduler::id::{CommitNo, Digest, FetchNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::message::{Assignment, FromWorker, ToWorker};
 use filch_scheduler::record::{JobRow, Mutation};
-use filch_scheduler::time::{Monotonic, Now, Wall};
+use filch_scheduler::time::Now;
 use filch_store::{Commit, CommitError, PurgeCause, ReadError, Store, Text};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Notify, oneshot};
 
+use crate::clock::{Clock, TICK, WakingTime};
 use crate::events::{Events, Happened};
 use crate::link::{Batch, LinkNo};
 use crate::logs::Logs;
@@ -127,28 +128,6 @@ impl Doorbell {
     }
 }
 
-/// Both clocks of this process.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    start: Instant,
-}
-
-impl Clock {
-    pub(crate) fn start() -> Self {
-        Self { start: Instant::now() }
-    }
-
-    pub(crate) fn now(self) -> Now {
-        let monotonic = Monotonic(self.start.elapsed().as_micros() as u64);
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now { monotonic, wall: Wall(wall.as_millis() as u64) }
-    }
-
-    fn instant(self, at: Monotonic) -> Instant {
-        self.start + Duration::from_micros(at.0)
-    }
-}
-
 /// What a fetch found.
 pub(crate) type Fetched = (FetchNo, Result<Vec<JobRow>, ReadError>);
 
@@ -156,6 +135,7 @@ pub(crate) type Fetched = (FetchNo, Result<Vec<JobRow>, ReadError>);
 pub(crate) struct Brain {
     pub(crate) dispatch: Dispatch,
     pub(crate) clock: Clock,
+    pub(crate) waking: WakingTime,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) events: Arc<Events>,
     pub(crate) logs: Arc<Logs>,
@@ -223,9 +203,6 @@ pub(crate) enum End {
 /// However many inputs wait, time is looked at after so many.
 const INPUTS_TOGETHER: usize = 64;
 
-/// The wall clock is looked at this often, should it have jumped.
-const TICK: Duration = Duration::from_secs(1);
-
 impl Brain {
     /// Runs until it is asked to end, or cannot go on. `first` is what loading has caused.
     pub(crate) async fn run(mut self, first: Vec<Effect>) -> End {
@@ -234,10 +211,10 @@ impl Brain {
             return end;
         }
         loop {
-            let now = self.clock.now();
+            let now = self.waking.now();
             let latest = now.monotonic.plus(self.sweeper.next_moment(now).unwrap_or(TICK));
             let wake = self.dispatch.next_deadline().map_or(latest, |at| at.min(latest));
-            let wake = tokio::time::Instant::from_std(self.clock.instant(wake));
+            let wake = tokio::time::Instant::from_std(self.waking.instant(wake));
             let is_full = self.dispatch.is_full();
             let step = tokio::select! {
                 biased;
@@ -292,7 +269,7 @@ impl Brain {
                 self.handle(Event::Request { from, request })
             }
             Input::Look(look) => {
-                let tell = look(&self.dispatch, self.clock.now());
+                let tell = look(&self.dispatch, self.waking.now());
                 match self.dispatch.newest_commit() {
                     Some(commit) => self.desk.looks.push_back((commit, tell)),
                     None => tell(),
@@ -431,7 +408,7 @@ impl Brain {
     }
 
     fn handle(&mut self, event: Event) -> Result<(), End> {
-        self.dispatch.handle(self.clock.now(), event, &mut self.desk.effects);
+        self.dispatch.handle(self.waking.now(), event, &mut self.desk.effects);
         self.perform()
     }
 

@@ -10,12 +10,14 @@ use filch_api::access::Plain;
 use filch_api::tls::ServerConfig as Tls;
 use filch_api::token::Secret;
 use filch_scheduler::dispatch::{self, Dispatch, Effect, LoadError, Loader};
+use filch_scheduler::time::Now;
 use filch_store::{ReadError, Store};
 use tokio::sync::mpsc::{channel, unbounded_channel};
 use tokio::sync::watch;
 
 use crate::bounds::Bounds;
-use crate::brain::{Brain, Clock, Desk, Doorbell, End, INPUTS_MAX, Input};
+use crate::brain::{Brain, Desk, Doorbell, End, INPUTS_MAX, Input};
+use crate::clock::{Clock, WakingTime};
 use crate::events::Events;
 use crate::exposure::{self, Exposed, Protection};
 use crate::http;
@@ -158,9 +160,10 @@ impl Server {
         let address = listener.local_addr().map_err(|error| StartError::Listen(listen, error))?;
 
         let clock = Clock::start();
+        let begun = clock.now();
         let loading = Arc::clone(&store);
         let brain_config = brain_config(&config);
-        let (dispatch, first) = blocking(move || load(brain_config, clock, &*loading)).await?;
+        let (dispatch, first) = blocking(move || load(brain_config, begun, &*loading)).await?;
 
         let (inputs, waiting) = channel::<Input>(INPUTS_MAX);
         let doorbell = Doorbell::new(inputs);
@@ -176,6 +179,7 @@ impl Server {
         let brain = Brain {
             dispatch,
             clock,
+            waking: WakingTime::since(begun, clock),
             store: Arc::clone(&store),
             events: Arc::clone(&events),
             logs: Arc::clone(&house.logs),
@@ -299,10 +303,10 @@ fn brain_config(config: &Config) -> dispatch::Config {
 
 fn load(
     config: dispatch::Config,
-    clock: Clock,
+    begun: Now,
     store: &dyn Store,
 ) -> Result<(Dispatch, Vec<Effect>), StartError> {
-    let mut loader = Loader::new(config, clock.now());
+    let mut loader = Loader::new(config, begun);
     let mut failed = None;
     store
         .load(&mut |piece| {

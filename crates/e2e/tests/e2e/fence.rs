@@ -1,6 +1,8 @@
 //! A worker that has not heard of its server for too long stops what it runs, and comes back: that is
 //! nobody's fault, least of all the jobs'.
 
+use std::time::Duration;
+
 use filch_e2e::process::Process;
 use filch_e2e::stage::retry;
 use filch_e2e::until::{until, when};
@@ -9,20 +11,26 @@ use crate::{id, stage, until_state};
 
 const JOBS: usize = 8;
 
+/// However long it stands still: no lease runs out while nobody can be heard.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_stopped_for_want_of_a_server_is_not_charged() {
-    stop(|server, _| server).await;
+    stop(Duration::from_secs(3), Duration::from_secs(4), |server, _| server).await;
 }
 
+/// It goes on before its lease is over.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_guardian_kills_is_not_charged() {
-    stop(|_, worker| worker).await;
+    stop(Duration::from_secs(10), Duration::ZERO, |_, worker| worker).await;
 }
 
-/// One of the two stands still until nothing runs, and goes on before the lease is over.
-async fn stop(whom: impl for<'a> Fn(&'a Process, &'a Process) -> &'a Process) {
+/// One of the two stands still until nothing runs, and for so long after that.
+async fn stop(
+    lease: Duration,
+    longer: Duration,
+    whom: impl for<'a> Fn(&'a Process, &'a Process) -> &'a Process,
+) {
     let stage = stage();
-    let server = stage.server(Some("8s")).await;
+    let server = stage.server(Some(&format!("{}s", lease.as_secs()))).await;
     let worker = stage.worker(&server.url, JOBS as u32, &[]);
     let gate = stage.path("gate");
     let job = |_| {
@@ -41,6 +49,7 @@ async fn stop(whom: impl for<'a> Fn(&'a Process, &'a Process) -> &'a Process) {
     let still = whom(&server.process, &worker);
     still.freeze();
     until("none runs any more", async || when(worker.jobs().is_empty())).await;
+    tokio::time::sleep(longer).await;
     still.thaw();
 
     std::fs::write(&gate, "").unwrap();

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex, MutexGuard, oneshot};
 
 use super::Proposal;
-use crate::brain::Clock;
+use crate::clock::Clock;
 
 /// What there is to do, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

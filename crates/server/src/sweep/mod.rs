@@ -26,7 +26,7 @@ use self::chores::{CHORES, Chores, Most};
 pub(crate) use self::chores::{Chore, Found};
 use self::turns::RECRUITED_JOBS;
 pub(crate) use self::turns::Turns;
-use crate::brain::Clock;
+use crate::clock::Clock;
 
 /// When side-work is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,112 @@
+//! Both clocks of this process, and the one that the brain goes by.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use filch_scheduler::time::{Monotonic, Now, Wall};
+
+/// The brain is called at least this often: the wall clock is looked at, should it have jumped.
+pub(crate) const TICK: Duration = Duration::from_secs(1);
+
+/// Who was not called for so long has stood still.
+const STILL: Duration = TICK.saturating_mul(2);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self { start: Instant::now() }
+    }
+
+    pub(crate) fn now(self) -> Now {
+        let monotonic = Monotonic(self.start.elapsed().as_micros() as u64);
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now { monotonic, wall: Wall(wall.as_millis() as u64) }
+    }
+}
+
+/// The time in which the brain could have heard of somebody. While the whole server stands still, stopped by a
+/// signal or with its virtual machine, workers beat in vain: that is not their fault, and no lease runs out
+/// by it. Leases that last longer here than at their workers harm nobody.
+#[derive(Debug)]
+pub(crate) struct WakingTime {
+    clock: Clock,
+    last: Monotonic,
+    missed: Duration,
+}
+
+impl WakingTime {
+    /// For a brain that knows what time it was before it was loaded: it could not hear of anybody since.
+    pub(crate) fn since(begun: Now, clock: Clock) -> Self {
+        let last = clock.now().monotonic;
+        Self { clock, last, missed: last.since(begun.monotonic) }
+    }
+
+    pub(crate) fn now(&mut self) -> Now {
+        self.at(self.clock.now())
+    }
+
+    fn at(&mut self, now: Now) -> Now {
+        let span = now.monotonic.since(self.last);
+        self.last = now.monotonic;
+        if span > STILL {
+            self.missed += span;
+            eprintln!(
+                "the server stood still for {:.1} s; leases last that much longer",
+                span.as_secs_f64()
+            );
+        }
+        let awake = now.monotonic.0.saturating_sub(self.missed.as_micros() as u64);
+        Now { monotonic: Monotonic(awake), ..now }
+    }
+
+    /// When it will be so late, if nobody stands still until then.
+    pub(crate) fn instant(&self, at: Monotonic) -> Instant {
+        self.clock.start + self.missed + Duration::from_micros(at.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_missed_does_not_count() {
+        let clock = Clock::start();
+        let start = Monotonic(clock.now().monotonic.0 + 5_000_000);
+        let mut time = WakingTime { clock, last: start, missed: Duration::ZERO };
+        let mut at = |millis: u64| {
+            let monotonic = start.plus(Duration::from_millis(millis));
+            let seen = time.at(Now { monotonic, wall: Wall(millis) });
+            assert_eq!(seen.wall, Wall(millis), "the wall clock is what it is");
+            let soon = time.instant(seen.monotonic);
+            let real = time.clock.start + Duration::from_micros(monotonic.0);
+            assert_eq!(soon, real, "deadlines are met");
+            seen.monotonic.since(start).as_millis()
+        };
+        assert_eq!(at(900), 900);
+        assert_eq!(at(1_900), 1_900);
+        assert_eq!(at(3_900), 3_900, "two seconds may happen");
+        assert_eq!(at(9_900), 3_900);
+        assert_eq!(at(10_000), 4_000);
+        assert_eq!(at(3_610_000), 4_000);
+        assert_eq!(at(3_611_000), 5_000);
+    }
+
+    #[test]
+    fn loading_does_not_count() {
+        let clock = Clock::start();
+        let begun = clock.now();
+        let loaded = loop {
+            let now = clock.now();
+            if now.monotonic > begun.monotonic {
+                break now;
+            }
+        };
+        let mut time = WakingTime::since(begun, clock);
+        let seen = time.at(Now { monotonic: time.last.plus(TICK), ..loaded });
+        assert_eq!(seen.monotonic, begun.monotonic.plus(TICK));
+    }
+}
