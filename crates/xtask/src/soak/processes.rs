@@ -14,12 +14,13 @@ use anyhow::{Context, Result, bail};
 use crate::cargo;
 
 /// Which tests these are. Those that hit at moments drawn from a seed come twice as often.
-const SCENARIOS: [&str; 8] = [
+const SCENARIOS: [&str; 9] = [
     "kills::",
     "zombies::",
     "partitions::",
     "power::",
     "points::",
+    "terms::",
     "kills::",
     "double_billing::",
     "idle::",
@@ -196,13 +197,13 @@ mod tests {
             echo "brought about $FILCH_E2E_SEED faults of $0" >&2
             echo "measured load: $FILCH_LOAD_MINUTES of $FILCH_E2E_SEED" >&2"#;
         let mut processes = processes(folder.path(), script);
-        for seed in 1..=6 {
+        for seed in 1..=7 {
             processes.round(seed).unwrap();
         }
-        processes.load(7).unwrap();
-        let expected = "real processes: rounds 6, faults of kills:: 7, faults of zombies:: 2, \
+        processes.load(8).unwrap();
+        let expected = "real processes: rounds 7, faults of kills:: 8, faults of zombies:: 2, \
                         faults of partitions:: 3, faults of power:: 4, faults of points:: 5, \
-                        faults of load:: 7\n  load: 10 of 7";
+                        faults of terms:: 6, faults of load:: 8\n  load: 10 of 8";
         assert_eq!(processes.to_string(), expected);
     }
 
