@@ -29,6 +29,7 @@ mod man;
 mod moment;
 mod node;
 mod output;
+mod pages;
 mod place;
 mod processes;
 mod progress;

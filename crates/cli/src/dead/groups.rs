@@ -35,8 +35,9 @@ pub(super) struct Options {
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// So many groups at most
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
-    limit: usize,
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 50,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
     #[command(flatten)]
     form: JsonOrLines,
 }

@@ -8,9 +8,8 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use filch_api::client::{Client, path};
 use filch_api::dead::{Corpse, Count, Selection};
-use filch_api::limits;
 use filch_api::time::Moment;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::confirm::{Caution, jobs};
@@ -18,12 +17,13 @@ use crate::document::{self, Json, JsonOrLines};
 use crate::escape::escaped;
 use crate::filter::{Terms, is_term};
 use crate::output::{complain, data, talk};
+use crate::pages::{self, Listed, Source};
 use crate::place::Place;
 use crate::runtime::ask;
 use crate::select::{self, short};
-use crate::table::Column::{Number, Text};
+use crate::table::Column::{self, Number, Text};
 use crate::usage::Usage;
-use crate::{exit, moment, table};
+use crate::{exit, moment};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -51,12 +51,8 @@ enum Command {
     List {
         #[command(flatten)]
         like: Like,
-        /// So many at most
-        #[arg(long, short = 'n', value_name = "N", default_value_t = 50, conflicts_with = "all")]
-        limit: u64,
-        /// All of them
-        #[arg(long)]
-        all: bool,
+        #[command(flatten)]
+        count: pages::Count,
         #[command(flatten)]
         form: JsonOrLines,
     },
@@ -141,9 +137,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     ask(async {
         let client = place.client()?;
         match command {
-            Command::List { like, limit, all, form } => {
-                list(&client, like, if all { u64::MAX } else { limit }, form).await
-            }
+            Command::List { like, count, form } => list(&client, like, count, form).await,
             Command::Groups(options) => groups::run(&client, &options).await,
             Command::Retry(choice) => act(&client, &choice, Act::Retry).await,
             Command::Discard(choice) => act(&client, &choice, Act::Discard).await,
@@ -151,68 +145,36 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     })
 }
 
-#[derive(Deserialize)]
-struct Page {
-    jobs: Vec<Box<RawValue>>,
-    next: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Document {
-    jobs: Vec<Box<RawValue>>,
-    /// Whether there are more than were asked for.
-    more: bool,
-}
-
-async fn list(client: &Client, like: Like, limit: u64, form: JsonOrLines) -> Result<ExitCode> {
+async fn list(
+    client: &Client,
+    like: Like,
+    count: pages::Count,
+    form: JsonOrLines,
+) -> Result<ExitCode> {
     let Like { queue, kind, since, group } = like;
     let mut query = Terms { state: None, queue, kind, since }.query()?;
     if let Some(group) = &group {
         query.push_str(&format!("&group={}", path(group)));
     }
-    let mut dead: Vec<Box<RawValue>> = Vec::new();
-    let (mut count, mut next) = (0, Some(0));
-    while let Some(after) = next
-        && count < limit
-    {
-        let most = (limit - count).min(limits::PAGE_JOBS as u64);
-        let page: Page = client.get(&format!("/v1/dead?after={after}&limit={most}{query}")).await?;
-        count += page.jobs.len() as u64;
-        next = page.next;
-        if form.jsonl {
-            for job in &page.jobs {
-                document::raw_line(job)?;
-            }
-        } else {
-            dead.extend(page.jobs);
-        }
-    }
-    let more = next.is_some();
-    if form.json {
-        document::print(Document { jobs: dead, more })?;
-    } else if !form.jsonl {
-        let rows = dead.iter().map(|raw| row(raw)).collect::<Result<Vec<_>>>()?;
-        let columns = [
-            Text("id"),
-            Text("queue"),
-            Text("kind"),
-            Number("attempts"),
-            Text("died"),
-            Text("error"),
-        ];
-        table::list(&columns, &rows)?;
-        if more {
-            talk(format_args!("there are more: --limit N or --all shows them"));
-        }
-    }
+    let source = Source { client, path: "/v1/dead", direction: "after", query };
+    pages::show::<Box<RawValue>>(&source, count, form).await?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// A dead job as a row of a table.
-fn row(raw: &RawValue) -> Result<Vec<String>> {
-    let Corpse { job, error, .. } = serde_json::from_str(raw.get())?;
-    let died = job.ended_at.map_or_else(|| "-".to_owned(), moment::cell);
-    Ok(vec![short(&job.id), job.queue, job.kind, job.attempts.to_string(), died, error])
+/// A dead job as it stands, with arguments that only text can hold.
+impl Listed for Box<RawValue> {
+    const COLUMNS: &[Column] =
+        &[Text("id"), Text("queue"), Text("kind"), Number("attempts"), Text("died"), Text("error")];
+
+    fn row(&self) -> Result<Vec<String>> {
+        let Corpse { job, error, .. } = serde_json::from_str(self.get())?;
+        let died = job.ended_at.map_or_else(|| "-".to_owned(), moment::cell);
+        Ok(vec![short(&job.id), job.queue, job.kind, job.attempts.to_string(), died, error])
+    }
+
+    fn line(&self) -> Result<()> {
+        document::raw_line(self)
+    }
 }
 
 #[derive(Clone, Copy)]

@@ -6,16 +6,13 @@ use anyhow::Result;
 use clap::Args;
 use filch_api::client::Client;
 use filch_api::job::Job;
-use filch_api::limits;
-use serde::Serialize;
 
 use crate::document::{self, JsonOrLines};
 use crate::escape::command;
 use crate::filter::Terms;
 use crate::moment;
-use crate::output::talk;
+use crate::pages::{self, Count, Listed, Source};
 use crate::select::short;
-use crate::table;
 use crate::table::Column::{self, Number, Rest, State, Text};
 
 const AFTER_HELP: &str = "\
@@ -36,12 +33,8 @@ pub(super) struct Options {
     /// Only jobs in these states, with commas between them
     #[arg(long, short, value_name = "STATES")]
     state: Option<String>,
-    /// So many at most
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 50, conflicts_with = "all")]
-    limit: u64,
-    /// All of them
-    #[arg(long)]
-    all: bool,
+    #[command(flatten)]
+    count: Count,
     /// The oldest first
     #[arg(long)]
     reverse: bool,
@@ -68,12 +61,11 @@ struct Filter {
 
 pub(super) async fn run(client: &Client, options: &Options) -> Result<ExitCode> {
     let terms = options.terms()?;
-    let query = terms.query()?;
+    let query = format!("&command=true{}", terms.query()?);
     let direction = if options.reverse { "after" } else { "before" };
-    let base = format!("/v1/jobs?command=true{query}");
-    let limit = if options.all { u64::MAX } else { options.limit };
-    let count = pages(client, &base, direction, limit, options.form).await?;
-    if count == 0 {
+    let source = Source { client, path: "/v1/jobs", direction, query };
+    let shown = pages::show::<Job>(&source, options.count, options.form).await?;
+    if shown == 0 {
         terms.suggest(client).await?;
     }
     Ok(ExitCode::SUCCESS)
@@ -95,73 +87,36 @@ impl Options {
     }
 }
 
-#[derive(Serialize)]
-struct Document {
-    jobs: Vec<Job>,
-    /// Whether there are more than were asked for.
-    more: bool,
-}
+impl Listed for Job {
+    const COLUMNS: &[Column] = &[
+        Text("id"),
+        State("state"),
+        Text("queue"),
+        Text("kind"),
+        Number("attempts"),
+        Text("submitted"),
+        Text("worker"),
+        Rest("command"),
+    ];
 
-async fn pages(
-    client: &Client,
-    base: &str,
-    direction: &str,
-    limit: u64,
-    form: JsonOrLines,
-) -> Result<u64> {
-    let mut jobs: Vec<Job> = Vec::new();
-    let (mut count, mut next) = (0, Some(0));
-    while let Some(from) = next
-        && count < limit
-    {
-        let most = (limit - count).min(limits::PAGE_JOBS as u64);
-        let page: filch_api::client::Page =
-            client.get(&format!("{base}&{direction}={from}&limit={most}")).await?;
-        count += page.jobs.len() as u64;
-        next = page.next;
-        // Lines are passed on page by page, so that any number of jobs fits.
-        if form.jsonl {
-            for job in &page.jobs {
-                document::line(job)?;
-            }
-        } else {
-            jobs.extend(page.jobs);
-        }
+    fn row(&self) -> Result<Vec<String>> {
+        let command = match &self.command[..] {
+            [] => "-".to_owned(),
+            words => command(words),
+        };
+        Ok(vec![
+            short(&self.id),
+            self.state.clone(),
+            self.queue.clone(),
+            self.kind.clone(),
+            self.attempts.to_string(),
+            moment::cell(self.submitted_at),
+            self.worker.as_deref().map_or_else(|| "-".to_owned(), short),
+            command,
+        ])
     }
-    let more = next.is_some();
-    if form.json {
-        document::print(Document { jobs, more })?;
-    } else if !form.jsonl {
-        let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
-        table::list(&COLUMNS, &rows)?;
-        if more {
-            talk(format_args!("there are more: --limit N or --all shows them"));
-        }
+
+    fn line(&self) -> Result<()> {
+        document::line(self)
     }
-    Ok(count)
-}
-
-const COLUMNS: [Column; 8] = [
-    Text("id"),
-    State("state"),
-    Text("queue"),
-    Text("kind"),
-    Number("attempts"),
-    Text("submitted"),
-    Text("worker"),
-    Rest("command"),
-];
-
-/// A job as a row of a table.
-fn row(job: &Job) -> Vec<String> {
-    vec![
-        short(&job.id),
-        job.state.clone(),
-        job.queue.clone(),
-        job.kind.clone(),
-        job.attempts.to_string(),
-        moment::cell(job.submitted_at),
-        job.worker.as_deref().map_or_else(|| "-".to_owned(), short),
-        if job.command.is_empty() { "-".to_owned() } else { command(&job.command) },
-    ]
 }

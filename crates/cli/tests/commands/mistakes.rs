@@ -234,6 +234,14 @@ fn what_is_kept_and_cannot_be_opened_is_named_with_its_file() {
 }
 
 #[test]
+fn a_list_of_nothing_is_a_wrong_value() {
+    for words in [["job", "list"], ["dead", "list"], ["dead", "groups"]] {
+        let words = [&words[..], &["--limit", "0"]].concat();
+        filch(&words).refused(2, "'0' for '--limit <N>'");
+    }
+}
+
+#[test]
 fn a_number_below_zero_is_a_wrong_value_and_no_option() {
     for (words, said) in [
         (&["submit", "--retry", "-1", "--", "true"][..], "'-1' for '--retry <N>'"),
