@@ -6,15 +6,19 @@
 //!
 //! A worker begins such a thing only while it has no forks, and ends it only when it has none again:
 //! all forks on a seat are parts of what the worker is at. As long as one of them is there, nothing that it is a
-//! part of can end, nor what is shown about that change.
+//! part of can end. What is shown about that stays the same, or is hidden for a while by what was begun later.
 
+use super::sync;
 use super::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// So many things that a worker is at, each begun while it waited for a part of the one before, are shown. Of
 /// more, the last ones take turns: then who waits for one that is not shown does not help with it.
 const LEVELS: usize = 1 << LEVEL_BITS;
+#[cfg(not(loom))]
 const LEVEL_BITS: u32 = 3;
+#[cfg(loom)]
+const LEVEL_BITS: u32 = 0;
 const SEAT_BITS: u32 = 10;
 
 /// The longest way up that is looked at.
@@ -84,33 +88,42 @@ pub(crate) struct Lineage {
 
 #[derive(Default)]
 struct Level {
+    /// How often what follows was begun to be changed, and how often that was ended: odd in between. It only
+    /// grows, where a place may come back. Then, without this, whoever began to read before the place went,
+    /// and looked again after it had come back, could have read what another has shown there meanwhile.
+    turn: AtomicU64,
     place: AtomicU64,
     cause: AtomicU64,
     within: AtomicU64,
 }
 
 impl Level {
-    /// Shows something else, and says what was shown before. Whoever has read a part of it and then finds
-    /// the place where it was has read it whole: the place goes first and comes last.
-    fn show(&self, [place, cause, within]: [u64; 3]) -> [u64; 3] {
-        let before = [&self.place, &self.cause, &self.within].map(|word| word.load(Relaxed));
-        self.place.store(0, Relaxed);
-        // Release: who reads what is new finds that the place has changed.
-        self.cause.store(cause, Release);
-        self.within.store(within, Release);
-        // Release: who finds the place finds the rest.
-        self.place.store(place, Release);
+    /// Shows something else, and says what was shown before. For the owner only.
+    fn show(&self, shown: [u64; 3]) -> [u64; 3] {
+        let words = [&self.place, &self.cause, &self.within];
+        let before = words.map(|word| word.load(Relaxed));
+        let turn = self.turn.load(Relaxed);
+        self.turn.store(turn + 1, Relaxed);
+        for (word, value) in words.into_iter().zip(shown) {
+            // Release: who reads any of what is new finds, when it looks again, that the turn has changed.
+            word.store(value, Release);
+        }
+        // Release: who finds this turn finds all that is shown in it, or something newer.
+        self.turn.store(turn + 2, Release);
         before
     }
 
+    /// What is shown of that place. None if something else is shown there, or is just about to be.
     fn origin(&self, place: Place) -> Option<Origin> {
-        let is_shown = |order| self.place.load(order) == place.0;
-        if !is_shown(Acquire) {
-            return None;
-        }
-        let cause = Cause(self.cause.load(Acquire));
-        let within = Place::from_bits(self.within.load(Acquire));
-        is_shown(Relaxed).then_some(Origin { cause, within })
+        // Acquire: pairs with the last store of `show`, so that nothing is older than this turn.
+        let turn = self.turn.load(Acquire);
+        // Acquire: pairs with the stores before it, so that nothing is newer, if the turn is still the same.
+        let [shown, cause, within] =
+            [&self.place, &self.cause, &self.within].map(|word| word.load(Acquire));
+        let is_same = !sync::LOOKS_AGAIN || self.turn.load(Relaxed) == turn;
+        let is_whole = turn.is_multiple_of(2) && is_same;
+        (is_whole && shown == place.0)
+            .then(|| Origin { cause: Cause(cause), within: Place::from_bits(within) })
     }
 }
 

@@ -60,3 +60,39 @@ fn the_way_up_is_whole() {
         });
     });
 }
+
+/// A worker is at one thing, then at another, then at the first again, and in the memory where it shows them is
+/// room for one: who reads all the while what is shown of the first never takes a part of the second for it.
+fn the_outer_thing_is_asked_for(asked: usize) {
+    explore(3, move || {
+        let causes = CAUSES.map(Cause::of);
+        let [outer, inner, far] = causes;
+        let story = Arc::new(Story { thief: Lineage::new(), other: Lineage::new() });
+        let owner = Arc::clone(&story);
+        owner.other.apart(1, Origin { cause: far, within: None }, || {
+            let within = story.other.place();
+            story.thief.apart(0, Origin { cause: outer, within: None }, || {
+                let place = story.thief.place();
+                let watcher = beside(&story, move |story| {
+                    let is_part = descends(|seat| story.seat(seat), place, causes[asked]);
+                    assert!(!is_part, "the outer thing is a part of nothing");
+                });
+                story.thief.apart(0, Origin { cause: inner, within }, || {});
+                watcher.join().unwrap();
+                assert!(descends(|seat| story.seat(seat), place, outer), "it is shown again");
+            });
+        });
+    });
+}
+
+#[test]
+#[cfg_attr(filch_planted, should_panic(expected = "a part of nothing"))]
+fn the_outer_thing_never_has_the_cause_of_the_inner_one() {
+    the_outer_thing_is_asked_for(1);
+}
+
+#[test]
+#[cfg_attr(filch_planted, should_panic(expected = "a part of nothing"))]
+fn the_outer_thing_never_lies_within_what_the_inner_one_does() {
+    the_outer_thing_is_asked_for(2);
+}
