@@ -9,8 +9,8 @@ use crate::{current, visit};
 
 /// Threads that steal work from one another.
 ///
-/// Dropping it closes it, and waits for what its threads are doing; tasks that nobody has begun are
-/// dropped.
+/// Dropping it closes it, and waits for what its threads are doing, unless one of them drops it; tasks that
+/// nobody has begun are dropped.
 pub struct Pool {
     core: Arc<Core>,
 }
@@ -89,7 +89,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.core.close();
         // A thread of its own cannot wait for the others: one of them may wait for it.
-        if !self.is_current() {
+        if !self.is_current() && !self.core.monitor.will_join() {
             self.core.join();
         }
     }

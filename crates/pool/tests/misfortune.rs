@@ -4,12 +4,14 @@
 mod occupied;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filch_pool::{Pool, scope, spawn, spawn_detached};
+use filch_pool::{Pool, scope, sleep_until, spawn, spawn_detached};
 
 use occupied::occupy;
 
@@ -279,4 +281,76 @@ fn who_waits_for_a_task_is_told_when_the_pool_is_closed() {
             assert!(outer.wait().is_ok_and(|ran| ran <= 300), "it had begun, so it ended");
         }
     }
+}
+
+/// Drops a pool where it is woken, when nobody else has that pool, or this, any more.
+struct Dropper {
+    pool: Arc<Pool>,
+    let_go: Arc<AtomicUsize>,
+    dropped_by: mpsc::Sender<String>,
+}
+
+impl Wake for Dropper {
+    fn wake(self: Arc<Self>) {
+        wait_until("the others let go of it", || self.let_go.load(SeqCst) == 2);
+        let Self { pool, dropped_by, .. } = Arc::into_inner(self).expect("nobody else has it");
+        drop(Arc::into_inner(pool).expect("nobody else has it"));
+        let name = thread::current().name().expect("it is a thread of a pool").to_owned();
+        dropped_by.send(name).expect("somebody waits for it");
+    }
+}
+
+/// Says that it was woken.
+struct Called(AtomicBool);
+
+impl Wake for Called {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// The only worker is busy, so it is the pool's own monitor that wakes who waits for a timer. The first one
+/// that it wakes drops the pool, and the worker goes on only when the second was woken, too.
+#[test]
+fn a_waker_may_drop_the_pool_that_wakes_it() {
+    let patience = Duration::from_secs(60);
+    let pool = Arc::new(Pool::builder().threads(1).name("dropped").build().unwrap());
+    let watch = pool.watch();
+    let (dropped_by, was_dropped_by) = mpsc::channel();
+    let let_go = Arc::new(AtomicUsize::new(0));
+    let dropper = Dropper { pool: Arc::clone(&pool), let_go: Arc::clone(&let_go), dropped_by };
+    let dropper = Waker::from(Arc::new(dropper));
+    let inside = Arc::clone(&let_go);
+    let busy = pool.spawn(move || {
+        let called = Arc::new(Called(AtomicBool::new(false)));
+        let other = Waker::from(Arc::clone(&called));
+        let mut span = Duration::from_millis(20);
+        let _naps = loop {
+            // Due at the same time, so that they are found at the same look, the older one first.
+            let due = Instant::now() + span;
+            let mut naps = [sleep_until(due), sleep_until(due)];
+            let mut waits = |nap: usize, waker| {
+                Pin::new(&mut naps[nap]).poll(&mut Context::from_waker(waker)).is_pending()
+            };
+            if waits(0, Waker::noop()) && waits(1, &other) && waits(0, &dropper) {
+                break naps;
+            }
+            called.0.store(false, SeqCst);
+            span *= 2;
+        };
+        drop(dropper);
+        inside.fetch_add(1, SeqCst);
+        wait_until("the second is woken", || called.0.load(SeqCst));
+    });
+    drop(pool);
+    let_go.fetch_add(1, SeqCst);
+    let name = was_dropped_by.recv_timeout(patience).expect("the pool is dropped");
+    assert_eq!(name, "dropped-monitor");
+    assert!(busy.wait().is_ok());
+    let (end, has_ended) = mpsc::channel();
+    thread::spawn(move || {
+        watch.for_each(drop);
+        end.send(()).expect("somebody waits for it");
+    });
+    has_ended.recv_timeout(patience).expect("who watches is told that the pool has ended");
 }
