@@ -41,7 +41,7 @@ impl Machine {
             ("FILCH_CLOCK_AHEAD".to_owned(), text(&ahead)),
         ];
         let manner = Manner { environment: environment.clone(), ..Manner::default() };
-        let server = stage.server_in(&manner, Some("1s")).await;
+        let server = stage.server_in(&manner, Some("3s")).await;
         let worker = stage.worker_in(&manner, &server.url, 4, &[]);
         Self { stage, server, worker, environment, ahead }
     }
@@ -77,7 +77,7 @@ impl Machine {
     /// Waits for longer than any lease.
     async fn outwait_leases(&self) {
         let now = since_boot();
-        until("leases would be over", async || when(since_boot() - now > 2_500_000)).await;
+        until("leases would be over", async || when(since_boot() - now > 4_000_000)).await;
     }
 }
 

@@ -50,9 +50,9 @@ const GATED: [usize; 4] = [HIT[0], HIT[1], STUCK, UNHEARD];
 const FAULTS: usize = 4;
 
 const SLOTS: u32 = 2;
-const LEASE: &str = "2s";
+const LEASE: &str = "4s";
 /// An orphan runs again within the lease and a second; the rest is for machines with much else to do.
-const ORPHAN_WAIT: Duration = Duration::from_secs(3 + 8);
+const ORPHAN_WAIT: Duration = Duration::from_secs(5 + 20);
 
 /// What has to be done for one customer.
 #[derive(Clone)]

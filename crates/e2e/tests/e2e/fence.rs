@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use filch_e2e::process::Process;
+use filch_e2e::runs;
 use filch_e2e::stage::retry;
 use filch_e2e::until::{until, when};
 
@@ -14,7 +15,7 @@ const JOBS: usize = 8;
 /// However long it stands still: no lease runs out while nobody can be heard.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_stopped_for_want_of_a_server_is_not_charged() {
-    stop(Duration::from_secs(3), Duration::from_secs(4), |server, _| server).await;
+    stop(Duration::from_secs(5), Duration::from_secs(6), |server, _| server).await;
 }
 
 /// It goes on before its lease is over.
@@ -45,6 +46,7 @@ async fn stop(
     // Worker and guardian both see to it that nothing runs after seven tenths of the lease.
     for job in &jobs {
         until_state(&server.client, &id(job), "running").await;
+        until("it has begun", async || when(runs::of(&stage.runs(), &id(job)).len() == 1)).await;
     }
     let still = whom(&server.process, &worker);
     still.freeze();

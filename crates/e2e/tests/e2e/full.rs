@@ -19,11 +19,15 @@ const DISK: u64 = 200 << 20;
 /// Less than the usual reserve, more than the ballast.
 const LITTLE: u64 = 40 << 20;
 
+const LEASE: &str = "4s";
+/// Two leases and a little.
+const LONGER_MICROS: u64 = 9_000_000;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_refuses_takes_reports_and_goes_on_when_there_is_room() {
     let stage = stage();
     let small = Small::make(&stage, DISK).await;
-    let mut server = stage.server_in(&small.manner(), Some("1s")).await;
+    let mut server = stage.server_in(&small.manner(), Some(LEASE)).await;
     let worker = stage.worker(&server.url, 4, &[]);
     let ballast = small.path("filch.db.ballast");
     assert!(ballast.exists(), "there is room for it");
@@ -51,7 +55,7 @@ async fn a_full_disk_refuses_takes_reports_and_goes_on_when_there_is_room() {
     open(&gates[2]);
     until("the server waits", async || when(server.said().contains("waiting for room"))).await;
     let full = since_boot();
-    until("some leases are over", async || when(since_boot() - full > 3_000_000)).await;
+    until("some leases are over", async || when(since_boot() - full > LONGER_MICROS)).await;
     assert_eq!(server.process.ended(), None, "{}", server.said());
     assert_eq!(worker.jobs().len(), 1, "the last one still runs");
 

@@ -30,6 +30,7 @@ use filch_scheduler::time::Wall;
 use crate::{id, jobs, stage};
 
 const KILLS: usize = 200;
+const LEASE: Duration = Duration::from_secs(1);
 const WORKERS: usize = 4;
 const SLOTS: u32 = 2;
 /// So many clients submit a job, wait for its end, and begin again.
@@ -200,6 +201,7 @@ struct Caught {
     /// Clients that wait for jobs in mid-run.
     waits: Vec<usize>,
     submits: Vec<usize>,
+    since: Instant,
 }
 
 struct Play {
@@ -223,6 +225,7 @@ impl Play {
             if blow.hits_server() && self.traffic.open(is_submit).is_empty() {
                 return None;
             }
+            let since = Instant::now();
             for victim in &victims {
                 victim.freeze();
             }
@@ -240,7 +243,7 @@ impl Play {
                 }
                 return None;
             }
-            Some(Caught { waits, submits })
+            Some(Caught { waits, submits, since })
         })
         .await
     }
@@ -248,7 +251,7 @@ impl Play {
     /// Returns how many submits were never answered.
     async fn strike(&mut self, blow: &Blow) -> usize {
         self.traffic.is_aimed_at_server.store(blow.hits_server(), Ordering::Relaxed);
-        let Caught { waits, submits } = self.stop(blow).await;
+        let Caught { waits, submits, since } = self.stop(blow).await;
         for &victim in &blow.workers {
             self.workers[victim].kill();
         }
@@ -264,7 +267,9 @@ impl Play {
         }
         assert!(!waits.is_empty(), "something was under way");
         let answered = self.traffic.count(&waits, Fate::Answered);
-        assert_eq!(answered, 0, "{blow:?}: nobody can have answered");
+        // Where the server lives, another worker may have done it when the lease is over.
+        let can_be_done = !blow.hits_server() && since.elapsed() > LEASE / 2;
+        assert!(answered == 0 || can_be_done, "{blow:?}: nobody can have answered");
         let lost = match blow.hits_server() {
             true => self.traffic.count(&submits, Fate::Unanswered),
             false => 0,
@@ -290,7 +295,7 @@ impl Play {
 async fn two_hundred_kills_lose_nothing_and_run_nothing_twice_at_once() {
     let mut random = Random::seeded();
     let stage = stage();
-    let server = stage.server(Some("1s")).await;
+    let server = stage.server(Some(&format!("{}s", LEASE.as_secs()))).await;
     let workers = (0..WORKERS).map(|_| stage.worker(&server.url, SLOTS, &[])).collect();
     let clients = Arc::clone(&stage.clients);
     let traffic = Arc::new(Traffic { clients, ..Traffic::default() });

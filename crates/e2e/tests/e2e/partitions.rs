@@ -20,7 +20,7 @@ use filch_e2e::wire::{Passage, Weather, Wire};
 use crate::{id, stage, until_state};
 
 const WORKERS: usize = 3;
-const LEASE: Duration = Duration::from_secs(3);
+const LEASE: Duration = Duration::from_secs(6);
 /// A worker stops what it runs after seven tenths of a lease without an answer. So long does a short
 /// partition last, and beats and a machine with much else to do have the rest.
 const SHORT: Duration = Duration::from_millis(600);
@@ -103,9 +103,10 @@ impl Net {
         match partition {
             Partition::Short(up, down) => {
                 part(up, down);
-                self.chatter().await;
-                tokio::time::sleep(SHORT).await;
-                wire.mend();
+                tokio::join!(self.chatter(), async {
+                    tokio::time::sleep(SHORT).await;
+                    wire.mend();
+                });
             }
             Partition::Flapping => {
                 for _ in 0..6 {

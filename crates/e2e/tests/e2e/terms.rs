@@ -146,7 +146,7 @@ async fn limits_moments_and_waits_hold_while_workers_and_the_server_are_killed()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_loses_its_guardian_waits_for_a_second() {
     let stage = stage();
-    let server = stage.server(Some("1s")).await;
+    let server = stage.server(None).await;
     let worker = stage.worker(&server.url, 1, &[]);
     let gate = stage.path("gate");
     let job = stage.job(&["until", gate.to_str().unwrap()]);

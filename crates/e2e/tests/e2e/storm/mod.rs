@@ -103,7 +103,7 @@ async fn furnish(stage: &Stage, server: &Server) {
 async fn a_hundred_thousand_malformed_requests_and_frames_change_nothing() {
     let mut random = Random::seeded();
     let stage = stage();
-    let server = stage.server(Some("1s")).await;
+    let server = stage.server(Some("3s")).await;
     let (client, pid) = (&server.client, server.process.pid());
     let address = server.url.strip_prefix("http://").unwrap();
     furnish(&stage, &server).await;
