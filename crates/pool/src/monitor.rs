@@ -28,8 +28,6 @@ pub(crate) struct Monitor {
     /// It sleeps, or was never started.
     is_asleep: AtomicBool,
     handle: Mutex<Option<thread::JoinHandle<()>>>,
-    /// It was itself who dropped the pool, and waits for the threads in the end. For itself only.
-    joins_others: AtomicBool,
 }
 
 impl Monitor {
@@ -38,7 +36,6 @@ impl Monitor {
             is_owed: AtomicBool::new(false),
             is_asleep: AtomicBool::new(true),
             handle: Mutex::new(None),
-            joins_others: AtomicBool::new(false),
         }
     }
 
@@ -112,9 +109,6 @@ impl Monitor {
                 thread::park_timeout(PERIOD);
             }
         }
-        if self.joins_others.load(Relaxed) {
-            core.join();
-        }
     }
 
     pub(crate) fn stop(&self) {
@@ -123,29 +117,18 @@ impl Monitor {
         }
     }
 
-    /// If it is the monitor that calls this, as somebody whom it wakes has dropped the pool, it waits for the
-    /// threads when it is done with what it does; says whether it is. Not at once: one of them may wait for
-    /// whom it wakes next.
-    #[must_use]
-    pub(crate) fn will_join(&self) -> bool {
-        let is_me = sync::lock(&self.handle).as_ref().is_some_and(is_me);
-        if is_me {
-            self.joins_others.store(true, Relaxed);
-        }
-        is_me
+    /// Whether this thread is the monitor: somebody whom it wakes does what comes next.
+    pub(crate) fn is_current(&self) -> bool {
+        let me = thread::current().id();
+        sync::lock(&self.handle).as_ref().is_some_and(|handle| handle.thread().id() == me)
     }
 
-    /// Waits for it, unless it is the one that calls this.
     pub(crate) fn join(&self) {
         let handle = sync::lock(&self.handle).take();
-        if let Some(handle) = handle.filter(|handle| !is_me(handle)) {
+        if let Some(handle) = handle {
             let _ = handle.join();
         }
     }
-}
-
-fn is_me(handle: &thread::JoinHandle<()>) -> bool {
-    handle.thread().id() == thread::current().id()
 }
 
 /// If somebody waits and no worker sleeps within the poller, one is sent there; and if none sleeps at

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::builder::Builder;
 use crate::core::Core;
+use crate::protocol::sync::thread;
 use crate::{current, visit};
 
 /// Threads that steal work from one another.
@@ -88,9 +89,15 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.core.close();
-        // A thread of its own cannot wait for the others: one of them may wait for it.
-        if !self.is_current() && !self.core.monitor.will_join() {
-            self.core.join();
+        let is_own =
+            self.is_current() || self.core.monitor.is_current() || self.core.trace.is_current();
+        if !is_own {
+            return self.core.join();
         }
+        // A thread of its own cannot wait for the others: one of them may wait for it. So another one does,
+        // and tells who watches; if there can be no other, they are not told.
+        let core = Arc::clone(&self.core);
+        let thread = thread::Builder::new().name(format!("{}-end", core.name));
+        let _ = thread.spawn(move || core.join());
     }
 }

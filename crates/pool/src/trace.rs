@@ -103,6 +103,12 @@ impl Trace {
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
+    /// Whether this thread is the one that prints: where that goes does what comes next.
+    pub(crate) fn is_current(&self) -> bool {
+        let me = thread::current().id();
+        sync::lock(&self.printer).as_ref().is_some_and(|printer| printer.thread().id() == me)
+    }
+
     /// All workers have ended: prints the last line, and waits for that.
     pub(crate) fn finish(&self) {
         *sync::lock(&self.is_over) = true;

@@ -11,7 +11,7 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filch_pool::{Pool, scope, sleep_until, spawn, spawn_detached};
+use filch_pool::{Pool, Watch, scope, sleep_until, spawn, spawn_detached};
 
 use occupied::occupy;
 
@@ -347,10 +347,30 @@ fn a_waker_may_drop_the_pool_that_wakes_it() {
     let name = was_dropped_by.recv_timeout(patience).expect("the pool is dropped");
     assert_eq!(name, "dropped-monitor");
     assert!(busy.wait().is_ok());
+    expect_end(watch);
+}
+
+/// Who watches is told that the pool has ended.
+fn expect_end(watch: Watch) {
     let (end, has_ended) = mpsc::channel();
     thread::spawn(move || {
         watch.for_each(drop);
         end.send(()).expect("somebody waits for it");
     });
-    has_ended.recv_timeout(patience).expect("who watches is told that the pool has ended");
+    has_ended.recv_timeout(Duration::from_secs(60)).expect("it has ended");
+}
+
+#[test]
+fn who_watches_is_told_of_the_end_though_a_worker_drops_the_pool() {
+    let pool = Arc::new(Pool::builder().threads(2).build().unwrap());
+    let watch = pool.watch();
+    let (let_go, is_let_go) = mpsc::channel();
+    let inside = Arc::clone(&pool);
+    pool.spawn_detached(move || {
+        is_let_go.recv().expect("it is let go of");
+        drop(Arc::into_inner(inside).expect("nobody else has it"));
+    });
+    drop(pool);
+    let_go.send(()).expect("somebody waits for it");
+    expect_end(watch);
 }
