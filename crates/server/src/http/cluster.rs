@@ -6,7 +6,8 @@ use filch_api::cluster::{Order, Queue, QueueChange, Status, Worker, WorkerStop};
 use filch_api::problem::Problem;
 use filch_api::session::About;
 use filch_api::submission::{Span, name};
-use filch_scheduler::dispatch::{self, Answer, Request};
+use filch_scheduler::dispatch::{self, Answer, QueueView, Request};
+use filch_scheduler::record::QueueSettings;
 use serde::Serialize;
 
 use super::body::Object;
@@ -84,10 +85,15 @@ pub(crate) async fn set_queue(
     }
     let look = move |dispatch: &dispatch::Dispatch, _| {
         let view = dispatch.queue_views().find(|view| view.settings.queue == queue);
-        view.map(|view| Queue::from(&view))
+        // One that is not there is as nobody has changed it.
+        let view = view.unwrap_or_else(|| QueueView {
+            settings: QueueSettings::new(queue),
+            ready: 0,
+            owned: 0,
+        });
+        Queue::from(&view)
     };
-    let seen = state.doorbell.look(look).await?;
-    Ok(Json(seen.ok_or_else(|| Problem::not_found(format!("no queue {text}")))?))
+    Ok(Json(state.doorbell.look(look).await?))
 }
 
 /// The order in which jobs are taken.

@@ -9,6 +9,11 @@ use crate::client::{Place, eventually};
 async fn queues_are_paused_bounded_and_weighed() {
     let place = Place::start().await;
     assert_eq!(place.get("/v1/queues").await.ok(), json!({"queues": []}));
+    let usual = json!({"paused": false, "limit": 0, "weight": 1});
+    let unchanged = place.send(Method::PATCH, "/v1/queues/new", &usual).await.ok();
+    let new =
+        json!({"name": "new", "paused": false, "limit": null, "weight": 1, "ready": 0, "owned": 0});
+    assert_eq!(unchanged, new, "as it would be in any case");
     let queue = "/v1/queues/im%C3%A4ge%2F1";
     let change = json!({"paused": true, "limit": 2, "weight": 3});
     let changed = place.send(Method::PATCH, queue, &change).await.ok();
