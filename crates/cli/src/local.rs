@@ -41,9 +41,6 @@ pub(crate) enum Opened {
 /// How long what runs may take after somebody wanted the program to end.
 pub(crate) const GRACE: Duration = Duration::from_secs(30);
 
-/// The most jobs to hold beyond the slots.
-const RESERVE: Reserve = Reserve::Auto { most: 1_024 };
-
 impl Local {
     /// Opens the data and serves it, unless somebody else does.
     pub(crate) async fn open(place: &Place, wanted: Wanted) -> Result<Opened> {
@@ -129,7 +126,7 @@ fn employ(server: &Server, wanted: &Wanted) -> Worker {
         queues: wanted.queues.clone(),
         home: Home::Embedded,
         grace: GRACE,
-        reserve: RESERVE,
+        reserve: Reserve::default(),
         name: Some(host()),
         trace_schedule: None,
     };

@@ -314,7 +314,7 @@ fn parse_member(words: &mut Words<'_>) -> Result<Member, String> {
     }
     words.expect("reserve")?;
     let reserve = match words.next()? {
-        "auto" => Reserve::Auto { most: 1_024 },
+        "auto" => Reserve::default(),
         number => Reserve::Fixed(read(number)?),
     };
     words.expect("home")?;

@@ -148,7 +148,7 @@ impl Swarm {
             false => Home::Apart,
         };
         let reserve = match self.random.one_in(2) {
-            true => Reserve::Auto { most: 1_024 },
+            true => Reserve::default(),
             false => Reserve::Fixed(self.random.below(12) as u32),
         };
         let serves = match !is_first && self.random.one_in(4) {

@@ -48,7 +48,7 @@ impl Default for Config {
             queues: None,
             home: agent::Home::Apart,
             grace: Duration::from_secs(30),
-            reserve: agent::Reserve::Auto { most: 1_024 },
+            reserve: agent::Reserve::default(),
             name: None,
             trace_schedule: None,
         }

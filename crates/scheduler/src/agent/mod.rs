@@ -59,7 +59,7 @@ impl Default for Config {
             home: Home::Apart,
             slots: 1,
             serves: Serves::All,
-            reserve: Reserve::Auto { most: 1_024 },
+            reserve: Reserve::default(),
             started_after: Duration::from_millis(50),
             reconnect_max: Duration::from_millis(500),
             reports_max: 256,
@@ -87,6 +87,12 @@ pub enum Reserve {
     },
     /// Always so many.
     Fixed(u32),
+}
+
+impl Default for Reserve {
+    fn default() -> Self {
+        Self::Auto { most: 1_024 }
+    }
 }
 
 /// One worker.
