@@ -21,9 +21,16 @@ fn nothing_is_allocated() {
         let before = ALLOCATOR.total_allocated();
         recruiter.enlist();
         assert!(ALLOCATOR.total_allocated() > before, "what is allocated is seen");
-        let before = ALLOCATOR.total_allocated();
-        let dismissed = (0..100_000).filter(|_| recruiter.enlist() == Enlisted::Dismissed).count();
-        assert_eq!(ALLOCATOR.total_allocated(), before);
-        assert!(dismissed > 90_000, "{dismissed}");
+        // The thread that waits for this one allocates too, a little, once it comes to it. That is over soon;
+        // what an enlist allocates shows in every window.
+        let is_quiet = (0..10).any(|_| {
+            let before = ALLOCATOR.total_allocated();
+            let all = (0..100_000).map(|_| recruiter.enlist());
+            let dismissed = all.filter(|enlisted| *enlisted == Enlisted::Dismissed).count();
+            let after = ALLOCATOR.total_allocated();
+            assert!(dismissed > 90_000, "{dismissed}");
+            after == before
+        });
+        assert!(is_quiet, "something was allocated in every window");
     }
 }
