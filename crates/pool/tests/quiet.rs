@@ -19,12 +19,17 @@ fn waiting_costs_no_computing() {
         .unwrap();
     let server = pool.spawn_future(async move { listener.accept().await.map(|_| ()) });
     let timer = pool.spawn_future(filch_pool::sleep(Duration::from_secs(3600)));
-    // Until all that comes before the waiting is over.
-    std::thread::sleep(Duration::from_millis(200));
-    let (before, begun) = (computed(), Instant::now());
-    std::thread::sleep(Duration::from_secs(1));
-    let share = (computed() - before).as_secs_f64() / begun.elapsed().as_secs_f64();
-    assert!(share < 0.02, "{share} of the time was spent computing");
+    // The first seconds may have in them what comes before the waiting. A pool that spins computes in all.
+    let patience = Instant::now() + Duration::from_secs(60);
+    loop {
+        let (before, begun) = (computed(), Instant::now());
+        std::thread::sleep(Duration::from_secs(1));
+        let share = (computed() - before).as_secs_f64() / begun.elapsed().as_secs_f64();
+        if share < 0.02 {
+            break;
+        }
+        assert!(Instant::now() < patience, "{share} of the time was spent computing");
+    }
     server.abort();
     timer.abort();
 }
