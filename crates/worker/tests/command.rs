@@ -122,6 +122,10 @@ fn is_alive(number: i32) -> bool {
     look_at(number).is_some_and(|(state, _, _)| !"ZX".contains(state))
 }
 
+fn is_stopped(number: i32) -> bool {
+    look_at(number).unwrap().0 == 'T'
+}
+
 fn signal(number: i32, signal: Signal) {
     kill_process(Pid::from_raw(number).unwrap(), signal).unwrap();
 }
@@ -506,13 +510,19 @@ async fn a_worker_that_dies_before_its_command_is_watched_has_started_nothing() 
 }
 
 async fn a_worker_that_stands_still_past_its_deadline_loses_its_commands() {
-    let worker = Worker::start(&["deadline", "sleep 1000 & echo $!; echo $$; sleep 1000"]);
-    let numbers = worker.numbers(2);
-    signal(worker.number(), Signal::STOP);
-    let is_stopped = || look_at(worker.number()).unwrap().0 == 'T';
-    until("the worker stands still", is_stopped);
+    // Where it takes long to be made to stand still, the deadline passes before. It did that in time if it
+    // stands still and its commands live: from then on nobody but the guardian can end them.
+    let in_time = [2, 4, 8, 16, 32].into_iter().find_map(|seconds: u64| {
+        let script = "sleep 1000 & echo $!; echo $$; sleep 1000";
+        let worker = Worker::start(&["deadline", script, &seconds.to_string()]);
+        let numbers = worker.numbers(2);
+        signal(worker.number(), Signal::STOP);
+        until("the worker stands still", || is_stopped(worker.number()));
+        numbers.iter().all(|number| is_alive(*number)).then_some((worker, numbers))
+    });
+    let (worker, numbers) = in_time.expect("one stands still before its deadline");
     until("its commands are dead", || numbers.iter().all(|number| !is_alive(*number)));
-    assert!(is_stopped());
+    assert!(is_stopped(worker.number()));
     // The leader waits to be reaped, so that its number is nobody else's.
     assert_eq!(look_at(numbers[1]).unwrap().0, 'Z');
     let guardian = guardian_of(worker.number()).unwrap();
@@ -649,7 +659,8 @@ async fn be_worker(words: &[String]) {
     }
     let runner = Runner::start(options);
     if role == "deadline" {
-        return be_worker_with_deadline(&runner, script).await;
+        let deadline = Duration::from_secs(words[2].parse().unwrap());
+        return be_worker_with_deadline(&runner, script, deadline).await;
     }
     let print = |_, bytes: &[u8]| std::io::stdout().write_all(bytes).unwrap();
     if role == "twice" {
@@ -660,7 +671,7 @@ async fn be_worker(words: &[String]) {
 
 /// Prints what the script prints only when the guardian knows of a deadline. Once that has passed it
 /// tries to go on, moves the deadline, and goes on.
-async fn be_worker_with_deadline(runner: &Runner, script: Command) {
+async fn be_worker_with_deadline(runner: &Runner, script: Command, deadline: Duration) {
     let (print, mut printed) = tokio::sync::mpsc::unbounded_channel();
     let hear = |_, bytes: &[u8]| print.send(bytes.to_vec()).unwrap();
     let say = async {
@@ -668,7 +679,7 @@ async fn be_worker_with_deadline(runner: &Runner, script: Command) {
         while text.iter().filter(|byte| **byte == b'\n').count() < 2 {
             text.extend(printed.recv().await.unwrap());
         }
-        runner.deadline(Some(Duration::from_secs(2)));
+        runner.deadline(Some(deadline));
         // No command starts before the guardian has heard of a deadline that was set before.
         finish(runner, command(&["true"])).await;
         std::io::stdout().write_all(&text).unwrap();
