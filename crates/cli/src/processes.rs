@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use filch_api::client::Client;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A folder of our own, removed in the end.
 pub(crate) struct Folder(PathBuf);
@@ -39,6 +40,20 @@ pub(crate) struct Running(Child);
 impl Running {
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
+    }
+
+    /// It stands still until it is told to go on.
+    pub(crate) fn halt(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        // One that has ended is not there to be told; its number is its own until it is waited for.
+        let _ = kill_process(Pid::from_child(&self.0), signal);
     }
 
     /// Bytes of memory that are its own.

@@ -76,16 +76,31 @@ impl Board {
         }
     }
 
-    /// The fullest of those that live.
+    /// The fullest of those that live and have something.
     pub(super) fn fullest(&self) -> Option<usize> {
         let alive = self.lanes.iter().enumerate().filter(|(_, lane)| lane.fate == Fate::Alive);
-        alive.max_by_key(|(_, lane)| lane.waiting + lane.running).map(|(place, _)| place)
+        let full = alive.filter(|(_, lane)| lane.waiting + lane.running > 0);
+        full.max_by_key(|(_, lane)| lane.waiting + lane.running).map(|(place, _)| place)
+    }
+
+    /// Whether there is something that others have to take over if this one never goes on: it is seen with
+    /// jobs just now, or was lost with some.
+    pub(super) fn leaves_something(&self, place: usize, workers: &[Worker]) -> bool {
+        let lane = &self.lanes[place];
+        match lane.fate {
+            Fate::Lost { held } => held > 0,
+            Fate::Alive | Fate::Killed { .. } => workers
+                .iter()
+                .any(|worker| worker.name.as_ref() == Some(&lane.name) && worker.held > 0),
+        }
     }
 
     /// This one was killed just now.
     pub(super) fn kill(&mut self, place: usize) {
         let lane = &mut self.lanes[place];
-        lane.fate = Fate::Killed { held: lane.waiting + lane.running };
+        if lane.fate == Fate::Alive {
+            lane.fate = Fate::Killed { held: lane.waiting + lane.running };
+        }
         (lane.waiting, lane.running) = (0, 0);
     }
 
@@ -213,13 +228,21 @@ mod tests {
         assert_eq!((board.lanes[0].given, board.lanes[1].stolen, board.lanes[1].done), (1, 1, 1));
         assert_eq!((board.fullest(), board.longest()), (Some(0), 2));
 
+        assert!(board.leaves_something(0, &[worker("1", 1, 0)]));
+        assert!(!board.leaves_something(0, &[worker("1", 0, 0), worker("2", 3, 2)]));
+        assert!(!board.leaves_something(0, &[]), "what was seen before may be over");
         board.kill(0);
-        assert_eq!((board.lanes[0].fate, board.fullest()), (Fate::Killed { held: 3 }, Some(1)));
+        assert_eq!((board.lanes[0].fate, board.fullest()), (Fate::Killed { held: 3 }, None));
+        board.see(&[worker("2", 1, 0)]);
+        assert_eq!(board.fullest(), Some(1));
         board.see(&[worker("1", 2, 2)]);
         assert_eq!(board.lanes[0].waiting, 0, "what the server still believes of it is not shown");
         assert_eq!(board.rescue(), None);
         board.hear(&moved(5, "lost", Some("1"), None, &[1, 2]));
         assert_eq!(board.lanes[0].fate, Fate::Lost { held: 2 });
+        assert!(board.leaves_something(0, &[]));
+        board.kill(0);
+        assert_eq!(board.lanes[0].fate, Fate::Lost { held: 2 }, "that is known already");
         board.hear(&moved(6, "claim", None, Some("2"), &[1]));
         board.hear(&moved(8, "claim", None, Some("2"), &[2]));
         board.hear(&moved(9, "steal", Some("2"), Some("1"), &[1]));

@@ -91,7 +91,7 @@ struct Totals {
     killed: String,
     /// Jobs that the killed worker had.
     held: u64,
-    /// From the kill until the last of these was somebody else's.
+    /// From the kill, for which it stood still a moment before, until the last of these was somebody else's.
     rescued_after_ms: Option<u64>,
     took_ms: u64,
     verified: bool,
@@ -139,13 +139,21 @@ async fn play(options: &Options) -> Result<ExitCode> {
         show: Show::new(options.form.json),
         recording: Recording::default(),
         full: 1,
+        halted: None,
         killed: None,
     };
-    for some in jobs.chunks(filch_api::limits::ARRAY_JOBS) {
-        client.submit_all(some).await?;
-    }
+    submit(&client, &jobs).await?;
     let late = watch.began + Duration::from_secs(options.seconds * 10 + 60);
-    while !watch.look(&client.workers().await?, &mut stage.board()) && Instant::now() < late {
+    loop {
+        let is_over = watch.look(&client.workers().await?, &mut stage.board());
+        if is_over && watch.killed.is_some() || Instant::now() >= late {
+            break;
+        }
+        if is_over {
+            // The machine stood still when somebody was to be killed at work: once more.
+            submit(&client, &jobs).await?;
+            watch.jobs += jobs.len() as u64;
+        }
         tokio::time::sleep(LOOK).await;
     }
     let took = watch.began.elapsed();
@@ -200,7 +208,9 @@ struct Watch {
     recording: Recording,
     /// The most jobs that a deque has held so far.
     full: u64,
-    /// Who was killed, and when by the wall clock.
+    /// Who was made to stand still in order to be killed, and when by the wall clock.
+    halted: Option<(usize, u64)>,
+    /// Who was killed, and since when it stood still.
     killed: Option<(usize, u64)>,
 }
 
@@ -209,20 +219,35 @@ impl Watch {
     fn look(&mut self, workers: &[Worker], board: &mut Board) -> bool {
         board.see(workers);
         let after = self.began.elapsed();
-        if self.killed.is_none()
-            && after >= self.kill_at
-            && let Some(place) = board.fullest()
-        {
-            // Letting go of it is kill -9.
-            drop(self.workers[place].take());
-            board.kill(place);
-            self.show.say(&format!("{} is killed with -9", board.lanes[place].name));
-            self.killed = Some((place, now_ms()));
+        if self.killed.is_none() && after >= self.kill_at {
+            self.kill(workers, board);
         }
         self.full = self.full.max(board.longest());
         self.show.draw(&Scene { board, after, jobs: self.jobs, full: self.full });
         self.recording.add(after, board);
         board.done() >= self.jobs
+    }
+
+    /// Kills the fullest in two looks. What is shown is durable, so where the disk is slow it is old, and the
+    /// worker may have done it all since. So it is made to stand still, and killed if it is then seen with
+    /// something, which nobody but others can do any more; if not, it goes on, and the fullest is looked for anew.
+    fn kill(&mut self, workers: &[Worker], board: &mut Board) {
+        match self.halted.take() {
+            Some((place, at)) if board.leaves_something(place, workers) => {
+                // Letting go of it is kill -9.
+                drop(self.workers[place].take());
+                board.kill(place);
+                self.show.say(&format!("{} is killed with -9", board.lanes[place].name));
+                self.killed = Some((place, at));
+            }
+            Some((place, _)) => self.workers[place].iter().for_each(Running::go_on),
+            None => {
+                if let Some(place) = board.fullest() {
+                    self.halted = Some((place, now_ms()));
+                    self.workers[place].iter().for_each(Running::halt);
+                }
+            }
+        }
     }
 }
 
@@ -313,6 +338,13 @@ fn jobs(seconds: u64, seed: u64) -> Vec<Submission> {
         });
     }
     jobs
+}
+
+async fn submit(client: &Client, jobs: &[Submission]) -> Result<()> {
+    for some in jobs.chunks(filch_api::limits::ARRAY_JOBS) {
+        client.submit_all(some).await?;
+    }
+    Ok(())
 }
 
 /// How many jobs the server shows as succeeded.
