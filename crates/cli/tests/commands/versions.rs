@@ -167,9 +167,13 @@ fn what_runs_on_a_worker_that_is_not_understood_ends_with_it_and_is_not_done() {
     let is_spoiled = Arc::new(AtomicBool::new(false));
     let way = Way::Spoiled(Arc::clone(&is_spoiled), frame(1, b"hello"));
     let mut worker = worker(&server, &between(&server, way, Way::Open));
-    let id = server.id(&["submit", "--", "sh", "-c", "echo $$ > pid; exec sleep 600"]);
+    let script = "echo $$ > pid.new && mv pid.new pid && exec sleep 600";
+    let id = server.id(&["submit", "--", "sh", "-c", script]);
     until("it runs", || server.job(&id)["state"] == "running");
-    let pid = std::fs::read_to_string(server.folder().join("pid")).expect("it has begun");
+    // It is called running a moment after it was taken up, whether or not it has come to its first line.
+    let pid = server.folder().join("pid");
+    until("it has begun", || pid.exists());
+    let pid = std::fs::read_to_string(pid).expect("it was moved there whole");
     is_spoiled.store(true, Ordering::SeqCst);
     assert_eq!(worker.code(), Some(7), "{}", worker.talk());
     until("nothing of it runs", || !std::path::Path::new("/proc").join(pid.trim()).exists());
