@@ -61,16 +61,15 @@ async fn a_claim_waits_for_a_job_and_no_longer_than_it_may() {
 
 #[tokio::test]
 async fn a_silent_worker_is_not_kept_waiting_into_the_end_of_its_lease() {
-    let lease = Duration::from_secs(3);
-    let place = Place::with_lease(lease).await;
+    let place = Place::with_lease(LEASE).await;
     let mut worker = place.worker("00000000000000a1");
     let before = Instant::now();
     for _ in 0..5 {
         worker.claim("30s").await.ok();
     }
     let elapsed = before.elapsed();
-    assert!(elapsed > lease * 6 / 5, "each waits a quarter of a lease: {elapsed:?}");
-    assert!(elapsed < lease * 5, "none waits to the end of a lease: {elapsed:?}");
+    assert!(elapsed > LEASE * 6 / 5, "each waits a quarter of a lease: {elapsed:?}");
+    assert!(elapsed < LEASE * 5, "none waits to the end of a lease: {elapsed:?}");
     assert_eq!(place.get("/v1/status").await.ok()["lost"], 0);
 }
 
@@ -210,7 +209,8 @@ async fn a_job_cancelled_while_its_claim_is_lost_is_let_go_of() {
 
 #[tokio::test]
 async fn a_worker_that_was_silent_for_a_lease_is_gone_for_ever() {
-    let place = Place::with_lease(Duration::from_millis(500)).await;
+    let store: Arc<dyn Store> = Arc::new(Transient::default());
+    let place = Place::with(Arc::clone(&store), Duration::from_millis(500), None).await;
     let id = place.submit(&json!({"kind": "k"})).await;
     let mut worker = place.worker("00000000000000a1");
     worker.claim("10s").await.ok();
@@ -221,7 +221,10 @@ async fn a_worker_that_was_silent_for_a_lease_is_gone_for_ever() {
     worker.report(&finished).await.refused(410, "gone");
     worker.claim("0s").await.refused(410, "gone");
     worker.goodbye().await.ok();
+    place.server.stop().await;
 
+    // With a lease that nobody loses who looks around.
+    let place = Place::with(store, LEASE, None).await;
     let mut other = place.worker("00000000000000a2");
     let claimed = other.claim("10s").await.ok();
     assert_eq!(claimed["jobs"][0]["job"], json!([1, 3]), "its start was confirmed: {claimed}");
@@ -232,13 +235,12 @@ async fn a_worker_that_was_silent_for_a_lease_is_gone_for_ever() {
 
 #[tokio::test]
 async fn beats_keep_a_worker_alive() {
-    let lease = Duration::from_secs(3);
-    let place = Place::with_lease(lease).await;
+    let place = Place::with_lease(LEASE).await;
     place.submit(&json!({"kind": "k"})).await;
     let mut worker = place.worker("00000000000000a1");
     worker.claim("10s").await.ok();
     let before = Instant::now();
-    while before.elapsed() < lease * 3 / 2 {
+    while before.elapsed() < LEASE * 3 / 2 {
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(worker.beat().await.ok()["keep"], json!([[1, 1]]));
     }
