@@ -50,9 +50,11 @@ impl Agent {
         self.lease / BEATS
     }
 
-    /// How long after one beat the next one is due.
+    /// How long after one beat the next one is due. Whoever was not told the truth yet may hold something for all
+    /// that the server knows: if its greeting is lost, that has to be found out soon.
     fn pause(&self) -> Duration {
-        if self.is_empty() { self.beat() * IDLE_BEATS } else { self.beat() }
+        let is_idle = self.is_empty() && self.session.has_truth;
+        if is_idle { self.beat() * IDLE_BEATS } else { self.beat() }
     }
 
     /// Whether it holds no job, and has nothing to report of any.

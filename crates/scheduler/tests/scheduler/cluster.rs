@@ -54,6 +54,23 @@ proptest! {
     }
 }
 
+/// Once found above: a worker that holds nothing, for all it knows, and whose greeting is lost, must find that out
+/// before long, since the server believes that it has jobs.
+#[test]
+fn a_greeting_that_is_lost_is_noticed_soon() {
+    let steps = [
+        (30, 0),
+        (153, 41_613),
+        (110, 0),
+        (148, 45_117),
+        (0, 33_532),
+        (153, 29_505),
+        (149, 44_313),
+        (0, 2_488),
+    ];
+    live_through(0, &steps, None);
+}
+
 /// A world in which nothing goes wrong proves nothing: these things must happen in it.
 #[test]
 fn the_world_is_not_too_kind() {
