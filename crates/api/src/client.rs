@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
-use reqwest::{Method, Response};
+use reqwest::{Method, RequestBuilder, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -128,6 +128,9 @@ struct Workers {
 }
 
 const NOTHING: Option<&()> = None;
+
+/// So often at most is it tried to hear why a connection has ended.
+const DISTRUST_TRIES: usize = 5;
 
 impl Client {
     /// A client for the server at this URL: `http://127.0.0.1:7420`. It has nothing to show.
@@ -286,8 +289,8 @@ impl Client {
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
         }
-        let response = request.json(flow).send().await.map_err(|error| self.unreachable(&error))?;
-        self.read(self.check(response).await?).await
+        let response = self.answer(request.json(flow)).await?;
+        self.read(response).await
     }
 
     /// Every queue.
@@ -456,8 +459,35 @@ impl Client {
         if let Some(body) = body {
             request = request.json(body);
         }
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
-        self.check(response).await
+        self.answer(request).await
+    }
+
+    async fn answer(&self, request: RequestBuilder) -> Result<Response> {
+        match request.send().await {
+            Ok(response) => self.check(response).await,
+            Err(error) => Err(self.unanswered(&error).await),
+        }
+    }
+
+    /// A server that wants to see another certificate of ours says so when the connection stands for us already.
+    /// Whether that is heard before the request is under way, or only that the connection has ended, is a
+    /// matter of chance: so it is asked once more, for nothing.
+    async fn unanswered(&self, error: &reqwest::Error) -> Error {
+        let why = self.unreachable(error);
+        let may_be_distrust = self.url.starts_with("https:")
+            && !error.is_connect()
+            && !error.is_timeout()
+            && matches!(why, Error::Unreachable { .. });
+        if may_be_distrust {
+            for _ in 0..DISTRUST_TRIES {
+                let Err(error) = self.http.head(&self.url).send().await else { break };
+                let why = self.unreachable(&error);
+                if matches!(why, Error::Untrusted { .. }) {
+                    return why;
+                }
+            }
+        }
+        why
     }
 
     async fn check(&self, response: Response) -> Result<Response> {

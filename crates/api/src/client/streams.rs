@@ -89,8 +89,7 @@ impl Client {
         if let Some(last) = last {
             request = request.header("last-event-id", last);
         }
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
-        Ok(Events { client: self, response: self.check(response).await? })
+        Ok(Events { client: self, response: self.answer(request).await? })
     }
 
     /// Submits lines of JSON; `each` is called with what has become durable.
@@ -120,8 +119,7 @@ impl Client {
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
         }
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
-        let response = self.check(response).await?;
+        let response = self.answer(request).await?;
         let mut problem = None;
         self.lines(response, |line| match serde_json::from_slice(line) {
             Ok(Answer::Chunk(chunk)) => {
