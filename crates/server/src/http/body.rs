@@ -31,6 +31,10 @@ impl<T: DeserializeOwned> FromRequest<State> for Object<T> {
 
     async fn from_request(request: Request, state: &State) -> Result<Self, Failure> {
         let held = collect(state, request, |_| limits::BODY_BYTES).await?;
+        // Fields in the order in which they happen to be declared are no form of an object.
+        if held.bytes.trim_ascii_start().starts_with(b"[") {
+            return Err(Problem::invalid("this is an array, and an object is wanted").into());
+        }
         Ok(Self(parse(&held.bytes)?))
     }
 }

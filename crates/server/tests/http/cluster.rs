@@ -33,6 +33,7 @@ async fn queues_are_paused_bounded_and_weighed() {
     let problem = place.send(Method::PATCH, queue, &json!({"weight": 0})).await;
     assert_eq!(problem.refused(422, "invalid")["at"], "/weight");
     place.send(Method::PATCH, queue, &json!({"pause": true})).await.refused(422, "invalid");
+    place.send(Method::PATCH, queue, &json!([true, 2, 3])).await.refused(422, "invalid");
     place.send(Method::PATCH, "/v1/queues/%FF", &change).await.refused(400, "bad-path");
     place.send(Method::PATCH, "/v1/queues/%00", &change).await.refused(422, "invalid");
 }
