@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use filch_pool::{Pool, scope};
-use filch_recruit::{Disturbed, Duty, Rate, Recruiter, SideError, Slice, Stats};
+use filch_recruit::{Contended, Duty, Rate, Recruiter, RecruiterStats, SideError, Slice};
 
 /// How many entries one slice removes at most.
 const LIMIT: usize = 100;
@@ -24,7 +24,7 @@ type Cache = Arc<Mutex<VecDeque<Instant>>>;
 
 /// Removes a few entries that have expired. A lock that is held is a reason to go.
 fn trim(cache: &Cache, slice: &Slice) -> Result<Duty, SideError> {
-    let mut entries = cache.try_lock().map_err(|_| Disturbed)?;
+    let mut entries = cache.try_lock().map_err(|_| Contended)?;
     let now = Instant::now();
     let mut duty = Duty::NoWork;
     for _ in 0..LIMIT {
@@ -39,7 +39,7 @@ fn trim(cache: &Cache, slice: &Slice) -> Result<Duty, SideError> {
 
 /// Tasks come in bursts, and each leaves an entry that expires at once; between two bursts the pool is
 /// idle. Ends when nothing is left, and says what the recruits did.
-fn run() -> Result<Stats, Box<dyn Error>> {
+fn run() -> Result<RecruiterStats, Box<dyn Error>> {
     let cache = Cache::default();
     let trimmed = Arc::clone(&cache);
     let recruiter = Recruiter::builder()

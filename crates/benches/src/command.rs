@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::{env, fs};
 
-use crate::report::{Findings, Report};
+use crate::report::{BenchReport, Findings};
 
 const USAGE_EXIT_CODE: u8 = 2;
 
 /// One thing that a bench measures, in that size.
-pub type Workload<S> = fn(&S) -> Findings;
+pub type BenchWorkload<S> = fn(&S) -> Findings;
 
 /// A bench of several workloads.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub struct Bench<S: 'static> {
     /// The name that `cargo xtask bench` knows.
     pub name: &'static str,
     /// What is measured, in the order in which it is shown.
-    pub workloads: &'static [(&'static str, Workload<S>)],
+    pub workloads: &'static [(&'static str, BenchWorkload<S>)],
     /// What the aims are about.
     pub full: S,
     /// Whether it runs at all; the figures mean little.
@@ -59,7 +59,7 @@ impl<S> Bench<S> {
         }
         let command = [format!("cargo xtask bench {}", self.name)].into_iter().chain(arguments);
         let command = command.collect::<Vec<_>>().join(" ");
-        let report = Report { bench: self.name, command, findings: self.measure(&request) };
+        let report = BenchReport { bench: self.name, command, findings: self.measure(&request) };
         let text = format!("{:#}\n", report.json());
         match request.json {
             Some(Target::Standard) => print!("{text}"),
@@ -137,7 +137,7 @@ usage: cargo xtask bench {name} [--json [FILE]] [--only NAME]... [--quick]
     pub fn try_all(&self, sizes: &S) {
         for (name, workload) in self.workloads {
             let report =
-                Report { bench: self.name, command: "-".into(), findings: workload(sizes) };
+                BenchReport { bench: self.name, command: "-".into(), findings: workload(sizes) };
             let document = report.json();
             let figures = document["figures"].as_array().expect("a list");
             assert!(!figures.is_empty(), "{name} measures something");
@@ -194,7 +194,7 @@ mod tests {
     fn what_is_asked_for_is_measured_in_the_size_that_is_asked_for() {
         for (line, values) in [("", &[2.0, 2.0][..]), ("--quick --only other", &[1.0])] {
             let findings = BENCH.measure(&parsed(line).unwrap());
-            let report = Report { bench: "some", command: String::new(), findings };
+            let report = BenchReport { bench: "some", command: String::new(), findings };
             let figures = report.json()["figures"].clone();
             let figures = figures.as_array().unwrap().iter();
             let measured: Vec<_> = figures.filter_map(|figure| figure["value"].as_f64()).collect();

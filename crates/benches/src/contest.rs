@@ -16,7 +16,7 @@ struct Rival<'a> {
 
 /// What every rival came to in every round.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct ContestResult {
     names: Vec<&'static str>,
     rounds: Vec<Vec<f64>>,
 }
@@ -39,7 +39,7 @@ impl<'a> Contest<'a> {
     /// Lets each be measured once a round, each time another one first. A round before these warms
     /// up and does not count.
     #[must_use]
-    pub fn run(mut self, rounds: usize) -> Outcome {
+    pub fn run(mut self, rounds: usize) -> ContestResult {
         let count = self.rivals.len();
         let mut values = Vec::new();
         for round in 0..=rounds {
@@ -52,11 +52,11 @@ impl<'a> Contest<'a> {
             }
         }
         let names = self.rivals.iter().map(|rival| rival.name).collect();
-        Outcome { names, rounds: values }
+        ContestResult { names, rounds: values }
     }
 }
 
-impl Outcome {
+impl ContestResult {
     /// What that rival came to.
     ///
     /// # Panics

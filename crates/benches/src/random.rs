@@ -2,11 +2,11 @@
 
 /// SplitMix64: small, and cheap enough to vanish beside what is measured.
 #[derive(Clone, Debug)]
-pub struct Random {
+pub struct BenchRandom {
     state: u64,
 }
 
-impl Random {
+impl BenchRandom {
     /// The same seed draws the same numbers.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn a_seed_draws_the_same_numbers_again_and_stays_below_the_bound() {
-        let (mut one, mut other) = (Random::new(7), Random::new(7));
+        let (mut one, mut other) = (BenchRandom::new(7), BenchRandom::new(7));
         for bound in 1..1_000 {
             let drawn = one.below(bound);
             assert_eq!(drawn, other.below(bound));

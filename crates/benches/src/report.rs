@@ -9,7 +9,7 @@ use crate::machine;
 
 /// Everything one run of a bench measured.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct BenchReport {
     /// The name that `cargo xtask bench` knows.
     pub bench: &'static str,
     /// What to type to measure it again.
@@ -50,7 +50,7 @@ impl<F: Into<Vec<Figure>>> From<F> for Findings {
     }
 }
 
-impl Report {
+impl BenchReport {
     /// For people.
     #[must_use]
     pub fn table(&self) -> String {
@@ -104,10 +104,10 @@ mod tests {
     use crate::figure::Aim;
     use crate::samples::Samples;
 
-    fn report() -> Report {
+    fn report() -> BenchReport {
         let one = Figure::new("a job", Samples::new(vec![800.0, 900.0, 1_000.0]), "ns");
         let two = Figure::new("memory", Samples::new(vec![184.0]), "bytes");
-        Report {
+        BenchReport {
             bench: "scheduler",
             command: "cargo xtask bench scheduler".to_owned(),
             findings: vec![one.aiming(Aim::AtMost(1_500.0)), two].into(),

@@ -62,7 +62,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let recruiter = Recruiter::builder()
         .job("sessions", Rate::new(rate.parse()?)?, sessions.reaper(client.clone()))
         // So much of a core, for a server that does nothing else.
-        .spare(0.5)
+        .time_share(0.5)
         .build()?;
     let recruiter = Arc::new(recruiter);
     let site = Site {

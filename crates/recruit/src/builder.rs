@@ -17,17 +17,17 @@ const SLICE: Duration = Duration::from_millis(20);
 const SLICE_MAX: Duration = Duration::from_millis(50);
 
 /// Which part of the time goes into side-work at most, if nothing else is said.
-const SPARE: f64 = 0.02;
+const TIME_SHARE: f64 = 0.02;
 
 /// What a recruiter is to be like: see [`Recruiter::builder`].
 #[must_use]
-pub struct Builder {
+pub struct RecruiterBuilder {
     posts: Vec<Post>,
     lottery: Lottery,
     slice: Duration,
     slice_max: Duration,
     /// None if there is no bound.
-    spare: Option<f64>,
+    time_share: Option<f64>,
     load: Option<Load>,
     timer: Option<Timer>,
     /// Whether bounds were given before there was a job to have them.
@@ -65,14 +65,14 @@ pub enum SetupError {
     /// Two jobs of the same name.
     DuplicateId(String),
     /// The jobs together want more than everybody.
-    TooMuch {
+    RatesTooHigh {
         /// Parts of a million that they want together.
         parts_per_million: u64,
     },
     /// The rate of a job lies outside of its own bounds.
     OutOfBounds(String),
     /// Bounds of a rate, before there was a job that could have them.
-    NothingToAdapt,
+    NoJobToAdapt,
     /// A slice that has no time, or more than it may have.
     BadSlice {
         /// How long it should last.
@@ -81,11 +81,11 @@ pub enum SetupError {
         max: Duration,
     },
     /// A part of the time that is none.
-    BadSpare(f64),
+    BadTimeShare(f64),
     /// A load that nothing depends on, for the time spent is unbounded.
-    NeedlessLoad,
+    LoadWithoutBudget,
     /// There is a recruiter of this process already.
-    AlreadyThere,
+    AlreadyBuilt,
 }
 
 impl fmt::Display for SetupError {
@@ -93,7 +93,7 @@ impl fmt::Display for SetupError {
         match self {
             Self::EmptyId => f.write_str("a side job needs a name: it is what statistics call it"),
             Self::DuplicateId(id) => write!(f, "there are two side jobs called `{id}`: rename one"),
-            Self::TooMuch { parts_per_million } => write!(
+            Self::RatesTooHigh { parts_per_million } => write!(
                 f,
                 "the rates add up to {}, but nobody is recruited for more than one job: lower some",
                 *parts_per_million as f64 / f64::from(Rate::WHOLE)
@@ -101,10 +101,10 @@ impl fmt::Display for SetupError {
             Self::OutOfBounds(id) => {
                 write!(f, "the rate of `{id}` does not lie between its bounds: move one of them")
             }
-            Self::NothingToAdapt => {
+            Self::NoJobToAdapt => {
                 f.write_str("`adaptive` is about the job added last, and there is none yet: add it first")
             }
-            Self::NeedlessLoad => f.write_str(
+            Self::LoadWithoutBudget => f.write_str(
                 "`load` lowers what can be spared, and `unbounded` is without end: leave one of them out",
             ),
             Self::BadSlice { slice, max } => write!(
@@ -112,8 +112,8 @@ impl fmt::Display for SetupError {
                 "a slice of {slice:?}, of {max:?} at most, makes no sense: it needs some time, and not \
                  more than it may have"
             ),
-            Self::BadSpare(part) => write!(f, "{part} is no part of the time: say 0.02 for 2 %"),
-            Self::AlreadyThere => f.write_str(
+            Self::BadTimeShare(part) => write!(f, "{part} is no part of the time: say 0.02 for 2 %"),
+            Self::AlreadyBuilt => f.write_str(
                 "this process has its recruiter already: set it up once, at the start of the program",
             ),
         }
@@ -122,14 +122,14 @@ impl fmt::Display for SetupError {
 
 impl std::error::Error for SetupError {}
 
-impl Default for Builder {
+impl Default for RecruiterBuilder {
     fn default() -> Self {
         Self {
             posts: Vec::new(),
             lottery: Lottery::default(),
             slice: SLICE,
             slice_max: SLICE_MAX,
-            spare: Some(SPARE),
+            time_share: Some(TIME_SHARE),
             load: None,
             timer: None,
             has_loose_bounds: false,
@@ -138,14 +138,14 @@ impl Default for Builder {
     }
 }
 
-impl fmt::Debug for Builder {
+impl fmt::Debug for RecruiterBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let jobs: Vec<&str> = self.posts.iter().map(|post| post.id.as_str()).collect();
-        f.debug_struct("Builder").field("jobs", &jobs).finish_non_exhaustive()
+        f.debug_struct("RecruiterBuilder").field("jobs", &jobs).finish_non_exhaustive()
     }
 }
 
-impl Builder {
+impl RecruiterBuilder {
     /// Adds a job that wants this part of those who enlist.
     pub fn job(self, id: impl Into<String>, rate: Rate, job: impl SideJob + 'static) -> Self {
         self.post(Post { id: id.into(), rate, bounds: None, work: Work::Sync(Box::new(job)) })
@@ -193,19 +193,19 @@ impl Builder {
 
     /// Which part of the time of this process may go into side-work at all, over its threads together: 2 %
     /// if not said.
-    pub fn spare(mut self, part: f64) -> Self {
-        self.spare = Some(part);
+    pub fn time_share(mut self, part: f64) -> Self {
+        self.time_share = Some(part);
         self
     }
 
     /// Everybody who is drawn does a slice, however much time that is: for slices that cost next to nothing,
     /// and where something else bounds them.
     pub fn unbounded(mut self) -> Self {
-        self.spare = None;
+        self.time_share = None;
         self
     }
 
-    /// How busy the host is, from 0 to 1: the busier, the less of [what it can spare](Self::spare) it
+    /// How busy the host is, from 0 to 1: the busier, the less of [what it can spare](Self::time_share) it
     /// can. It is asked when somebody was drawn.
     pub fn load(mut self, load: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
         self.load = Some(Box::new(load));
@@ -239,10 +239,12 @@ impl Builder {
         if slice.is_zero() || slice > max {
             return Err(SetupError::BadSlice { slice, max });
         }
-        let budget = match self.spare {
-            Some(part) if !(0.0..=1.0).contains(&part) => return Err(SetupError::BadSpare(part)),
+        let budget = match self.time_share {
+            Some(part) if !(0.0..=1.0).contains(&part) => {
+                return Err(SetupError::BadTimeShare(part));
+            }
             Some(part) => Some(Budget::new(part, max, self.load)),
-            None if self.load.is_some() => return Err(SetupError::NeedlessLoad),
+            None if self.load.is_some() => return Err(SetupError::LoadWithoutBudget),
             None => None,
         };
         let posts =
@@ -252,7 +254,7 @@ impl Builder {
 
     fn check_posts(&self) -> Result<(), SetupError> {
         if self.has_loose_bounds {
-            return Err(SetupError::NothingToAdapt);
+            return Err(SetupError::NoJobToAdapt);
         }
         let mut sum = 0;
         for (index, post) in self.posts.iter().enumerate() {
@@ -272,7 +274,7 @@ impl Builder {
             sum += u64::from(most.parts_per_million());
         }
         if sum > u64::from(Rate::WHOLE) {
-            return Err(SetupError::TooMuch { parts_per_million: sum });
+            return Err(SetupError::RatesTooHigh { parts_per_million: sum });
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
 
-use crate::job::{Disturbed, Duty, SideError};
+use crate::job::{Contended, Duty, SideError};
 use crate::panics;
 use crate::stats::Outcome;
 
@@ -19,7 +19,7 @@ const LATE: &str = "it had not come to an end when its time was over, and was th
 pub(crate) enum Ending {
     Done,
     NoWork,
-    Disturbed,
+    Contended,
     Failed(String),
     Panicked {
         message: String,
@@ -68,7 +68,7 @@ impl Ending {
         match returned {
             Ok(Duty::Done) => Self::Done,
             Ok(Duty::NoWork) => Self::NoWork,
-            Err(error) if error.is::<Disturbed>() => Self::Disturbed,
+            Err(error) if error.is::<Contended>() => Self::Contended,
             Err(error) => Self::Failed(told(&error)),
         }
     }
@@ -88,7 +88,7 @@ impl Ending {
         match self {
             Self::Done => Outcome::Recruited,
             Self::NoWork => Outcome::NoWork,
-            Self::Disturbed => Outcome::Disturbed,
+            Self::Contended => Outcome::Contended,
             Self::Failed(_) => Outcome::Failed,
             Self::Panicked { .. } => Outcome::Panicked,
         }

@@ -3,26 +3,26 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::builder::{Builder, SetupError};
+use crate::builder::{RecruiterBuilder, SetupError};
 use crate::recruiter::{Enlisted, Recruiter};
 
 static RECRUITER: OnceLock<Recruiter> = OnceLock::new();
 static TOO_EARLY: AtomicU64 = AtomicU64::new(0);
 
-impl Builder {
+impl RecruiterBuilder {
     /// Completes the set-up of the recruiter of this process.
     ///
     /// # Errors
-    /// If there is one already, or if [`Builder::build`] fails.
+    /// If there is one already, or if [`RecruiterBuilder::build`] fails.
     pub fn build_global(self) -> Result<&'static Recruiter, SetupError> {
         let recruiter = self.build()?;
-        RECRUITER.set(recruiter).map_err(|_| SetupError::AlreadyThere)?;
+        RECRUITER.set(recruiter).map_err(|_| SetupError::AlreadyBuilt)?;
         Ok(RECRUITER.get().expect("it was set just now"))
     }
 }
 
 /// The calling thread has a moment to spare for the recruiter of this process. If there is none yet,
-/// it is dismissed, and that is [counted](enlisted_too_early).
+/// it is dismissed, and that is [counted](enlisted_before_setup).
 pub fn enlist() -> Enlisted<'static> {
     match RECRUITER.get() {
         Some(recruiter) => recruiter.enlist(),
@@ -50,6 +50,6 @@ pub fn global() -> Option<&'static Recruiter> {
 }
 
 /// How many have enlisted before there was a recruiter: the set-up belongs before them.
-pub fn enlisted_too_early() -> u64 {
+pub fn enlisted_before_setup() -> u64 {
     TOO_EARLY.load(Relaxed)
 }

@@ -23,23 +23,23 @@ pub enum Duty {
 ///
 /// ```
 /// use std::sync::Mutex;
-/// use filch_recruit::{Disturbed, Duty, SideError, Slice};
+/// use filch_recruit::{Contended, Duty, SideError, Slice};
 ///
 /// fn trim(cache: &Mutex<Vec<u32>>, _: &mut Slice) -> Result<Duty, SideError> {
-///     let mut cache = cache.try_lock().map_err(|_| Disturbed)?;
+///     let mut cache = cache.try_lock().map_err(|_| Contended)?;
 ///     Ok(if cache.pop().is_some() { Duty::Done } else { Duty::NoWork })
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Disturbed;
+pub struct Contended;
 
-impl fmt::Display for Disturbed {
+impl fmt::Display for Contended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("somebody else is at it: the next recruit takes over")
     }
 }
 
-impl Error for Disturbed {}
+impl Error for Contended {}
 
 /// The time that a recruit has.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,7 @@ impl Slice {
 /// Work that can be done a slice at a time, by anybody, and need not be done at any moment.
 ///
 /// It must not wait: a lock that is held, a network that fails, somebody who is at it already are
-/// reasons to return (see [`Disturbed`]), and the next recruit takes over.
+/// reasons to return (see [`Contended`]), and the next recruit takes over.
 pub trait SideJob: Send + Sync {
     /// Does a little, and returns at the latest when the slice is [out of time](Slice::out_of_time).
     ///

@@ -109,12 +109,12 @@ mod statsd;
 #[cfg(feature = "tower")]
 pub mod tower;
 
-pub use builder::{Builder, SetupError};
-pub use global::{enlist, enlist_async, enlisted_too_early, global};
-pub use job::{AsyncSideJob, Disturbed, Duty, SideError, SideFuture, SideJob, Slice};
+pub use builder::{RecruiterBuilder, SetupError};
+pub use global::{enlist, enlist_async, enlisted_before_setup, global};
+pub use job::{AsyncSideJob, Contended, Duty, SideError, SideFuture, SideJob, Slice};
 pub use lottery::Lottery;
 pub use panics::trace_panics;
 pub use rate::{BadRate, Rate};
 pub use recruiter::{Enlisted, Recruiter};
-pub use stats::{JobCounts, JobStats, Stats};
+pub use stats::{JobCounts, JobStats, RecruiterStats};
 pub use statsd::StatsD;

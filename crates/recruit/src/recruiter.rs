@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use crate::adaptive::Adaptive;
 use crate::budget::{Budget, Reserved};
-use crate::builder::{Builder, Post, Timer, Work};
+use crate::builder::{Post, RecruiterBuilder, Timer, Work};
 use crate::ending::Ending;
 use crate::enlisted::Tally;
-use crate::global::enlisted_too_early;
+use crate::global::enlisted_before_setup;
 use crate::job::{Duty, Slice};
 use crate::lottery::Lottery;
-use crate::stats::{Counts, JobStats, Stats};
+use crate::stats::{Counts, JobStats, RecruiterStats};
 use crate::statsd::StatsD;
 
 /// What became of one who enlisted.
@@ -78,8 +78,8 @@ impl fmt::Debug for Recruiter {
 
 impl Recruiter {
     /// Begins to set one up.
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> RecruiterBuilder {
+        RecruiterBuilder::default()
     }
 
     pub(crate) fn new(
@@ -109,7 +109,7 @@ impl Recruiter {
     }
 
     /// The calling task has a moment to spare: as [`Recruiter::enlist`], for jobs of both kinds. For how long a
-    /// job that awaits can keep it is bounded if there is a [timer](Builder::timer).
+    /// job that awaits can keep it is bounded if there is a [timer](RecruiterBuilder::timer).
     pub async fn enlist_async(&self) -> Enlisted<'_> {
         match self.draw() {
             Some(drawn) => self.serve_async(drawn).await,
@@ -229,7 +229,7 @@ impl Recruiter {
                 Enlisted::NoWork { job }
             }
             // Whether there is work is not known.
-            Ending::Disturbed => Enlisted::Dismissed,
+            Ending::Contended => Enlisted::Dismissed,
             Ending::Failed(error) => {
                 tracing::warn!(job, error, ?used, "a slice of side-work failed");
                 Enlisted::Failed { job }
@@ -249,14 +249,14 @@ impl Recruiter {
     }
 
     /// What has happened so far.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> RecruiterStats {
         let jobs = self.places.iter().map(|place| JobStats {
             id: place.post.id.clone(),
             parts_per_million: place.rate.parts(),
             counts: place.counts.read(),
         });
-        let enlisted_too_early = enlisted_too_early();
-        Stats { enlisted: self.tally.count(), enlisted_too_early, jobs: jobs.collect() }
+        let enlisted_before_setup = enlisted_before_setup();
+        RecruiterStats { enlisted: self.tally.count(), enlisted_before_setup, jobs: jobs.collect() }
     }
 }
 

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use ::redis::{Client, Connection, ConnectionLike, RedisError, RedisResult, Value, cmd};
 
-use crate::job::{Disturbed, Duty, SideError, Slice};
+use crate::job::{Contended, Duty, SideError, Slice};
 
-pub use queue_tracker::{Queue, QueueTracker, Queued, Scraper};
+pub use queue_tracker::{QueueSource, QueueTracker, QueuedRow, Scraper};
 pub use volatile_hash::{Reaper, VolatileHash};
 
 /// What a request gets that is begun when its slice is over: a callback may have taken all the time,
@@ -38,7 +38,7 @@ impl Link {
         Self { client, connection: Mutex::default() }
     }
 
-    /// Does a slice of work that says how many things it changed, unless it was disturbed. Nothing is tried twice: neither to
+    /// Does a slice of work that says how many things it changed, unless it was contended. Nothing is tried twice: neither to
     /// connect, nor any request.
     fn lend(
         &self,
@@ -49,7 +49,7 @@ impl Link {
             Ok(place) => place,
             // Somebody panicked, and had taken the connection out.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Err(Disturbed.into()),
+            Err(TryLockError::WouldBlock) => return Err(Contended.into()),
         };
         let deadline = slice.deadline();
         let connection = match place.take() {
@@ -62,7 +62,7 @@ impl Link {
         match changed {
             Some(0) => Ok(Duty::NoWork),
             Some(_) => Ok(Duty::Done),
-            None => Err(Disturbed.into()),
+            None => Err(Contended.into()),
         }
     }
 }

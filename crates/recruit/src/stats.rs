@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) enum Outcome {
     Recruited,
     NoWork,
-    Disturbed,
+    Contended,
     Failed,
     Panicked,
 }
@@ -19,7 +19,7 @@ impl Outcome {
         match self {
             Self::Recruited => "recruited",
             Self::NoWork => "no_work",
-            Self::Disturbed => "disturbed",
+            Self::Contended => "contended",
             Self::Failed => "failed",
             Self::Panicked => "panicked",
         }
@@ -34,7 +34,7 @@ pub(crate) struct Counts {
     selected: AtomicU64,
     recruited: AtomicU64,
     no_work: AtomicU64,
-    disturbed: AtomicU64,
+    contended: AtomicU64,
     failed: AtomicU64,
     panicked: AtomicU64,
     overrun: AtomicU64,
@@ -62,7 +62,7 @@ impl Counts {
         let count = match outcome {
             Outcome::Recruited => &self.recruited,
             Outcome::NoWork => &self.no_work,
-            Outcome::Disturbed => &self.disturbed,
+            Outcome::Contended => &self.contended,
             Outcome::Failed => &self.failed,
             Outcome::Panicked => &self.panicked,
         };
@@ -79,7 +79,7 @@ impl Counts {
             selected: self.selected.load(Relaxed),
             recruited: self.recruited.load(Relaxed),
             no_work: self.no_work.load(Relaxed),
-            disturbed: self.disturbed.load(Relaxed),
+            contended: self.contended.load(Relaxed),
             failed: self.failed.load(Relaxed),
             panicked: self.panicked.load(Relaxed),
             overrun: self.overrun.load(Relaxed),
@@ -94,11 +94,11 @@ impl Counts {
 /// What has happened at a recruiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stats {
+pub struct RecruiterStats {
     /// How many have enlisted.
     pub enlisted: u64,
     /// How many have enlisted with the recruiter of this process before it was there.
-    pub enlisted_too_early: u64,
+    pub enlisted_before_setup: u64,
     /// Its jobs, in the order in which they were added.
     pub jobs: Vec<JobStats>,
 }
@@ -126,7 +126,7 @@ pub struct JobCounts {
     /// Slices that found nothing to do.
     pub no_work: u64,
     /// Slices that gave up because somebody else was at it.
-    pub disturbed: u64,
+    pub contended: u64,
     /// Slices that failed.
     pub failed: u64,
     /// Slices that panicked.
@@ -145,11 +145,11 @@ pub struct JobCounts {
 impl JobCounts {
     /// How many slices there were.
     pub fn slices(&self) -> u64 {
-        self.recruited + self.no_work + self.disturbed + self.failed + self.panicked
+        self.recruited + self.no_work + self.contended + self.failed + self.panicked
     }
 }
 
-impl Stats {
+impl RecruiterStats {
     /// As text for Prometheus.
     pub fn metrics(&self) -> String {
         let mut text = String::new();
@@ -162,11 +162,11 @@ impl Stats {
         writeln!(text, "recruiter_enlisted_total {}", self.enlisted)?;
         head(
             text,
-            "recruiter_enlisted_too_early_total",
+            "recruiter_enlisted_before_setup_total",
             "counter",
             "Moments that were offered to this process before its recruiter was set up.",
         )?;
-        writeln!(text, "recruiter_enlisted_too_early_total {}", self.enlisted_too_early)?;
+        writeln!(text, "recruiter_enlisted_before_setup_total {}", self.enlisted_before_setup)?;
         head(text, "recruiter_selected_total", "counter", "Draws, by job.")?;
         for job in &self.jobs {
             let id = Label(&job.id);
@@ -183,7 +183,7 @@ impl Stats {
             for (outcome, count) in [
                 ("recruited", counts.recruited),
                 ("no_work", counts.no_work),
-                ("disturbed", counts.disturbed),
+                ("contended", counts.contended),
                 ("failed", counts.failed),
                 ("panicked", counts.panicked),
             ] {

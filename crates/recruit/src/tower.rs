@@ -80,7 +80,7 @@ impl EnlistLayer {
     /// How many slices there are at once at most: 4 if not said. Who is drawn beyond that is counted as
     /// over budget.
     #[must_use]
-    pub fn at_once(mut self, most: usize) -> Self {
+    pub fn concurrency_limit(mut self, most: usize) -> Self {
         self.at_once = most;
         self
     }

@@ -12,7 +12,7 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 #[test]
 fn nothing_is_allocated() {
     for lottery in [Lottery::Weyl, Lottery::Random] {
-        let mut builder = Recruiter::builder().lottery(lottery).spare(0.5);
+        let mut builder = Recruiter::builder().lottery(lottery).time_share(0.5);
         for (id, parts) in [("a", 3_000), ("b", 10_000), ("c", 50_000)] {
             builder = builder.job(id, Rate::per_million(parts), |_: &mut _| Ok(Duty::Done));
         }

@@ -7,7 +7,7 @@ use std::fmt::{self, Debug, Display};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use filch_recruit::{Disturbed, Duty, Enlisted, Rate, Recruiter, SideError, Slice};
+use filch_recruit::{Contended, Duty, Enlisted, Rate, Recruiter, SideError, Slice};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -179,7 +179,7 @@ fn an_overrun_is_told_with_its_job_its_bound_and_its_time() {
 
 #[test]
 fn what_goes_well_or_is_given_up_is_not_told() {
-    let jobs: [Job; 3] = [|_| Ok(Duty::Done), |_| Ok(Duty::NoWork), |_| Err(Disturbed.into())];
+    let jobs: [Job; 3] = [|_| Ok(Duty::Done), |_| Ok(Duty::NoWork), |_| Err(Contended.into())];
     for job in jobs {
         let (has_failed, told) = enlist(job, LONG);
         assert!(!has_failed && told.is_empty(), "{told:?}");

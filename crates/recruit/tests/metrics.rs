@@ -69,9 +69,9 @@ fn prometheus_reads_what_is_counted() {
     let label = r#""a \"job\" \\ of\ntwo lines, \u00e4 {x}""#;
     for line in [
         "counter recruiter_enlisted recruiter_enlisted_total {} 3.0".to_owned(),
-        "counter recruiter_enlisted_too_early recruiter_enlisted_too_early_total {} 0.0".to_owned(),
+        "counter recruiter_enlisted_before_setup recruiter_enlisted_before_setup_total {} 0.0".to_owned(),
         r#"counter recruiter_not_awaited recruiter_not_awaited_total {"job": "gc"} 0.0"#.to_owned(),
-        r#"counter recruiter_slices recruiter_slices_total {"job": "gc", "outcome": "disturbed"} 0.0"#
+        r#"counter recruiter_slices recruiter_slices_total {"job": "gc", "outcome": "contended"} 0.0"#
             .to_owned(),
         r#"counter recruiter_selected recruiter_selected_total {"job": "gc"} 3.0"#.to_owned(),
         r#"counter recruiter_slices recruiter_slices_total {"job": "gc", "outcome": "recruited"} 3.0"#

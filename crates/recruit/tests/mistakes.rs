@@ -7,7 +7,7 @@ mod server;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use filch_recruit::redis::{Queue, QueueTracker, Queued, VolatileHash};
+use filch_recruit::redis::{QueueSource, QueueTracker, QueuedRow, VolatileHash};
 use filch_recruit::{
     Duty, Enlisted, Lottery, Rate, Recruiter, SetupError, SideError, SideJob as _, Slice,
 };
@@ -129,11 +129,11 @@ struct Noted {
     asked_about: Mutex<Vec<Vec<String>>>,
 }
 
-impl Queue for Noted {
-    fn next_after(&self, row: Option<u64>, limit: usize) -> Result<Vec<Queued>, SideError> {
+impl QueueSource for Noted {
+    fn next_after(&self, row: Option<u64>, limit: usize) -> Result<Vec<QueuedRow>, SideError> {
         self.asked_after.lock().expect("nobody panics").push(row);
         let rows = self.rows.iter().filter(|(next, _)| Some(*next) > row).take(limit);
-        Ok(rows.map(|(row, id)| Queued { row: *row, id: (*id).to_owned() }).collect())
+        Ok(rows.map(|(row, id)| QueuedRow { row: *row, id: (*id).to_owned() }).collect())
     }
 
     fn no_longer_queued(&self, ids: &[String]) -> Result<Vec<String>, SideError> {
@@ -207,7 +207,7 @@ fn mistake_10_rates_add_up_exactly() {
     assert!((0..10).map(|_| 0.1).sum::<f64>() != 1.0, "they do not add up by themselves");
     assert_eq!(jobs(10, 0.1), Ok(()));
     assert_eq!(jobs(1000, 0.001), Ok(()));
-    assert_eq!(jobs(1001, 0.001), Err(SetupError::TooMuch { parts_per_million: 1_001_000 }));
+    assert_eq!(jobs(1001, 0.001), Err(SetupError::RatesTooHigh { parts_per_million: 1_001_000 }));
 }
 
 /// A job that was added after the first had enlisted was silently without work. Here nothing can be
@@ -216,7 +216,7 @@ fn mistake_10_rates_add_up_exactly() {
 #[test]
 fn mistake_11_the_set_up_comes_before_who_enlists() {
     assert_eq!(filch_recruit::enlist(), Enlisted::Dismissed);
-    assert_eq!(filch_recruit::enlisted_too_early(), 1);
+    assert_eq!(filch_recruit::enlisted_before_setup(), 1);
     let builder =
         Recruiter::builder().unbounded().job("first", rate(0.5), done).job("last", rate(0.5), done);
     builder.build_global().expect("there is none yet");
@@ -226,6 +226,6 @@ fn mistake_11_the_set_up_comes_before_who_enlists() {
     let stats = filch_recruit::global().expect("it is set up").stats();
     assert!(stats.jobs.iter().all(|job| job.counts.recruited > 40), "{stats:?}");
     let late = Recruiter::builder().unbounded().job("late", rate(0.1), done).build_global();
-    assert_eq!(late.expect_err("it is too late"), SetupError::AlreadyThere);
-    assert_eq!(filch_recruit::enlisted_too_early(), 1);
+    assert_eq!(late.expect_err("it is too late"), SetupError::AlreadyBuilt);
+    assert_eq!(filch_recruit::enlisted_before_setup(), 1);
 }

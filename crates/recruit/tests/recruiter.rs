@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use filch_recruit::{
-    AsyncSideJob, Disturbed, Duty, Enlisted, Lottery, Rate, Recruiter, SetupError, SideError,
+    AsyncSideJob, Contended, Duty, Enlisted, Lottery, Rate, Recruiter, SetupError, SideError,
     SideFuture, Slice, StatsD,
 };
 
@@ -38,7 +38,8 @@ fn rates_that_are_none_are_refused() {
 
 #[test]
 fn a_set_up_that_makes_no_sense_is_refused() {
-    let refused = |builder: filch_recruit::Builder| builder.build().expect_err("it is refused");
+    let refused =
+        |builder: filch_recruit::RecruiterBuilder| builder.build().expect_err("it is refused");
     let two = Recruiter::builder().unbounded().job("a", rate(0.1), done).job("a", rate(0.1), done);
     assert_eq!(refused(two), SetupError::DuplicateId("a".to_owned()));
     assert_eq!(
@@ -47,22 +48,22 @@ fn a_set_up_that_makes_no_sense_is_refused() {
     );
     let much =
         Recruiter::builder().unbounded().job("a", rate(0.6), done).job("b", rate(0.400_001), done);
-    assert_eq!(refused(much), SetupError::TooMuch { parts_per_million: 1_000_001 });
+    assert_eq!(refused(much), SetupError::RatesTooHigh { parts_per_million: 1_000_001 });
     let adaptive =
         Recruiter::builder().unbounded().job("a", rate(0.1), done).adaptive(rate(0.2), rate(0.3));
     assert_eq!(refused(adaptive), SetupError::OutOfBounds("a".to_owned()));
     let (long, short) = (Duration::from_millis(60), Duration::from_millis(50));
     let slice = Recruiter::builder().unbounded().budget(long, short);
     assert_eq!(refused(slice), SetupError::BadSlice { slice: long, max: short });
-    assert!(matches!(refused(Recruiter::builder().spare(1.5)), SetupError::BadSpare(_)));
+    assert!(matches!(refused(Recruiter::builder().time_share(1.5)), SetupError::BadTimeShare(_)));
     let early = Recruiter::builder().adaptive(rate(0.1), rate(0.3)).job("a", rate(0.2), done);
-    assert_eq!(refused(early), SetupError::NothingToAdapt);
+    assert_eq!(refused(early), SetupError::NoJobToAdapt);
     let needless = Recruiter::builder().unbounded().load(|| 0.5);
-    assert_eq!(refused(needless), SetupError::NeedlessLoad);
+    assert_eq!(refused(needless), SetupError::LoadWithoutBudget);
 }
 
 /// Ten slices of five milliseconds, one after the other: how many were done, and how many denied.
-fn ten_slices(builder: filch_recruit::Builder) -> (u64, u64) {
+fn ten_slices(builder: filch_recruit::RecruiterBuilder) -> (u64, u64) {
     let millis = Duration::from_millis(5);
     let job = move |slice: &mut Slice| {
         while slice.used() < millis {
@@ -229,7 +230,7 @@ fn the_next_recruit_takes_over() {
         move |slice: &mut Slice| {
             assert!(!slice.out_of_time(), "it has just begun");
             match left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) {
-                Ok(3) => Err("disturbed".into()),
+                Ok(3) => Err("contended".into()),
                 Ok(_) => Ok(Duty::Done),
                 Err(_) => Ok(Duty::NoWork),
             }
@@ -287,7 +288,7 @@ fn overruns_are_counted() {
 #[test]
 fn a_host_without_time_dismisses() {
     let builder =
-        Recruiter::builder().unbounded().job("j", Rate::ALL, done).spare(0.5).load(|| 1.0);
+        Recruiter::builder().unbounded().job("j", Rate::ALL, done).time_share(0.5).load(|| 1.0);
     let recruiter = builder.build().expect("it makes sense");
     assert_eq!(recruiter.enlist(), Enlisted::Dismissed);
     let counts = &recruiter.stats().jobs[0].counts;
@@ -314,11 +315,11 @@ fn a_rate_follows_the_work() {
 }
 
 #[test]
-fn nothing_is_learned_from_who_is_disturbed() {
-    let disturbed = |_: &mut Slice| -> Result<Duty, SideError> { Err(Disturbed.into()) };
+fn nothing_is_learned_from_who_is_contended() {
+    let contended = |_: &mut Slice| -> Result<Duty, SideError> { Err(Contended.into()) };
     let builder = Recruiter::builder()
         .unbounded()
-        .job("disturbed", rate(0.5), disturbed)
+        .job("contended", rate(0.5), contended)
         .adaptive(rate(0.01), Rate::ALL);
     let recruiter = builder.build().expect("it makes sense");
     for _ in 0..100 {
@@ -330,9 +331,9 @@ fn nothing_is_learned_from_who_is_disturbed() {
     let count = job.counts.selected;
     // Of those who are drawn; an offset by chance decides about the last one.
     assert!((45..=55).contains(&count), "{count}");
-    assert_eq!((job.counts.disturbed, job.counts.slices()), (count, count));
+    assert_eq!((job.counts.contended, job.counts.slices()), (count, count));
     let line =
-        format!("recruiter_slices_total{{job=\"disturbed\",outcome=\"disturbed\"}} {count}\n");
+        format!("recruiter_slices_total{{job=\"contended\",outcome=\"contended\"}} {count}\n");
     assert!(stats.metrics().contains(&line), "{}", stats.metrics());
 }
 
@@ -482,7 +483,9 @@ fn told(job: fn(&mut Slice) -> Result<Duty, SideError>) -> Vec<String> {
 }
 
 /// What is told to a server of one who enlists for the job of this set-up.
-fn told_of(set_up: impl FnOnce(filch_recruit::Builder) -> filch_recruit::Builder) -> Vec<String> {
+fn told_of(
+    set_up: impl FnOnce(filch_recruit::RecruiterBuilder) -> filch_recruit::RecruiterBuilder,
+) -> Vec<String> {
     let server = UdpSocket::bind("127.0.0.1:0").expect("there is a port");
     server.set_read_timeout(Some(Duration::from_secs(60))).expect("it can be set");
     let address = server.local_addr().expect("it is bound");
@@ -514,14 +517,14 @@ fn each_slice_is_told_over_udp() {
     assert_eq!(selected, "side_work.g_c.selected:1|c");
     assert_eq!(overrun, "side_work.g_c.overrun:1|c");
     assert_eq!(told(|_| Ok(Duty::NoWork))[0], "side_work.g_c.no_work:1|c");
-    assert_eq!(told(|_| Err(Disturbed.into()))[0], "side_work.g_c.disturbed:1|c");
+    assert_eq!(told(|_| Err(Contended.into()))[0], "side_work.g_c.contended:1|c");
     assert_eq!(told(|_| Err("no network".into()))[0], "side_work.g_c.failed:1|c");
     assert_eq!(told(|_| panic!("planned"))[0], "side_work.g_c.panicked:1|c");
 }
 
 #[test]
 fn who_is_drawn_for_nothing_is_told_over_udp() {
-    let denied = told_of(|builder| builder.spare(0.0).job("j", Rate::ALL, done));
+    let denied = told_of(|builder| builder.time_share(0.0).job("j", Rate::ALL, done));
     assert_eq!(denied, ["side_work.j.over_budget:1|c", "side_work.j.selected:1|c"]);
     let passed = told_of(|builder| builder.async_job("j", Rate::ALL, Awaiting));
     assert_eq!(passed, ["side_work.j.not_awaited:1|c", "side_work.j.selected:1|c"]);
@@ -530,17 +533,17 @@ fn who_is_drawn_for_nothing_is_told_over_udp() {
 #[test]
 fn the_recruiter_of_the_process_is_set_up_once() {
     assert_eq!(filch_recruit::enlist(), Enlisted::Dismissed);
-    assert_eq!(filch_recruit::enlisted_too_early(), 1);
+    assert_eq!(filch_recruit::enlisted_before_setup(), 1);
     assert_eq!(now(filch_recruit::enlist_async()), Enlisted::Dismissed);
-    assert_eq!(filch_recruit::enlisted_too_early(), 2);
+    assert_eq!(filch_recruit::enlisted_before_setup(), 2);
     let builder = || Recruiter::builder().unbounded().job("j", Rate::ALL, done);
     builder().build_global().expect("there is none yet");
     assert_eq!(filch_recruit::enlist(), Enlisted::Recruited { job: "j" });
     assert_eq!(now(filch_recruit::enlist_async()), Enlisted::Recruited { job: "j" });
-    assert_eq!(builder().build_global().expect_err("there is one"), SetupError::AlreadyThere);
-    assert_eq!(filch_recruit::enlisted_too_early(), 2);
+    assert_eq!(builder().build_global().expect_err("there is one"), SetupError::AlreadyBuilt);
+    assert_eq!(filch_recruit::enlisted_before_setup(), 2);
     let stats = filch_recruit::global().expect("it is set up").stats();
-    assert_eq!((stats.enlisted, stats.enlisted_too_early), (2, 2));
-    let line = "recruiter_enlisted_too_early_total 2\n";
+    assert_eq!((stats.enlisted, stats.enlisted_before_setup), (2, 2));
+    let line = "recruiter_enlisted_before_setup_total 2\n";
     assert!(stats.metrics().contains(line), "{}", stats.metrics());
 }

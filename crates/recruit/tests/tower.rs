@@ -166,7 +166,7 @@ async fn until(is_so: impl Fn() -> bool) {
 #[tokio::test]
 async fn a_slow_slice_delays_no_response_and_there_are_not_too_many() {
     let (recruiter, end, begun) = endless();
-    let layer = EnlistLayer::new(Arc::clone(&recruiter)).at_once(2);
+    let layer = EnlistLayer::new(Arc::clone(&recruiter)).concurrency_limit(2);
     // All are answered though no slice can end before the last one is: with one thread for all of them.
     for _ in 0..20 {
         ask(&layer, marked).await;

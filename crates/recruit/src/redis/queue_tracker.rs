@@ -21,13 +21,13 @@ const PERIOD_MAX_MS: i64 = 1_000 * 365 * 24 * 3_600 * 1_000;
 /// Once a row can be seen, none with a smaller number, or with the same, should come to be seen: what has been
 /// passed is not read again. Numbers that a database hands out before it commits are not like that. With such
 /// a queue, let the tracker [begin again](QueueTracker::rescan_every) now and then.
-pub trait Queue: Send + Sync {
+pub trait QueueSource: Send + Sync {
     /// The next rows that are queued, after those of this number or from the very first, in the order of
     /// their numbers, and not more than `limit`.
     ///
     /// # Errors
     /// Whatever went wrong.
-    fn next_after(&self, row: Option<u64>, limit: usize) -> Result<Vec<Queued>, SideError>;
+    fn next_after(&self, row: Option<u64>, limit: usize) -> Result<Vec<QueuedRow>, SideError>;
 
     /// Which of these identifiers have nothing queued any more.
     ///
@@ -38,7 +38,7 @@ pub trait Queue: Send + Sync {
 
 /// A row that is queued.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Queued {
+pub struct QueuedRow {
     /// Its number.
     pub row: u64,
     /// Whose it is.
@@ -73,7 +73,7 @@ impl QueueTracker {
     }
 
     /// Reads the queue from its beginning again when this time has passed since it was begun, and not less than
-    /// a millisecond: never if not said. It is for queues in which rows can be seen [out of order](Queue). Until
+    /// a millisecond: never if not said. It is for queues in which rows can be seen [out of order](QueueSource). Until
     /// what was there has been read again, what is new waits.
     #[must_use]
     pub fn rescan_every(mut self, period: Duration) -> Self {
@@ -106,16 +106,16 @@ impl QueueTracker {
     pub fn add(
         &self,
         connection: &mut dyn ConnectionLike,
-        queue: &impl Queue,
+        queue: &impl QueueSource,
     ) -> Result<usize, SideError> {
         self.try_add(connection, queue).map(Option::unwrap_or_default)
     }
 
-    /// As [`add`](Self::add), but says nothing if it was disturbed.
+    /// As [`add`](Self::add), but says nothing if it was contended.
     fn try_add(
         &self,
         connection: &mut dyn ConnectionLike,
-        queue: &impl Queue,
+        queue: &impl QueueSource,
     ) -> Result<Option<usize>, SideError> {
         watched(connection, [&self.queued, &self.row], |connection| {
             let last = self.last(connection)?;
@@ -151,7 +151,7 @@ impl QueueTracker {
 
     /// How many of these rows, in order, can be taken without tearing those of one number apart: the rest of
     /// them would never be read.
-    fn whole_numbers(&self, rows: &[Queued]) -> Result<usize, SideError> {
+    fn whole_numbers(&self, rows: &[QueuedRow]) -> Result<usize, SideError> {
         let Some(beyond) = rows.get(self.limit) else { return Ok(rows.len()) };
         match rows[..self.limit].partition_point(|row| row.row < beyond.row) {
             0 => Err(format!(
@@ -193,16 +193,16 @@ impl QueueTracker {
     pub fn remove(
         &self,
         connection: &mut dyn ConnectionLike,
-        queue: &impl Queue,
+        queue: &impl QueueSource,
     ) -> Result<usize, SideError> {
         self.try_remove(connection, queue).map(Option::unwrap_or_default)
     }
 
-    /// As [`remove`](Self::remove), but says nothing if it was disturbed.
+    /// As [`remove`](Self::remove), but says nothing if it was contended.
     fn try_remove(
         &self,
         connection: &mut dyn ConnectionLike,
-        queue: &impl Queue,
+        queue: &impl QueueSource,
     ) -> Result<Option<usize>, SideError> {
         watched(connection, [&self.queued, &self.row], |connection| {
             let some: Vec<String> =
@@ -223,7 +223,7 @@ impl QueueTracker {
     }
 
     /// The side job that does either, over a connection of its own.
-    pub fn scraper<Q: Queue>(&self, client: Client, queue: Q) -> Scraper<Q> {
+    pub fn scraper<Q: QueueSource>(&self, client: Client, queue: Q) -> Scraper<Q> {
         Scraper { tracker: self.clone(), queue, link: Link::new(client) }
     }
 }
@@ -237,7 +237,7 @@ pub struct Scraper<Q> {
     link: Link,
 }
 
-impl<Q: Queue> SideJob for Scraper<Q> {
+impl<Q: QueueSource> SideJob for Scraper<Q> {
     fn recruited(&self, slice: &mut Slice) -> Result<Duty, SideError> {
         self.link.lend(slice, |connection| match coin() {
             Side::Heads => self.tracker.try_add(connection, &self.queue),

@@ -126,7 +126,7 @@ impl VolatileHash {
         self.try_reap(connection).map(Option::unwrap_or_default)
     }
 
-    /// As [`reap`](Self::reap), but says nothing if it was disturbed.
+    /// As [`reap`](Self::reap), but says nothing if it was contended.
     fn try_reap(&self, connection: &mut dyn ConnectionLike) -> RedisResult<Option<usize>> {
         // Taken before anything is watched: the less time passes then, the rarer is a disturbance. What
         // had expired at an earlier moment has expired.
@@ -154,7 +154,7 @@ impl VolatileHash {
 
     /// Removes fields that have no expiry, up to the limit: nobody can read them, and they would stay for ever.
     /// There are some if Redis has lost the sorted set, or could not write to it. It looks at a few fields from
-    /// the cursor on, and moves that; it says nothing if it was disturbed.
+    /// the cursor on, and moves that; it says nothing if it was contended.
     fn try_reap_orphans(
         &self,
         connection: &mut dyn ConnectionLike,

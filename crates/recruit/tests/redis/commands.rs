@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use filch_recruit::redis::{Queue, QueueTracker, Queued, VolatileHash};
+use filch_recruit::redis::{QueueSource, QueueTracker, QueuedRow, VolatileHash};
 use filch_recruit::{SideError, SideJob as _};
 use redis::Commands as _;
 
@@ -49,9 +49,9 @@ const KNOWN: [(&str, Version); 26] = [
 /// One row that is queued, and then done.
 struct OneRow;
 
-impl Queue for OneRow {
-    fn next_after(&self, row: Option<u64>, _: usize) -> Result<Vec<Queued>, SideError> {
-        let rows = row.is_none().then(|| Queued { row: 1, id: "ada".to_owned() });
+impl QueueSource for OneRow {
+    fn next_after(&self, row: Option<u64>, _: usize) -> Result<Vec<QueuedRow>, SideError> {
+        let rows = row.is_none().then(|| QueuedRow { row: 1, id: "ada".to_owned() });
         Ok(rows.into_iter().collect())
     }
 
@@ -63,9 +63,9 @@ impl Queue for OneRow {
 /// One row after the other.
 struct Endless;
 
-impl Queue for Endless {
-    fn next_after(&self, row: Option<u64>, _: usize) -> Result<Vec<Queued>, SideError> {
-        Ok(vec![Queued { row: row.map_or(0, |row| row + 1), id: "bob".to_owned() }])
+impl QueueSource for Endless {
+    fn next_after(&self, row: Option<u64>, _: usize) -> Result<Vec<QueuedRow>, SideError> {
+        Ok(vec![QueuedRow { row: row.map_or(0, |row| row + 1), id: "bob".to_owned() }])
     }
 
     fn no_longer_queued(&self, _: &[String]) -> Result<Vec<String>, SideError> {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use filch_recruit::redis::{Queue, QueueTracker, Queued, VolatileHash};
-use filch_recruit::{Disturbed, Duty, Enlisted, Rate, Recruiter, SideError, SideJob as _, Slice};
+use filch_recruit::redis::{QueueSource, QueueTracker, QueuedRow, VolatileHash};
+use filch_recruit::{Contended, Duty, Enlisted, Rate, Recruiter, SideError, SideJob as _, Slice};
 use redis::{Client, Commands as _};
 
 use crate::server::{LONG, Server};
@@ -111,9 +111,9 @@ fn keys_of_another_type_fail_and_are_left_alone() {
 
 struct Fine;
 
-impl Queue for Fine {
-    fn next_after(&self, row: Option<u64>, _: usize) -> Result<Vec<Queued>, SideError> {
-        Ok(vec![Queued { row: row.map_or(0, |row| row + 1), id: "a".to_owned() }])
+impl QueueSource for Fine {
+    fn next_after(&self, row: Option<u64>, _: usize) -> Result<Vec<QueuedRow>, SideError> {
+        Ok(vec![QueuedRow { row: row.map_or(0, |row| row + 1), id: "a".to_owned() }])
     }
 
     fn no_longer_queued(&self, ids: &[String]) -> Result<Vec<String>, SideError> {
@@ -136,8 +136,8 @@ impl Broken {
     }
 }
 
-impl Queue for &Broken {
-    fn next_after(&self, _: Option<u64>, _: usize) -> Result<Vec<Queued>, SideError> {
+impl QueueSource for &Broken {
+    fn next_after(&self, _: Option<u64>, _: usize) -> Result<Vec<QueuedRow>, SideError> {
         self.fail()
     }
 
@@ -182,8 +182,8 @@ fn a_queue_that_panics_leaves_the_job_usable() {
 /// Holds the connection until it is told to go on.
 struct Slow(Arc<Barrier>);
 
-impl Queue for Slow {
-    fn next_after(&self, _: Option<u64>, _: usize) -> Result<Vec<Queued>, SideError> {
+impl QueueSource for Slow {
+    fn next_after(&self, _: Option<u64>, _: usize) -> Result<Vec<QueuedRow>, SideError> {
         self.0.wait();
         self.0.wait();
         Ok(vec![])
@@ -206,7 +206,7 @@ fn who_finds_the_connection_in_use_does_not_wait() {
         barrier.wait();
         // The other one has it, and waits for us: to wait for it would be for ever.
         let error = scraper.recruited(&mut slice()).expect_err("it is in use");
-        assert!(error.is::<Disturbed>(), "{error}");
+        assert!(error.is::<Contended>(), "{error}");
         barrier.wait();
         assert_eq!(first.join().expect("it does not panic"), Duty::NoWork);
     });
@@ -221,8 +221,8 @@ impl Meddling {
     }
 }
 
-impl Queue for Meddling {
-    fn next_after(&self, row: Option<u64>, limit: usize) -> Result<Vec<Queued>, SideError> {
+impl QueueSource for Meddling {
+    fn next_after(&self, row: Option<u64>, limit: usize) -> Result<Vec<QueuedRow>, SideError> {
         self.meddle()?;
         Fine.next_after(row, limit)
     }
@@ -245,7 +245,7 @@ fn an_aborted_transaction_is_counted_apart() {
     let mut connection = server.connect();
     for round in 1..=10 {
         assert_eq!(recruiter.enlist(), Enlisted::Dismissed);
-        assert_eq!(recruiter.stats().jobs[0].counts.disturbed, round);
+        assert_eq!(recruiter.stats().jobs[0].counts.contended, round);
         let () = connection.srem("{q}:queued", "somebody").expect("it works");
     }
 }

@@ -74,7 +74,7 @@ fn a_slice_removes_no_more_than_its_limit_and_the_oldest_first() {
 }
 
 #[test]
-fn who_is_disturbed_gives_up_at_once() {
+fn who_is_contended_gives_up_at_once() {
     let server = Server::start();
     let hash = VolatileHash::new("sessions");
     let mut other = server.connect();
@@ -82,10 +82,10 @@ fn who_is_disturbed_gives_up_at_once() {
         hash.set(&mut other, field, "old", Duration::ZERO).expect("it is set");
     }
     let before = || hash.set(&mut other, "a", "new", HOUR).expect("it is set");
-    let mut disturbed = Interposed::new(server.connect(), before);
-    assert_eq!(hash.reap(&mut disturbed), Ok(0), "nothing, rather than a field that was set anew");
-    assert_eq!(disturbed.transactions, 1, "it is not tried again");
-    let mut connection = disturbed.connection;
+    let mut contended = Interposed::new(server.connect(), before);
+    assert_eq!(hash.reap(&mut contended), Ok(0), "nothing, rather than a field that was set anew");
+    assert_eq!(contended.transactions, 1, "it is not tried again");
+    let mut connection = contended.connection;
     assert_eq!(hash.get(&mut connection, "a"), Ok(Some("new".to_owned())));
     assert_eq!(hash.reap(&mut connection), Ok(1), "the next one takes over");
     assert_eq!(hash.get(&mut connection, "a"), Ok(Some("new".to_owned())));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use filch_recruit::redis::{Reaper, VolatileHash};
-use filch_recruit::{Disturbed, Duty, SideJob as _};
+use filch_recruit::{Contended, Duty, SideJob as _};
 use redis::{Commands as _, Connection};
 
 use crate::monitor::{Monitor, Said};
@@ -31,7 +31,7 @@ fn fill(connection: &mut Connection) -> VolatileHash {
 fn recruit(reaper: &Reaper) -> Option<Duty> {
     match reaper.recruited(&mut slice()) {
         Ok(duty) => Some(duty),
-        Err(error) if error.is::<Disturbed>() => None,
+        Err(error) if error.is::<Contended>() => None,
         Err(error) => panic!("nothing fails: {error}"),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use filch_recruit::redis::{Queue, QueueTracker, Queued};
+use filch_recruit::redis::{QueueSource, QueueTracker, QueuedRow};
 use filch_recruit::{Duty, SideError, SideJob as _};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -16,7 +16,7 @@ use crate::slice;
 
 /// Rows by number, as a table would have them.
 #[derive(Clone, Default)]
-struct Table(Arc<Mutex<Vec<Queued>>>);
+struct Table(Arc<Mutex<Vec<QueuedRow>>>);
 
 impl Table {
     fn with(rows: impl IntoIterator<Item = (u64, &'static str)>) -> Self {
@@ -26,7 +26,7 @@ impl Table {
     }
 
     fn push(&self, row: u64, id: &str) {
-        self.0.lock().expect("nobody panics").push(Queued { row, id: id.to_owned() });
+        self.0.lock().expect("nobody panics").push(QueuedRow { row, id: id.to_owned() });
     }
 
     fn done(&self, id: &str) {
@@ -38,8 +38,8 @@ impl Table {
     }
 }
 
-impl Queue for Table {
-    fn next_after(&self, row: Option<u64>, limit: usize) -> Result<Vec<Queued>, SideError> {
+impl QueueSource for Table {
+    fn next_after(&self, row: Option<u64>, limit: usize) -> Result<Vec<QueuedRow>, SideError> {
         let mut rows = self.0.lock().expect("nobody panics").clone();
         rows.sort_by_key(|next| next.row);
         Ok(rows.into_iter().filter(|next| Some(next.row) > row).take(limit).collect())
@@ -78,9 +78,9 @@ fn it_comes_in_with_its_row_and_goes_when_it_is_done() {
 /// Answers with much more than it was asked for, in no order.
 struct Generous(Mutex<Vec<usize>>);
 
-impl Queue for Generous {
-    fn next_after(&self, _: Option<u64>, _: usize) -> Result<Vec<Queued>, SideError> {
-        Ok((1..=100).rev().map(|row| Queued { row, id: row.to_string() }).collect())
+impl QueueSource for Generous {
+    fn next_after(&self, _: Option<u64>, _: usize) -> Result<Vec<QueuedRow>, SideError> {
+        Ok((1..=100).rev().map(|row| QueuedRow { row, id: row.to_string() }).collect())
     }
 
     fn no_longer_queued(&self, ids: &[String]) -> Result<Vec<String>, SideError> {
@@ -134,7 +134,7 @@ fn recruits_keep_up_with_the_queue() {
 }
 
 #[test]
-fn who_is_disturbed_gives_up_at_once_and_forgets_nobody() {
+fn who_is_contended_gives_up_at_once_and_forgets_nobody() {
     let server = Server::start();
     let tracker = QueueTracker::new("q");
     let table = Table::with([(1, "ada"), (2, "bob")]);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use filch_recruit::{AsyncSideJob, Duty, Rate, Recruiter, SideFuture, Slice, Stats};
+use filch_recruit::{AsyncSideJob, Duty, Rate, Recruiter, RecruiterStats, SideFuture, Slice};
 use filch_scheduler::dispatch::Event;
 use filch_scheduler::time::Now;
 use filch_store::{PurgeCause, Store};
@@ -119,14 +119,14 @@ impl Sweeper {
         proposals: UnboundedSender<Proposal>,
     ) -> Self {
         let chores = Arc::new(Chores::new(store, clock, retention, proposals));
-        let mut idle = Recruiter::builder().budget(SLICE, SLICE_MAX).spare(IDLE_SPARE);
+        let mut idle = Recruiter::builder().budget(SLICE, SLICE_MAX).time_share(IDLE_SPARE);
         for chore in CHORES {
             let job = Recruited { chores: Arc::clone(&chores), chore: Some(chore) };
             let (least, most) = chore.rates();
             idle = idle.async_job(chore.name(), most, job).adaptive(least, most);
         }
         let job = Recruited { chores: Arc::clone(&chores), chore: None };
-        let sweeps = Recruiter::builder().budget(SLICE, SLICE_MAX).spare(SWEEP_SPARE);
+        let sweeps = Recruiter::builder().budget(SLICE, SLICE_MAX).time_share(SWEEP_SPARE);
         Self {
             side_work,
             chores,
@@ -209,7 +209,7 @@ impl Sweeper {
 
     /// All slices, by what brought them about and what they were for.
     pub(crate) fn rows(&self) -> Vec<Row> {
-        let of = |stats: &Stats, place| {
+        let of = |stats: &RecruiterStats, place| {
             let rows = stats.jobs.iter().map(|job| Row {
                 job: job.id.clone(),
                 place,

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use filch_benches::contest::{Contest, Outcome};
+use filch_benches::contest::{Contest, ContestResult};
 use filch_benches::figure::{Aim, Figure};
 use filch_benches::report::Findings;
 use filch_benches::samples::Samples;
@@ -62,7 +62,7 @@ fn together(sizes: &Sizes, findings: &mut Findings) {
     }
 }
 
-fn contest(n: u32, workers: usize, rounds: usize) -> Outcome {
+fn contest(n: u32, workers: usize, rounds: usize) -> ContestResult {
     let (ours, rayon, chili) = (pools::ours(workers), pools::rayon(workers), pools::chili(workers));
     let expected = Fib(n).call(&mut Serial);
     let checked = |value| assert_eq!(value, expected, "everybody adds up to the same");

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use filch_benches::contest::{Contest, Outcome};
+use filch_benches::contest::{Contest, ContestResult};
 use filch_benches::figure::{Aim, Figure};
 use filch_benches::report::Findings;
 use filch_benches::samples::Samples;
@@ -19,7 +19,7 @@ pub(crate) struct Ways<'a> {
 }
 
 impl Ways<'_> {
-    pub(crate) fn run(&self, rounds: usize) -> Outcome {
+    pub(crate) fn run(&self, rounds: usize) -> ContestResult {
         let expected = (self.serial)();
         let timed = |way: &dyn Fn() -> u64| {
             wall_ms(|| assert_eq!(way(), expected, "everybody does the same work"))
@@ -34,14 +34,14 @@ impl Ways<'_> {
 }
 
 /// What share of so many cores was used for work.
-pub(crate) fn efficiency(title: &str, outcome: &Outcome, cores: usize, aim: Aim) -> Figure {
+pub(crate) fn efficiency(title: &str, outcome: &ContestResult, cores: usize, aim: Aim) -> Figure {
     let [serial, stealing] = outcome.lowest(["serial", "stealing"]);
     let share = serial / (cores as f64 * stealing);
     once(format!("{title}: efficiency of stealing"), share, "").aiming(aim)
 }
 
 /// How many times as fast as the other way stealing is.
-pub(crate) fn gain(title: &str, outcome: &Outcome, over: &str, aim: Option<Aim>) -> Figure {
+pub(crate) fn gain(title: &str, outcome: &ContestResult, over: &str, aim: Option<Aim>) -> Figure {
     let [stealing, other] = outcome.lowest(["stealing", over]);
     let figure = once(format!("{title}: gain over {over}"), other / stealing, "times");
     aim.map_or(figure.clone(), |aim| figure.aiming(aim))
@@ -66,6 +66,6 @@ pub(crate) fn once(what: impl Into<String>, value: f64, unit: &'static str) -> F
 }
 
 /// What the whole is shown as.
-pub(crate) fn times(title: &str, outcome: &Outcome) -> Findings {
+pub(crate) fn times(title: &str, outcome: &ContestResult) -> Findings {
     outcome.figures(title, "ms").into()
 }

@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use filch_benches::contest::{Contest, Outcome};
+use filch_benches::contest::{Contest, ContestResult};
 use filch_benches::figure::{Aim, Figure};
 use filch_benches::report::Findings;
 use filch_pool::Pool;
@@ -21,7 +21,7 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
     findings
 }
 
-fn report(title: &str, outcome: &Outcome, is_aimed: bool, findings: &mut Findings) {
+fn report(title: &str, outcome: &ContestResult, is_aimed: bool, findings: &mut Findings) {
     let title = format!("{title}, 2 workers");
     for name in ["ours", "rayon", "tokio"] {
         findings.push(Figure::new(format!("{title}: {name}"), outcome.of(name), "ns/task"));
@@ -47,7 +47,7 @@ fn tiny(number: u64) {
     tally::one();
 }
 
-fn inside(count: u64, rounds: usize) -> Outcome {
+fn inside(count: u64, rounds: usize) -> ContestResult {
     let (ours, rayon, tokio) = (pools::ours(2), pools::rayon(2), pools::tokio(2));
     Contest::new()
         .rival("ours", || each(count, || from_inside(&ours, count)))
@@ -73,7 +73,7 @@ pub(crate) fn from_inside(pool: &Pool, count: u64) {
     });
 }
 
-fn outside(count: u64, rounds: usize) -> Outcome {
+fn outside(count: u64, rounds: usize) -> ContestResult {
     let (ours, rayon, tokio) = (pools::ours(2), pools::rayon(2), pools::tokio(2));
     Contest::new()
         .rival("ours", || {
@@ -92,7 +92,7 @@ fn outside(count: u64, rounds: usize) -> Outcome {
         .run(rounds)
 }
 
-fn chain(count: u64, rounds: usize) -> Outcome {
+fn chain(count: u64, rounds: usize) -> ContestResult {
     let (ours, rayon, tokio) = (pools::ours(2), pools::rayon(2), pools::tokio(2));
     Contest::new()
         .rival("ours", || each(count, || ours.spawn_detached(move || link_ours(count - 1))))

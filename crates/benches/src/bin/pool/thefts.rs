@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use filch_benches::figure::{Aim, Figure};
-use filch_benches::random::Random;
+use filch_benches::random::BenchRandom;
 use filch_benches::report::Findings;
 use filch_benches::samples::Samples;
 
@@ -66,7 +66,7 @@ struct Counts {
 }
 
 /// What tasks each worker begins with.
-fn lay_out(counts: &[usize], random: &mut Random) -> Vec<Worker> {
+fn lay_out(counts: &[usize], random: &mut BenchRandom) -> Vec<Worker> {
     let (least, most) = LENGTHS;
     let mut task = || Task { ticks: least + random.below(most - least), thefts: 0 };
     let workers = counts
@@ -75,7 +75,12 @@ fn lay_out(counts: &[usize], random: &mut Random) -> Vec<Worker> {
     workers.collect()
 }
 
-fn simulate(mut workers: Vec<Worker>, amount: Amount, order: Order, random: &mut Random) -> Counts {
+fn simulate(
+    mut workers: Vec<Worker>,
+    amount: Amount,
+    order: Order,
+    random: &mut BenchRandom,
+) -> Counts {
     let mut counts = Counts::default();
     let mut is_taken = vec![false; workers.len()];
     let mut is_looked_at = vec![false; workers.len()];
@@ -139,7 +144,7 @@ fn look(
     count: usize,
     last: Option<usize>,
     order: Order,
-    random: &mut Random,
+    random: &mut BenchRandom,
 ) -> usize {
     let next = match (last, order) {
         (Some(last), _) => (last + 1) % count,
@@ -153,7 +158,7 @@ fn look(
 fn run(layout: &[usize], amount: Amount, order: Order, sizes: &Sizes) -> Vec<Counts> {
     let seeds = 0..sizes.theft_runs;
     let run = |seed| {
-        let mut random = Random::new(seed);
+        let mut random = BenchRandom::new(seed);
         simulate(lay_out(layout, &mut random), amount, order, &mut random)
     };
     seeds.map(run).collect()
@@ -249,13 +254,13 @@ mod tests {
     use super::*;
 
     fn counts(layout: &[usize], amount: Amount) -> Counts {
-        let mut random = Random::new(7);
+        let mut random = BenchRandom::new(7);
         simulate(lay_out(layout, &mut random), amount, Order::Fixed, &mut random)
     }
 
     #[test]
     fn who_is_alone_steals_nothing_and_works_all_the_time() {
-        let mut random = Random::new(7);
+        let mut random = BenchRandom::new(7);
         let workers = lay_out(&[10], &mut random);
         let ticks: usize = workers[0].tasks.iter().map(|task| task.ticks).sum();
         let counts = simulate(workers, Amount::Half, Order::Fixed, &mut random);

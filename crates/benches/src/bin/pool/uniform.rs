@@ -42,7 +42,7 @@ fn ways(
     cores: usize,
     pool: &filch_pool::Pool,
     rounds: usize,
-) -> filch_benches::contest::Outcome {
+) -> filch_benches::contest::ContestResult {
     let some = |count: u64| (0..count).map(|_| task()).fold(0, u64::wrapping_add);
     let split = || {
         let first = |index: usize| batch * index as u64 / cores as u64;

@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use filch_benches::contest::Contest;
 use filch_benches::figure::{Aim, Figure};
-use filch_benches::random::Random;
+use filch_benches::random::BenchRandom;
 use filch_benches::report::Findings;
 use filch_benches::samples::Samples;
 
@@ -54,7 +54,7 @@ impl Call<u64> for Siblings {
 }
 
 fn number(parent: u64, child: u32) -> u64 {
-    let mut random = Random::new(parent ^ (u64::from(child) << 17));
+    let mut random = BenchRandom::new(parent ^ (u64::from(child) << 17));
     (0..DRAWS).fold(0, |before, _| before.rotate_left(5) ^ random.draw())
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use filch_benches::random::Random;
+use filch_benches::random::BenchRandom;
 use filch_scheduler::id::JobId;
 use filch_scheduler::record::Strategy;
 use filch_scheduler::spec::JobSpec;
@@ -88,7 +88,7 @@ impl Graph {
 }
 
 fn tangle(mut jobs: Vec<JobSpec>, parents: usize, seed: u64) -> Vec<JobSpec> {
-    let mut random = Random::new(seed);
+    let mut random = BenchRandom::new(seed);
     for at in 0..jobs.len() {
         let mut chosen: Vec<JobId> = Vec::with_capacity(parents);
         while chosen.len() < parents.min(at) {

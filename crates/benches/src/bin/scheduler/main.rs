@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use cap::Cap;
 use filch_benches::figure::{Aim, Figure};
-use filch_benches::report::Report;
+use filch_benches::report::BenchReport;
 use filch_benches::samples::Samples;
 use filch_scheduler::record::Strategy;
 
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
         command = command + " " + &argument;
     }
     let findings = measure(&sizes).into();
-    let report = Report { bench: "scheduler", command, findings };
+    let report = BenchReport { bench: "scheduler", command, findings };
     match format {
         Format::Table => print!("{}", report.table()),
         Format::Json => println!("{:#}", report.json()),
@@ -257,7 +257,7 @@ mod tests {
             repeats_long: 1,
         };
         let findings = measure(&tiny).into();
-        let report = Report { bench: "scheduler", command: "cargo".to_owned(), findings };
+        let report = BenchReport { bench: "scheduler", command: "cargo".to_owned(), findings };
         let document = report.json();
         let figures = document["figures"].as_array().expect("a list");
         assert_eq!(figures.len(), 21);

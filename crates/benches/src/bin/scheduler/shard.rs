@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use filch_benches::random::Random;
+use filch_benches::random::BenchRandom;
 use filch_scheduler::dispatch::{Answer, Config, Dispatch, Effect, Event, Request};
 use filch_scheduler::id::{CommitNo, JobId, RequestNo, WorkerId};
 use filch_scheduler::message::ToWorker;
@@ -158,14 +158,14 @@ impl Shard {
 
 /// Makes jobs as clients do: ids with their moment and random bits, everything else by default.
 pub(crate) struct JobMaker {
-    random: Random,
+    random: BenchRandom,
     name: Name,
     priorities: Priorities,
 }
 
 impl JobMaker {
     pub(crate) fn new(priorities: Priorities) -> Self {
-        Self { random: Random::new(1), name: Name::from("default"), priorities }
+        Self { random: BenchRandom::new(1), name: Name::from("default"), priorities }
     }
 
     pub(crate) fn make(&mut self, count: usize, at: Wall) -> Vec<JobSpec> {
