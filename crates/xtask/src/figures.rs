@@ -1,4 +1,4 @@
-//! Figures: what a bench measured, as a table in the README or in the page about the part it is of.
+//! Figures: what a bench measured, as a table in docs/benchmarks.md or in the page of its crate.
 //!
 //! A bench prints one JSON document; this file turns it into the table between the marks that carry
 //! the bench's name, so that no figure is ever copied by hand. Measuring is `bench`'s side.
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 /// The pages that have a place for tables.
-const PAGES: [&str; 3] = ["README.md", "docs/pool.md", "docs/recruiter.md"];
+const PAGES: [&str; 3] = ["docs/benchmarks.md", "docs/pool.md", "docs/recruiter.md"];
 
 /// What to do about a page whose tables differ from the figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
