@@ -116,6 +116,9 @@ mod watch;
 #[cfg(not(loom))]
 mod worker;
 
+#[cfg(all(not(loom), filch_sanitized))]
+#[doc(hidden)]
+pub use protocol::sync::planted::plant_races;
 pub use steal::Steal;
 #[cfg(not(loom))]
 pub use {

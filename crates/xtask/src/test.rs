@@ -94,7 +94,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     let target = target_folder(root)?;
     let mut steps = steps(runner, find_first_seed(root), &target);
     steps.extend(find_deny().then(deny));
-    steps.extend(find_sanitizer().then(|| sanitizer(&target)).into_iter().flatten());
+    steps.extend(find_sanitizer().then(|| sanitizer(&target)));
     if find_fuzzer() {
         make_room_for_inputs(root)?;
         steps.extend(FUZZ_TARGETS.iter().map(|target| fuzz(target)));
@@ -155,9 +155,8 @@ fn steps(runner: Runner, first_seed: u64, target: &Path) -> Vec<Step> {
             ..step("docs", &format!("doc --workspace {FEATURES} --no-deps --locked"))
         },
         step("planted bugs", &format!("{some} --release --locked {PLANTED} --test planted")),
-        // The pool in every order, then without its fences, which must be missed, then in many orders.
+        // The pool's protocol in every order, then a small pool in many orders.
         models("models", "--cfg loom", "models", target),
-        models("models, planted", "--cfg loom --cfg filch_planted", "models", target),
         models("models, larger", "--cfg loom --cfg shuttle", "small", target),
         step("simulation", &format!("run --release --locked --package filch-cli -- {hunt}")),
         // With the program that the step before has built.
@@ -190,29 +189,24 @@ fn models(name: &'static str, flags: &str, stories: &str, target: &Path) -> Step
     }
 }
 
-/// The pool on threads, with an eye on all memory; and with races planted in it, which must be seen. What
-/// tests print is not captured, and panics print no stacks: that would be under a lock of std's, which the
-/// sanitizer takes for none.
-fn sanitizer(target: &Path) -> [Step; 2] {
-    let step = |name, flags: String, tests: &str| Step {
-        name,
+/// All tests of the pool under ThreadSanitizer; one of them plants races, which must be reported. The
+/// output of tests is not captured and panics print no backtraces: both happen under a lock of std,
+/// which the sanitizer does not see.
+fn sanitizer(target: &Path) -> Step {
+    Step {
+        name: "thread sanitizer",
         toolchain: Toolchain::Nightly,
         variables: vec![
-            ("RUSTFLAGS", flags),
+            ("RUSTFLAGS", SANITIZER.to_owned()),
             ("TSAN_OPTIONS", UNREPORTED.to_owned()),
             ("RUST_BACKTRACE", "0".to_owned()),
         ],
         arguments: format!(
-            "test --package filch-pool {tests} --locked --target {SANITIZED} --target-dir {} -- \
-             --nocapture",
+            "test --package filch-pool --lib --tests --locked --target {SANITIZED} --target-dir {} \
+             -- --nocapture",
             target.join("sanitizer").display()
         ),
-    };
-    let planted = format!("{SANITIZER} --cfg filch_planted");
-    [
-        step("thread sanitizer", SANITIZER.to_owned(), "--lib --tests"),
-        step("thread sanitizer, planted", planted, "--test planted"),
-    ]
+    }
 }
 
 /// Where the program lies that is built for release.
@@ -396,8 +390,6 @@ planted bugs: cargo nextest run --release --locked -p filch-scheduler -p filch-s
 --features filch-scheduler/planted,filch-sim/planted --test planted
 models: RUSTFLAGS='--cfg loom' cargo test --package filch-pool --lib --locked \
 --target-dir /t/models models
-models, planted: RUSTFLAGS='--cfg loom --cfg filch_planted' cargo test --package filch-pool --lib \
---locked --target-dir /t/models models
 models, larger: RUSTFLAGS='--cfg loom --cfg shuttle' cargo test --package filch-pool --lib --locked \
 --target-dir /t/models small
 simulation: cargo run --release --locked --package filch-cli -- simulate --seeds 500..2499 \
@@ -429,18 +421,13 @@ schema: FILCH_BINARY='/t/release/filch' cargo xtask schema
 
     #[test]
     fn the_sanitizer_can_be_repeated_by_hand() {
-        let [real, planted] = sanitizer(Path::new("/t")).map(|step| step.to_string());
         assert_eq!(
-            real,
+            sanitizer(Path::new("/t")).to_string(),
             "RUSTFLAGS='-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg filch_sanitized' \
              TSAN_OPTIONS='suppressions=sanitizer.supp' RUST_BACKTRACE='0' cargo +nightly test \
              --package filch-pool --lib --tests --locked --target x86_64-unknown-linux-gnu \
              --target-dir /t/sanitizer -- --nocapture"
         );
-        let expected = real
-            .replace("filch_sanitized", "filch_sanitized --cfg filch_planted")
-            .replace("--lib --tests", "--test planted");
-        assert_eq!(planted, expected);
     }
 
     #[test]
@@ -464,7 +451,7 @@ schema: FILCH_BINARY='/t/release/filch' cargo xtask schema
     #[test]
     fn no_step_may_rewrite_what_it_checks() {
         let steps = steps(Runner::Nextest, 1, Path::new("/t"));
-        let more = [deny(), fuzz("node")].into_iter().chain(sanitizer(Path::new("/t")));
+        let more = [deny(), fuzz("node"), sanitizer(Path::new("/t"))];
         for step in steps.into_iter().chain(more) {
             let command = step.command(Path::new("."));
             let value_of =

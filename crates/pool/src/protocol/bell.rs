@@ -18,7 +18,7 @@ impl Bell {
     /// What was done before is seen by the thread that this wakes.
     pub(crate) fn ring(&self) {
         // An exchange, as in `wait`: loom knows no order between an exchange and a plain store.
-        self.has_rung.swap(true, sync::PUBLISH);
+        self.has_rung.swap(true, sync::publish());
         self.thread.unpark();
     }
 

@@ -120,7 +120,7 @@ impl Level {
         // Acquire: pairs with the stores before it, so that nothing is newer, if the turn is still the same.
         let [shown, cause, within] =
             [&self.place, &self.cause, &self.within].map(|word| word.load(Acquire));
-        let is_same = !sync::LOOKS_AGAIN || self.turn.load(Relaxed) == turn;
+        let is_same = !sync::looks_again() || self.turn.load(Relaxed) == turn;
         let is_whole = turn.is_multiple_of(2) && is_same;
         (is_whole && shown == place.0)
             .then(|| Origin { cause: Cause(cause), within: Place::from_bits(within) })

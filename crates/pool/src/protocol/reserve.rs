@@ -67,7 +67,7 @@ impl Reserve {
     pub(crate) fn sit_down(&self, seat: usize) -> bool {
         let mut bench = sync::lock(&self.bench);
         // Once more, under the lock: who was not called before is called from here on.
-        if sync::LOOKS_AGAIN && !self.is_surplus() {
+        if sync::looks_again() && !self.is_surplus() {
             return false;
         }
         self.active.fetch_sub(1, SeqCst);

@@ -71,7 +71,7 @@ impl<T> Ring<T> {
         let tail = self.tail.load(Relaxed);
         self.slots[tail & MASK].store(task, Relaxed);
         // Release: whoever sees the new tail sees the slot, and what the pointer points to.
-        self.tail.store(tail.wrapping_add(1), sync::PUBLISH);
+        self.tail.store(tail.wrapping_add(1), sync::publish());
     }
 
     /// Takes the oldest. For the owner.

@@ -5,8 +5,9 @@
 //! shuttle that stands in. Where ThreadSanitizer looks on, the locks are ours, since it does not see
 //! those of std: see `seen`.
 //!
-//! With `--cfg filch_planted` a few things that matter are left out. They are all here, and the models
-//! and the sanitizer have to find that they are missing.
+//! In builds for loom and for ThreadSanitizer a few things that matter can be left out at run time
+//! (`planted`). They are all in this file, and the models and the sanitizer must notice that they
+//! are missing.
 
 #[cfg(not(loom))]
 pub(crate) use std::{
@@ -48,29 +49,75 @@ pub(crate) fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexG
 /// A fence between a store and a load of two places: of two threads that do this crosswise, at least
 /// one sees the other's store.
 pub(crate) fn fence() {
-    if !IS_GAPPY {
+    if !planted::has_gaps() {
         atomic::fence(atomic::Ordering::SeqCst);
     }
 }
 
 /// What comes before this and what comes after it happens under one lock, without a gap.
 pub(crate) fn unbroken<'a, T>(guard: MutexGuard<'a, T>, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
-    if IS_GAPPY {
+    if planted::has_gaps() {
         drop(guard);
         return lock(mutex);
     }
     guard
 }
 
-/// What was done before is seen by who finds that it was done.
-pub(crate) const PUBLISH: atomic::Ordering =
-    if IS_PLANTED { atomic::Ordering::Relaxed } else { atomic::Ordering::Release };
+/// The ordering of a store that publishes everything the thread did before it.
+pub(crate) fn publish() -> atomic::Ordering {
+    if planted::has_races() { atomic::Ordering::Relaxed } else { atomic::Ordering::Release }
+}
 
-/// Whether something is looked at again that may have changed since it was first looked at. It always
-/// is.
-pub(crate) const LOOKS_AGAIN: bool = !IS_GAPPY;
+/// Whether a value that may have changed since it was first read is read again. It always is, unless
+/// a mistake is planted.
+pub(crate) fn looks_again() -> bool {
+    !planted::has_gaps()
+}
 
-const IS_PLANTED: bool = cfg!(filch_planted);
+/// Mistakes that a model or a test switches on, to prove that loom and the sanitizer would find them.
+/// In every other build these functions are constants, and nothing of them is left.
+pub(crate) mod planted {
+    /// Whether fences, second looks and unbroken locks are left out. Only in models: on threads, a
+    /// worker would now and then sleep for ever, where loom ends the model.
+    #[cfg(all(loom, not(shuttle)))]
+    pub(crate) fn has_gaps() -> bool {
+        IN_THIS_MODEL.get()
+    }
 
-/// Not on threads: somebody would sleep for ever, now and then, where the models end the story.
-const IS_GAPPY: bool = IS_PLANTED && cfg!(loom);
+    #[cfg(not(all(loom, not(shuttle))))]
+    pub(crate) const fn has_gaps() -> bool {
+        false
+    }
+
+    /// Whether stores that publish are relaxed.
+    #[cfg(all(loom, not(shuttle)))]
+    pub(crate) fn has_races() -> bool {
+        IN_THIS_MODEL.get()
+    }
+
+    #[cfg(all(not(loom), filch_sanitized))]
+    pub(crate) fn has_races() -> bool {
+        IN_THIS_PROCESS.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    #[cfg(not(any(all(loom, not(shuttle)), all(not(loom), filch_sanitized))))]
+    pub(crate) const fn has_races() -> bool {
+        false
+    }
+
+    // loom plays all threads of a model on the thread that started it.
+    #[cfg(all(loom, not(shuttle)))]
+    std::thread_local! {
+        pub(crate) static IN_THIS_MODEL: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    }
+
+    #[cfg(all(not(loom), filch_sanitized))]
+    static IN_THIS_PROCESS: std::sync::atomic::AtomicBool =
+        std::sync::atomic::AtomicBool::new(false);
+
+    /// Plants races in every pool of this process, for good.
+    #[cfg(all(not(loom), filch_sanitized))]
+    pub fn plant_races() {
+        IN_THIS_PROCESS.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+}

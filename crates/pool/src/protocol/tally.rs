@@ -59,7 +59,7 @@ impl Tally {
     /// after this.
     pub(crate) fn ended(&self) {
         // What it did is seen by the owner. An exchange carries on what those before have published.
-        if self.pending.fetch_sub(1, sync::PUBLISH) == 1 {
+        if self.pending.fetch_sub(1, sync::publish()) == 1 {
             self.owner.unpark();
         }
     }

@@ -7,7 +7,7 @@ use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread::{self, JoinHandle};
 
-use super::{beside, explore};
+use super::{beside, explore_and_plant};
 use crate::protocol::crew::Crew;
 
 struct Story {
@@ -27,9 +27,8 @@ impl Story {
 }
 
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "who was started is waited for"))]
 fn who_is_started_while_the_pool_is_closed_is_waited_for() {
-    explore(3, || {
+    explore_and_plant(3, "who was started is waited for", || {
         let story = Arc::new(Story { crew: Crew::new(), started: AtomicUsize::new(0) });
         let caller = beside(&story, Story::call);
         let members = story.crew.close();

@@ -7,7 +7,7 @@ use loom::sync::atomic::Ordering::{Acquire, Release};
 use loom::thread;
 
 use super::freight::Freight;
-use super::{beside, explore};
+use super::{beside, explore, explore_and_plant};
 use crate::protocol::deque::{Deque, PLACES, Theft};
 
 struct Story {
@@ -60,9 +60,8 @@ fn the_last_fork_is_taken_by_one_of_three() {
 }
 
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "Causality violation"))]
 fn owner_and_two_thieves_share_two_forks() {
-    explore(3, || {
+    explore_and_plant(3, "Causality violation", || {
         let story = Story::new(2);
         let thieves = [story.thief(), story.thief()];
         story.push(1);
@@ -91,9 +90,8 @@ fn a_fork_below_one_that_was_taken_back_is_whole() {
 
 /// The place of a fork that was taken back is used again.
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "Causality violation"))]
 fn a_thief_that_comes_late_does_not_take_the_fork_before() {
-    explore(3, || {
+    explore_and_plant(3, "Causality violation", || {
         let story = Story::new(3);
         let thieves = [story.thief(), story.thief()];
         story.push(1);

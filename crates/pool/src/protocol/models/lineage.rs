@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::Arc;
 
-use super::{beside, explore};
+use super::{beside, explore, explore_and_plant};
 use crate::protocol::lineage::{Cause, Lineage, Origin, descends};
 
 /// Some addresses.
@@ -64,7 +64,7 @@ fn the_way_up_is_whole() {
 /// A worker is at one thing, then at another, then at the first again, and in the memory where it shows them is
 /// room for one: who reads all the while what is shown of the first never takes a part of the second for it.
 fn the_outer_thing_is_asked_for(asked: usize) {
-    explore(3, move || {
+    explore_and_plant(3, "a part of nothing", move || {
         let causes = CAUSES.map(Cause::of);
         let [outer, inner, far] = causes;
         let story = Arc::new(Story { thief: Lineage::new(), other: Lineage::new() });
@@ -86,13 +86,11 @@ fn the_outer_thing_is_asked_for(asked: usize) {
 }
 
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "a part of nothing"))]
 fn the_outer_thing_never_has_the_cause_of_the_inner_one() {
     the_outer_thing_is_asked_for(1);
 }
 
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "a part of nothing"))]
 fn the_outer_thing_never_lies_within_what_the_inner_one_does() {
     the_outer_thing_is_asked_for(2);
 }

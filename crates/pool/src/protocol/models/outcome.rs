@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Poll, Wake, Waker};
 
 use super::freight::Freight;
-use super::{beside, explore, sleeper};
+use super::{beside, explore, explore_and_plant, sleeper};
 use crate::protocol::bell::Bell;
 use crate::protocol::outcome::Outcome;
 
@@ -49,9 +49,8 @@ fn who_waits_is_told() {
 }
 
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "deadlock"))]
 fn who_awaits_is_woken() {
-    explore(4, || {
+    explore_and_plant(4, "deadlock", || {
         sleeper(|| {
             let story = Story::new();
             let worker = beside(&story, Story::keep);

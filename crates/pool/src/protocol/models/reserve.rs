@@ -6,7 +6,7 @@ use loom::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use loom::sync::atomic::{AtomicBool, AtomicUsize};
 use loom::thread;
 
-use super::{beside, explore, sleeper};
+use super::{beside, explore, explore_and_plant, sleeper};
 use crate::protocol::bell::Bell;
 use crate::protocol::reserve::Reserve;
 use crate::protocol::sleep::Sleep;
@@ -116,9 +116,8 @@ impl Story {
 
 /// A thread is back, and another waits while the reserve is about to sit down.
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "deadlock"))]
 fn who_is_called_while_it_sits_down_gets_up() {
-    explore(4, || {
+    explore_and_plant(4, "deadlock", || {
         let story = Story::new();
         story.call();
         let reserve = beside(&story, |story| {
@@ -149,9 +148,8 @@ fn as_many_come_as_wait() {
 /// The reserve is not needed any more, but it sleeps, and is the one that is woken for a task: it
 /// wakes another before it goes.
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "deadlock"))]
 fn a_task_is_not_lost_with_who_makes_way() {
-    explore(2, || {
+    explore_and_plant(2, "deadlock", || {
         let story = Story::new();
         story.call();
         story.reserve.dismiss(1);
@@ -168,9 +166,8 @@ fn a_task_is_not_lost_with_who_makes_way() {
 
 /// Two reserves work, and one who waited is back: one of the two goes.
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "one of the two stays"))]
 fn only_one_makes_way_for_one_who_is_back() {
-    explore(4, || {
+    explore_and_plant(4, "one of the two stays", || {
         let story = Story::new();
         (0..2).for_each(|_| story.call());
         let reserves = [WORKER, RESERVE].map(|seat| {
@@ -186,9 +183,8 @@ fn only_one_makes_way_for_one_who_is_back() {
 /// The only worker waits, comes back and waits again, each time until somebody has done what it left behind.
 /// The reserve, which sits on the bench or is about to, is there each time.
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "deadlock"))]
 fn who_waits_again_and_again_is_relieved_each_time() {
-    explore(2, || {
+    explore_and_plant(2, "deadlock", || {
         sleeper(|| {
             let story = Story::new();
             story.call();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::freight::Freight;
-use super::{beside, explore};
+use super::{beside, explore_and_plant};
 use crate::protocol::ring::{PLACES, Ring};
 
 struct Story {
@@ -37,9 +37,8 @@ impl Story {
 }
 
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "not an empty slot"))]
 fn two_thieves_and_the_owner_take_each_task_once_and_in_order() {
-    explore(3, || {
+    explore_and_plant(3, "not an empty slot", || {
         let story = Story::new(3);
         let thieves = [story.thief(), story.thief()];
         (1..=3).for_each(|number| story.push(number));
@@ -58,9 +57,8 @@ fn two_thieves_and_the_owner_take_each_task_once_and_in_order() {
 
 #[test]
 // The thief sees a head that is newer than the tail, for ever.
-#[cfg_attr(filch_planted, should_panic(expected = "exceeded maximum number of branches"))]
 fn slots_are_used_again_only_when_they_are_free() {
-    explore(3, || {
+    explore_and_plant(3, "exceeded maximum number of branches", || {
         let story = Story::new(PLACES + 2);
         let thief = story.thief();
         let mut taken = 0;

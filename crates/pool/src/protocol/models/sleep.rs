@@ -9,7 +9,7 @@ use loom::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use loom::sync::atomic::{AtomicBool, AtomicUsize};
 use loom::thread;
 
-use super::{beside, explore};
+use super::{beside, explore, explore_and_plant};
 use crate::protocol::sleep::Sleep;
 
 struct Story {
@@ -94,9 +94,8 @@ impl Story {
 }
 
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "deadlock"))]
 fn who_lies_down_while_work_is_brought_is_woken() {
-    explore(4, || {
+    explore_and_plant(4, "deadlock", || {
         let story = Story::new(1);
         let worker = beside(&story, |story| story.work(0, 1));
         story.bring();
@@ -105,9 +104,8 @@ fn who_lies_down_while_work_is_brought_is_woken() {
 }
 
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "deadlock"))]
 fn two_who_bring_work_wake_who_is_needed() {
-    explore(2, || {
+    explore_and_plant(2, "deadlock", || {
         let story = Story::new(1);
         let worker = beside(&story, |story| story.work(0, 2));
         let other = beside(&story, |story| story.bring());
@@ -119,9 +117,8 @@ fn two_who_bring_work_wake_who_is_needed() {
 
 /// While somebody searches nobody is woken; so who ends the search has to look.
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "deadlock"))]
 fn the_last_who_searches_and_finds_wakes_the_next() {
-    explore(3, || {
+    explore_and_plant(3, "deadlock", || {
         let story = Story::new(2);
         assert!(story.sleep.search(2));
         let sleeper = beside(&story, |story| story.work(1, 1));
@@ -136,9 +133,8 @@ fn the_last_who_searches_and_finds_wakes_the_next() {
 /// Who brings two tasks while somebody searches relies on that one, which finds them only when it lies down,
 /// takes one and does not come back: the other is told of the second.
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "deadlock"))]
 fn who_does_not_sleep_after_all_wakes_the_next() {
-    explore(2, || {
+    explore_and_plant(2, "deadlock", || {
         let story = Story::new(2);
         assert!(story.sleep.search(2));
         let workers = [true, false].map(|searching| {

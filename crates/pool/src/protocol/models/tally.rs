@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::freight::Freight;
-use super::{beside, explore, sleeper};
+use super::{beside, explore_and_plant, sleeper};
 use crate::protocol::sync::{self, Mutex};
 use crate::protocol::tally::Tally;
 
@@ -66,9 +66,8 @@ impl Story {
 }
 
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "Causality violation"))]
 fn the_owner_sees_what_the_last_task_did() {
-    explore(3, || {
+    explore_and_plant(3, "Causality violation", || {
         sleeper(|| {
             let story = Story::new(2);
             (1..=2).for_each(|number| story.spawn(Task::Plain(number)));
@@ -84,9 +83,8 @@ fn the_owner_sees_what_the_last_task_did() {
 
 /// The helper runs one task and goes; the one that it spawned is left to the owner.
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "deadlock"))]
 fn the_owner_does_not_sleep_over_a_task_that_a_task_spawned() {
-    explore(3, || {
+    explore_and_plant(3, "deadlock", || {
         sleeper(|| {
             let story = Story::new(0);
             story.spawn(Task::Spawns);

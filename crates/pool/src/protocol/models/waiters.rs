@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::freight::Freight;
-use super::{beside, explore, sleeper};
+use super::{beside, explore, explore_and_plant, sleeper};
 use crate::protocol::deque::{Deque, Theft};
 use crate::protocol::latch::Latch;
 use crate::protocol::lineage::Cause;
@@ -91,9 +91,8 @@ impl Story {
 
 /// The thief does not come to an end before it was helped.
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "deadlock"))]
 fn who_waits_is_told_of_a_fork() {
-    explore(3, || {
+    explore_and_plant(3, "deadlock", || {
         sleeper(|| {
             let story = Story::new(1);
             let thief = beside(&story, |story| story.expose(1));
@@ -124,9 +123,8 @@ fn who_waits_helps_or_is_told_of_the_end() {
 /// Two wait, two forks are laid open at once, and one of the two is told: it tells the other. The thief does
 /// not come to an end before both have helped.
 #[test]
-#[cfg_attr(filch_planted, should_panic(expected = "deadlock"))]
 fn who_was_told_tells_the_next() {
-    explore(2, || {
+    explore_and_plant(2, "deadlock", || {
         let story = Story::new(2);
         let waiters = [0, 1].map(|me| beside(&story, move |story| story.wait(me)));
         story.expose(2);
