@@ -17,9 +17,9 @@ use filch_scheduler::id::JobId;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::confirm::jobs;
+use crate::confirm::count_jobs;
 use crate::document::{self, JsonOrLines};
-use crate::output::{data, talk};
+use crate::output::{data, message};
 use crate::progress::Progress;
 
 /// What is sent together.
@@ -77,7 +77,7 @@ impl Bulk<'_> {
         });
         let sent = sent.await;
         printer.progress.end();
-        tell_known(known, printer.count);
+        report_existing(known, printer.count);
         let broken = lock(&shared).broken.take();
         let ended = match (failed, broken) {
             (Some(error), _) | (None, Some(error)) => Err(error),
@@ -88,7 +88,10 @@ impl Bulk<'_> {
                 Some(_) => "; repeat it with the same --key, and they are recognised",
                 None => "",
             };
-            talk(format_args!("{} submitted before it went wrong{again}", jobs(printer.count)));
+            message(format_args!(
+                "{} submitted before it went wrong{again}",
+                count_jobs(printer.count)
+            ));
         }
         printer.close()?;
         ended?;
@@ -148,12 +151,12 @@ impl Reader {
 }
 
 /// Says how many of these jobs were there already, if any were.
-pub(crate) fn tell_known(known: u64, count: u64) {
+pub(crate) fn report_existing(known: u64, count: u64) {
     match known {
         0 => {}
-        1 if count == 1 => talk(format_args!("this job was there already")),
-        _ if known == count => talk(format_args!("all {count} jobs were there already")),
-        _ => talk(format_args!("{known} of {count} jobs were there already")),
+        1 if count == 1 => message(format_args!("this job was there already")),
+        _ if known == count => message(format_args!("all {count} jobs were there already")),
+        _ => message(format_args!("{known} of {count} jobs were there already")),
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 
 use clap::{ColorChoice, ValueEnum};
 
-/// When there are colours
+/// ColorMode there are colours
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum When {
+pub(crate) enum ColorMode {
     /// On a terminal, unless NO_COLOR is set
     Auto,
     Always,
@@ -25,15 +25,15 @@ pub(crate) enum Style {
     Quiet,
 }
 
-static CHOSEN: OnceLock<When> = OnceLock::new();
+static MODE: OnceLock<ColorMode> = OnceLock::new();
 
 /// Says it once, for the whole program.
-pub(crate) fn choose(when: When) {
-    let _ = CHOSEN.set(when);
+pub(crate) fn init(when: ColorMode) {
+    let _ = MODE.set(when);
 }
 
 /// What clap is told before it has read the words: its help and its errors have colours, too.
-pub(crate) fn of_help(words: impl Iterator<Item = OsString>, found: &str) -> ColorChoice {
+pub(crate) fn for_help(words: impl Iterator<Item = OsString>, found: &str) -> ColorChoice {
     let words: Vec<OsString> = words.take_while(|word| word != "--").collect();
     let apart = words.windows(2).find(|pair| pair[0] == "--color").map(|pair| pair[1].to_str());
     let joined = || words.iter().find_map(|word| word.to_str()?.strip_prefix("--color="));
@@ -78,10 +78,10 @@ pub(crate) fn of_state(state: &str) -> Option<Style> {
 
 fn is_on(stream: &impl IsTerminal) -> bool {
     let is_refused = || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    match CHOSEN.get() {
-        Some(When::Always) => true,
-        Some(When::Never) => false,
-        Some(When::Auto) | None => stream.is_terminal() && !is_refused(),
+    match MODE.get() {
+        Some(ColorMode::Always) => true,
+        Some(ColorMode::Never) => false,
+        Some(ColorMode::Auto) | None => stream.is_terminal() && !is_refused(),
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
             ("filch run -- ls --color=always", "auto", ColorChoice::Auto),
             ("filch job list --color", "auto", ColorChoice::Auto),
         ] {
-            assert_eq!(of_help(words.split(' ').map(OsString::from), found), seen, "{words}");
+            assert_eq!(for_help(words.split(' ').map(OsString::from), found), seen, "{words}");
         }
     }
 }

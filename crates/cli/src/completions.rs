@@ -14,12 +14,12 @@ use crate::output::data;
   filch completions bash > ~/.local/share/bash-completion/completions/filch
   filch completions zsh > ~/.zfunc/_filch
   filch completions fish > ~/.config/fish/completions/filch.fish")]
-pub(crate) struct Options {
+pub(crate) struct CompletionsArgs {
     /// Which shell
     shell: Shell,
 }
 
-pub(crate) fn run(options: &Options, mut command: clap::Command) -> Result<ExitCode> {
+pub(crate) fn run(options: &CompletionsArgs, mut command: clap::Command) -> Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut command, "filch", &mut script);
     data(&String::from_utf8(script)?)?;

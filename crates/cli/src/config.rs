@@ -8,13 +8,13 @@ use clap::{ArgMatches, Args, Subcommand};
 use serde::Serialize;
 
 use crate::document::{self, JsonOrLines};
-use crate::settings::{Fallback, Found, Origin, Value};
+use crate::settings::{Fallback, Origin, Settings, Value};
 use crate::table;
 use crate::table::Column::Text;
 
 /// Show what is set, and where it was set
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -64,10 +64,15 @@ struct Line {
     line: Option<usize>,
 }
 
-pub(crate) fn run(options: &Options, matches: &ArgMatches, found: &Found) -> Result<ExitCode> {
+pub(crate) fn run(
+    options: &ConfigArgs,
+    matches: &ArgMatches,
+    settings: &Settings,
+) -> Result<ExitCode> {
     let Command::Show(show) = &options.command;
     let matches = matches.subcommand_matches("config").and_then(|it| it.subcommand_matches("show"));
-    let values: Vec<Value> = found.values().iter().map(|value| flagged(value, matches)).collect();
+    let values: Vec<Value> =
+        settings.values().iter().map(|value| flagged(value, matches)).collect();
     match show.form {
         JsonOrLines { json: true, .. } => {
             document::print(Document { settings: values.iter().map(line).collect() })?;
@@ -100,7 +105,7 @@ fn flagged(value: &Value, matches: Option<&ArgMatches>) -> Value {
 fn row(value: &Value, show: &Show) -> Vec<String> {
     let text = match (&value.text, value.setting.default) {
         (Some(text), _) => text.clone(),
-        (None, Fallback::Value(words) | Fallback::Words(words)) => format!("({words})"),
+        (None, Fallback::Value(words) | Fallback::Described(words)) => format!("({words})"),
     };
     let mut row = vec![value.setting.key.to_owned(), text];
     row.extend(show.origin.then(|| value.origin()));
@@ -108,7 +113,7 @@ fn row(value: &Value, show: &Show) -> Vec<String> {
 }
 
 fn line(value: &Value) -> Line {
-    let (Fallback::Value(default) | Fallback::Words(default)) = value.setting.default;
+    let (Fallback::Value(default) | Fallback::Described(default)) = value.setting.default;
     let (origin, file, line) = match &value.origin {
         Origin::Flag => ("flag", None, None),
         Origin::Variable => ("variable", None, None),

@@ -7,12 +7,12 @@ use clap::Args;
 
 use crate::escape::escaped;
 use crate::exit::Exit;
-use crate::output::talk;
+use crate::output::message;
 use crate::usage::Usage;
 
 /// How careful to be
 #[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct Caution {
+pub(crate) struct ConfirmOptions {
     /// Only say what would be done
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -21,9 +21,9 @@ pub(crate) struct Caution {
     pub(crate) yes: bool,
 }
 
-impl Caution {
+impl ConfirmOptions {
     /// Whether a person can be asked and wants to be.
-    pub(crate) fn asks(&self) -> bool {
+    pub(crate) fn can_ask(&self) -> bool {
         !self.yes && !self.dry_run && stdin().is_terminal() && stderr().is_terminal()
     }
 
@@ -32,7 +32,7 @@ impl Caution {
     /// # Errors
     /// If the answer is no.
     pub(crate) fn confirm(&self, question: &str) -> Result<()> {
-        if !self.asks() {
+        if !self.can_ask() {
             return Ok(());
         }
         let _ = write!(stderr(), "{question} [y/N] ").and_then(|()| stderr().flush());
@@ -45,7 +45,7 @@ impl Caution {
     }
 }
 
-impl Caution {
+impl ConfirmOptions {
     /// Names and counts what is meant before it is done: `retry 1,284 jobs matching ...`. What is chosen
     /// by what it has in common may be more than one thinks, so that needs a yes.
     ///
@@ -53,13 +53,13 @@ impl Caution {
     /// If the answer is no, or if there is nobody to ask.
     pub(crate) fn confirm_jobs(&self, verb: &str, count: u64, terms: Option<&str>) -> Result<()> {
         let Some(terms) = terms else {
-            return self.confirm(&format!("{verb} {}?", jobs(count)));
+            return self.confirm(&format!("{verb} {}?", count_jobs(count)));
         };
-        let what = format!("{verb} {} matching `{}`", jobs(count), escaped(terms));
+        let what = format!("{verb} {} matching `{}`", count_jobs(count), escaped(terms));
         if count > 0 && !self.yes && !self.dry_run {
-            return self.insist(&what);
+            return self.require(&what);
         }
-        talk(format_args!("{what}"));
+        message(format_args!("{what}"));
         Ok(())
     }
 
@@ -67,8 +67,8 @@ impl Caution {
     ///
     /// # Errors
     /// If the answer is no, or if there is nobody to ask.
-    pub(crate) fn insist(&self, what: &str) -> Result<()> {
-        if self.yes || self.asks() {
+    pub(crate) fn require(&self, what: &str) -> Result<()> {
+        if self.yes || self.can_ask() {
             return self.confirm(&format!("{what}?"));
         }
         let help = "add --yes, or look with --dry-run first";
@@ -77,7 +77,7 @@ impl Caution {
 }
 
 /// "1 job", "1,284 jobs".
-pub(crate) fn jobs(count: u64) -> String {
+pub(crate) fn count_jobs(count: u64) -> String {
     format!(
         "{} {}",
         crate::table::grouped(&count.to_string()),

@@ -10,10 +10,10 @@ use filch_api::submission::Submission;
 use serde_json::value::RawValue;
 
 use crate::bulk::Bulk;
+use crate::connection::Connection;
 use crate::document::JsonOrLines;
 use crate::job_options::JobOptions;
-use crate::place::Place;
-use crate::runtime::ask;
+use crate::runtime::block_on_interruptible;
 use crate::submit::{one, open, unread};
 use crate::usage::Usage;
 
@@ -29,9 +29,9 @@ Examples:
 /// Submit a typed job with JSON as its arguments and print its id
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct Options {
+pub(crate) struct EnqueueArgs {
     #[command(flatten)]
-    place: Place,
+    connection: Connection,
     #[command(flatten)]
     job: JobOptions,
     #[command(flatten)]
@@ -43,13 +43,13 @@ pub(crate) struct Options {
     arguments: Option<String>,
 }
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    ask(enqueue(options))
+pub(crate) fn run(options: EnqueueArgs) -> Result<ExitCode> {
+    block_on_interruptible(enqueue(options))
 }
 
-async fn enqueue(options: Options) -> Result<ExitCode> {
-    let Options { place, job, form, kind, arguments } = options;
-    let client = place.client()?;
+async fn enqueue(options: EnqueueArgs) -> Result<ExitCode> {
+    let EnqueueArgs { connection, job, form, kind, arguments } = options;
+    let client = connection.client()?;
     let template = Submission { kind: Some(kind), ..job.plain(&client).await? };
     if arguments.as_deref() != Some("-") {
         let args = arguments.as_deref().map(|text| read("the arguments", text)).transpose()?;

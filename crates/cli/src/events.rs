@@ -11,13 +11,13 @@ use filch_api::client::{Client, Error, Told, path};
 use filch_api::event::Event;
 use filch_api::time::Moment;
 
+use crate::connection::Connection;
 use crate::document;
 use crate::escape::escaped;
-use crate::output::{data, talk};
-use crate::place::Place;
-use crate::runtime::ask;
+use crate::group::with_client;
+use crate::output::{data, message};
 use crate::select::{self, short};
-use crate::{moment, workers};
+use crate::{moment, worker};
 
 const AFTER_HELP: &str = "\
 Without -f it prints what the server still holds, the newest 16,384 events since it started,
@@ -33,9 +33,9 @@ Examples:
 /// Show what happens in the cluster: submits, starts, thefts, losses, ends
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct Options {
+pub(crate) struct EventsArgs {
     #[command(flatten)]
-    place: Place,
+    connection: Connection,
     /// Go on with what happens from now on
     #[arg(long, short)]
     follow: bool,
@@ -59,17 +59,16 @@ pub(crate) struct Options {
     jsonl: bool,
 }
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    ask(async {
-        let client = options.place.client()?;
-        let query = query(&client, &options).await?;
+pub(crate) fn run(options: EventsArgs) -> Result<ExitCode> {
+    with_client(&options.connection, async |client| {
+        let query = query(client, &options).await?;
         let mut printed = Ok(());
         let print = |told: &Told| {
             printed = show(told, options.jsonl);
             if printed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         if options.follow {
-            follow(&client, &query, print).await?;
+            follow(client, &query, print).await?;
         } else {
             let mut print = print;
             client.events(&query, None).await?.each(|told| print(&told)).await?;
@@ -78,13 +77,13 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     })
 }
 
-async fn query(client: &Client, options: &Options) -> Result<String> {
+async fn query(client: &Client, options: &EventsArgs) -> Result<String> {
     let job = match &options.job {
         Some(selector) => Some(select::whole(client, selector).await?),
         None => None,
     };
     let worker = match &options.worker {
-        Some(word) => Some(workers::named(client, word).await?),
+        Some(word) => Some(worker::resolve_id(client, word).await?),
         None => None,
     };
     let since = options.since.as_deref().map(|since| moment::ago("--since", since)).transpose()?;
@@ -135,14 +134,14 @@ pub(crate) async fn follow(
                 Ok(()) | Err(Error::Unreachable { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
-            talk(format_args!("the connection to {} broke; trying again", client.url()));
+            message(format_args!("the connection to {} broke; trying again", client.url()));
             wait = AGAIN_FIRST;
         }
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(AGAIN_LONGEST);
         match client.events(query, last.as_deref()).await {
             Ok(again) => {
-                talk(format_args!("connected again"));
+                message(format_args!("connected again"));
                 listening = Some(again);
             }
             // It is starting, or not there yet.
@@ -158,7 +157,7 @@ fn show(told: &Told, jsonl: bool) -> Result<()> {
         return Ok(());
     }
     if told.is_reset {
-        talk(format_args!("note: the server does not hold what happened before this any more"));
+        message(format_args!("note: the server does not hold what happened before this any more"));
         return Ok(());
     }
     if jsonl {

@@ -5,7 +5,7 @@ use clap::Command;
 const HEADING: &str = "Examples:";
 
 /// The same commands, where each shows its examples.
-pub(crate) fn hand_down(root: Command) -> Command {
+pub(crate) fn inherit(root: Command) -> Command {
     let name = root.get_name().to_owned();
     walk(root, &name, &[])
 }

@@ -8,9 +8,9 @@ use filch_api::job::{Job, states};
 use filch_api::limits;
 use filch_scheduler::state::State;
 
-use crate::list;
 use crate::moment;
-use crate::output::talk;
+use crate::name_list;
+use crate::output::message;
 use crate::usage::Usage;
 use filch_api::suggest::did_you_mean;
 
@@ -19,7 +19,7 @@ const FIELDS: [&str; 4] = ["state", "kind", "queue", "since"];
 
 /// What jobs must have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Terms {
+pub(crate) struct JobFilter {
     /// Several with commas between them.
     pub(crate) state: Option<String>,
     pub(crate) kind: Option<String>,
@@ -29,11 +29,11 @@ pub(crate) struct Terms {
 }
 
 /// Whether this is part of a filter, and no id.
-pub(crate) fn is_term(word: &str) -> bool {
+pub(crate) fn is_filter(word: &str) -> bool {
     word.contains(':')
 }
 
-impl Terms {
+impl JobFilter {
     /// Reads words like `state:dead`; several may be one word with blanks in it.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl Terms {
         }
         *place = Some(match field {
             "state" => {
-                let states = list::tight(value);
+                let states = name_list::without_blanks(value);
                 check_states(&states)?;
                 states
             }
@@ -130,7 +130,7 @@ impl Terms {
             let names: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
             if !names.contains(&queue.as_str()) {
                 let near = did_you_mean(queue, &names);
-                talk(format_args!("no job waits in a queue {queue:?}{near}"));
+                message(format_args!("no job waits in a queue {queue:?}{near}"));
             }
         }
         if let Some(kind) = &self.kind {
@@ -138,7 +138,7 @@ impl Terms {
             let kinds: Vec<&str> = newest.iter().map(|job| job.kind.as_str()).collect();
             if !kinds.contains(&kind.as_str()) {
                 let near = did_you_mean(kind, &kinds);
-                talk(format_args!("no job of late was of the kind {kind:?}{near}"));
+                message(format_args!("no job of late was of the kind {kind:?}{near}"));
             }
         }
         Ok(())
@@ -146,7 +146,7 @@ impl Terms {
 }
 
 /// As it can be written.
-impl fmt::Display for Terms {
+impl fmt::Display for JobFilter {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let values = [&self.state, &self.kind, &self.queue, &self.since];
         let terms = FIELDS
@@ -176,10 +176,10 @@ mod tests {
 
     #[test]
     fn terms_are_read_as_they_are_written() {
-        let terms = Terms::read(&["state:dead,cancelled kind:resize", "queue:a:b"]).unwrap();
+        let terms = JobFilter::read(&["state:dead,cancelled kind:resize", "queue:a:b"]).unwrap();
         assert_eq!(terms.to_string(), "state:dead,cancelled kind:resize queue:a:b");
         assert_eq!(terms.query().unwrap(), "&state=dead%2Ccancelled&kind=resize&queue=a%3Ab");
-        assert_eq!(Terms::read(&[""]).unwrap(), Terms::default());
+        assert_eq!(JobFilter::read(&[""]).unwrap(), JobFilter::default());
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
             ("kind:a kind:b", "is said twice"),
             ("priority:3", "write state:VALUE, kind:VALUE, queue:VALUE or since:WHEN"),
         ] {
-            let error = Terms::read(&[words]).unwrap_err().to_string();
+            let error = JobFilter::read(&[words]).unwrap_err().to_string();
             assert!(error.contains(said), "{words}: {error}");
         }
     }

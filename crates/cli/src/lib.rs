@@ -3,15 +3,18 @@
 //! What is printed on stdout is data, what is printed on stderr is talk. The codes are in `exit`.
 
 mod bench;
+mod builtin_kinds;
 mod bulk;
 mod color;
 mod completions;
 mod config;
 mod confirm;
+mod connection;
 mod data;
 mod dead;
 mod demo;
 mod document;
+mod embedded;
 mod enqueue;
 mod escape;
 mod events;
@@ -19,18 +22,17 @@ mod examples;
 mod exit;
 mod filter;
 mod flow;
+mod group;
 mod job;
 mod job_options;
-mod kinds;
-mod list;
-mod local;
 mod logs;
 mod man;
 mod moment;
+mod name_list;
 mod node;
 mod output;
-mod pages;
-mod place;
+mod paging;
+mod parse_error;
 mod processes;
 mod progress;
 mod queue;
@@ -50,9 +52,7 @@ mod up;
 mod usage;
 mod wait;
 mod why;
-mod words;
 mod worker;
-mod workers;
 
 use std::process::ExitCode;
 
@@ -61,8 +61,9 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcomm
 
 use exit::Exit;
 use filch_api::{client, suggest};
-use output::{complain, talk};
-use settings::{Found, Origin, furnish};
+use group::Group;
+use output::{message, report_error};
+use settings::{Origin, Settings, apply_defaults};
 use usage::Usage;
 
 const AFTER_HELP: &str = "\
@@ -84,41 +85,41 @@ is at fault, 130 interrupted.";
 struct Arguments {
     /// Whether there are colours: auto, always or never
     #[arg(long, global = true, hide_possible_values = true, value_name = "WHEN")]
-    color: color::When,
+    color: color::ColorMode,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    Up(Box<up::Options>),
-    Run(Box<run::Options>),
-    Submit(Box<submit::Options>),
-    Enqueue(Box<enqueue::Options>),
-    Flow(Box<flow::Options>),
-    Wait(wait::Options),
-    Logs(logs::Options),
-    Why(why::Options),
-    Events(Box<events::Options>),
-    Job(Box<job::Options>),
-    Dead(Box<dead::Options>),
-    Queue(Box<queue::Options>),
-    Recruit(Box<recruit::Options>),
-    Server(Box<server::Options>),
-    Worker(Box<worker::Options>),
-    Token(Box<token::Options>),
-    Bench(Box<bench::Options>),
-    Demo(Box<demo::Options>),
-    Node(node::Options),
-    Simulate(Box<simulate::Options>),
-    Config(config::Options),
-    Completions(completions::Options),
-    Man(man::Options),
+    Up(Box<up::UpArgs>),
+    Run(Box<run::RunArgs>),
+    Submit(Box<submit::SubmitArgs>),
+    Enqueue(Box<enqueue::EnqueueArgs>),
+    Flow(Box<Group<flow::FlowCommand>>),
+    Wait(wait::WaitArgs),
+    Logs(logs::LogsArgs),
+    Why(why::WhyArgs),
+    Events(Box<events::EventsArgs>),
+    Job(Box<Group<job::JobCommand>>),
+    Dead(Box<Group<dead::DeadCommand>>),
+    Queue(Box<Group<queue::QueueCommand>>),
+    Recruit(Box<Group<recruit::RecruitCommand>>),
+    Server(Box<Group<server::ServerCommand>>),
+    Worker(Box<Group<worker::WorkerCommand>>),
+    Token(Box<Group<token::TokenCommand>>),
+    Bench(Box<bench::BenchArgs>),
+    Demo(Box<demo::DemoArgs>),
+    Node(node::NodeArgs),
+    Simulate(Box<simulate::SimulateArgs>),
+    Config(config::ConfigArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 impl Command {
     /// Whether it goes by what is set here; what does not must not stumble over a file that is wrong.
-    const fn is_set_here(&self) -> bool {
+    const fn reads_settings(&self) -> bool {
         !matches!(
             self,
             Self::Bench(_)
@@ -133,12 +134,15 @@ impl Command {
 /// The commands and their options, as they are where nothing is set.
 #[must_use]
 pub fn command() -> clap::Command {
-    commands(&Found::nothing())
+    commands(&Settings::defaults())
 }
 
 /// The same with what was found.
-fn commands(found: &Found) -> clap::Command {
-    furnish(words::take_negatives(examples::hand_down(Arguments::command())), found)
+fn commands(found: &Settings) -> clap::Command {
+    apply_defaults(
+        parse_error::allow_negative_numbers(examples::inherit(Arguments::command())),
+        found,
+    )
 }
 
 /// Runs the program.
@@ -150,29 +154,29 @@ pub fn main() -> ExitCode {
         Some("guardian-exec") => return filch_worker::command::launcher::main(),
         _ => {}
     }
-    let (found, trouble) = match Found::look() {
+    let (found, trouble) = match Settings::load() {
         Ok(found) => (found, None),
-        Err(trouble) => (Found::nothing(), Some(trouble)),
+        Err(trouble) => (Settings::defaults(), Some(trouble)),
     };
     let said = found.value("color").text.as_deref().unwrap_or_default();
-    let commands = commands(&found).color(color::of_help(std::env::args_os(), said));
+    let commands = commands(&found).color(color::for_help(std::env::args_os(), said));
     let matches = match commands.try_get_matches() {
         Ok(matches) => matches,
-        Err(error) => return words::misread(&error, std::env::args_os()),
+        Err(error) => return parse_error::print(&error, std::env::args_os()),
     };
     run(&matches, &found, trouble).unwrap_or_else(|error| {
-        complain(format_args!("{error:#}"));
+        report_error(format_args!("{error:#}"));
         if let Some(hint) = hint(&error, &found) {
-            talk(format_args!("  {hint}"));
+            message(format_args!("  {hint}"));
         }
         ExitCode::from(code_of(&error))
     })
 }
 
-fn run(matches: &ArgMatches, found: &Found, trouble: Option<Usage>) -> Result<ExitCode> {
+fn run(matches: &ArgMatches, found: &Settings, trouble: Option<Usage>) -> Result<ExitCode> {
     let arguments = Arguments::from_arg_matches(matches).unwrap_or_else(|error| error.exit());
-    color::choose(arguments.color);
-    if let Some(trouble) = trouble.filter(|_| arguments.command.is_set_here()) {
+    color::init(arguments.color);
+    if let Some(trouble) = trouble.filter(|_| arguments.command.reads_settings()) {
         return Err(trouble.into());
     }
     match arguments.command {
@@ -180,18 +184,18 @@ fn run(matches: &ArgMatches, found: &Found, trouble: Option<Usage>) -> Result<Ex
         Command::Run(options) => run::run(*options),
         Command::Submit(options) => submit::run(*options),
         Command::Enqueue(options) => enqueue::run(*options),
-        Command::Flow(options) => flow::run(*options),
+        Command::Flow(group) => flow::run(*group),
         Command::Wait(options) => wait::run(options),
         Command::Logs(options) => logs::run(options),
         Command::Why(options) => why::run(options),
         Command::Events(options) => events::run(*options),
-        Command::Job(options) => job::run(*options),
-        Command::Dead(options) => dead::run(*options),
-        Command::Queue(options) => queue::run(*options),
-        Command::Recruit(options) => recruit::run(*options),
-        Command::Server(options) => server::run(*options),
-        Command::Worker(options) => worker::run(*options),
-        Command::Token(options) => token::run(*options),
+        Command::Job(group) => group.run(job::run),
+        Command::Dead(group) => group.run(dead::run),
+        Command::Queue(group) => group.run(queue::run),
+        Command::Recruit(group) => group.run(recruit::run),
+        Command::Server(group) => server::run(*group),
+        Command::Worker(group) => worker::run(*group),
+        Command::Token(group) => token::run(*group),
         Command::Bench(options) => bench::run(*options),
         Command::Demo(options) => demo::run(*options),
         Command::Node(options) => node::run(&options),
@@ -203,7 +207,7 @@ fn run(matches: &ArgMatches, found: &Found, trouble: Option<Usage>) -> Result<Ex
 }
 
 /// Where the server's place was set, for whoever finds nobody there.
-fn hint(error: &anyhow::Error, found: &Found) -> Option<String> {
+fn hint(error: &anyhow::Error, found: &Settings) -> Option<String> {
     let client::Error::Unreachable { url, .. } = error.downcast_ref()? else { return None };
     let said = found.value("url");
     let is_it = said.text.as_deref().map(|text| text.trim_end_matches('/')) == Some(url);

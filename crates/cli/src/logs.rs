@@ -8,10 +8,10 @@ use filch_api::client::Printed;
 use filch_api::session::Stream;
 use serde::Serialize;
 
+use crate::connection::Connection;
 use crate::document::{self, JsonOrLines};
+use crate::group::with_client;
 use crate::output::{self, Bytes};
-use crate::place::Place;
-use crate::runtime::ask;
 use crate::select;
 
 const AFTER_HELP: &str = "\
@@ -27,9 +27,9 @@ Examples:
 /// Show what a job has printed
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct Options {
+pub(crate) struct LogsArgs {
     #[command(flatten)]
-    place: Place,
+    connection: Connection,
     /// Go on until the job has ended
     #[arg(long, short)]
     follow: bool,
@@ -53,10 +53,9 @@ struct Line {
     text: String,
 }
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    ask(async {
-        let client = options.place.client()?;
-        let id = select::one(&client, &options.job).await?;
+pub(crate) fn run(options: LogsArgs) -> Result<ExitCode> {
+    with_client(&options.connection, async |client| {
+        let id = select::one(client, &options.job).await?;
         let bytes = if options.raw { Bytes::Raw } else { Bytes::Harmless };
         let (mut failed, mut pieces) = (None, Vec::new());
         let show = |printed: Printed| {

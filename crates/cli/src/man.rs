@@ -7,20 +7,20 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use clap_mangen::Man;
 
-use crate::output::{data, talk};
+use crate::output::{data, message};
 
 /// Write the manual: one page a command into a folder, or the first page to stdout
 #[derive(Args)]
 #[command(after_help = "Examples:
   filch man | man -l -
   filch man ~/.local/share/man/man1")]
-pub(crate) struct Options {
+pub(crate) struct ManArgs {
     /// The folder for filch.1, filch-job.1, filch-job-list.1 and so on; it is made if need be
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
 }
 
-pub(crate) fn run(options: &Options, command: clap::Command) -> Result<ExitCode> {
+pub(crate) fn run(options: &ManArgs, command: clap::Command) -> Result<ExitCode> {
     // Without `help` in every list of commands: each page says the same as `--help`.
     let mut command = command.disable_help_subcommand(true);
     command.build();
@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Options, command: clap::Command) -> Result<ExitCode>
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let count = write(&command, folder)?;
-    talk(format_args!("{count} pages written into {}", folder.display()));
+    message(format_args!("{count} pages written into {}", folder.display()));
     Ok(ExitCode::SUCCESS)
 }
 

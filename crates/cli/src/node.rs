@@ -14,13 +14,13 @@ use clap::Args;
 #[command(after_help = "Example:
   echo '{\"src\": \"c\", \"dest\": \"n\", \"body\": {\"type\": \"steal_job\", \"msg_id\": 1,
          \"thief_worker\": \"w3\", \"busy_workers\": [\"w1\", \"w2\"]}}' | filch node")]
-pub(crate) struct Options {
+pub(crate) struct NodeArgs {
     /// Chooses whom workers steal from: the same seed and messages, the same thefts
     #[arg(long, default_value_t = filch_node::DEFAULT_SEED)]
     seed: u64,
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &NodeArgs) -> Result<ExitCode> {
     let (input, output) = (std::io::stdin().lock(), std::io::stdout().lock());
     match filch_node::serve(input, output, std::io::stderr(), options.seed) {
         // Whoever closes the pipe has seen enough.

@@ -41,13 +41,13 @@ pub(crate) fn document(document: &impl serde::Serialize) -> Result<()> {
 }
 
 /// Says something, if anybody listens.
-pub(crate) fn talk(words: fmt::Arguments<'_>) {
+pub(crate) fn message(words: fmt::Arguments<'_>) {
     let words = words.to_string();
     let _ = writeln!(std::io::stderr(), "{}", escaped_lines(&words));
 }
 
 /// Says what went wrong.
-pub(crate) fn complain(words: fmt::Arguments<'_>) {
+pub(crate) fn report_error(words: fmt::Arguments<'_>) {
     let words = words.to_string();
     let _ = writeln!(std::io::stderr(), "{} {}", color::error(), escaped_lines(&words));
 }

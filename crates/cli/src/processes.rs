@@ -10,9 +10,9 @@ use filch_api::client::Client;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A folder of our own, removed in the end.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct TempFolder(PathBuf);
 
-impl Folder {
+impl TempFolder {
     /// A new one whose name begins like this; under another folder than the usual one, if that is said.
     pub(crate) fn new(name: &str, under: Option<&Path>) -> Result<Self> {
         let under = under.map_or_else(std::env::temp_dir, Path::to_owned);
@@ -27,7 +27,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         // Leaving it behind is untidy, nothing worse.
         let _ = std::fs::remove_dir_all(&self.0);
@@ -35,19 +35,19 @@ impl Drop for Folder {
 }
 
 /// A process that is killed when it is let go of.
-pub(crate) struct Running(Child);
+pub(crate) struct ChildProcess(Child);
 
-impl Running {
+impl ChildProcess {
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
 
     /// It stands still until it is told to go on.
-    pub(crate) fn halt(&self) {
+    pub(crate) fn suspend(&self) {
         self.signal(Signal::STOP);
     }
 
-    pub(crate) fn go_on(&self) {
+    pub(crate) fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
@@ -66,7 +66,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -74,23 +74,23 @@ impl Drop for Running {
 }
 
 /// What is set around a process that is started.
-pub(crate) enum Setting {
+pub(crate) enum Environment {
     /// As it is here.
-    Here,
+    Inherited,
     /// Nothing: it is started in this folder, without variables and files that set anything.
-    Alone(PathBuf),
+    Isolated(PathBuf),
 }
 
-impl Setting {
+impl Environment {
     /// Nothing is set, in this folder.
-    pub(crate) fn alone(folder: &Path) -> Self {
-        Self::Alone(folder.to_owned())
+    pub(crate) fn isolated(folder: &Path) -> Self {
+        Self::Isolated(folder.to_owned())
     }
 
     fn program(&self) -> Result<Command> {
         let here = std::env::current_exe().context("cannot tell where this program is")?;
         let mut command = Command::new(here);
-        if let Self::Alone(folder) = self {
+        if let Self::Isolated(folder) = self {
             command.current_dir(folder).env("XDG_CONFIG_HOME", folder);
             let names = std::env::vars_os().map(|(name, _)| name);
             for name in names.filter(|name| name.to_string_lossy().starts_with("FILCH_")) {
@@ -102,17 +102,17 @@ impl Setting {
 }
 
 /// Starts a server over the data in this folder, and waits until it serves.
-pub(crate) async fn server(data: &Path) -> Result<(Running, Client)> {
-    server_with(data, &Setting::Here, &[]).await
+pub(crate) async fn server(data: &Path) -> Result<(ChildProcess, Client)> {
+    server_with(data, &Environment::Inherited, &[]).await
 }
 
 /// The same with more options.
 pub(crate) async fn server_with(
     data: &Path,
-    setting: &Setting,
+    environment: &Environment,
     more: &[&str],
-) -> Result<(Running, Client)> {
-    let mut child = setting
+) -> Result<(ChildProcess, Client)> {
+    let mut child = environment
         .program()?
         .args(["server", "start", "--listen", "127.0.0.1:0", "--data"])
         .arg(data)
@@ -123,7 +123,7 @@ pub(crate) async fn server_with(
         .spawn()
         .context("cannot start a server")?;
     let stdout = child.stdout.take().context("the server has no output")?;
-    let running = Running(child);
+    let running = ChildProcess(child);
     let mut url = String::new();
     BufReader::new(stdout).read_line(&mut url).context("the server says nothing")?;
     let client = Client::new(url.trim())?;
@@ -132,23 +132,23 @@ pub(crate) async fn server_with(
 }
 
 /// Starts a worker.
-pub(crate) fn worker(url: &str, slots: u32) -> Result<Running> {
-    worker_with(url, slots, &Setting::Here, &[])
+pub(crate) fn worker(url: &str, slots: u32) -> Result<ChildProcess> {
+    worker_with(url, slots, &Environment::Inherited, &[])
 }
 
 /// Starts a worker that takes so many jobs into its deque whatever it makes of them.
-pub(crate) fn loaded_worker(url: &str, slots: u32, hold: usize) -> Result<Running> {
-    worker_with(url, slots, &Setting::Here, &["--hold", &hold.to_string()])
+pub(crate) fn loaded_worker(url: &str, slots: u32, hold: usize) -> Result<ChildProcess> {
+    worker_with(url, slots, &Environment::Inherited, &["--hold", &hold.to_string()])
 }
 
 /// Starts a worker with more options.
 pub(crate) fn worker_with(
     url: &str,
     slots: u32,
-    setting: &Setting,
+    environment: &Environment,
     more: &[&str],
-) -> Result<Running> {
-    let child = setting
+) -> Result<ChildProcess> {
+    let child = environment
         .program()?
         .args(["worker", "start", "--server", url, "--slots", &slots.to_string(), "--no-commands"])
         .args(more)
@@ -157,12 +157,15 @@ pub(crate) fn worker_with(
         .stderr(Stdio::null())
         .spawn()
         .context("cannot start a worker")?;
-    Ok(Running(child))
+    Ok(ChildProcess(child))
 }
 
 /// Whether what is kept in this folder proves itself; if not, what is wrong.
-pub(crate) fn verify(data: &Path, setting: &Setting) -> Result<std::result::Result<(), String>> {
-    let output = setting
+pub(crate) fn verify(
+    data: &Path,
+    environment: &Environment,
+) -> Result<std::result::Result<(), String>> {
+    let output = environment
         .program()?
         .args(["server", "verify", "--data"])
         .arg(data)
@@ -174,20 +177,20 @@ pub(crate) fn verify(data: &Path, setting: &Setting) -> Result<std::result::Resu
 }
 
 /// How often somebody looks.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Waits until so many workers are connected.
-pub(crate) async fn connected(client: &Client, count: u64) -> Result<()> {
+pub(crate) async fn wait_for_workers(client: &Client, count: u64) -> Result<()> {
     while client.status().await?.workers < count {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }
 
 /// Waits until no job is left, and says when that was.
-pub(crate) async fn drained(client: &Client) -> Result<Instant> {
+pub(crate) async fn wait_until_drained(client: &Client) -> Result<Instant> {
     while client.status().await?.jobs > 0 {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(Instant::now())
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::confirm::jobs;
-use crate::output::talk;
+use crate::confirm::count_jobs;
+use crate::output::message;
 use crate::table::grouped;
 
 const EVERY: Duration = Duration::from_secs(10);
@@ -37,13 +37,13 @@ impl Progress {
             Way::Lines { last, total } if last.elapsed() >= EVERY => {
                 *last = Instant::now();
                 match total {
-                    Some(total) => talk(format_args!(
+                    Some(total) => message(format_args!(
                         "{} of {} {}",
                         grouped(&count.to_string()),
-                        jobs(*total),
+                        count_jobs(*total),
                         self.done
                     )),
-                    None => talk(format_args!("{} {}", jobs(count), self.done)),
+                    None => message(format_args!("{} {}", count_jobs(count), self.done)),
                 }
             }
             Way::Lines { .. } | Way::Silent => {}

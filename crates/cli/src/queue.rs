@@ -9,17 +9,15 @@ use filch_api::client::Client;
 use filch_api::cluster::{self, Depth, Holding, Order, Queue, QueueChange, QueueDetail};
 use serde::Serialize;
 
-use crate::confirm::{Caution, jobs};
+use crate::confirm::{ConfirmOptions, count_jobs};
 use crate::document::{self, Json, JsonOrLines};
 use crate::exit::{self, Exit};
-use crate::filter::Terms;
-use crate::output::{data, talk};
-use crate::place::Place;
-use crate::runtime::ask;
+use crate::filter::JobFilter;
+use crate::output::{data, message};
 use crate::select::short;
 use crate::suggest::did_you_mean;
 use crate::table::Column::{Number, State, Text};
-use crate::{list, moment, table};
+use crate::{moment, name_list, table};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -32,18 +30,10 @@ Examples:
   filch queue set img --limit none
   filch queue strategy fair";
 
-/// See to queues: pause them, limit them, choose the order of work
-#[derive(Args)]
-#[command(after_help = AFTER_HELP)]
-pub(crate) struct Options {
-    #[command(flatten)]
-    place: Place,
-    #[command(subcommand)]
-    command: Command,
-}
-
+/// Manage queues: pause, concurrency limit, weight, scheduling strategy
 #[derive(Subcommand)]
-enum Command {
+#[command(after_help = AFTER_HELP)]
+pub(crate) enum QueueCommand {
     /// List the queues that jobs are in, or for which something is set
     List {
         #[command(flatten)]
@@ -73,9 +63,9 @@ enum Command {
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         queue: String,
     },
-    Set(Set),
-    Purge(Purge),
-    Strategy(Strategy),
+    Set(SetArgs),
+    Purge(PurgeArgs),
+    Strategy(StrategyArgs),
 }
 
 /// Cancel what waits in a queue; what runs goes on, unless it is asked for
@@ -89,12 +79,12 @@ Examples:
   filch queue purge img --dry-run
   filch queue purge img --state scheduled,blocked --yes
   filch queue purge img --state queued,leased,running")]
-struct Purge {
+pub(crate) struct PurgeArgs {
     /// Only jobs in these states, with commas between them [default: blocked,scheduled,queued,leased]
-    #[arg(long, value_delimiter = ',', value_parser = list::name, value_name = "STATES")]
+    #[arg(long, value_delimiter = ',', value_parser = name_list::parse, value_name = "STATES")]
     state: Option<Vec<String>>,
     #[command(flatten)]
-    caution: Caution,
+    confirm: ConfirmOptions,
     #[command(flatten)]
     form: Json,
     /// Its name
@@ -104,7 +94,7 @@ struct Purge {
 
 /// Change how much of a queue is taken
 #[derive(Args)]
-struct Set {
+pub(crate) struct SetArgs {
     #[command(flatten)]
     form: Json,
     #[command(flatten)]
@@ -116,7 +106,7 @@ struct Set {
 
 #[derive(Args)]
 #[group(required = true, multiple = true)]
-struct Change {
+pub(crate) struct Change {
     /// Let workers own at most so many of its jobs at once, or `none` for any number
     #[arg(long, value_name = "N|none", value_parser = read_limit)]
     limit: Option<Limit>,
@@ -140,15 +130,15 @@ fn read_limit(text: &str) -> Result<Limit, String> {
 
 /// Show or choose the order in which jobs are taken
 #[derive(Args)]
-struct Strategy {
+pub(crate) struct StrategyArgs {
     #[command(flatten)]
     form: Json,
     /// The new one; without it, the present one is shown
-    strategy: Option<Word>,
+    strategy: Option<StrategyName>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Word {
+pub(crate) enum StrategyName {
     /// As they were submitted
     Fifo,
     /// The highest priority first; a minute of waiting is worth one step
@@ -159,50 +149,46 @@ enum Word {
     Fair,
 }
 
-impl From<Word> for Order {
-    fn from(word: Word) -> Self {
+impl From<StrategyName> for Order {
+    fn from(word: StrategyName) -> Self {
         match word {
-            Word::Fifo => Self::Fifo,
-            Word::Priority => Self::Priority,
-            Word::RoundRobin => Self::RoundRobin,
-            Word::Fair => Self::Fair,
+            StrategyName::Fifo => Self::Fifo,
+            StrategyName::Priority => Self::Priority,
+            StrategyName::RoundRobin => Self::RoundRobin,
+            StrategyName::Fair => Self::Fair,
         }
     }
 }
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    let Options { place, command } = options;
-    ask(async {
-        let client = place.client()?;
-        match command {
-            Command::List { form } => list(&client, form).await?,
-            Command::Show { form, queue } => {
-                let queues = client.queues().await?;
-                look(&client.queue(&find(&queues, &queue)?.name).await?, form)?;
-            }
-            Command::Pause { form, queue } => {
-                let change = QueueChange { paused: Some(true), ..QueueChange::default() };
-                set(&client, &queue, &change, form).await?;
-            }
-            Command::Resume { form, queue } => {
-                let change = QueueChange { paused: Some(false), ..QueueChange::default() };
-                set(&client, &queue, &change, form).await?;
-            }
-            Command::Set(Set { form, change: Change { limit, weight }, queue }) => {
-                let limit = limit.map(|Limit(limit)| limit);
-                let change = QueueChange { paused: None, limit, weight };
-                set(&client, &queue, &change, form).await?;
-            }
-            Command::Purge(options) => purge(&client, &options).await?,
-            Command::Strategy(Strategy { form, strategy }) => {
-                if let Some(word) = strategy {
-                    client.set_strategy(word.into()).await?;
-                }
-                show_strategy(client.strategy().await?, form)?;
-            }
+pub(crate) async fn run(client: &Client, command: QueueCommand) -> Result<ExitCode> {
+    match command {
+        QueueCommand::List { form } => list(client, form).await?,
+        QueueCommand::Show { form, queue } => {
+            let queues = client.queues().await?;
+            look(&client.queue(&find(&queues, &queue)?.name).await?, form)?;
         }
-        Ok(ExitCode::SUCCESS)
-    })
+        QueueCommand::Pause { form, queue } => {
+            let change = QueueChange { paused: Some(true), ..QueueChange::default() };
+            set(client, &queue, &change, form).await?;
+        }
+        QueueCommand::Resume { form, queue } => {
+            let change = QueueChange { paused: Some(false), ..QueueChange::default() };
+            set(client, &queue, &change, form).await?;
+        }
+        QueueCommand::Set(SetArgs { form, change: Change { limit, weight }, queue }) => {
+            let limit = limit.map(|Limit(limit)| limit);
+            let change = QueueChange { paused: None, limit, weight };
+            set(client, &queue, &change, form).await?;
+        }
+        QueueCommand::Purge(options) => purge(client, &options).await?,
+        QueueCommand::Strategy(StrategyArgs { form, strategy }) => {
+            if let Some(word) = strategy {
+                client.set_strategy(word.into()).await?;
+            }
+            show_strategy(client.strategy().await?, form)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 #[derive(Serialize)]
@@ -261,7 +247,7 @@ async fn set(client: &Client, name: &str, change: &QueueChange, form: Json) -> R
     let queue = client.set_queue(name, change).await?;
     if before.iter().all(|queue| queue.name != name) {
         let near = did_you_mean(name, &names(&before));
-        talk(format_args!("note: no job is in queue {name:?} at this moment{near}"));
+        message(format_args!("note: no job is in queue {name:?} at this moment{near}"));
     }
     show(&queue, form)
 }
@@ -305,7 +291,7 @@ fn look(detail: &QueueDetail, form: Json) -> Result<()> {
         facts.push((name, count.to_string()));
     }
     for Holding { worker, held } in &detail.holders {
-        facts.push(("on", format!("{}: {}", short(worker), jobs((*held).into()))));
+        facts.push(("on", format!("{}: {}", short(worker), count_jobs((*held).into()))));
     }
     facts.extend(detail.oldest.as_ref().map(|oldest| {
         ("oldest", format!("{}, {}", short(&oldest.id), moment::cell(oldest.submitted_at)))
@@ -326,21 +312,22 @@ struct Purged {
 /// The states that are meant if none is said.
 const WAITING: &str = "blocked,scheduled,queued,leased";
 
-async fn purge(client: &Client, options: &Purge) -> Result<()> {
-    let Purge { state, caution, form, queue } = options;
+async fn purge(client: &Client, options: &PurgeArgs) -> Result<()> {
+    let PurgeArgs { state, confirm, form, queue } = options;
     // A queue that is misspelt would look like an empty one.
     let queues = client.queues().await?;
     let queue = find(&queues, queue)?.name.clone();
     let wanted = |dry_run| cluster::Purge { states: state.clone(), dry_run };
     let count = client.purge_queue(&queue, &wanted(true)).await?.count;
     let states = state.as_ref().map_or_else(|| WAITING.to_owned(), |states| states.join(","));
-    let terms = Terms { state: Some(states), queue: Some(queue.clone()), ..Terms::default() };
-    caution.confirm_jobs("cancel", count, Some(&terms.to_string()))?;
-    let dry_run = caution.dry_run;
+    let terms =
+        JobFilter { state: Some(states), queue: Some(queue.clone()), ..JobFilter::default() };
+    confirm.confirm_jobs("cancel", count, Some(&terms.to_string()))?;
+    let dry_run = confirm.dry_run;
     let count =
         if dry_run { count } else { client.purge_queue(&queue, &wanted(false)).await?.count };
     let would_be = if dry_run { "would be " } else { "" };
-    talk(format_args!("{} {would_be}cancelled", jobs(count)));
+    message(format_args!("{} {would_be}cancelled", count_jobs(count)));
     if form.json {
         return document::print(Purged { queue, count, dry_run });
     }

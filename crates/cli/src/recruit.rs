@@ -4,20 +4,19 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
+use filch_api::client::Client;
 use filch_api::recruit::{Day, Recruit, SideJob};
 use filch_api::span;
 use serde::Serialize;
 
 use crate::document::{self, Json};
 use crate::output::data;
-use crate::place::Place;
-use crate::runtime::ask;
 use crate::table;
 use crate::table::Column::{Number, Text};
 
-/// Show what the server does in spare moments
-#[derive(Args)]
+/// Show the side jobs that the server runs in idle moments (retention)
+#[derive(Subcommand)]
 #[command(after_help = "\
 Ended jobs are forgotten after their time (--retention of the server), and no process has to be
 there for it: a slice of it is done every few commits, in idle moments of the server, and for
@@ -26,15 +25,7 @@ idle workers.
 Examples:
   filch recruit list
   filch recruit report --json | jq .found")]
-pub(crate) struct Options {
-    #[command(flatten)]
-    place: Place,
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
+pub(crate) enum RecruitCommand {
     /// List side jobs: which moments they want, and how much of them
     #[command(after_help = "Example:
   filch recruit list")]
@@ -86,16 +77,13 @@ struct List<'a> {
     jobs: Vec<Listed<'a>>,
 }
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    let Options { place, command } = options;
-    ask(async move {
-        let recruit = place.client()?.recruit().await?;
-        match command {
-            Command::List(form) => list(&recruit, form)?,
-            Command::Report(form) => report(&recruit, form)?,
-        }
-        Ok(ExitCode::SUCCESS)
-    })
+pub(crate) async fn run(client: &Client, command: RecruitCommand) -> Result<ExitCode> {
+    let recruit = client.recruit().await?;
+    match command {
+        RecruitCommand::List(form) => list(&recruit, form)?,
+        RecruitCommand::Report(form) => report(&recruit, form)?,
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn list(recruit: &Recruit, form: Json) -> Result<()> {

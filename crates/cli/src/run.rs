@@ -12,12 +12,12 @@ use filch_api::job::Job;
 use filch_api::submission::{Retry, Submission};
 use filch_server::Config;
 
+use crate::connection::Connection;
+use crate::embedded::{Embedded, EmbeddedOptions, OpenResult, default_slots};
 use crate::exit::{self, Exit};
 use crate::job_options::{CommandOptions, JobOptions};
-use crate::local::{Local, Opened, Wanted, default_slots};
-use crate::output::{Bytes, printed, talk};
-use crate::place::Place;
-use crate::runtime::{Ending, block_on};
+use crate::output::{Bytes, message, printed};
+use crate::runtime::{ShutdownSignals, block_on};
 use crate::unserved;
 use crate::usage::Usage;
 
@@ -26,9 +26,9 @@ use crate::usage::Usage;
 #[command(after_help = "Examples:
   filch run -- make test
   filch run --timeout 10m --env STAGE=test -- ./check.sh")]
-pub(crate) struct Options {
+pub(crate) struct RunArgs {
     #[command(flatten)]
-    place: Place,
+    connection: Connection,
     #[command(flatten)]
     job: JobOptions,
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub(crate) struct Options {
     command: Vec<String>,
 }
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
+pub(crate) fn run(options: RunArgs) -> Result<ExitCode> {
     let ran = block_on(run_here(&options));
     // What goes wrong here must not be taken for the command's own code.
     ran.map_err(|error| match error.downcast_ref::<Exit>() {
@@ -48,21 +48,21 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     })
 }
 
-async fn run_here(options: &Options) -> Result<ExitCode> {
-    let mut ending = Ending::listen()?;
+async fn run_here(options: &RunArgs) -> Result<ExitCode> {
+    let mut signals = ShutdownSignals::listen()?;
     let (client, mut local) = tokio::select! {
-        reached = reach(&options.place) => reached?,
-        () = ending.wanted() => return Err(interrupted()),
+        reached = reach(&options.connection) => reached?,
+        () = signals.received() => return Err(interrupted()),
     };
-    let mut asked = Asked { client, id: None };
+    let mut submitted = SubmittedJob { client, id: None };
     let ran = tokio::select! {
-        ran = run_there(options, &mut asked, &mut local) => ran,
-        () = ending.wanted() => Err(interrupted()),
+        ran = run_there(options, &mut submitted, &mut local) => ran,
+        () = signals.received() => Err(interrupted()),
     };
-    if let (Err(_), Asked { client, id: Some(id) }) = (&ran, &asked) {
-        talk(format_args!("cancelling {id}"));
+    if let (Err(_), SubmittedJob { client, id: Some(id) }) = (&ran, &submitted) {
+        message(format_args!("cancelling {id}"));
         // If it has ended meanwhile there is nothing to cancel, and nobody waits for long.
-        let _ = tokio::time::timeout(PATIENCE, client.cancel(id)).await;
+        let _ = tokio::time::timeout(CANCEL_TIMEOUT, client.cancel(id)).await;
     }
     if let Some(local) = local {
         local.close(Duration::ZERO).await;
@@ -71,20 +71,20 @@ async fn run_here(options: &Options) -> Result<ExitCode> {
 }
 
 /// How long somebody who wants to leave waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn interrupted() -> anyhow::Error {
     Exit::new(exit::INTERRUPTED, "interrupted").into()
 }
 
-/// Whom we have asked for what.
-struct Asked {
+/// Whom we have submitted for what.
+struct SubmittedJob {
     client: Client,
     /// The job, as soon as it may be there.
     id: Option<String>,
 }
 
-impl Asked {
+impl SubmittedJob {
     /// Submits a job. The id is in the submission: to say it again is safe, and whoever is interrupted
     /// before the answer has come can take it back.
     async fn submit(&mut self, submission: &Submission) -> Result<String> {
@@ -98,29 +98,31 @@ impl Asked {
 /// Submits the command and watches it. The server may be another `filch run`'s and end with it: then the
 /// job is still in the file, and somebody else serves it, or we do.
 async fn run_there(
-    options: &Options,
-    asked: &mut Asked,
-    local: &mut Option<Box<Local>>,
+    options: &RunArgs,
+    submitted: &mut SubmittedJob,
+    local: &mut Option<Box<Embedded>>,
 ) -> Result<ExitCode> {
-    let plain = options.job.plain(&asked.client).await?;
+    let plain = options.job.plain(&submitted.client).await?;
     let mut submission = options.how.command(&options.command, plain)?;
     // Who sits in front of it sees it fail, and decides for themselves.
     submission.retry = submission.retry.or(Some(Retry { max: 1, ..Retry::default() }));
     loop {
         let watched = async {
-            let id = match &asked.id {
+            let id = match &submitted.id {
                 Some(id) => id.clone(),
-                None => asked.submit(&submission).await?,
+                None => submitted.submit(&submission).await?,
             };
-            watch(&asked.client, &id).await
+            watch(&submitted.client, &id).await
         };
         match watched.await {
             Ok(job) => {
-                asked.id = None;
+                submitted.id = None;
                 return Ok(ExitCode::from(code(&job)));
             }
-            Err(error) if options.place.server.is_none() && local.is_none() && is_gone(&error) => {
-                (asked.client, *local) = reach(&options.place).await?;
+            Err(error)
+                if options.connection.server.is_none() && local.is_none() && is_gone(&error) =>
+            {
+                (submitted.client, *local) = reach(&options.connection).await?;
             }
             Err(error) => return Err(error),
         }
@@ -131,32 +133,32 @@ fn is_gone(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(filch_api::client::Error::Unreachable { .. }))
 }
 
-/// A server that can be asked: the one that is meant, or else one of our own.
-async fn reach(place: &Place) -> Result<(Client, Option<Box<Local>>)> {
-    if place.server.is_some() {
-        return Ok((place.client()?, None));
+/// A server that can be submitted: the one that is meant, or else one of our own.
+async fn reach(connection: &Connection) -> Result<(Client, Option<Box<Embedded>>)> {
+    if connection.server.is_some() {
+        return Ok((connection.client()?, None));
     }
-    if let Some(url) = place.holder() {
-        return Ok((place.client_at(&url)?, None));
+    if let Some(url) = connection.running_server() {
+        return Ok((connection.client_at(&url)?, None));
     }
-    if let Some(usual) = place.usual().await? {
+    if let Some(usual) = connection.default_server().await? {
         return Ok((usual, None));
     }
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    let wanted = Wanted {
+    let wanted = EmbeddedOptions {
         config: Config { listen, ..Config::default() },
         slots: default_slots(),
         queues: None,
         commands: true,
     };
-    match Local::open(place, wanted).await? {
-        Opened::Here(local) => {
+    match Embedded::open(connection, wanted).await? {
+        OpenResult::Started(local) => {
             // It is our own: whatever tokens are kept with the data, we may.
             let access = Access { token: Some(local.server.insider()), ..Access::default() };
             let client = Client::with(&local.server.url(), &access)?;
             Ok((client, Some(local)))
         }
-        Opened::There(url) => Ok((place.client_at(&url)?, None)),
+        OpenResult::AlreadyRunning(url) => Ok((connection.client_at(&url)?, None)),
     }
 }
 
@@ -165,7 +167,7 @@ async fn watch(client: &Client, id: &str) -> Result<Job> {
     // Whoever runs a command here trusts it, as in a shell.
     tokio::select! {
         logged = client.log(id, true, |piece| printed(&piece, Bytes::Raw)) => logged?,
-        never = unserved::mention(client, id) => match never {},
+        never = unserved::warn(client, id) => match never {},
     }
     loop {
         let job = client.wait(id, Duration::from_secs(30)).await?;
@@ -193,7 +195,7 @@ fn code(job: &Job) -> u8 {
                     .parse::<u8>()
                     .map_or(exit::JOB_FAILED, |signal| signal.saturating_add(128));
             }
-            talk(format_args!(
+            message(format_args!(
                 "error: {}",
                 if error.is_empty() { "the job failed" } else { error }
             ));

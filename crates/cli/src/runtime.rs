@@ -20,7 +20,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> 
 }
 
 /// Runs this to its end, unless somebody interrupts it: nothing has to be cleaned up.
-pub(crate) fn ask<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+pub(crate) fn block_on_interruptible<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     block_on(async {
         tokio::select! {
             result = future => result,
@@ -32,12 +32,12 @@ pub(crate) fn ask<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 /// Somebody wants the program to end.
-pub(crate) struct Ending {
+pub(crate) struct ShutdownSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
-impl Ending {
+impl ShutdownSignals {
     /// Listens from now on.
     pub(crate) fn listen() -> Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen to signals");
@@ -47,7 +47,7 @@ impl Ending {
         })
     }
 
-    pub(crate) async fn wanted(&mut self) {
+    pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

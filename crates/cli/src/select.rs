@@ -9,9 +9,9 @@ use filch_api::client::{Client, Error};
 use filch_api::id;
 use filch_api::job::Job;
 
-use crate::confirm::jobs;
+use crate::confirm::count_jobs;
 use crate::exit::{self, Exit};
-use crate::filter::{Terms, is_term};
+use crate::filter::{JobFilter, is_filter};
 use crate::usage::Usage;
 
 /// The newest submitted job.
@@ -27,13 +27,13 @@ pub(crate) const HELP_MANY: &str = "Jobs: ids, at least the last 4 digits of eac
 pub(crate) struct Chosen {
     pub(crate) jobs: Vec<Job>,
     /// What they have in common, if that is how they were chosen.
-    pub(crate) terms: Option<Terms>,
+    pub(crate) terms: Option<JobFilter>,
 }
 
 /// The id as the server takes it, which may still be only the end of one.
 pub(crate) async fn one(client: &Client, selector: &str) -> Result<String> {
-    if is_term(selector) {
-        return only(client, &Terms::read(&[selector])?).await;
+    if is_filter(selector) {
+        return only(client, &JobFilter::read(&[selector])?).await;
     }
     if selector.trim().is_empty() {
         let help = "write an id, at least the last 4 digits of one, or @last for the newest job";
@@ -57,13 +57,13 @@ pub(crate) async fn one(client: &Client, selector: &str) -> Result<String> {
 }
 
 /// The one job that fits.
-async fn only(client: &Client, terms: &Terms) -> Result<String> {
+async fn only(client: &Client, terms: &JobFilter) -> Result<String> {
     let mut fitting = terms.jobs(client).await?;
     match (fitting.pop(), fitting.len()) {
         (Some(job), 0) => Ok(job.id),
         (None, _) => Err(none(terms)),
         (Some(_), others) => {
-            let count = jobs(others as u64 + 1);
+            let count = count_jobs(others as u64 + 1);
             let help = format!("choose one of them: `filch job list {terms}`");
             let text = format!("{count} match `{terms}`\n  help: {help}");
             Err(Exit::new(exit::CONFLICT, text).into())
@@ -72,7 +72,7 @@ async fn only(client: &Client, terms: &Terms) -> Result<String> {
 }
 
 /// That there is no such job.
-fn none(terms: &Terms) -> anyhow::Error {
+fn none(terms: &JobFilter) -> anyhow::Error {
     let text = format!("no job matches `{terms}`\n  help: `filch job list` shows which there are");
     Exit::new(exit::NOT_FOUND, text).into()
 }
@@ -115,13 +115,13 @@ pub(crate) async fn many(client: &Client, selectors: &[String]) -> Result<Vec<Jo
 /// All of them, and how they were chosen.
 pub(crate) async fn choose(client: &Client, selectors: &[String]) -> Result<Chosen> {
     let (terms, names): (Vec<String>, Vec<String>) =
-        written(selectors)?.into_iter().partition(|word| is_term(word));
+        written(selectors)?.into_iter().partition(|word| is_filter(word));
     if !terms.is_empty() {
         if let Some(name) = names.first() {
             let text = format!("{name:?} is a job, and {:?} what jobs have in common", terms[0]);
             return Err(Usage::new(text, "write either the one or the other").into());
         }
-        let terms = Terms::read(&terms)?;
+        let terms = JobFilter::read(&terms)?;
         return Ok(Chosen { jobs: terms.jobs(client).await?, terms: Some(terms) });
     }
     let (mut jobs, mut seen) = (Vec::new(), BTreeSet::new());

@@ -11,13 +11,13 @@ use filch_api::client::Client;
 use filch_api::submission::Submission;
 use filch_api::{id, limits};
 
-use crate::bulk::{Bulk, Printer, tell_known};
+use crate::bulk::{Bulk, Printer, report_existing};
+use crate::connection::Connection;
 use crate::document::{self, JsonOrLines};
 use crate::job_options::{CommandOptions, JobOptions};
 use crate::output::data;
-use crate::place::Place;
-use crate::runtime::ask;
-use crate::template::{Numbers, Own};
+use crate::runtime::block_on_interruptible;
+use crate::template::{ArrayIndexes, Placeholders};
 use crate::usage::Usage;
 
 const AFTER_HELP: &str = "\
@@ -36,16 +36,16 @@ Examples:
 /// Submit a command as a durable job and print its id
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct Options {
+pub(crate) struct SubmitArgs {
     #[command(flatten)]
-    place: Place,
+    connection: Connection,
     #[command(flatten)]
     job: JobOptions,
     #[command(flatten)]
     how: CommandOptions,
-    /// One job for each of these numbers: 1-1000, 0-99:10 or 1,4,7-9
-    #[arg(long, value_name = "NUMBERS", value_parser = Numbers::read)]
-    array: Option<Numbers>,
+    /// One job for each of these indexes: 1-1000, 0-99:10 or 1,4,7-9
+    #[arg(long, value_name = "NUMBERS", value_parser = ArrayIndexes::read)]
+    array: Option<ArrayIndexes>,
     /// One job for each line of this file; - is stdin
     #[arg(long, value_name = "FILE", conflicts_with = "array")]
     each_line: Option<PathBuf>,
@@ -56,33 +56,34 @@ pub(crate) struct Options {
     command: Vec<String>,
 }
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    ask(submit(options))
+pub(crate) fn run(options: SubmitArgs) -> Result<ExitCode> {
+    block_on_interruptible(submit(options))
 }
 
-async fn submit(options: Options) -> Result<ExitCode> {
-    let client = options.place.client()?;
+async fn submit(options: SubmitArgs) -> Result<ExitCode> {
+    let client = options.connection.client()?;
     // Looked for before anybody is asked: a file that is not there is found out first.
     let lines = options.each_line.as_deref().map(open).transpose()?;
     let plain = options.job.plain(&client).await?;
     let template = options.how.command(&options.command, plain)?;
-    let Options { array, form, .. } = options;
+    let SubmitArgs { array, form, .. } = options;
     let key = template.key.clone();
     match (array, lines) {
         (None, None) => one(&client, &template, form).await,
-        (Some(numbers), _) if numbers.count() <= limits::ARRAY_JOBS as u64 => {
-            whole(&client, &template, &numbers, form).await
+        (Some(indexes), _) if indexes.count() <= limits::ARRAY_JOBS as u64 => {
+            whole(&client, &template, &indexes, form).await
         }
-        (Some(numbers), _) => {
-            let total = Some(numbers.count());
-            let jobs = numbers.iter();
-            let jobs = jobs.map(move |index| Ok(Some(Own { index, line: None }.fill(&template))));
+        (Some(indexes), _) => {
+            let total = Some(indexes.count());
+            let jobs = indexes.iter();
+            let jobs =
+                jobs.map(move |index| Ok(Some(Placeholders { index, line: None }.fill(&template))));
             Bulk { client: &client, key, total, form }.send(jobs).await
         }
         (None, Some((lines, name))) => {
             let jobs = (1..).zip(lines.lines()).map(move |(index, line)| {
                 let line = line.map_err(|error| unread(index, &name, error))?;
-                let own = Own { index, line: Some(&line) };
+                let own = Placeholders { index, line: Some(&line) };
                 Ok((!line.trim().is_empty()).then(|| own.fill(&template)))
             });
             Bulk { client: &client, key, total: None, form }.send(jobs).await
@@ -93,7 +94,7 @@ async fn submit(options: Options) -> Result<ExitCode> {
 /// A job by itself.
 pub(crate) async fn one(client: &Client, job: &Submission, form: JsonOrLines) -> Result<ExitCode> {
     let receipt = client.submit(job).await?;
-    tell_known(u64::from(!receipt.new), 1);
+    report_existing(u64::from(!receipt.new), 1);
     match form {
         JsonOrLines { json: true, .. } => document::print(&receipt)?,
         JsonOrLines { jsonl: true, .. } => document::line(&receipt)?,
@@ -106,20 +107,20 @@ pub(crate) async fn one(client: &Client, job: &Submission, form: JsonOrLines) ->
 async fn whole(
     client: &Client,
     template: &Submission,
-    numbers: &Numbers,
+    indexes: &ArrayIndexes,
     form: JsonOrLines,
 ) -> Result<ExitCode> {
-    let jobs = (0..).zip(numbers.iter()).map(|(place, index)| {
+    let jobs = (0..).zip(indexes.iter()).map(|(position, index)| {
         let key = template.key.as_deref();
-        let id = key.map_or_else(id::new_job, |key| id::keyed_job(key, place));
-        let own = Own { index, line: None }.fill(template);
+        let id = key.map_or_else(id::new_job, |key| id::keyed_job(key, position));
+        let own = Placeholders { index, line: None }.fill(template);
         Submission { id: Some(id::job(id)), key: None, ..own }
     });
     let jobs: Vec<Submission> = jobs.collect();
     let receipts = client.submit_all(&jobs).await?;
     let known = receipts.iter().filter(|receipt| !receipt.new).count();
-    tell_known(known as u64, receipts.len() as u64);
-    let mut printer = Printer::new(form, Some(numbers.count()));
+    report_existing(known as u64, receipts.len() as u64);
+    let mut printer = Printer::new(form, Some(indexes.count()));
     printer.print(receipts.iter().filter_map(|receipt| id::read_job(&receipt.id)).collect())?;
     printer.close()?;
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! One command for many jobs: which numbers or lines there are, and what stands in a job's words for its
+//! One command for many jobs: which indexes or lines there are, and what stands in a job's words for its
 //! own.
 
 use std::fmt::Write as _;
@@ -8,14 +8,14 @@ use filch_api::submission::Submission;
 
 /// What a job of many is told.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Own<'a> {
+pub(crate) struct Placeholders<'a> {
     /// Its number: of the array, or of the line.
     pub(crate) index: u64,
     /// Its line, if there are lines.
     pub(crate) line: Option<&'a str>,
 }
 
-impl Own<'_> {
+impl Placeholders<'_> {
     /// The same job with what is its own in place of `{index}`, `{line}` and `{stem}`, and in its
     /// environment.
     pub(crate) fn fill(&self, template: &Submission) -> Submission {
@@ -60,19 +60,19 @@ fn stem(line: &str) -> &str {
     Path::new(line).file_stem().and_then(|stem| stem.to_str()).unwrap_or(line)
 }
 
-/// The numbers of an array: `1-1000`, `0-99:10`, `1,4,7-9`.
+/// The indexes of an array: `1-1000`, `0-99:10`, `1,4,7-9`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Numbers {
+pub(crate) struct ArrayIndexes {
     ranges: Vec<(u64, u64, u64)>,
     count: u64,
 }
 
 /// The most jobs that one array has.
-const NUMBERS_MAX: u64 = 10_000_000;
+const ARRAY_MAX: u64 = 10_000_000;
 
-impl Numbers {
+impl ArrayIndexes {
     pub(crate) fn read(text: &str) -> Result<Self, String> {
-        let wrong = || "write numbers like 1-1000, 0-99:10 or 1,4,7-9".to_owned();
+        let wrong = || "write indexes like 1-1000, 0-99:10 or 1,4,7-9".to_owned();
         let mut ranges = Vec::new();
         let mut count = 0_u64;
         for part in text.split(',') {
@@ -89,8 +89,8 @@ impl Numbers {
             count = count.saturating_add(((last - first) / step).saturating_add(1));
             ranges.push((first, last, step));
         }
-        if count > NUMBERS_MAX {
-            return Err(format!("an array has {NUMBERS_MAX} jobs at most"));
+        if count > ARRAY_MAX {
+            return Err(format!("an array has {ARRAY_MAX} jobs at most"));
         }
         Ok(Self { ranges, count })
     }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn each_job_gets_what_is_its_own() {
-        let own = Own { index: 7, line: Some("in/{index}.tar.gz") };
+        let own = Placeholders { index: 7, line: Some("in/{index}.tar.gz") };
         for (word, filled) in [
             ("plain", "plain"),
             ("{index}", "7"),
@@ -123,7 +123,10 @@ mod tests {
         ] {
             assert_eq!(own.fill_word(word), filled);
         }
-        assert_eq!(Own { index: 1, line: None }.fill_word("{line} {stem}"), "{line} {stem}");
+        assert_eq!(
+            Placeholders { index: 1, line: None }.fill_word("{line} {stem}"),
+            "{line} {stem}"
+        );
         assert_eq!(stem("a b"), "a b");
         assert_eq!(stem(".."), "..");
 
@@ -137,9 +140,9 @@ mod tests {
     #[test]
     fn arrays_are_lists_of_numbers() {
         let all = |text: &str| {
-            Numbers::read(text).map(|numbers| {
-                let list: Vec<u64> = numbers.iter().collect();
-                assert_eq!(list.len() as u64, numbers.count());
+            ArrayIndexes::read(text).map(|indexes| {
+                let list: Vec<u64> = indexes.iter().collect();
+                assert_eq!(list.len() as u64, indexes.count());
                 list
             })
         };
@@ -150,7 +153,7 @@ mod tests {
         assert_eq!(all("3-1").unwrap_err(), "the range is empty; write 1-3");
         assert_eq!(all("1-4:0").unwrap_err(), "the step is at least 1");
         for wrong in ["", "a", "1-", "1..4", "-3", "1,,2"] {
-            assert!(all(wrong).unwrap_err().contains("write numbers like"), "{wrong}");
+            assert!(all(wrong).unwrap_err().contains("write indexes like"), "{wrong}");
         }
         assert!(all("0-18446744073709551615").unwrap_err().contains("at most"));
     }

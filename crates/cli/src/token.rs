@@ -16,35 +16,28 @@ use filch_server::tokens;
 use filch_store::{OwnerNote, Sqlite};
 use serde::Serialize;
 
-use crate::confirm::Caution;
+use crate::confirm::ConfirmOptions;
+use crate::connection::Connection;
 use crate::data;
 use crate::document::{self, Json, JsonOrLines};
 use crate::exit::{self, Exit};
-use crate::output::{self, talk};
-use crate::place::Place;
-use crate::runtime::ask;
+use crate::group::Group;
+use crate::output::{self, message};
+use crate::runtime::block_on_interruptible;
 use crate::table;
 use crate::table::Column::Text;
 
-/// Say who may do what: make tokens, list and revoke them
-#[derive(Args)]
+/// Create, list and revoke access tokens
+#[derive(Subcommand)]
 #[command(after_help = "Examples:
   filch token create --role admin
   filch token list
   filch token revoke --dry-run 1f9a0c33
   filch token revoke 1f9a0c33")]
-pub(crate) struct Options {
-    #[command(flatten)]
-    place: Place,
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    Create(Create),
-    List(List),
-    Revoke(Revoke),
+pub(crate) enum TokenCommand {
+    Create(CreateArgs),
+    List(ListArgs),
+    Revoke(RevokeArgs),
 }
 
 /// Make a token; it is shown once and never again
@@ -56,7 +49,7 @@ The first token has to be an admin's: from then on everybody needs one.
 Examples:
   (umask 077; filch token create --role admin > admin.token)
   FILCH_TOKEN_FILE=admin.token filch token create --role submit --queue ci --expires 30d")]
-struct Create {
+pub(crate) struct CreateArgs {
     #[command(flatten)]
     form: Json,
     /// What it is for: submit, work, view, operate or admin
@@ -75,16 +68,16 @@ struct Create {
 
 /// List tokens, those that have ended too; never the tokens themselves
 #[derive(Args)]
-struct List {
+pub(crate) struct ListArgs {
     #[command(flatten)]
     form: JsonOrLines,
 }
 
 /// End a token at once; whoever is connected with it is sent away
 #[derive(Args)]
-struct Revoke {
+pub(crate) struct RevokeArgs {
     #[command(flatten)]
-    caution: Caution,
+    confirm: ConfirmOptions,
     #[command(flatten)]
     form: Json,
     /// Its id, as `filch token list` shows it
@@ -96,51 +89,51 @@ fn checked_span(text: &str) -> Result<String, String> {
     read_span(text).map(|_| text.to_owned())
 }
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    let Options { place, command } = options;
-    ask(async {
-        let keeper = Keeper::find(&place, &command).await?;
+pub(crate) fn run(group: Group<TokenCommand>) -> Result<ExitCode> {
+    let Group { connection, command } = group;
+    block_on_interruptible(async {
+        let tokens_in = TokenStore::find(&connection, &command).await?;
         match command {
-            Command::Create(create) => self::create(&keeper, create).await,
-            Command::List(list) => self::list(&keeper, &list).await,
-            Command::Revoke(revoke) => self::revoke(&keeper, &revoke).await,
+            TokenCommand::Create(create) => self::create(&tokens_in, create).await,
+            TokenCommand::List(list) => self::list(&tokens_in, &list).await,
+            TokenCommand::Revoke(revoke) => self::revoke(&tokens_in, &revoke).await,
         }
     })
 }
 
 /// Who keeps the tokens.
-enum Keeper {
+enum TokenStore {
     /// A server.
-    There(Client),
+    Server(Client),
     /// We ourselves, for a moment.
-    Here(Box<Sqlite>),
+    File(Box<Sqlite>),
 }
 
-impl Keeper {
-    async fn find(place: &Place, command: &Command) -> Result<Self> {
-        if place.server.is_some() || place.holder().is_some() {
-            return Ok(Self::There(place.client()?));
+impl TokenStore {
+    async fn find(connection: &Connection, command: &TokenCommand) -> Result<Self> {
+        if connection.server.is_some() || connection.running_server().is_some() {
+            return Ok(Self::Server(connection.client()?));
         }
-        if !data::is_there(&place.file()) {
-            if let Some(usual) = place.usual().await? {
-                return Ok(Self::There(usual));
+        if !data::is_there(&connection.store_file()) {
+            if let Some(usual) = connection.default_server().await? {
+                return Ok(Self::Server(usual));
             }
-            if !matches!(command, Command::Create(_)) {
+            if !matches!(command, TokenCommand::Create(_)) {
                 let text = format!(
                     "there are no tokens: nothing is kept in {}, and no server was found\n  \
                      help: say where they are, with --data DIR or --server URL",
-                    place.data().display()
+                    connection.data_dir().display()
                 );
                 return Err(Exit::new(exit::NOT_FOUND, text).into());
             }
         }
-        data::make(place.data())?;
-        let file = place.file();
+        data::make(connection.data_dir())?;
+        let file = connection.store_file();
         let opening = move || {
             Sqlite::open(&file, &OwnerNote::this_process())
                 .map_err(|error| data::unopened(&file, &error))
         };
-        Ok(Self::Here(Box::new(tokio::task::spawn_blocking(opening).await??)))
+        Ok(Self::File(Box::new(tokio::task::spawn_blocking(opening).await??)))
     }
 }
 
@@ -149,12 +142,12 @@ fn refused(problem: Problem) -> anyhow::Error {
     Error::Refused(problem).into()
 }
 
-async fn create(keeper: &Keeper, create: Create) -> Result<ExitCode> {
-    let Create { form, role, queues, expires, name } = create;
+async fn create(tokens_in: &TokenStore, create: CreateArgs) -> Result<ExitCode> {
+    let CreateArgs { form, role, queues, expires, name } = create;
     let wanted = Wanted { role, queues, expires, name };
-    let made = match keeper {
-        Keeper::There(client) => client.make_token(&wanted).await?,
-        Keeper::Here(store) => {
+    let made = match tokens_in {
+        TokenStore::Server(client) => client.make_token(&wanted).await?,
+        TokenStore::File(store) => {
             wanted.judge().and_then(|judged| tokens::make(&**store, judged)).map_err(refused)?
         }
     };
@@ -164,7 +157,7 @@ async fn create(keeper: &Keeper, create: Create) -> Result<ExitCode> {
         output::data(&format!("{}\n", made.secret.reveal()))?;
     }
     let Made { token: Token { id, role, .. }, .. } = &made;
-    talk(format_args!(
+    message(format_args!(
         "made token {id} with the role {role}; it is not shown again\n  \
          to use it: write it to a file with mode 600 and set FILCH_TOKEN_FILE to that file's name"
     ));
@@ -176,8 +169,8 @@ struct Tokens {
     tokens: Vec<Token>,
 }
 
-async fn list(keeper: &Keeper, options: &List) -> Result<ExitCode> {
-    let tokens = all(keeper).await?;
+async fn list(tokens_in: &TokenStore, options: &ListArgs) -> Result<ExitCode> {
+    let tokens = all(tokens_in).await?;
     if options.form.json {
         document::print(Tokens { tokens })?;
     } else if options.form.jsonl {
@@ -188,10 +181,10 @@ async fn list(keeper: &Keeper, options: &List) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn all(keeper: &Keeper) -> Result<Vec<Token>> {
-    Ok(match keeper {
-        Keeper::There(client) => client.tokens().await?,
-        Keeper::Here(store) => tokens::list(&**store).map_err(refused)?,
+async fn all(tokens_in: &TokenStore) -> Result<Vec<Token>> {
+    Ok(match tokens_in {
+        TokenStore::Server(client) => client.tokens().await?,
+        TokenStore::File(store) => tokens::list(&**store).map_err(refused)?,
     })
 }
 
@@ -218,16 +211,16 @@ struct Revoked<'a> {
     dry_run: bool,
 }
 
-async fn revoke(keeper: &Keeper, options: &Revoke) -> Result<ExitCode> {
-    let Revoke { caution, form, id } = options;
+async fn revoke(tokens_in: &TokenStore, options: &RevokeArgs) -> Result<ExitCode> {
+    let RevokeArgs { confirm, form, id } = options;
     if filch_api::token::is_in(id) {
         let text = "this is a token itself, where its id is meant; now it is in the list of processes \
                     and perhaps in a history\n  help: `filch token list` shows the id: the eight \
                     digits after filch_";
         return Err(Exit::new(exit::USAGE, text).into());
     }
-    if caution.dry_run {
-        let mut tokens = all(keeper).await?;
+    if confirm.dry_run {
+        let mut tokens = all(tokens_in).await?;
         tokens.retain(|token| token.id == *id && token.revoked_at.is_none());
         if tokens.is_empty() {
             let text = format!("no token {id:?} is in use\n  help: `filch token list` shows them");
@@ -238,17 +231,17 @@ async fn revoke(keeper: &Keeper, options: &Revoke) -> Result<ExitCode> {
         } else {
             show(&tokens)?;
         }
-        talk(format_args!("token {id} would be revoked"));
+        message(format_args!("token {id} would be revoked"));
         return Ok(ExitCode::SUCCESS);
     }
-    caution.confirm(&format!("revoke token {id}?"))?;
-    match keeper {
-        Keeper::There(client) => client.revoke_token(id).await?,
-        Keeper::Here(store) => tokens::revoke(&**store, id).map_err(refused)?,
+    confirm.confirm(&format!("revoke token {id}?"))?;
+    match tokens_in {
+        TokenStore::Server(client) => client.revoke_token(id).await?,
+        TokenStore::File(store) => tokens::revoke(&**store, id).map_err(refused)?,
     }
     if form.json {
         document::print(Revoked { revoked: id, dry_run: false })?;
     }
-    talk(format_args!("revoked token {id}"));
+    message(format_args!("revoked token {id}"));
     Ok(ExitCode::SUCCESS)
 }

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use filch_api::client::Client;
 
-use crate::output::talk;
+use crate::output::message;
 
 /// So long a job may wait before it is asked why: whoever would take it may be about to come.
-const PATIENCE: Duration = Duration::from_secs(1);
+const GRACE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Says why the job is not taken and what would change it, if that takes somebody to act. Goes on for
 /// ever: it is meant to run beside what waits for the job, which also finds out what is wrong with the
 /// way to the server.
-pub(crate) async fn mention(client: &Client, id: &str) -> std::convert::Infallible {
+pub(crate) async fn warn(client: &Client, id: &str) -> std::convert::Infallible {
     // Answered when the job has ended, or else after this time.
-    while let Ok(job) = client.wait(id, PATIENCE).await
+    while let Ok(job) = client.wait(id, GRACE_PERIOD).await
         && job.ended_at.is_none()
         && job.worker.is_none()
     {
@@ -22,7 +22,7 @@ pub(crate) async fn mention(client: &Client, id: &str) -> std::convert::Infallib
         let stuck = ["no-worker", "no-handler", "paused"];
         if let Some(why) = why.filter(|why| stuck.contains(&why.code.as_str())) {
             let help = why.help.map(|help| format!("; try: {help}")).unwrap_or_default();
-            talk(format_args!("waiting: {}{help}", why.text));
+            message(format_args!("waiting: {}{help}", why.text));
             break;
         }
     }

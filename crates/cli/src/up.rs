@@ -11,12 +11,12 @@ use filch_api::client::Error;
 use filch_api::tls::{Identity, ServerFiles};
 use filch_server::Config;
 
+use crate::connection::Connection;
+use crate::embedded::{Embedded, EmbeddedOptions, OpenResult, SHUTDOWN_GRACE, default_slots};
 use crate::exit::{self, Exit};
-use crate::list;
-use crate::local::{GRACE, Local, Opened, Wanted, default_slots};
-use crate::output::{data, talk};
-use crate::place::Place;
-use crate::runtime::{Ending, block_on};
+use crate::name_list;
+use crate::output::{data, message};
+use crate::runtime::{ShutdownSignals, block_on};
 use crate::usage::Usage;
 
 /// Start a server and a worker in one process; the jobs are kept in DIR/filch.db
@@ -24,16 +24,16 @@ use crate::usage::Usage;
 #[command(after_help = "Examples:
   filch up
   filch up --data /var/lib/filch --slots 8 --queues img,default")]
-pub(crate) struct Options {
+pub(crate) struct UpArgs {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) connection: Connection,
     #[command(flatten)]
     pub(crate) serve: Serve,
     /// How many jobs run at once; 0 starts no worker
     #[arg(long, value_name = "N")]
     slots: Option<u32>,
     /// Serve only these queues, with commas between them
-    #[arg(long, value_delimiter = ',', value_parser = list::name, value_name = "NAMES")]
+    #[arg(long, value_delimiter = ',', value_parser = name_list::parse, value_name = "NAMES")]
     queues: Option<Vec<String>>,
     /// Run no commands
     #[arg(long)]
@@ -62,7 +62,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
     /// Further names by which the server may be called; may be given several times
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = list::name)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = name_list::parse)]
     allow_host: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ fn read_address(text: &str) -> Result<SocketAddr, String> {
 
 impl Serve {
     /// How the server behaves. The files are read, and nothing is changed.
-    pub(crate) fn config(self, place: &Place) -> Result<Config> {
+    pub(crate) fn config(self, connection: &Connection) -> Result<Config> {
         let Self { listen, lease, retention, tls_cert, tls_key, tls_client_ca, allow_host } = self;
         let tls = match (tls_cert, tls_key, tls_client_ca) {
             (None, None, None) => None,
@@ -93,46 +93,49 @@ impl Serve {
                 return Err(Usage::new(what, "give --tls-cert and --tls-key").into());
             }
         };
-        let plain = place.plain();
+        let plain = connection.plain();
         let hosts = allow_host;
         Ok(Config { listen, lease, retention, tls, plain, hosts, ..Config::default() })
     }
 }
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    let Options { place, serve, slots, queues, no_commands } = options;
-    let wanted = Wanted {
-        config: serve.config(&place)?,
+pub(crate) fn run(options: UpArgs) -> Result<ExitCode> {
+    let UpArgs { connection, serve, slots, queues, no_commands } = options;
+    let wanted = EmbeddedOptions {
+        config: serve.config(&connection)?,
         slots: slots.unwrap_or_else(default_slots),
         queues,
         commands: !no_commands,
     };
-    block_on(serve_until_told(&place, wanted))
+    block_on(serve_until_stopped(&connection, wanted))
 }
 
 /// Serves until somebody wants the program to end, or it cannot go on.
-pub(crate) async fn serve_until_told(place: &Place, wanted: Wanted) -> Result<ExitCode> {
-    let mut ending = Ending::listen()?;
+pub(crate) async fn serve_until_stopped(
+    connection: &Connection,
+    wanted: EmbeddedOptions,
+) -> Result<ExitCode> {
+    let mut signals = ShutdownSignals::listen()?;
     let slots = wanted.slots;
-    let local = match Local::open(place, wanted).await? {
-        Opened::Here(local) => local,
-        Opened::There(url) => {
+    let local = match Embedded::open(connection, wanted).await? {
+        OpenResult::Started(local) => local,
+        OpenResult::AlreadyRunning(url) => {
             let text = format!(
                 "{} is open already: a server has it at {url}\n  help: use that one, or choose \
                  another folder with --data DIR",
-                place.file().display()
+                connection.store_file().display()
             );
             return Err(Exit::new(exit::CONFLICT, text).into());
         }
     };
     data(&format!("{}\n", local.server.url()))?;
-    let file = place.file();
+    let file = connection.store_file();
     let file = file.display();
     match slots {
-        0 => talk(format_args!(
+        0 => message(format_args!(
             "filch is up with no worker: jobs are kept in {file} and wait for `filch worker start`"
         )),
-        _ => talk(format_args!(
+        _ => message(format_args!(
             "filch is up: {slots} slots, jobs are kept in {file}\n  try: filch run -- echo hello"
         )),
     }
@@ -143,12 +146,12 @@ pub(crate) async fn serve_until_told(place: &Place, wanted: Wanted) -> Result<Ex
         () = local.worker_crashed() => {
             return Err(Exit::new(1, "the worker has crashed; what it said is above").into());
         }
-        () = ending.wanted() => {}
+        () = signals.received() => {}
     }
-    talk(format_args!("letting what runs finish; once more to stop now"));
+    message(format_args!("letting what runs finish; once more to stop now"));
     tokio::select! {
-        () = local.close(GRACE) => {}
-        () = ending.wanted() => local.close(Duration::ZERO).await,
+        () = local.close(SHUTDOWN_GRACE) => {}
+        () = signals.received() => local.close(Duration::ZERO).await,
     }
     Ok(ExitCode::SUCCESS)
 }

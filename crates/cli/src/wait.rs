@@ -9,13 +9,13 @@ use filch_api::client::Client;
 use filch_api::job::Job;
 use serde::Serialize;
 
+use crate::connection::Connection;
 use crate::document::{self, JsonOrLines};
 use crate::escape::escaped;
 use crate::exit::{self, Exit};
-use crate::output::{data, talk};
-use crate::place::Place;
+use crate::output::{data, message};
 use crate::progress::Progress;
-use crate::runtime::ask;
+use crate::runtime::block_on_interruptible;
 use crate::select;
 
 const AFTER_HELP: &str = "\
@@ -31,9 +31,9 @@ Examples:
 /// Wait until jobs have ended; the exit code says how
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct Options {
+pub(crate) struct WaitArgs {
     #[command(flatten)]
-    place: Place,
+    connection: Connection,
     /// How long to wait at most
     #[arg(long, value_name = "SPAN", value_parser = filch_api::span::read)]
     timeout: Option<Duration>,
@@ -46,17 +46,17 @@ pub(crate) struct Options {
 /// One answer of a server takes this long at most.
 const ROUND: Duration = Duration::from_secs(30);
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    ask(wait(options))
+pub(crate) fn run(options: WaitArgs) -> Result<ExitCode> {
+    block_on_interruptible(wait(options))
 }
 
-async fn wait(options: Options) -> Result<ExitCode> {
+async fn wait(options: WaitArgs) -> Result<ExitCode> {
     let deadline = options.timeout.map(|timeout| Instant::now() + timeout);
-    let client = options.place.client()?;
+    let client = options.connection.client()?;
     let jobs = select::many(&client, &options.jobs).await?;
     let ids: Vec<String> = jobs.into_iter().map(|job| job.id).collect();
     if ids.is_empty() {
-        talk(format_args!("there was nothing to wait for: stdin named no job"));
+        message(format_args!("there was nothing to wait for: stdin named no job"));
     }
     for_all(&client, &ids, deadline, options.form).await
 }
@@ -132,7 +132,7 @@ fn show(job: &Job, form: JsonOrLines) -> Result<()> {
     if let Some(error) = details.and_then(|details| details.error.as_deref())
         && job.state == "dead"
     {
-        talk(format_args!("{}: {}", select::short(&job.id), escaped(error)));
+        message(format_args!("{}: {}", select::short(&job.id), escaped(error)));
     }
     match form {
         JsonOrLines { json: true, .. } => Ok(()),

@@ -7,11 +7,11 @@ use clap::Args;
 use filch_api::job::{Job, Reasoning};
 use serde::Serialize;
 
+use crate::connection::Connection;
 use crate::document::{self, Json};
 use crate::escape::escaped;
+use crate::group::with_client;
 use crate::output::data;
-use crate::place::Place;
-use crate::runtime::ask;
 use crate::select::{self, short};
 
 const AFTER_HELP: &str = "\
@@ -23,9 +23,9 @@ Example:
 /// Say why a job is not running, and what would change it
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct Options {
+pub(crate) struct WhyArgs {
     #[command(flatten)]
-    place: Place,
+    connection: Connection,
     #[command(flatten)]
     form: Json,
     #[arg(value_name = "SEL", help = select::HELP)]
@@ -40,10 +40,9 @@ struct Document<'a> {
     why: &'a Reasoning,
 }
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    ask(async {
-        let client = options.place.client()?;
-        let job = client.job(&select::one(&client, &options.job).await?).await?;
+pub(crate) fn run(options: WhyArgs) -> Result<ExitCode> {
+    with_client(&options.connection, async |client| {
+        let job = client.job(&select::one(client, &options.job).await?).await?;
         let why = reasoning(&job);
         if options.form.json {
             document::print(Document { id: &job.id, state: &job.state, why: &why })?;

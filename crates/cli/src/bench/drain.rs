@@ -9,10 +9,10 @@ use filch_api::client::Client;
 use serde_json::json;
 
 use super::{Figure, Report, rounded};
-use crate::processes::{Folder, connected, drained, server, worker};
+use crate::processes::{TempFolder, server, wait_for_workers, wait_until_drained, worker};
 
 #[derive(Args)]
-pub(super) struct Options {
+pub(super) struct DrainArgs {
     /// How many jobs
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     jobs: u64,
@@ -33,9 +33,9 @@ pub(super) struct Options {
     folder: Option<PathBuf>,
 }
 
-pub(super) async fn run(options: &Options) -> Result<Report> {
-    let &Options { jobs, payload, workers, slots, clients, .. } = options;
-    let folder = Folder::new("filch-bench", options.folder.as_deref())?;
+pub(super) async fn run(options: &DrainArgs) -> Result<Report> {
+    let &DrainArgs { jobs, payload, workers, slots, clients, .. } = options;
+    let folder = TempFolder::new("filch-bench", options.folder.as_deref())?;
     let (first, client) = server(folder.path()).await?;
 
     let began = Instant::now();
@@ -53,8 +53,8 @@ pub(super) async fn run(options: &Options) -> Result<Report> {
     let started = (0..workers).map(|_| worker(client.url(), slots));
     let began = Instant::now();
     let _workers = started.collect::<Result<Vec<_>>>()?;
-    connected(&client, workers.into()).await?;
-    let drained = drained(&client).await? - began;
+    wait_for_workers(&client, workers.into()).await?;
+    let drained = wait_until_drained(&client).await? - began;
 
     let rate = |span: Duration| rounded(jobs as f64 / span.as_secs_f64(), 0);
     Ok(Report {

@@ -8,11 +8,11 @@ use filch_api::submission::Submission;
 use serde_json::json;
 
 use super::{Figure, Report, rounded};
-use crate::kinds::micros;
-use crate::processes::{Folder, connected, server, worker};
+use crate::builtin_kinds::micros;
+use crate::processes::{TempFolder, server, wait_for_workers, worker};
 
 #[derive(Args)]
-pub(super) struct Options {
+pub(super) struct LatencyArgs {
     /// How many jobs
     #[arg(long, default_value_t = 1_000, value_name = "N")]
     jobs: usize,
@@ -21,11 +21,11 @@ pub(super) struct Options {
     folder: Option<PathBuf>,
 }
 
-pub(super) async fn run(options: &Options) -> Result<Report> {
-    let folder = Folder::new("filch-bench", options.folder.as_deref())?;
+pub(super) async fn run(options: &LatencyArgs) -> Result<Report> {
+    let folder = TempFolder::new("filch-bench", options.folder.as_deref())?;
     let (_server, client) = server(folder.path()).await?;
     let _worker = worker(client.url(), 2)?;
-    connected(&client, 1).await?;
+    wait_for_workers(&client, 1).await?;
     let mut waits = Vec::with_capacity(options.jobs);
     for _ in 0..options.jobs {
         let job = Submission { kind: Some("clock".into()), ..Submission::default() };

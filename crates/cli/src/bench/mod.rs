@@ -13,7 +13,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::local::default_slots;
+use crate::embedded::default_slots;
 use crate::output;
 use crate::runtime::block_on;
 use crate::table;
@@ -26,26 +26,26 @@ use crate::table;
   filch bench skew
   filch bench split
   filch bench newcomer")]
-pub(crate) struct Options {
+pub(crate) struct BenchArgs {
     #[command(subcommand)]
-    what: What,
+    benchmark: Benchmark,
     /// Print one JSON document
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Benchmark {
     /// Submit many jobs that do nothing, then let workers drain them
-    Drain(drain::Options),
+    Drain(drain::DrainArgs),
     /// One job at a time: from submit to start
-    Latency(latency::Options),
+    Latency(latency::LatencyArgs),
     /// A few long jobs among many short ones
-    Skew(skew::Options),
+    Skew(skew::SkewArgs),
     /// The same slots in one process and in several
-    Split(split::Options),
+    Split(split::SplitArgs),
     /// A worker joins while others are loaded: how soon it works
-    Newcomer(newcomer::Options),
+    Newcomer(newcomer::NewcomerArgs),
 }
 
 /// What was measured: with which settings, and what came out.
@@ -118,14 +118,14 @@ fn processor() -> String {
     name.unwrap_or("unknown").to_owned()
 }
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
+pub(crate) fn run(options: BenchArgs) -> Result<ExitCode> {
     let report = block_on(async {
-        match options.what {
-            What::Drain(options) => drain::run(&options).await,
-            What::Latency(options) => latency::run(&options).await,
-            What::Skew(options) => skew::run(&options).await,
-            What::Split(options) => split::run(&options).await,
-            What::Newcomer(options) => newcomer::run(&options).await,
+        match options.benchmark {
+            Benchmark::Drain(options) => drain::run(&options).await,
+            Benchmark::Latency(options) => latency::run(&options).await,
+            Benchmark::Skew(options) => skew::run(&options).await,
+            Benchmark::Split(options) => split::run(&options).await,
+            Benchmark::Newcomer(options) => newcomer::run(&options).await,
         }
     })?;
     anyhow::ensure!(report.syncs > 0, "no sync was seen: what was measured is not durable");

@@ -12,11 +12,13 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::{Figure, Report, rounded};
-use crate::kinds::micros;
-use crate::processes::{Folder, connected, drained, loaded_worker, server, worker};
+use crate::builtin_kinds::micros;
+use crate::processes::{
+    TempFolder, loaded_worker, server, wait_for_workers, wait_until_drained, worker,
+};
 
 #[derive(Args)]
-pub(super) struct Options {
+pub(super) struct NewcomerArgs {
     /// How many jobs the first worker is loaded with
     #[arg(long, default_value_t = 400, value_name = "N")]
     jobs: usize,
@@ -35,11 +37,11 @@ struct Slept {
     started_us: u64,
 }
 
-pub(super) async fn run(options: &Options) -> Result<Report> {
-    let folder = Folder::new("filch-bench", options.folder.as_deref())?;
+pub(super) async fn run(options: &NewcomerArgs) -> Result<Report> {
+    let folder = TempFolder::new("filch-bench", options.folder.as_deref())?;
     let (_server, client) = server(folder.path()).await?;
     let _loaded = loaded_worker(client.url(), 2, options.jobs)?;
-    connected(&client, 1).await?;
+    wait_for_workers(&client, 1).await?;
     let submissions: Vec<Submission> = (0..options.jobs)
         .map(|_| Submission {
             kind: Some("sleep".into()),
@@ -61,7 +63,7 @@ pub(super) async fn run(options: &Options) -> Result<Report> {
     is_loaded.await?;
     let joined = micros();
     let newcomer = worker(client.url(), 2)?;
-    drained(&client).await?;
+    wait_until_drained(&client).await?;
 
     let mut first = None;
     let mut stolen = 0_u32;

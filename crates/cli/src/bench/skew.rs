@@ -12,10 +12,10 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::{Figure, Report, rounded};
-use crate::processes::{Folder, connected, drained, server, worker};
+use crate::processes::{TempFolder, server, wait_for_workers, wait_until_drained, worker};
 
 #[derive(Args)]
-pub(super) struct Options {
+pub(super) struct SkewArgs {
     /// How many jobs
     #[arg(long, default_value_t = 400, value_name = "N")]
     jobs: usize,
@@ -35,13 +35,13 @@ fn length_ms(index: usize) -> u64 {
     if index.is_multiple_of(100) { 1_000 } else { 2 }
 }
 
-pub(super) async fn run(options: &Options) -> Result<Report> {
-    let &Options { jobs, workers, slots, .. } = options;
-    let folder = Folder::new("filch-bench", options.folder.as_deref())?;
+pub(super) async fn run(options: &SkewArgs) -> Result<Report> {
+    let &SkewArgs { jobs, workers, slots, .. } = options;
+    let folder = TempFolder::new("filch-bench", options.folder.as_deref())?;
     let (_server, client) = server(folder.path()).await?;
     let started = (0..workers).map(|_| worker(client.url(), slots));
     let _workers = started.collect::<Result<Vec<_>>>()?;
-    connected(&client, workers.into()).await?;
+    wait_for_workers(&client, workers.into()).await?;
 
     let submissions: Vec<Submission> = (0..jobs)
         .map(|index| Submission {
@@ -52,7 +52,7 @@ pub(super) async fn run(options: &Options) -> Result<Report> {
         .collect();
     let began = Instant::now();
     client.submit_all(&submissions).await?;
-    let makespan = (drained(&client).await? - began).as_secs_f64();
+    let makespan = (wait_until_drained(&client).await? - began).as_secs_f64();
     let ideal = greedy(jobs, (workers * slots) as usize) as f64 / 1e3;
     let status = client.status().await?;
     Ok(Report {

@@ -9,10 +9,10 @@ use serde_json::json;
 
 use super::drain::submit;
 use super::{Figure, Report, rounded};
-use crate::processes::{Folder, connected, drained, server, worker};
+use crate::processes::{TempFolder, server, wait_for_workers, wait_until_drained, worker};
 
 #[derive(Args)]
-pub(super) struct Options {
+pub(super) struct SplitArgs {
     /// How many jobs each time
     #[arg(long, default_value_t = 200_000, value_name = "N")]
     jobs: u64,
@@ -24,20 +24,20 @@ pub(super) struct Options {
     folder: Option<PathBuf>,
 }
 
-pub(super) async fn run(options: &Options) -> Result<Report> {
-    let &Options { jobs, slots, .. } = options;
+pub(super) async fn run(options: &SplitArgs) -> Result<Report> {
+    let &SplitArgs { jobs, slots, .. } = options;
     let mut figures = Vec::new();
     let mut syncs = 0;
     let mut whole = None;
     for processes in [1, 2, 4, 8].into_iter().filter(|processes| *processes <= slots) {
-        let folder = Folder::new("filch-bench", options.folder.as_deref())?;
+        let folder = TempFolder::new("filch-bench", options.folder.as_deref())?;
         let (_server, client) = server(folder.path()).await?;
         submit(&client, jobs, 100, 2).await?;
         let began = Instant::now();
         let started = (0..processes).map(|_| worker(client.url(), slots / processes));
         let _workers = started.collect::<Result<Vec<_>>>()?;
-        connected(&client, processes.into()).await?;
-        let rate = jobs as f64 / (drained(&client).await? - began).as_secs_f64();
+        wait_for_workers(&client, processes.into()).await?;
+        let rate = jobs as f64 / (wait_until_drained(&client).await? - began).as_secs_f64();
         let whole = *whole.get_or_insert(rate);
         let what = format!("{slots} slots in {processes} processes");
         figures.push(Figure::new(&what, rounded(rate, 0), "jobs/s"));

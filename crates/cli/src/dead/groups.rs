@@ -6,10 +6,10 @@ use anyhow::Result;
 use clap::Args;
 use filch_api::client::Client;
 
-use crate::confirm::jobs;
+use crate::confirm::count_jobs;
 use crate::document::{self, JsonOrLines};
-use crate::filter::Terms;
-use crate::output::talk;
+use crate::filter::JobFilter;
+use crate::output::message;
 use crate::select::short;
 use crate::table::Column::{Number, Text};
 use crate::{moment, table};
@@ -24,7 +24,7 @@ it ended, and the last line that it wrote to stderr.
 Examples:
   filch dead groups --since 24h
   filch dead retry --group 1f9a0c33b2e7")]
-pub(super) struct Options {
+pub(crate) struct GroupsArgs {
     /// Only jobs of this queue
     #[arg(long, short, value_name = "NAME")]
     queue: Option<String>,
@@ -42,10 +42,10 @@ pub(super) struct Options {
     form: JsonOrLines,
 }
 
-pub(super) async fn run(client: &Client, options: &Options) -> Result<ExitCode> {
-    let Options { queue, kind, since, limit, form } = options;
+pub(super) async fn run(client: &Client, options: &GroupsArgs) -> Result<ExitCode> {
+    let GroupsArgs { queue, kind, since, limit, form } = options;
     let (queue, kind, since) = (queue.clone(), kind.clone(), since.clone());
-    let terms = Terms { state: None, queue, kind, since };
+    let terms = JobFilter { state: None, queue, kind, since };
     let found = client.dead_groups(&format!("limit={limit}{}", terms.query()?)).await?;
     if form.json {
         document::print(&found)?;
@@ -81,10 +81,13 @@ pub(super) async fn run(client: &Client, options: &Options) -> Result<ExitCode> 
     ];
     table::list(&columns, &rows)?;
     if found.rest > 0 {
-        talk(format_args!("{} are in smaller groups: --limit N shows more", jobs(found.rest)));
+        message(format_args!(
+            "{} are in smaller groups: --limit N shows more",
+            count_jobs(found.rest)
+        ));
     }
     if let Some(first) = found.groups.first() {
-        talk(format_args!("  try: {}", first.retry));
+        message(format_args!("  try: {}", first.retry));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -12,14 +12,12 @@ use filch_api::time::Moment;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::confirm::{Caution, jobs};
+use crate::confirm::{ConfirmOptions, count_jobs};
 use crate::document::{self, Json, JsonOrLines};
 use crate::escape::escaped;
-use crate::filter::{Terms, is_term};
-use crate::output::{complain, data, talk};
-use crate::pages::{self, Listed, Source};
-use crate::place::Place;
-use crate::runtime::ask;
+use crate::filter::{JobFilter, is_filter};
+use crate::output::{data, message, report_error};
+use crate::paging::{self, ListedJob, PageSource};
 use crate::select::{self, short};
 use crate::table::Column::{self, Number, Text};
 use crate::usage::Usage;
@@ -35,28 +33,20 @@ Examples:
   filch dead retry 3f2a 77c0
   filch dead discard --queue img --yes";
 
-/// See to jobs whose attempts are used up
-#[derive(Args)]
-#[command(after_help = AFTER_HELP)]
-pub(crate) struct Options {
-    #[command(flatten)]
-    place: Place,
-    #[command(subcommand)]
-    command: Command,
-}
-
+/// Manage dead jobs (all attempts used)
 #[derive(Subcommand)]
-enum Command {
+#[command(after_help = AFTER_HELP)]
+pub(crate) enum DeadCommand {
     /// List dead jobs
     List {
         #[command(flatten)]
         like: Like,
         #[command(flatten)]
-        count: pages::Count,
+        count: paging::ListLimit,
         #[command(flatten)]
         form: JsonOrLines,
     },
-    Groups(groups::Options),
+    Groups(groups::GroupsArgs),
     /// Give dead jobs new attempts
     Retry(Choice),
     /// Forget dead jobs for ever
@@ -65,7 +55,7 @@ enum Command {
 
 /// What they have in common
 #[derive(Args, Clone, Debug)]
-struct Like {
+pub(crate) struct Like {
     /// Only jobs of this queue
     #[arg(long, short, value_name = "NAME")]
     queue: Option<String>,
@@ -93,8 +83,8 @@ fn fingerprint(text: &str) -> Result<String, String> {
 
 impl Like {
     /// The same and what words say, each once.
-    fn joined(&self, terms: &Terms) -> Result<Self> {
-        let mut all = Terms {
+    fn joined(&self, terms: &JobFilter) -> Result<Self> {
+        let mut all = JobFilter {
             state: terms.state.clone(),
             kind: self.kind.clone(),
             queue: self.queue.clone(),
@@ -111,58 +101,54 @@ impl Like {
             let text = format!("`filch dead` is about dead jobs, and not about state:{state}");
             return Err(Usage::new(text, "`filch job` is about all of them").into());
         }
-        let Terms { kind, queue, since, .. } = all;
+        let JobFilter { kind, queue, since, .. } = all;
         Ok(Self { kind, queue, since, group: self.group.clone() })
     }
 }
 
 /// Which dead jobs are meant
 #[derive(Args)]
-struct Choice {
+pub(crate) struct Choice {
     #[command(flatten)]
     like: Like,
     /// All of them
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    caution: Caution,
+    confirm: ConfirmOptions,
     #[command(flatten)]
     form: Json,
     #[arg(value_name = "SEL", help = select::HELP_MANY)]
     jobs: Vec<String>,
 }
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    let Options { place, command } = options;
-    ask(async {
-        let client = place.client()?;
-        match command {
-            Command::List { like, count, form } => list(&client, like, count, form).await,
-            Command::Groups(options) => groups::run(&client, &options).await,
-            Command::Retry(choice) => act(&client, &choice, Act::Retry).await,
-            Command::Discard(choice) => act(&client, &choice, Act::Discard).await,
-        }
-    })
+pub(crate) async fn run(client: &Client, command: DeadCommand) -> Result<ExitCode> {
+    match command {
+        DeadCommand::List { like, count, form } => list(client, like, count, form).await,
+        DeadCommand::Groups(options) => groups::run(client, &options).await,
+        DeadCommand::Retry(choice) => act(client, &choice, Act::Retry).await,
+        DeadCommand::Discard(choice) => act(client, &choice, Act::Discard).await,
+    }
 }
 
 async fn list(
     client: &Client,
     like: Like,
-    count: pages::Count,
+    count: paging::ListLimit,
     form: JsonOrLines,
 ) -> Result<ExitCode> {
     let Like { queue, kind, since, group } = like;
-    let mut query = Terms { state: None, queue, kind, since }.query()?;
+    let mut query = JobFilter { state: None, queue, kind, since }.query()?;
     if let Some(group) = &group {
         query.push_str(&format!("&group={}", path(group)));
     }
-    let source = Source { client, path: "/v1/dead", direction: "after", query };
-    pages::show::<Box<RawValue>>(&source, count, form).await?;
+    let source = PageSource { client, path: "/v1/dead", direction: "after", query };
+    paging::print_jobs::<Box<RawValue>>(&source, count, form).await?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// A dead job as it stands, with arguments that only text can hold.
-impl Listed for Box<RawValue> {
+impl ListedJob for Box<RawValue> {
     const COLUMNS: &[Column] =
         &[Text("id"), Text("queue"), Text("kind"), Number("attempts"), Text("died"), Text("error")];
 
@@ -216,15 +202,15 @@ struct Done<'a> {
 async fn act(client: &Client, choice: &Choice, act: Act) -> Result<ExitCode> {
     let chosen = chosen(client, choice, act).await?;
     let dry = Selection { dry_run: true, ..chosen.clone() };
-    let Caution { dry_run, .. } = choice.caution;
+    let ConfirmOptions { dry_run, .. } = choice.confirm;
     let would = act.carry_out(client, &dry).await?;
-    choice.caution.confirm_jobs(act.verb(), would.count, common(&chosen).as_deref())?;
+    choice.confirm.confirm_jobs(act.verb(), would.count, common(&chosen).as_deref())?;
     let count = if dry_run { would } else { act.carry_out(client, &chosen).await? };
     for refusal in &count.refused {
-        complain(format_args!("{}", escaped(&refusal.title)));
+        report_error(format_args!("{}", escaped(&refusal.title)));
     }
     let would_be = if dry_run { "would be " } else { "" };
-    talk(format_args!("{} {would_be}{}", jobs(count.count), act.done()));
+    message(format_args!("{} {would_be}{}", count_jobs(count.count), act.done()));
     if choice.form.json {
         document::print(Done { count: &count, dry_run })?;
     } else {
@@ -239,8 +225,8 @@ async fn act(client: &Client, choice: &Choice, act: Act) -> Result<ExitCode> {
 async fn chosen(client: &Client, choice: &Choice, act: Act) -> Result<Selection> {
     let words = select::written(&choice.jobs)?;
     let (terms, names): (Vec<String>, Vec<String>) =
-        words.into_iter().partition(|word| is_term(word));
-    let Like { queue, kind, since, group } = choice.like.joined(&Terms::read(&terms)?)?;
+        words.into_iter().partition(|word| is_filter(word));
+    let Like { queue, kind, since, group } = choice.like.joined(&JobFilter::read(&terms)?)?;
     let is_like = queue.is_some()
         || kind.is_some()
         || since.is_some()
@@ -285,7 +271,7 @@ fn common(chosen: &Selection) -> Option<String> {
     if chosen.ids.is_some() {
         return None;
     }
-    let terms = Terms {
+    let terms = JobFilter {
         state: Some("dead".to_owned()),
         kind: chosen.kind.clone(),
         queue: chosen.queue.clone(),

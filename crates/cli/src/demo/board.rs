@@ -10,7 +10,7 @@ use filch_api::time::Moment;
 
 /// A worker and how it has fared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lane {
+pub(super) struct WorkerRow {
     pub(super) name: String,
     /// Jobs in its deque that have not started.
     pub(super) waiting: u64,
@@ -20,12 +20,12 @@ pub(super) struct Lane {
     pub(super) stolen: u64,
     /// Jobs that others have taken from it.
     pub(super) given: u64,
-    pub(super) fate: Fate,
+    pub(super) status: WorkerStatus,
 }
 
 /// How a worker is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum WorkerStatus {
     #[default]
     Alive,
     /// It was killed with this many jobs, and nobody has noticed yet.
@@ -37,14 +37,14 @@ pub(super) enum Fate {
 /// Everything that is shown.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Board {
-    pub(super) lanes: Vec<Lane>,
+    pub(super) rows: Vec<WorkerRow>,
     /// Thefts that moved something.
     pub(super) thefts: u64,
     /// Jobs that were moved by thefts.
     pub(super) moved: u64,
     /// When each job that the lost worker had was somebody's again.
     rescued: BTreeMap<u64, Option<Moment>>,
-    /// Which lane is which worker's.
+    /// Which row is which worker's.
     places: BTreeMap<String, usize>,
     owners: BTreeMap<u64, usize>,
     ends: BTreeMap<u64, u32>,
@@ -52,64 +52,65 @@ pub(super) struct Board {
 
 impl Board {
     pub(super) fn new(names: &[String]) -> Self {
-        let lane = |name: &String| Lane { name: name.clone(), ..Lane::default() };
-        Self { lanes: names.iter().map(lane).collect(), ..Self::default() }
+        let row = |name: &String| WorkerRow { name: name.clone(), ..WorkerRow::default() };
+        Self { rows: names.iter().map(row).collect(), ..Self::default() }
     }
 
     /// What the server shows of its workers.
-    pub(super) fn see(&mut self, workers: &[Worker]) {
+    pub(super) fn update_workers(&mut self, workers: &[Worker]) {
         for worker in workers {
             let Some(name) = &worker.name else { continue };
-            let Some(place) = self.lanes.iter().position(|lane| lane.name == *name) else {
+            let Some(place) = self.rows.iter().position(|row| row.name == *name) else {
                 continue;
             };
             let is_new = self.places.insert(worker.id.clone(), place).is_none();
-            let lane = &mut self.lanes[place];
+            let row = &mut self.rows[place];
             if is_new {
                 // On a busy machine a worker may have been too slow, and has come back.
-                lane.fate = Fate::Alive;
+                row.status = WorkerStatus::Alive;
             }
-            if lane.fate == Fate::Alive {
-                lane.waiting = worker.waiting.into();
-                lane.running = worker.held.saturating_sub(worker.waiting.into());
+            if row.status == WorkerStatus::Alive {
+                row.waiting = worker.waiting.into();
+                row.running = worker.held.saturating_sub(worker.waiting.into());
             }
         }
     }
 
     /// The fullest of those that live and have something.
     pub(super) fn fullest(&self) -> Option<usize> {
-        let alive = self.lanes.iter().enumerate().filter(|(_, lane)| lane.fate == Fate::Alive);
-        let full = alive.filter(|(_, lane)| lane.waiting + lane.running > 0);
-        full.max_by_key(|(_, lane)| lane.waiting + lane.running).map(|(place, _)| place)
+        let alive =
+            self.rows.iter().enumerate().filter(|(_, row)| row.status == WorkerStatus::Alive);
+        let full = alive.filter(|(_, row)| row.waiting + row.running > 0);
+        full.max_by_key(|(_, row)| row.waiting + row.running).map(|(place, _)| place)
     }
 
     /// Whether there is something that others have to take over if this one never goes on: it is seen with
     /// jobs just now, or was lost with some.
-    pub(super) fn leaves_something(&self, place: usize, workers: &[Worker]) -> bool {
-        let lane = &self.lanes[place];
-        match lane.fate {
-            Fate::Lost { held } => held > 0,
-            Fate::Alive | Fate::Killed { .. } => workers
+    pub(super) fn holds_jobs(&self, place: usize, workers: &[Worker]) -> bool {
+        let row = &self.rows[place];
+        match row.status {
+            WorkerStatus::Lost { held } => held > 0,
+            WorkerStatus::Alive | WorkerStatus::Killed { .. } => workers
                 .iter()
-                .any(|worker| worker.name.as_ref() == Some(&lane.name) && worker.held > 0),
+                .any(|worker| worker.name.as_ref() == Some(&row.name) && worker.held > 0),
         }
     }
 
     /// This one was killed just now.
     pub(super) fn kill(&mut self, place: usize) {
-        let lane = &mut self.lanes[place];
-        if lane.fate == Fate::Alive {
-            lane.fate = Fate::Killed { held: lane.waiting + lane.running };
+        let row = &mut self.rows[place];
+        if row.status == WorkerStatus::Alive {
+            row.status = WorkerStatus::Killed { held: row.waiting + row.running };
         }
-        (lane.waiting, lane.running) = (0, 0);
+        (row.waiting, row.running) = (0, 0);
     }
 
-    pub(super) fn hear(&mut self, event: &Event) {
+    pub(super) fn apply(&mut self, event: &Event) {
         match event {
             Event::Changed { seq, state, .. } if state == "succeeded" => {
                 *self.ends.entry(*seq).or_default() += 1;
                 if let Some(&owner) = self.owners.get(seq) {
-                    self.lanes[owner].done += 1;
+                    self.rows[owner].done += 1;
                 }
             }
             Event::Moved { at, cause, from, to, jobs, .. } => {
@@ -122,16 +123,17 @@ impl Board {
                         self.thefts += 1;
                         self.moved += count;
                         if let (Some(from), Some(to)) = (from, to) {
-                            self.lanes[from].given += count;
-                            self.lanes[to].stolen += count;
+                            self.rows[from].given += count;
+                            self.rows[to].stolen += count;
                         }
                     }
                     "lost" => {
                         self.rescued.extend(jobs.iter().map(|&job| (job, None)));
                         if let Some(from) = from {
-                            let lane = &mut self.lanes[from];
-                            let before = if let Fate::Lost { held } = lane.fate { held } else { 0 };
-                            lane.fate = Fate::Lost { held: before + count };
+                            let row = &mut self.rows[from];
+                            let before =
+                                if let WorkerStatus::Lost { held } = row.status { held } else { 0 };
+                            row.status = WorkerStatus::Lost { held: before + count };
                         }
                     }
                     _ => {}
@@ -168,7 +170,7 @@ impl Board {
 
     /// The most jobs that any deque holds.
     pub(super) fn longest(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.waiting).max().unwrap_or(0)
+        self.rows.iter().map(|row| row.waiting).max().unwrap_or(0)
     }
 }
 
@@ -220,35 +222,38 @@ mod tests {
     #[test]
     fn a_killed_workers_jobs_are_counted_until_they_are_somebodys_again() {
         let mut board = Board::new(&["w1".to_owned(), "w2".to_owned()]);
-        board.see(&[worker("1", 3, 2), worker("2", 0, 0)]);
-        board.hear(&moved(1, "claim", None, Some("1"), &[1, 2, 3]));
-        board.hear(&moved(2, "steal", Some("1"), Some("2"), &[3]));
-        board.hear(&done(3));
+        board.update_workers(&[worker("1", 3, 2), worker("2", 0, 0)]);
+        board.apply(&moved(1, "claim", None, Some("1"), &[1, 2, 3]));
+        board.apply(&moved(2, "steal", Some("1"), Some("2"), &[3]));
+        board.apply(&done(3));
         assert_eq!((board.thefts, board.moved, board.done(), board.double()), (1, 1, 1, 0));
-        assert_eq!((board.lanes[0].given, board.lanes[1].stolen, board.lanes[1].done), (1, 1, 1));
+        assert_eq!((board.rows[0].given, board.rows[1].stolen, board.rows[1].done), (1, 1, 1));
         assert_eq!((board.fullest(), board.longest()), (Some(0), 2));
 
-        assert!(board.leaves_something(0, &[worker("1", 1, 0)]));
-        assert!(!board.leaves_something(0, &[worker("1", 0, 0), worker("2", 3, 2)]));
-        assert!(!board.leaves_something(0, &[]), "what was seen before may be over");
+        assert!(board.holds_jobs(0, &[worker("1", 1, 0)]));
+        assert!(!board.holds_jobs(0, &[worker("1", 0, 0), worker("2", 3, 2)]));
+        assert!(!board.holds_jobs(0, &[]), "what was seen before may be over");
         board.kill(0);
-        assert_eq!((board.lanes[0].fate, board.fullest()), (Fate::Killed { held: 3 }, None));
-        board.see(&[worker("2", 1, 0)]);
+        assert_eq!(
+            (board.rows[0].status, board.fullest()),
+            (WorkerStatus::Killed { held: 3 }, None)
+        );
+        board.update_workers(&[worker("2", 1, 0)]);
         assert_eq!(board.fullest(), Some(1));
-        board.see(&[worker("1", 2, 2)]);
-        assert_eq!(board.lanes[0].waiting, 0, "what the server still believes of it is not shown");
+        board.update_workers(&[worker("1", 2, 2)]);
+        assert_eq!(board.rows[0].waiting, 0, "what the server still believes of it is not shown");
         assert_eq!(board.rescue(), None);
-        board.hear(&moved(5, "lost", Some("1"), None, &[1, 2]));
-        assert_eq!(board.lanes[0].fate, Fate::Lost { held: 2 });
-        assert!(board.leaves_something(0, &[]));
+        board.apply(&moved(5, "lost", Some("1"), None, &[1, 2]));
+        assert_eq!(board.rows[0].status, WorkerStatus::Lost { held: 2 });
+        assert!(board.holds_jobs(0, &[]));
         board.kill(0);
-        assert_eq!(board.lanes[0].fate, Fate::Lost { held: 2 }, "that is known already");
-        board.hear(&moved(6, "claim", None, Some("2"), &[1]));
-        board.hear(&moved(8, "claim", None, Some("2"), &[2]));
-        board.hear(&moved(9, "steal", Some("2"), Some("1"), &[1]));
+        assert_eq!(board.rows[0].status, WorkerStatus::Lost { held: 2 }, "that is known already");
+        board.apply(&moved(6, "claim", None, Some("2"), &[1]));
+        board.apply(&moved(8, "claim", None, Some("2"), &[2]));
+        board.apply(&moved(9, "steal", Some("2"), Some("1"), &[1]));
         assert_eq!(board.rescue(), Some((2, Moment(Wall(8)))));
         for seq in [1, 2, 2] {
-            board.hear(&done(seq));
+            board.apply(&done(seq));
         }
         assert_eq!((board.done(), board.double()), (3, 1));
     }

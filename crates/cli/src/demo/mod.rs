@@ -3,9 +3,9 @@
 //! missing and nothing was done twice.
 
 mod board;
+mod display;
 mod imbalance;
-mod picture;
-mod show;
+mod recording;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -23,13 +23,15 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use self::board::Board;
-use self::picture::Recording;
-use self::show::{Scene, Show};
+use self::display::{Display, Frame};
+use self::recording::Recording;
 use crate::document::{self, Json};
 use crate::exit::{self, Exit};
 use crate::output::data;
-use crate::processes::{Folder, Running, Setting, connected, server_with, verify, worker_with};
-use crate::runtime::{Ending, block_on};
+use crate::processes::{
+    ChildProcess, Environment, TempFolder, server_with, verify, wait_for_workers, worker_with,
+};
+use crate::runtime::{ShutdownSignals, block_on};
 
 /// Watch a real cluster for a few seconds: four workers steal from one another, one is killed
 #[derive(Args)]
@@ -44,9 +46,9 @@ Examples:
   filch demo
   filch demo --seconds 20 --seed 7"
 )]
-pub(crate) struct Options {
+pub(crate) struct DemoArgs {
     #[command(subcommand)]
-    other: Option<Other>,
+    other: Option<OtherDemo>,
     /// How long it should take, roughly
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u64).range(2..=600))]
     seconds: u64,
@@ -62,8 +64,8 @@ pub(crate) struct Options {
 
 /// What else there is to watch.
 #[derive(Subcommand)]
-enum Other {
-    Imbalance(imbalance::Options),
+enum OtherDemo {
+    Imbalance(imbalance::ImbalanceArgs),
 }
 
 /// How many workers.
@@ -76,7 +78,7 @@ const KILL_AT: f64 = 0.35;
 const LEASE: Duration = Duration::from_secs(1);
 
 /// How often it is looked.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What came of it.
 #[derive(Debug, Serialize)]
@@ -97,46 +99,46 @@ struct Totals {
     verified: bool,
 }
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    if let Some(Other::Imbalance(options)) = &options.other {
+pub(crate) fn run(options: DemoArgs) -> Result<ExitCode> {
+    if let Some(OtherDemo::Imbalance(options)) = &options.other {
         return imbalance::run(options);
     }
     block_on(async {
-        let mut ending = Ending::listen()?;
+        let mut signals = ShutdownSignals::listen()?;
         // Whatever was started ends when it is let go of.
         tokio::select! {
             played = play(&options) => played,
-            () = ending.wanted() => Err(Exit::new(exit::INTERRUPTED, "interrupted").into()),
+            () = signals.received() => Err(Exit::new(exit::INTERRUPTED, "interrupted").into()),
         }
     })
 }
 
-async fn play(options: &Options) -> Result<ExitCode> {
+async fn play(options: &DemoArgs) -> Result<ExitCode> {
     let seed = options.seed.unwrap_or_else(|| filch_api::id::seed() >> 40);
-    let folder = Folder::new("filch-demo", None)?;
-    let setting = Setting::alone(folder.path());
+    let folder = TempFolder::new("filch-demo", None)?;
+    let environment = Environment::isolated(folder.path());
     let lease = filch_api::span::write(LEASE);
-    let (server, client) = server_with(folder.path(), &setting, &["--lease", &lease]).await?;
+    let (server, client) = server_with(folder.path(), &environment, &["--lease", &lease]).await?;
     let names: Vec<String> = (1..=WORKERS).map(|number| format!("w{number}")).collect();
     let jobs = jobs(options.seconds, seed);
     // Each takes as many as it can get, so that the first ones get too many.
     let hold = jobs.len().to_string();
     let start = |name: &String| {
-        worker_with(client.url(), 1, &setting, &["--name", name, "--hold", &hold]).map(Some)
+        worker_with(client.url(), 1, &environment, &["--name", name, "--hold", &hold]).map(Some)
     };
-    let workers = names.iter().map(start).collect::<Result<Vec<Option<Running>>>>()?;
-    connected(&client, WORKERS).await?;
+    let workers = names.iter().map(start).collect::<Result<Vec<Option<ChildProcess>>>>()?;
+    wait_for_workers(&client, WORKERS).await?;
 
     let mut board = Board::new(&names);
-    board.see(&client.workers().await?);
-    let stage = Stage { client: &client, board: Arc::new(Mutex::new(board)) };
-    let listening = stage.listen().await?;
+    board.update_workers(&client.workers().await?);
+    let events = EventWatch { client: &client, board: Arc::new(Mutex::new(board)) };
+    let listening = events.listen().await?;
     let mut watch = Watch {
         began: Instant::now(),
         kill_at: Duration::from_secs_f64(options.seconds as f64 * KILL_AT),
         jobs: jobs.len() as u64,
         workers,
-        show: Show::new(options.form.json),
+        show: Display::new(options.form.json),
         recording: Recording::default(),
         full: 1,
         halted: None,
@@ -145,7 +147,7 @@ async fn play(options: &Options) -> Result<ExitCode> {
     submit(&client, &jobs).await?;
     let late = watch.began + Duration::from_secs(options.seconds * 10 + 60);
     loop {
-        let is_over = watch.look(&client.workers().await?, &mut stage.board());
+        let is_over = watch.look(&client.workers().await?, &mut events.board());
         if is_over && watch.killed.is_some() || Instant::now() >= late {
             break;
         }
@@ -154,7 +156,7 @@ async fn play(options: &Options) -> Result<ExitCode> {
             submit(&client, &jobs).await?;
             watch.jobs += jobs.len() as u64;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     let took = watch.began.elapsed();
     let succeeded = succeeded(&client).await?;
@@ -162,9 +164,9 @@ async fn play(options: &Options) -> Result<ExitCode> {
     let Watch { workers, recording, killed, jobs: count, .. } = watch;
     // The proof is that of the file alone: whoever wrote it is gone.
     drop((workers, server));
-    let proof = verify(folder.path(), &setting)?;
+    let proof = verify(folder.path(), &environment)?;
 
-    let board = stage.board().clone();
+    let board = events.board().clone();
     let (place, killed_at) = killed.context("it was over before anybody was killed")?;
     let rescue = board.rescue();
     let totals = Totals {
@@ -203,8 +205,8 @@ struct Watch {
     kill_at: Duration,
     jobs: u64,
     /// Those that were not killed.
-    workers: Vec<Option<Running>>,
-    show: Show,
+    workers: Vec<Option<ChildProcess>>,
+    show: Display,
     recording: Recording,
     /// The most jobs that a deque has held so far.
     full: u64,
@@ -217,13 +219,13 @@ struct Watch {
 impl Watch {
     /// True once every job is done.
     fn look(&mut self, workers: &[Worker], board: &mut Board) -> bool {
-        board.see(workers);
+        board.update_workers(workers);
         let after = self.began.elapsed();
         if self.killed.is_none() && after >= self.kill_at {
             self.kill(workers, board);
         }
         self.full = self.full.max(board.longest());
-        self.show.draw(&Scene { board, after, jobs: self.jobs, full: self.full });
+        self.show.draw(&Frame { board, after, jobs: self.jobs, full: self.full });
         self.recording.add(after, board);
         board.done() >= self.jobs
     }
@@ -233,18 +235,18 @@ impl Watch {
     /// something, which nobody but others can do any more; if not, it goes on, and the fullest is looked for anew.
     fn kill(&mut self, workers: &[Worker], board: &mut Board) {
         match self.halted.take() {
-            Some((place, at)) if board.leaves_something(place, workers) => {
+            Some((place, at)) if board.holds_jobs(place, workers) => {
                 // Letting go of it is kill -9.
                 drop(self.workers[place].take());
                 board.kill(place);
-                self.show.say(&format!("{} is killed with -9", board.lanes[place].name));
+                self.show.say(&format!("{} is killed with -9", board.rows[place].name));
                 self.killed = Some((place, at));
             }
-            Some((place, _)) => self.workers[place].iter().for_each(Running::go_on),
+            Some((place, _)) => self.workers[place].iter().for_each(ChildProcess::resume),
             None => {
                 if let Some(place) = board.fullest() {
                     self.halted = Some((place, now_ms()));
-                    self.workers[place].iter().for_each(Running::halt);
+                    self.workers[place].iter().for_each(ChildProcess::suspend);
                 }
             }
         }
@@ -268,12 +270,12 @@ fn closing(totals: &Totals) -> Vec<String> {
 }
 
 /// Who listens to what happens, and what is known by that.
-struct Stage<'a> {
+struct EventWatch<'a> {
     client: &'a Client,
     board: Arc<Mutex<Board>>,
 }
 
-impl Stage<'_> {
+impl EventWatch<'_> {
     fn board(&self) -> std::sync::MutexGuard<'_, Board> {
         self.board.lock().expect("nobody panics with it")
     }
@@ -285,17 +287,17 @@ impl Stage<'_> {
         let task = tokio::spawn(async move {
             let Ok(events) = client.events("follow=true", None).await else { return };
             let mut ready = Some(ready);
-            let hear = events.each(|told| {
+            let apply = events.each(|told| {
                 if let Some(ready) = ready.take() {
                     let _ = ready.send(());
                 }
                 if let Ok(event) = serde_json::from_str::<Event>(&told.data) {
-                    board.lock().expect("nobody panics with it").hear(&event);
+                    board.lock().expect("nobody panics with it").apply(&event);
                 }
                 ControlFlow::Continue(())
             });
             // If it breaks, the totals will say so.
-            let _ = hear.await;
+            let _ = apply.await;
         });
         let listening = Listening(task);
         is_ready.await.context("the server does not tell what happens")?;

@@ -4,7 +4,7 @@ use filch_api::flow::Flow;
 use filch_api::submission::When;
 
 use super::graph::{Graph, what, word};
-use crate::confirm::jobs;
+use crate::confirm::count_jobs;
 use crate::escape::escaped;
 
 /// A tree of more jobs than this, or of more generations, is no picture any more.
@@ -14,7 +14,7 @@ const DEPTH_MAX: usize = 40;
 /// The flow in text.
 pub(super) fn text(flow: &Flow) -> String {
     let graph = Graph::of(flow);
-    let mut text = format!("{}: {}\n", escaped(&flow.name), jobs(flow.jobs.len() as u64));
+    let mut text = format!("{}: {}\n", escaped(&flow.name), count_jobs(flow.jobs.len() as u64));
     let deepest = graph.depth.iter().max().copied().unwrap_or(0);
     if flow.jobs.len() > JOBS_MAX || deepest > DEPTH_MAX {
         steps(&graph, &mut text);

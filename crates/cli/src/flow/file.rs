@@ -13,7 +13,7 @@ use crate::usage::Usage;
 
 /// Where the flow is
 #[derive(Args)]
-pub(super) struct Source {
+pub(crate) struct Source {
     /// How it is written, where the name of the file does not say it
     #[arg(long, value_name = "FORM")]
     form: Option<Word>,

@@ -15,13 +15,14 @@ use filch_api::flow::Flow;
 use filch_api::job::Job;
 use serde::Serialize;
 
-use crate::confirm::jobs;
+use crate::confirm::count_jobs;
+use crate::connection::Connection;
 use crate::document::{self, Json};
 use crate::exit::{self, Exit};
-use crate::output::{data, talk};
-use crate::place::Place;
+use crate::group::Group;
+use crate::output::{data, message};
 use crate::progress::Progress;
-use crate::runtime::ask;
+use crate::runtime::block_on_interruptible;
 use crate::select::short;
 use crate::table::Column::Text;
 use crate::wait::until;
@@ -46,19 +47,11 @@ Examples:
   filch flow show --svg report.toml > report.svg
   filch flow run --wait report.toml";
 
-/// Check, draw or run a graph of jobs that is written in a file
-#[derive(Args)]
-#[command(after_help = AFTER_HELP)]
-pub(crate) struct Options {
-    #[command(flatten)]
-    place: Place,
-    #[command(subcommand)]
-    command: Command,
-}
-
+/// Check, draw or run a job graph (DAG) from a file
 #[derive(Subcommand)]
-enum Command {
-    Run(Run),
+#[command(after_help = AFTER_HELP)]
+pub(crate) enum FlowCommand {
+    Run(FlowRunArgs),
     /// Say what is wrong with a flow; needs no server
     Check {
         #[command(flatten)]
@@ -84,7 +77,7 @@ enum Command {
 
 /// Submit the jobs of a flow, all or none, and print their ids
 #[derive(Args)]
-struct Run {
+pub(crate) struct FlowRunArgs {
     #[command(flatten)]
     source: file::Source,
     /// Wait until all of them have ended; the exit code says how
@@ -107,11 +100,11 @@ struct Checked<'a> {
     edges: usize,
 }
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    let Options { place, command } = options;
+pub(crate) fn run(group: Group<FlowCommand>) -> Result<ExitCode> {
+    let Group { connection, command } = group;
     match command {
-        Command::Run(options) => ask(submit(&place, options)),
-        Command::Check { source, form } => {
+        FlowCommand::Run(options) => block_on_interruptible(submit(&connection, options)),
+        FlowCommand::Check { source, form } => {
             let flow = source.flow()?;
             let edges = flow.jobs.iter().map(|(_, job)| job.after.len()).sum();
             let checked = Checked { name: &flow.name, jobs: flow.jobs.len(), edges };
@@ -119,12 +112,12 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
                 document::print(checked)?;
             } else {
                 let name = escape::escaped(&flow.name);
-                let count = jobs(checked.jobs as u64);
-                talk(format_args!("{name} is fine: {count}, {edges} dependencies"));
+                let count = count_jobs(checked.jobs as u64);
+                message(format_args!("{name} is fine: {count}, {edges} dependencies"));
             }
             Ok(ExitCode::SUCCESS)
         }
-        Command::Show { source, svg, dot, form } => {
+        FlowCommand::Show { source, svg, dot, form } => {
             let flow = source.flow()?;
             if form.json {
                 document::print(&flow)?;
@@ -140,19 +133,19 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
 
 fn picture(flow: &Flow) -> Result<String> {
     svg::svg(flow).ok_or_else(|| {
-        let text = format!("{} are too many for a picture", jobs(flow.jobs.len() as u64));
+        let text = format!("{} are too many for a picture", count_jobs(flow.jobs.len() as u64));
         let help = "`filch flow show` without --svg lists them, and --dot is for Graphviz";
         Exit::new(exit::USAGE, format!("{text}\n  help: {help}")).into()
     })
 }
 
-async fn submit(place: &Place, options: Run) -> Result<ExitCode> {
+async fn submit(connection: &Connection, options: FlowRunArgs) -> Result<ExitCode> {
     let flow = options.source.flow()?;
     let deadline = options.timeout.map(|timeout| Instant::now() + timeout);
-    let client = place.client()?;
+    let client = connection.client()?;
     let receipt = client.submit_flow(&flow, options.key.as_deref()).await?;
     if receipt.jobs.values().all(|job| !job.new) {
-        talk(format_args!("this flow was there already"));
+        message(format_args!("this flow was there already"));
     }
     if options.wait {
         return wait(&client, &flow, &receipt, deadline, options.form).await;
@@ -213,7 +206,7 @@ async fn wait(
         if let ("dead", Some(error)) =
             (job.state.as_str(), details.and_then(|details| details.error.as_deref()))
         {
-            talk(format_args!("{}: {}", escape::escaped(name), escape::escaped(error)));
+            message(format_args!("{}: {}", escape::escaped(name), escape::escaped(error)));
         }
         failed |= job.state == "dead";
         // A branch that was not taken is no failure; what it waited for says how that ended.

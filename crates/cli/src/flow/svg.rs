@@ -43,7 +43,7 @@ markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0 8 4 0 8z\"/></marker></defs>
 
 /// Where a job's box is.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct BoxPosition {
     x: usize,
     y: usize,
     width: usize,
@@ -55,7 +55,7 @@ pub(super) fn svg(flow: &Flow) -> Option<String> {
         return None;
     }
     let graph = Graph::of(flow);
-    let (places, width, height) = layout(&graph);
+    let (boxes, width, height) = layout(&graph);
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"0 0 {width} {height}\">\n  <title>{}</title>\n{STYLE}",
@@ -63,22 +63,22 @@ pub(super) fn svg(flow: &Flow) -> Option<String> {
     );
     for (at, (_, job)) in flow.jobs.iter().enumerate() {
         for &parent in &graph.parents[at] {
-            line(&mut text, places[parent], places[at], job.when);
+            line(&mut text, boxes[parent], boxes[at], job.when);
         }
     }
     for (at, (name, job)) in flow.jobs.iter().enumerate() {
-        boxed(&mut text, places[at], name, &what(job));
+        boxed(&mut text, boxes[at], name, &what(job));
     }
     Some(text + "</svg>\n")
 }
 
 /// Columns from left to right; in each, jobs stand about as high as what they wait for.
-fn layout(graph: &Graph<'_>) -> (Vec<Place>, usize, usize) {
+fn layout(graph: &Graph<'_>) -> (Vec<BoxPosition>, usize, usize) {
     let count = graph.flow.jobs.len();
     let mut columns = vec![Vec::new(); graph.depth.iter().max().map_or(0, |deepest| deepest + 1)];
     (0..count).for_each(|at| columns[graph.depth[at]].push(at));
     let mut rows = vec![0; count];
-    let mut places = vec![Place::default(); count];
+    let mut boxes = vec![BoxPosition::default(); count];
     let (mut x, mut height) = (MARGIN, 0);
     for column in &mut columns {
         column.sort_by_key(|&at| {
@@ -93,16 +93,16 @@ fn layout(graph: &Graph<'_>) -> (Vec<Place>, usize, usize) {
         let width = (chars.max().unwrap_or(0) + 2) * CHAR_WIDTH;
         for (row, &at) in column.iter().enumerate() {
             rows[at] = row;
-            places[at] = Place { x, y: MARGIN + row * ROW_HEIGHT, width };
-            height = height.max(places[at].y + BOX_HEIGHT);
+            boxes[at] = BoxPosition { x, y: MARGIN + row * ROW_HEIGHT, width };
+            height = height.max(boxes[at].y + BOX_HEIGHT);
         }
         x += width + COLUMN_GAP;
     }
     let width = x.saturating_sub(COLUMN_GAP).max(MARGIN);
-    (places, width + MARGIN, height.max(MARGIN) + MARGIN)
+    (boxes, width + MARGIN, height.max(MARGIN) + MARGIN)
 }
 
-fn line(text: &mut String, from: Place, to: Place, when: When) {
+fn line(text: &mut String, from: BoxPosition, to: BoxPosition, when: When) {
     let (x1, y1) = (from.x + from.width, from.y + BOX_HEIGHT / 2);
     let (x2, y2) = (to.x, to.y + BOX_HEIGHT / 2);
     let bend = COLUMN_GAP / 2;
@@ -117,8 +117,8 @@ fn line(text: &mut String, from: Place, to: Place, when: When) {
     );
 }
 
-fn boxed(text: &mut String, place: Place, name: &str, what: &str) {
-    let Place { x, y, width } = place;
+fn boxed(text: &mut String, position: BoxPosition, name: &str, what: &str) {
+    let BoxPosition { x, y, width } = position;
     let left = x + CHAR_WIDTH;
     let _ = writeln!(
         text,

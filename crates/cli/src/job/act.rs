@@ -9,9 +9,9 @@ use filch_api::job::Job;
 use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
 
-use crate::confirm::{Caution, jobs};
+use crate::confirm::{ConfirmOptions, count_jobs};
 use crate::document::{self, Json};
-use crate::output::{complain, data, talk};
+use crate::output::{data, message, report_error};
 use crate::progress::Progress;
 use crate::select::{self, Chosen, short};
 use crate::table::Column::{State, Text};
@@ -23,9 +23,9 @@ use crate::{exit, table};
   filch job cancel @last
   filch job cancel --dry-run state:queued queue:img
   filch job cancel --yes state:queued queue:img")]
-pub(super) struct Cancel {
+pub(crate) struct CancelArgs {
     #[command(flatten)]
-    caution: Caution,
+    confirm: ConfirmOptions,
     #[command(flatten)]
     form: Json,
     #[arg(required = true, value_name = "SEL", help = select::HELP_MANY)]
@@ -37,9 +37,9 @@ pub(super) struct Cancel {
 #[command(after_help = "Examples:
   filch job retry 3f2a 77c0
   filch job retry --dry-run kind:resize since:1h")]
-pub(super) struct Retry {
+pub(crate) struct RetryArgs {
     #[command(flatten)]
-    caution: Caution,
+    confirm: ConfirmOptions,
     #[command(flatten)]
     form: Json,
     #[arg(required = true, value_name = "SEL", help = select::HELP_MANY)]
@@ -52,7 +52,7 @@ pub(super) struct Retry {
   filch job priority @last 10
 
 Priorities count under the strategy of that name: `filch queue strategy priority`.")]
-pub(super) struct Priority {
+pub(crate) struct PriorityArgs {
     #[command(flatten)]
     form: Json,
     #[arg(value_name = "SEL", help = select::HELP)]
@@ -62,34 +62,34 @@ pub(super) struct Priority {
     priority: i16,
 }
 
-pub(super) async fn cancel(client: &Client, options: &Cancel) -> Result<ExitCode> {
+pub(super) async fn cancel(client: &Client, options: &CancelArgs) -> Result<ExitCode> {
     let mut chosen = select::choose(client, &options.jobs).await?;
     if chosen.terms.is_some() {
         chosen.jobs.retain(|job| job.ended_at.is_none());
     }
-    if !options.caution.agree("cancel", "cancelled", &chosen, options.form)? {
+    if !options.confirm.agree("cancel", "cancelled", &chosen, options.form)? {
         return Ok(ExitCode::SUCCESS);
     }
     for_each(&chosen.jobs, options.form, "cancelled", async |id| client.cancel(id).await).await
 }
 
-pub(super) async fn retry(client: &Client, options: &Retry) -> Result<ExitCode> {
+pub(super) async fn retry(client: &Client, options: &RetryArgs) -> Result<ExitCode> {
     let mut chosen = select::choose(client, &options.jobs).await?;
     if chosen.terms.is_some() {
         chosen.jobs.retain(|job| job.state == "dead");
     }
     // Named one by one, there is nothing to think twice about: it can be cancelled again.
-    let caution = match &chosen.terms {
-        Some(_) => options.caution,
-        None => Caution { yes: true, ..options.caution },
+    let confirm = match &chosen.terms {
+        Some(_) => options.confirm,
+        None => ConfirmOptions { yes: true, ..options.confirm },
     };
-    if !caution.agree("retry", "retried", &chosen, options.form)? {
+    if !confirm.agree("retry", "retried", &chosen, options.form)? {
         return Ok(ExitCode::SUCCESS);
     }
     for_each(&chosen.jobs, options.form, "retried", async |id| client.retry(id).await).await
 }
 
-impl Caution {
+impl ConfirmOptions {
     /// Whether it may be done to these jobs. In a rehearsal they are only shown.
     fn agree(&self, verb: &str, done: &str, chosen: &Chosen, form: Json) -> Result<bool> {
         let count = chosen.jobs.len() as u64;
@@ -106,12 +106,12 @@ impl Caution {
             let rows: Vec<Vec<String>> = chosen.jobs.iter().map(row).collect();
             table::list(&[Text("id"), State("state")], &rows)?;
         }
-        talk(format_args!("{} would be {done}", jobs(count)));
+        message(format_args!("{} would be {done}", count_jobs(count)));
         Ok(false)
     }
 }
 
-pub(super) async fn priority(client: &Client, options: &Priority) -> Result<ExitCode> {
+pub(super) async fn priority(client: &Client, options: &PriorityArgs) -> Result<ExitCode> {
     let chosen = select::many(client, std::slice::from_ref(&options.job)).await?;
     let set = async |id: &str| client.set_priority(id, options.priority).await;
     for_each(&chosen, options.form, "changed", set).await
@@ -150,13 +150,13 @@ async fn for_each(
                 progress.show(ids.len() as u64);
             }
             Err(error) => {
-                complain(format_args!("{}: {error}", short(&job.id)));
+                report_error(format_args!("{}: {error}", short(&job.id)));
                 code = if code == 0 { exit::code_of(&error) } else { code };
             }
         }
     }
     progress.end();
-    talk(format_args!("{} {done}", jobs(ids.len() as u64)));
+    message(format_args!("{} {done}", count_jobs(ids.len() as u64)));
     if form.json {
         document::print(Document { count: ids.len() as u64, ids, dry_run: false })?;
     }

@@ -25,7 +25,7 @@ operators did; how it ended.
 Examples:
   filch job events 3f2a
   filch job events -f --jsonl @last | jq -r .event")]
-pub(super) struct Options {
+pub(crate) struct JobEventsArgs {
     /// Go on until the job has ended
     #[arg(long, short, conflicts_with = "json")]
     follow: bool,
@@ -35,7 +35,7 @@ pub(super) struct Options {
     job: String,
 }
 
-pub(super) async fn run(client: &Client, options: &Options) -> Result<ExitCode> {
+pub(super) async fn run(client: &Client, options: &JobEventsArgs) -> Result<ExitCode> {
     let id = select::whole(client, &options.job).await?;
     let seen = client.job_events(&id).await?;
     if options.form.json {

@@ -9,9 +9,9 @@ use filch_api::job::Job;
 
 use crate::document::{self, JsonOrLines};
 use crate::escape::command;
-use crate::filter::Terms;
+use crate::filter::JobFilter;
 use crate::moment;
-use crate::pages::{self, Count, Listed, Source};
+use crate::paging::{self, ListLimit, ListedJob, PageSource};
 use crate::select::short;
 use crate::table::Column::{self, Number, Rest, State, Text};
 
@@ -27,14 +27,14 @@ Examples:
 /// List jobs, the newest first
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
-pub(super) struct Options {
+pub(crate) struct ListArgs {
     #[command(flatten)]
     filter: Filter,
     /// Only jobs in these states, with commas between them
     #[arg(long, short, value_name = "STATES")]
     state: Option<String>,
     #[command(flatten)]
-    count: Count,
+    count: ListLimit,
     /// The oldest first
     #[arg(long)]
     reverse: bool,
@@ -42,7 +42,7 @@ pub(super) struct Options {
     form: JsonOrLines,
     /// What they have in common: state:dead, kind:resize, queue:img, since:1h
     #[arg(value_name = "TERM")]
-    terms: Vec<String>,
+    filter_words: Vec<String>,
 }
 
 /// Which jobs are meant
@@ -59,35 +59,35 @@ struct Filter {
     since: Option<String>,
 }
 
-pub(super) async fn run(client: &Client, options: &Options) -> Result<ExitCode> {
-    let terms = options.terms()?;
-    let query = format!("&command=true{}", terms.query()?);
+pub(super) async fn run(client: &Client, options: &ListArgs) -> Result<ExitCode> {
+    let filter_words = options.filter_words()?;
+    let query = format!("&command=true{}", filter_words.query()?);
     let direction = if options.reverse { "after" } else { "before" };
-    let source = Source { client, path: "/v1/jobs", direction, query };
-    let shown = pages::show::<Job>(&source, options.count, options.form).await?;
+    let source = PageSource { client, path: "/v1/jobs", direction, query };
+    let shown = paging::print_jobs::<Job>(&source, options.count, options.form).await?;
     if shown == 0 {
-        terms.suggest(client).await?;
+        filter_words.suggest(client).await?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-impl Options {
+impl ListArgs {
     /// What is said by flags and by words.
-    fn terms(&self) -> Result<Terms> {
-        let mut terms = Terms::read(&self.terms)?;
+    fn filter_words(&self) -> Result<JobFilter> {
+        let mut filter_words = JobFilter::read(&self.filter_words)?;
         let Filter { queue, kind, since } = &self.filter;
         for (field, flag) in
             [("state", &self.state), ("queue", queue), ("kind", kind), ("since", since)]
         {
             if let Some(value) = flag {
-                terms.add(field, value)?;
+                filter_words.add(field, value)?;
             }
         }
-        Ok(terms)
+        Ok(filter_words)
     }
 }
 
-impl Listed for Job {
+impl ListedJob for Job {
     const COLUMNS: &[Column] = &[
         Text("id"),
         State("state"),

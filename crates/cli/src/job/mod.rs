@@ -9,43 +9,29 @@ mod show;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
+use filch_api::client::Client;
 
-use crate::place::Place;
-use crate::runtime::ask;
-
-/// List jobs, look at one, cancel or retry it
-#[derive(Args)]
-pub(crate) struct Options {
-    #[command(flatten)]
-    place: Place,
-    #[command(subcommand)]
-    command: Command,
-}
-
+/// List, inspect, cancel and retry jobs
 #[derive(Subcommand)]
-enum Command {
-    List(list::Options),
-    Show(show::Options),
-    Events(events::Options),
-    Cancel(act::Cancel),
-    Retry(act::Retry),
-    Result(show::Outcome),
-    Priority(act::Priority),
+pub(crate) enum JobCommand {
+    List(list::ListArgs),
+    Show(show::ShowArgs),
+    Events(events::JobEventsArgs),
+    Cancel(act::CancelArgs),
+    Retry(act::RetryArgs),
+    Result(show::ResultArgs),
+    Priority(act::PriorityArgs),
 }
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    let Options { place, command } = options;
-    ask(async {
-        let client = place.client()?;
-        match command {
-            Command::List(options) => list::run(&client, &options).await,
-            Command::Show(options) => show::run(&client, &options).await,
-            Command::Events(options) => events::run(&client, &options).await,
-            Command::Cancel(options) => act::cancel(&client, &options).await,
-            Command::Retry(options) => act::retry(&client, &options).await,
-            Command::Result(options) => show::result(&client, &options).await,
-            Command::Priority(options) => act::priority(&client, &options).await,
-        }
-    })
+pub(crate) async fn run(client: &Client, command: JobCommand) -> Result<ExitCode> {
+    match command {
+        JobCommand::List(options) => list::run(client, &options).await,
+        JobCommand::Show(options) => show::run(client, &options).await,
+        JobCommand::Events(options) => events::run(client, &options).await,
+        JobCommand::Cancel(options) => act::cancel(client, &options).await,
+        JobCommand::Retry(options) => act::retry(client, &options).await,
+        JobCommand::Result(options) => show::result(client, &options).await,
+        JobCommand::Priority(options) => act::priority(client, &options).await,
+    }
 }

@@ -23,14 +23,14 @@ use crate::{moment, table};
 #[command(after_help = "Examples:
   filch job show @last
   filch job show --json 3f2a | jq .ledger")]
-pub(super) struct Options {
+pub(crate) struct ShowArgs {
     #[command(flatten)]
     form: Json,
     #[arg(value_name = "SEL", help = select::HELP)]
     job: String,
 }
 
-pub(super) async fn run(client: &Client, options: &Options) -> Result<ExitCode> {
+pub(super) async fn run(client: &Client, options: &ShowArgs) -> Result<ExitCode> {
     let job = client.job(&select::one(client, &options.job).await?).await?;
     if options.form.json {
         document::print(&job)?;
@@ -97,7 +97,7 @@ JSON; of other jobs, what their handler returned. Codes: 100 the job failed, 102
 
 Example:
   filch job result @last | jq .total")]
-pub(super) struct Outcome {
+pub(crate) struct ResultArgs {
     #[command(flatten)]
     form: Json,
     #[arg(value_name = "SEL", help = select::HELP)]
@@ -111,7 +111,7 @@ struct Document<'a> {
     result: Option<&'a RawValue>,
 }
 
-pub(super) async fn result(client: &Client, options: &Outcome) -> Result<ExitCode> {
+pub(super) async fn result(client: &Client, options: &ResultArgs) -> Result<ExitCode> {
     let job = client.job(&select::one(client, &options.job).await?).await?;
     let details = job.details.as_deref();
     let result = details.and_then(|details| details.result.as_deref());

@@ -10,10 +10,10 @@ use filch_store::{ReadError, Snapshot};
 use serde_json::json;
 
 use super::verify;
+use crate::connection::Connection;
 use crate::document::{self, Json};
 use crate::exit::{self, Exit};
 use crate::output::data;
-use crate::place::Place;
 
 /// Copy everything that is kept into a new file, while the server goes on
 #[derive(Args)]
@@ -26,16 +26,18 @@ already, 1 what was copied cannot be believed.
 
 Example:
   filch server backup --data /var/lib/filch /backup/filch.db")]
-pub(super) struct Options {
+pub(crate) struct BackupArgs {
     #[command(flatten)]
     form: Json,
     /// A file that is not there yet
     file: PathBuf,
 }
 
-pub(super) fn run(place: &Place, options: &Options) -> Result<ExitCode> {
-    let Options { form, file } = options;
-    verify::open(&place.file())?.backup(file).map_err(|error| refusal(file.clone(), &error))?;
+pub(super) fn run(connection: &Connection, options: &BackupArgs) -> Result<ExitCode> {
+    let BackupArgs { form, file } = options;
+    verify::open(&connection.store_file())?
+        .backup(file)
+        .map_err(|error| refusal(file.clone(), &error))?;
     let report = proof::prove(&Snapshot::open(file)?)?;
     if form.json {
         document::print(json!({
@@ -58,7 +60,7 @@ fn refusal(file: PathBuf, error: &ReadError) -> Exit {
     Exit::new(1, format!("{}: {error}\n  help: {help}", file.display()))
 }
 
-fn doubt(options: &Options, report: &Report) -> Exit {
+fn doubt(options: &BackupArgs, report: &Report) -> Exit {
     let (file, findings) = (options.file.display(), report.findings.len());
     let text = format!(
         "{file} is a faithful copy of what cannot be believed: {findings} findings\n  help: see them \

@@ -10,10 +10,10 @@ use filch_store::Snapshot;
 use filch_store::proof::{self, Counts, Finding, Report, Rule};
 use serde_json::{Value, json};
 
+use crate::connection::Connection;
 use crate::data;
 use crate::document::Json;
 use crate::exit::{self, Exit};
-use crate::place::Place;
 use crate::{document, table};
 
 /// Prove by the ledger that no promise was broken
@@ -26,16 +26,16 @@ Codes: 0 everything holds, 1 something does not (with the evidence), 3 there is 
 Examples:
   filch server verify
   filch server verify --json backup.db | jq .findings")]
-pub(super) struct Options {
+pub(crate) struct VerifyArgs {
     #[command(flatten)]
     form: Json,
     /// The file [default: filch.db in the folder with the data]
     file: Option<PathBuf>,
 }
 
-pub(super) fn run(place: &Place, options: Options) -> Result<ExitCode> {
-    let Options { form, file } = options;
-    let file = file.unwrap_or_else(|| place.file());
+pub(super) fn run(connection: &Connection, options: VerifyArgs) -> Result<ExitCode> {
+    let VerifyArgs { form, file } = options;
+    let file = file.unwrap_or_else(|| connection.store_file());
     let report = proof::prove(&open(&file)?)?;
     if form.json {
         document::print(as_json(&file, &report))?;

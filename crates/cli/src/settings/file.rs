@@ -69,7 +69,7 @@ impl File<'_> {
 
     fn line(&self, setting: &'static Setting, value: &Spanned<DeValue<'_>>) -> Result<Line, Usage> {
         let folder = self.path.parent().unwrap_or(Path::new(""));
-        match setting.form.of_toml(value.get_ref(), folder) {
+        match setting.kind.read_toml(value.get_ref(), folder) {
             Ok(text) => Ok((setting, text, self.line_of(value.span().start).0)),
             Err(help) => {
                 Err(self.wrong(&format!("{} cannot be this", setting.key), value.span(), &help))

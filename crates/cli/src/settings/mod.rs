@@ -1,16 +1,16 @@
 //! What can be set, and where: by a flag, a variable, the file `filch.toml` in the present folder, the
 //! user's own file, or not at all. This one table says it; the flags get their defaults from it
-//! (`furnish`), files and variables are read by it (`found`), and `filch config show` prints it.
+//! (`apply_defaults`), files and variables are read by it (`settings`), and `filch config show` prints it.
 
+mod defaults;
 mod file;
-mod form;
-mod found;
-mod furnish;
+mod resolved;
+mod value_kind;
 
-use form::Form;
+use value_kind::ValueKind;
 
-pub(crate) use found::{Found, Origin, Value};
-pub(crate) use furnish::furnish;
+pub(crate) use defaults::apply_defaults;
+pub(crate) use resolved::{Origin, Settings, Value};
 
 /// One thing that can be set.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Setting {
     /// Its flag, without the dashes.
     pub(crate) flag: &'static str,
     /// What kind of value it has.
-    form: Form,
+    kind: ValueKind,
     /// What holds if nobody says anything.
     pub(crate) default: Fallback,
     /// The commands whose flag it is: elsewhere a flag of that name means something else.
@@ -33,7 +33,7 @@ pub(crate) enum Fallback {
     /// This value.
     Value(&'static str),
     /// What the program finds out, in words.
-    Words(&'static str),
+    Described(&'static str),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ enum Commands {
 }
 
 use Commands::{All, Only};
-use Fallback::{Value as Fixed, Words};
+use Fallback::{Described, Value as Fixed};
 
 const SERVERS: Commands = Only(&["up", "server start"]);
 const WORKERS: Commands = Only(&["up", "worker start"]);
@@ -53,11 +53,11 @@ const SUBMITTERS: Commands = Only(&["run", "submit", "enqueue"]);
 const fn setting(
     key: &'static str,
     flag: &'static str,
-    form: Form,
+    kind: ValueKind,
     default: Fallback,
     commands: Commands,
 ) -> Setting {
-    Setting { key, flag, form, default, commands }
+    Setting { key, flag, kind, default, commands }
 }
 
 /// Everything that can be set, in the order in which it is shown.
@@ -65,36 +65,48 @@ pub(crate) const SETTINGS: &[Setting] = &[
     setting(
         "url",
         "server",
-        Form::Url,
-        Words("the one that has the data open, else http://127.0.0.1:7420"),
+        ValueKind::Url,
+        Described("the one that has the data open, else http://127.0.0.1:7420"),
         All,
     ),
-    setting("token_file", "token-file", Form::Path, Words("none"), All),
-    setting("tls_ca", "tls-ca", Form::Path, Words("those that the system trusts"), All),
-    setting("tls_client_cert", "tls-client-cert", Form::Path, Words("none"), All),
-    setting("tls_client_key", "tls-client-key", Form::Path, Words("none"), All),
-    setting("data", "data", Form::Path, Fixed("."), All),
-    setting("color", "color", Form::Choice(&["auto", "always", "never"]), Fixed("auto"), All),
-    setting("listen", "listen", Form::Address, Fixed("127.0.0.1:7420"), SERVERS),
-    setting("tls_cert", "tls-cert", Form::Path, Words("none"), SERVERS),
-    setting("tls_key", "tls-key", Form::Path, Words("none"), SERVERS),
-    setting("tls_client_ca", "tls-client-ca", Form::Path, Words("none"), SERVERS),
-    setting("allow_host", "allow-host", Form::Names, Words("none"), SERVERS),
-    setting("lease", "lease", Form::Span, Fixed("10s"), SERVERS),
-    setting("retention", "retention", Form::Span, Fixed("7d"), SERVERS),
-    setting("slots", "slots", Form::Count { least: 0 }, Words("the number of cores"), WORKERS),
-    setting("queues", "queues", Form::Names, Words("all"), WORKERS),
-    setting("reserve", "reserve", Form::Count { least: 0 }, Fixed("1024"), Only(&["worker start"])),
-    setting("submit.queue", "queue", Form::Text, Words("default"), SUBMITTERS),
-    setting("submit.priority", "priority", Form::Priority, Fixed("0"), SUBMITTERS),
+    setting("token_file", "token-file", ValueKind::Path, Described("none"), All),
+    setting("tls_ca", "tls-ca", ValueKind::Path, Described("those that the system trusts"), All),
+    setting("tls_client_cert", "tls-client-cert", ValueKind::Path, Described("none"), All),
+    setting("tls_client_key", "tls-client-key", ValueKind::Path, Described("none"), All),
+    setting("data", "data", ValueKind::Path, Fixed("."), All),
+    setting("color", "color", ValueKind::Choice(&["auto", "always", "never"]), Fixed("auto"), All),
+    setting("listen", "listen", ValueKind::Address, Fixed("127.0.0.1:7420"), SERVERS),
+    setting("tls_cert", "tls-cert", ValueKind::Path, Described("none"), SERVERS),
+    setting("tls_key", "tls-key", ValueKind::Path, Described("none"), SERVERS),
+    setting("tls_client_ca", "tls-client-ca", ValueKind::Path, Described("none"), SERVERS),
+    setting("allow_host", "allow-host", ValueKind::Names, Described("none"), SERVERS),
+    setting("lease", "lease", ValueKind::Span, Fixed("10s"), SERVERS),
+    setting("retention", "retention", ValueKind::Span, Fixed("7d"), SERVERS),
+    setting(
+        "slots",
+        "slots",
+        ValueKind::Count { least: 0 },
+        Described("the number of cores"),
+        WORKERS,
+    ),
+    setting("queues", "queues", ValueKind::Names, Described("all"), WORKERS),
+    setting(
+        "reserve",
+        "reserve",
+        ValueKind::Count { least: 0 },
+        Fixed("1024"),
+        Only(&["worker start"]),
+    ),
+    setting("submit.queue", "queue", ValueKind::Text, Described("default"), SUBMITTERS),
+    setting("submit.priority", "priority", ValueKind::Priority, Fixed("0"), SUBMITTERS),
     setting(
         "submit.retry",
         "retry",
-        Form::Count { least: 1 },
-        Words("what the server takes"),
+        ValueKind::Count { least: 1 },
+        Described("what the server takes"),
         Only(&["submit", "enqueue"]),
     ),
-    setting("submit.timeout", "timeout", Form::Span, Words("none"), SUBMITTERS),
+    setting("submit.timeout", "timeout", ValueKind::Span, Described("none"), SUBMITTERS),
 ];
 
 impl Setting {
@@ -104,7 +116,7 @@ impl Setting {
     }
 
     /// Whether a flag of this command (`worker start`) is this setting's.
-    fn counts_in(&self, command: &str) -> bool {
+    fn applies_to(&self, command: &str) -> bool {
         match self.commands {
             All => true,
             Only(commands) => commands.contains(&command),
@@ -130,7 +142,7 @@ mod tests {
     fn defaults_are_values_that_could_be_written() {
         for setting in SETTINGS {
             if let Fixed(value) = setting.default {
-                assert_eq!(setting.form.judge(value), Ok(()), "{}", setting.key);
+                assert_eq!(setting.kind.validate(value), Ok(()), "{}", setting.key);
             }
         }
     }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::options::HuntOrder;
 use super::progress::Progress;
 use super::{cpu, print_json};
-use crate::output::talk;
+use crate::output::message;
 use crate::table;
 
 /// The document that `--json` prints.
@@ -61,11 +61,11 @@ pub(crate) fn run(order: &HuntOrder) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let Failure { seed, rule, what, run, trace } = &failure;
-    talk(format_args!("error: seed {seed} breaks {rule}: {what}"));
-    talk(format_args!("  help: repeat it with `filch simulate --seeds {seed}{given}`"));
+    message(format_args!("error: seed {seed} breaks {rule}: {what}"));
+    message(format_args!("  help: repeat it with `filch simulate --seeds {seed}{given}`"));
     if !json {
         let (run, trace) = (run.trim_end(), trace.trim_end());
-        talk(format_args!("\n== the run, made small\n{run}\n\n== its trace\n{trace}"));
+        message(format_args!("\n== the run, made small\n{run}\n\n== its trace\n{trace}"));
     }
     Ok(ExitCode::FAILURE)
 }

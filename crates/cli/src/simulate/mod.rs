@@ -16,9 +16,9 @@ use serde::Serialize;
 use crate::output;
 
 use options::Mode;
-pub(crate) use options::Options;
+pub(crate) use options::SimulateArgs;
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
+pub(crate) fn run(options: SimulateArgs) -> Result<ExitCode> {
     match options.mode()? {
         Mode::Hunt(hunt) => hunt::run(&hunt),
         Mode::WhatIf(question) => whatif::run(&question),

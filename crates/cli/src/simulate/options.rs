@@ -37,7 +37,7 @@ Examples:
 /// Run the real scheduler in an invented cluster: hunt for bugs, ask what if, or replay
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct Options {
+pub(crate) struct SimulateArgs {
     /// How many workers a cluster has [default: 10, or 4 with --workload]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
     workers: Option<u32>,
@@ -111,7 +111,7 @@ pub(crate) struct Question {
     pub(crate) json: bool,
 }
 
-impl Options {
+impl SimulateArgs {
     /// # Errors
     /// If options of several modes are mixed.
     pub(crate) fn mode(mut self) -> Result<Mode, Usage> {
@@ -276,10 +276,10 @@ mod tests {
     use super::*;
 
     fn mode(words: &str) -> Mode {
-        let command = Options::augment_args(Command::new("simulate"));
+        let command = SimulateArgs::augment_args(Command::new("simulate"));
         let words = std::iter::once("simulate").chain(words.split_whitespace());
         let matches = command.try_get_matches_from(words).unwrap();
-        Options::from_arg_matches(&matches).unwrap().mode().unwrap()
+        SimulateArgs::from_arg_matches(&matches).unwrap().mode().unwrap()
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use filch_sim::hunt::Tally;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::output::talk;
+use crate::output::message;
 
 const EVERY: Duration = Duration::from_secs(10);
 
@@ -39,7 +39,7 @@ impl Progress {
                 let mut last = last.lock().expect("nobody panics while printing a line");
                 if last.elapsed() >= EVERY {
                     *last = Instant::now();
-                    talk(format_args!("{} of {seeds} seeds, {}", tally.seeds, text(tally)));
+                    message(format_args!("{} of {seeds} seeds, {}", tally.seeds, text(tally)));
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow};
 use filch_sim::replay::{Replayed, replay};
 
-use crate::output::{self, talk};
+use crate::output::{self, message};
 use crate::table;
 use crate::usage::Usage;
 
@@ -28,8 +28,8 @@ pub(crate) fn run(path: &Path) -> Result<ExitCode> {
             let Some((written, now)) = difference else {
                 return Ok(ExitCode::SUCCESS);
             };
-            talk(format_args!("error: {name} does not play as it was written"));
-            talk(format_args!("  written: {}\n  played:  {}", written.trim(), now.trim()));
+            message(format_args!("error: {name} does not play as it was written"));
+            message(format_args!("  written: {}\n  played:  {}", written.trim(), now.trim()));
             Ok(ExitCode::FAILURE)
         }
         Replayed::Run { tally, violation } => {
@@ -38,7 +38,7 @@ pub(crate) fn run(path: &Path) -> Result<ExitCode> {
                 return Ok(ExitCode::SUCCESS);
             };
             let at = violation.at.0 as f64 / 1_000_000.0;
-            talk(format_args!(
+            message(format_args!(
                 "error: {} is broken at {at} s: {}",
                 violation.rule.name(),
                 violation.what

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::options::Question;
 use super::print_json;
-use crate::output::{self, talk};
+use crate::output::{self, message};
 use crate::table;
 use crate::usage::Usage;
 
@@ -59,7 +59,7 @@ pub(crate) fn run(question: &Question) -> Result<ExitCode> {
         let path = path.display();
         std::fs::write(path.to_string(), picture)
             .with_context(|| format!("cannot write {path}"))?;
-        talk(format_args!("drawn into {path}"));
+        message(format_args!("drawn into {path}"));
     }
     let report = Report::new(&outcome, workload.jobs.len(), best, bound(&workload, slots));
     if *json {

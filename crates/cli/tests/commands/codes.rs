@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::answer::somebody;
+use crate::responses::stub_server;
 use crate::server::{Ended, Running, Server, filch, interrupt};
 
 /// Somewhere nobody listens.
@@ -30,7 +30,7 @@ fn end_with(code: i32, server: &Server) -> i32 {
             guarded.filch(&["queue", "list"])
         }
         6 => filch(&["queue", "list", "--server", &nowhere()]),
-        7 => filch(&["queue", "list", "--server", &somebody("200 OK", "<html>hello</html>")]),
+        7 => filch(&["queue", "list", "--server", &stub_server("200 OK", "<html>hello</html>")]),
         100 => {
             let id = server.dead(&[]);
             server.filch(&["wait", &id])

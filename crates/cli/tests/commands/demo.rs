@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::server::{Running, end, program, until};
 
-/// The program in a world of its own, whose temporary folder is this one.
+/// The program in a fixture of its own, whose temporary folder is this one.
 fn demo(folder: &Path, words: &[&str]) -> Command {
     let mut command = program();
     command.arg("demo").args(words).env("TMPDIR", folder).current_dir(folder);

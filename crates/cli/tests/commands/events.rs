@@ -47,7 +47,7 @@ fn a_reader_goes_on_after_the_server_has_come_back() {
             break;
         }
     }
-    let said = reader.talk();
+    let said = reader.kill_and_read_stderr();
     assert!(said.contains("broke; trying again\nconnected again\n"), "{said}");
 }
 

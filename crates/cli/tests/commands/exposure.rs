@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use crate::certificates::Authority;
 use crate::server::{Ended, end, until};
-use crate::token::Watched;
+use crate::token::TokenEnv;
 
 /// What becomes of a server: for each address, without and with each of token, TLS and the insistence.
 const TABLE: &str = "
@@ -17,8 +17,8 @@ const TABLE: &str = "
 
 #[test]
 fn every_case_of_address_token_tls_and_insistence_is_as_the_table_says() {
-    let watched = Watched::new();
-    let signed = Authority::new(&watched.path(""), "authority").sign("server");
+    let env = TokenEnv::new();
+    let signed = Authority::new(&env.path(""), "authority").sign("server");
     let mut cases = 0;
     for line in TABLE.trim().lines().skip(1) {
         let mut words = line.split_whitespace();
@@ -29,7 +29,7 @@ fn every_case_of_address_token_tls_and_insistence_is_as_the_table_says() {
             cases += 1;
             let mut arguments = vec!["server", "start", "--listen", address, "--data", &data];
             if case & 4 > 0 {
-                watched.make(None, "admin.token", &["--role", "admin", "--data", &data]);
+                env.make(None, "admin.token", &["--role", "admin", "--data", &data]);
             }
             if case & 2 > 0 {
                 let files = [&signed.certificate, &signed.key].map(|path| path.to_str().unwrap());
@@ -38,13 +38,13 @@ fn every_case_of_address_token_tls_and_insistence_is_as_the_table_says() {
             if case & 1 > 0 {
                 arguments.push("--insecure-no-tls");
             }
-            let before = files(&watched.path(&data));
+            let before = files(&env.path(&data));
             match expected {
-                "serves" => serves(&watched, &arguments),
+                "serves" => serves(&env, &arguments),
                 missing => {
-                    let ended = watched.note(end(&mut watched.command(None, &arguments), ""));
+                    let ended = env.note(end(&mut env.command(None, &arguments), ""));
                     refused(ended, missing);
-                    assert_eq!(files(&watched.path(&data)), before, "{arguments:?}");
+                    assert_eq!(files(&env.path(&data)), before, "{arguments:?}");
                 }
             }
         }
@@ -64,9 +64,9 @@ fn refused(ended: Ended, missing: &str) {
 }
 
 /// It says where it is, and stays.
-fn serves(watched: &Watched, arguments: &[&str]) {
-    let out = watched.path("logs/serves.out");
-    let mut command = watched.command(None, arguments);
+fn serves(env: &TokenEnv, arguments: &[&str]) {
+    let out = env.path("logs/serves.out");
+    let mut command = env.command(None, arguments);
     let file = std::fs::File::create(&out).expect("there is room for a file");
     let mut child = command
         .stdin(Stdio::null())
@@ -99,10 +99,10 @@ fn files(folder: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
 /// Names that nobody has given to the server are refused, also where others reach it.
 #[test]
 fn a_server_goes_by_the_names_that_it_was_given() {
-    let mut watched = Watched::new();
-    let admin = watched.make(None, "admin.token", &["--role", "admin"]);
+    let mut env = TokenEnv::new();
+    let admin = env.make(None, "admin.token", &["--role", "admin"]);
     let words = ["server", "start", "--allow-host", "build.example"];
-    let url = watched.serve(&words);
+    let url = env.serve(&words);
     let secret = std::fs::read_to_string(admin).unwrap();
     for (host, status) in
         [("build.example", "200"), ("evil.example", "421"), ("build.example.evil", "421")]

@@ -1,6 +1,6 @@
 //! Text that a terminal would obey: wherever somebody can put it, no command prints it as it is.
 //!
-//! A command that prints is a line of [`LOOKS`].
+//! A command that prints is a line of [`COMMANDS`].
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -21,7 +21,7 @@ const NAME: &str = "n\u{202e}\u{2066}\u{200f}\u{61c}\u{2028}\u{2029}end";
 const TOKENS: &str = "tokens";
 
 /// What is looked at, each once in a pipe and once on a terminal. All of it shows somebody's text.
-const LOOKS: &[&str] = &[
+const COMMANDS: &[&str] = &[
     "job list",
     "job list --json",
     "job list --jsonl",
@@ -138,7 +138,7 @@ fn post(server: &Server, path: &str, body: &Value) -> Value {
 }
 
 /// A cluster in which everything that somebody can say is hostile.
-struct Stage {
+struct HostileCluster {
     server: Server,
     done: String,
     dead: String,
@@ -146,8 +146,8 @@ struct Stage {
     _worker: Running,
 }
 
-impl Stage {
-    fn set() -> Self {
+impl HostileCluster {
+    fn start() -> Self {
         let server = Server::idle();
         let submit = |more: Value| {
             let mut job = json!({"queue": NAME, "env": {HOSTILE: HOSTILE}, "dir": HOSTILE,
@@ -190,7 +190,7 @@ impl Stage {
         Self { server, done, dead, waits, _worker: worker }
     }
 
-    fn words(&self, look: &str) -> Vec<String> {
+    fn words(&self, line: &str) -> Vec<String> {
         let word = |word: &str| {
             let file = |name: &str| self.server.folder().join(name).display().to_string();
             word.replace("{hostile}", HOSTILE)
@@ -202,25 +202,25 @@ impl Stage {
                 .replace("{flow}", &file("flow.json"))
                 .replace("{badflow}", &file("bad.json"))
         };
-        look.split(' ').map(word).collect()
+        line.split(' ').map(word).collect()
     }
 
     /// What says where its data is asks no server.
-    fn command(&self, look: &str) -> Command {
+    fn command(&self, line: &str) -> Command {
         let mut command = self.server.command(&[]);
-        if look.contains(" --data ") {
+        if line.contains(" --data ") {
             command.env_remove("FILCH_URL");
         }
-        command.args(self.words(look));
+        command.args(self.words(line));
         command
     }
 
-    fn in_a_pipe(&self, look: &str) -> Ended {
-        end(&mut self.command(look), "")
+    fn in_a_pipe(&self, line: &str) -> Ended {
+        end(&mut self.command(line), "")
     }
 
-    fn on_a_terminal(&self, look: &str) -> Ended {
-        on_a_terminal(&self.command(look))
+    fn on_a_terminal(&self, line: &str) -> Ended {
+        on_a_terminal(&self.command(line))
     }
 }
 
@@ -251,17 +251,17 @@ fn is_obeyed(character: char) -> bool {
 
 #[test]
 fn nothing_that_a_terminal_obeys_is_printed() {
-    let stage = Stage::set();
+    let cluster = HostileCluster::start();
     let mut wrong = Vec::new();
-    for look in LOOKS {
+    for line in COMMANDS {
         for (place, ended) in
-            [("a pipe", stage.in_a_pipe(look)), ("a terminal", stage.on_a_terminal(look))]
+            [("a pipe", cluster.in_a_pipe(line)), ("a terminal", cluster.on_a_terminal(line))]
         {
             let printed = format!("{}{}", ended.stdout, ended.stderr);
             // Without the end of what somebody wrote, nothing has been tried.
             let is_shown = printed.contains("end");
             if !is_shown || printed.contains(is_obeyed) || printed.contains("panicked") {
-                wrong.push(format!("filch {look}, in {place}: {printed:?}"));
+                wrong.push(format!("filch {line}, in {place}: {printed:?}"));
             }
         }
     }
@@ -271,12 +271,12 @@ fn nothing_that_a_terminal_obeys_is_printed() {
 /// What a job printed is data in a pipe; a terminal is told nothing.
 #[test]
 fn logs_are_bytes_in_a_pipe_and_text_on_a_terminal() {
-    let stage = Stage::set();
-    let look = format!("logs {}", stage.dead);
-    assert_eq!(stage.in_a_pipe(&look).fine().stdout, format!("{HOSTILE}\n"));
-    let shown = stage.on_a_terminal(&look).fine().stdout;
+    let cluster = HostileCluster::start();
+    let line = format!("logs {}", cluster.dead);
+    assert_eq!(cluster.in_a_pipe(&line).fine().stdout, format!("{HOSTILE}\n"));
+    let shown = cluster.on_a_terminal(&line).fine().stdout;
     assert!(shown.contains(r"\u001b[2J") && !shown.contains(is_obeyed), "{shown:?}");
-    let raw = stage.on_a_terminal(&format!("{look} --raw")).fine().stdout;
+    let raw = cluster.on_a_terminal(&format!("{line} --raw")).fine().stdout;
     assert!(raw.contains(HOSTILE), "{raw:?}");
 }
 

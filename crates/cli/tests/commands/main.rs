@@ -1,25 +1,27 @@
 //! The commands as their users meet them, each against a server of its own: what is printed where, and
 //! the code at the end.
 
-mod answer;
 mod arguments;
 mod certificates;
 mod codes;
+mod completion;
 mod dead;
 mod demo;
+mod dry_run;
 mod enqueue;
 mod events;
 mod exposure;
+mod fixture;
 mod flow;
 mod hostile;
 mod imbalance;
 mod job;
 mod logs;
+mod manual;
 mod mask;
 mod mistakes;
-mod page;
 mod queue;
-mod rehearsal;
+mod responses;
 mod run;
 mod selectors;
 mod server;
@@ -33,6 +35,4 @@ mod verify;
 mod versions;
 mod wait;
 mod why;
-mod words;
 mod worker;
-mod world;

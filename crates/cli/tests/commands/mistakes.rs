@@ -42,7 +42,7 @@ fn a_server_without_slots_says_that_nothing_runs_there() {
     let words = ["worker", "list"];
     let workers = end(program().args(words).current_dir(folder.path()), "").fine();
     assert!(workers.rows().is_empty(), "{workers:?}");
-    let said = up.line_of_talk();
+    let said = up.next_stderr_line();
     assert!(said.contains("no worker") && said.contains("filch worker start"), "{said}");
 }
 
@@ -143,7 +143,7 @@ fn days_weeks_and_dates_are_understood_everywhere() {
 fn whoever_runs_what_nobody_serves_is_told_so() {
     let server = Server::idle();
     let mut run = Running::start(&mut server.command(&["run", "--queue", "img", "--", "true"]));
-    let said = run.line_of_talk();
+    let said = run.next_stderr_line();
     assert!(said.contains("no worker serves queue img"), "{said}");
     assert!(said.contains("filch worker start --queues img"), "{said}");
     let words = ["worker", "start", "--slots", "1", "--queues", "img"];

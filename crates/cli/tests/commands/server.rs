@@ -273,12 +273,12 @@ impl Running {
     }
 
     /// Waits for a line on stderr.
-    pub(crate) fn line_of_talk(&mut self) -> String {
+    pub(crate) fn next_stderr_line(&mut self) -> String {
         line(self.0.stderr.as_mut().expect("asked for"))
     }
 
     /// What it has said on stderr, after which it is ended.
-    pub(crate) fn talk(&mut self) -> String {
+    pub(crate) fn kill_and_read_stderr(&mut self) -> String {
         let _ = self.0.kill();
         let mut said = String::new();
         let stderr = self.0.stderr.as_mut().expect("asked for");

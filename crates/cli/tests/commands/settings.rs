@@ -34,9 +34,9 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
 ];
 
 /// A folder, a user's folder beside it, and the program in the one for the other.
-struct Place(TempDir);
+struct SettingsDir(TempDir);
 
-impl Place {
+impl SettingsDir {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("there is room for a folder");
         std::fs::create_dir_all(folder.path().join("here")).expect("there is room for a folder");
@@ -49,7 +49,7 @@ impl Place {
         self.0.path().join("here")
     }
 
-    fn users(&self) -> std::path::PathBuf {
+    fn user_file(&self) -> std::path::PathBuf {
         self.0.path().join("user/filch/config.toml")
     }
 
@@ -71,8 +71,8 @@ fn line(key: &str, value: &str) -> String {
     if is_number { format!("{key} = {value}\n") } else { format!("{key} = \"{value}\"\n") }
 }
 
-fn all(form: impl Fn(&str, &str) -> String, place: usize) -> String {
-    EXAMPLES.iter().map(|(key, values)| form(key, values[place])).collect()
+fn all(form: impl Fn(&str, &str) -> String, dir: usize) -> String {
+    EXAMPLES.iter().map(|(key, values)| form(key, values[dir])).collect()
 }
 
 /// The document of a setting, out of all of them.
@@ -83,8 +83,8 @@ fn shown<'a>(document: &'a Value, key: &str) -> &'a Value {
 
 #[test]
 fn every_setting_is_read_from_each_of_its_places_and_the_first_counts() {
-    let place = Place::new();
-    let document = place.filch(&["config", "show", "--json"]).fine().json();
+    let dir = SettingsDir::new();
+    let document = dir.filch(&["config", "show", "--json"]).fine().json();
     let settings = document["settings"].as_array().unwrap();
     let keys: Vec<&str> = settings.iter().map(|it| it["key"].as_str().unwrap()).collect();
     assert_eq!(keys, EXAMPLES.map_keys(), "each setting has its examples");
@@ -103,14 +103,14 @@ fn every_setting_is_read_from_each_of_its_places_and_the_first_counts() {
         }
     };
     let words = ["config", "show", "--json"];
-    std::fs::write(place.users(), all(line, 0)).unwrap();
-    check(&mut place.command(&words), "file", 0, Some(&place.users()));
+    std::fs::write(dir.user_file(), all(line, 0)).unwrap();
+    check(&mut dir.command(&words), "file", 0, Some(&dir.user_file()));
 
-    std::fs::write(place.here().join("filch.toml"), all(line, 1)).unwrap();
-    check(&mut place.command(&words), "file", 1, Some(Path::new("filch.toml")));
+    std::fs::write(dir.here().join("filch.toml"), all(line, 1)).unwrap();
+    check(&mut dir.command(&words), "file", 1, Some(Path::new("filch.toml")));
 
     let with_variables = |words: &[&str]| {
-        let mut command = place.command(words);
+        let mut command = dir.command(words);
         for (key, values) in EXAMPLES {
             let variable = shown(&document, key)["variable"].as_str().unwrap();
             assert_eq!(variable, format!("FILCH_{}", key.replace('.', "_").to_uppercase()));
@@ -142,9 +142,9 @@ impl Keys for [(&str, [&str; 3])] {
 
 #[test]
 fn people_are_told_where_a_value_came_from() {
-    let place = Place::new();
-    std::fs::write(place.here().join("filch.toml"), "# ours\nslots = 3\n").unwrap();
-    let ended = end(place.command(&["config", "show", "--origin"]).env("FILCH_LEASE", "3s"), "");
+    let dir = SettingsDir::new();
+    std::fs::write(dir.here().join("filch.toml"), "# ours\nslots = 3\n").unwrap();
+    let ended = end(dir.command(&["config", "show", "--origin"]).env("FILCH_LEASE", "3s"), "");
     let ended = ended.fine();
     assert_eq!(ended.lines()[0], "key\tvalue\torigin");
     for row in [
@@ -155,15 +155,15 @@ fn people_are_told_where_a_value_came_from() {
     ] {
         assert!(ended.rows().contains(&row.to_vec()), "{row:?} in {ended:?}");
     }
-    assert_eq!(place.filch(&["config", "show"]).fine().lines()[0], "key\tvalue");
-    let lines = place.filch(&["config", "show", "--jsonl"]).fine().json_lines();
+    assert_eq!(dir.filch(&["config", "show"]).fine().lines()[0], "key\tvalue");
+    let lines = dir.filch(&["config", "show", "--jsonl"]).fine().json_lines();
     assert_eq!(lines.len(), EXAMPLES.len());
 }
 
 #[test]
 fn what_is_wrong_in_a_file_is_shown_where_it_stands() {
-    let place = Place::new();
-    std::fs::write(place.here().join("filch.toml"), "url = \"http://127.0.0.1:1\"\nslotz = 4\n")
+    let dir = SettingsDir::new();
+    std::fs::write(dir.here().join("filch.toml"), "url = \"http://127.0.0.1:1\"\nslotz = 4\n")
         .unwrap();
     let said = "\
 error: there is no setting \"slotz\"; did you mean \"slots\"?
@@ -172,59 +172,59 @@ error: there is no setting \"slotz\"; did you mean \"slots\"?
   help: `filch config show` lists what can be set
 ";
     for words in [&["job", "list"][..], &["config", "show"], &["up"], &["submit", "--", "true"]] {
-        let ended = place.filch(words);
+        let ended = dir.filch(words);
         assert_eq!((ended.code, ended.stderr.as_str()), (2, said), "{words:?}");
     }
     // What does not go by it does not stumble over it.
-    place.filch(&["--help"]).fine();
-    place.filch(&["completions", "bash"]).fine();
-    place.filch(&["node"]).fine();
+    dir.filch(&["--help"]).fine();
+    dir.filch(&["completions", "bash"]).fine();
+    dir.filch(&["node"]).fine();
 
-    std::fs::remove_file(place.here().join("filch.toml")).unwrap();
-    std::fs::write(place.users(), "[submit]\nretry = 0\n").unwrap();
-    let ended = place.filch(&["job", "list"]).refused(2, "config.toml:2  retry = 0\n");
+    std::fs::remove_file(dir.here().join("filch.toml")).unwrap();
+    std::fs::write(dir.user_file(), "[submit]\nretry = 0\n").unwrap();
+    let ended = dir.filch(&["job", "list"]).refused(2, "config.toml:2  retry = 0\n");
     assert!(ended.stderr.contains("^\n  help: write a number, at least 1"), "{ended:?}");
-    let ended = end(place.command(&["up"]).env("FILCH_SLOTS", "many"), "");
+    let ended = end(dir.command(&["up"]).env("FILCH_SLOTS", "many"), "");
     ended.refused(2, "config.toml:2");
-    std::fs::remove_file(place.users()).unwrap();
-    let ended = end(place.command(&["up"]).env("FILCH_SLOTS", "many"), "");
+    std::fs::remove_file(dir.user_file()).unwrap();
+    let ended = end(dir.command(&["up"]).env("FILCH_SLOTS", "many"), "");
     ended.refused(2, "FILCH_SLOTS is \"many\"\n  help: write a number, at least 0");
 }
 
 #[test]
 fn commands_go_by_what_is_set() {
     let server = Server::idle();
-    let place = Place::new();
+    let dir = SettingsDir::new();
     let text = format!("url = \"{}\"\n[submit]\nqueue = \"img\"\nretry = 7\n", server.url);
-    std::fs::write(place.here().join("filch.toml"), text).unwrap();
-    let id = place.filch(&["submit", "--", "true"]).fine().line().to_owned();
+    std::fs::write(dir.here().join("filch.toml"), text).unwrap();
+    let id = dir.filch(&["submit", "--", "true"]).fine().line().to_owned();
     let job = server.job(&id);
     assert_eq!((&job["queue"], &job["retry"]["max"]), (&"img".into(), &7.into()));
-    let id = place.filch(&["submit", "--queue", "a", "--", "true"]).fine().line().to_owned();
+    let id = dir.filch(&["submit", "--queue", "a", "--", "true"]).fine().line().to_owned();
     assert_eq!(server.job(&id)["queue"], "a");
     // A filter is not what jobs are submitted with.
-    assert_eq!(place.filch(&["job", "list"]).fine().rows().len(), 2);
+    assert_eq!(dir.filch(&["job", "list"]).fine().rows().len(), 2);
 
-    std::fs::write(place.here().join("filch.toml"), "url = \"http://127.0.0.1:1\"\n").unwrap();
-    let ended = place.filch(&["job", "list"]).refused(6, "no server answers");
+    std::fs::write(dir.here().join("filch.toml"), "url = \"http://127.0.0.1:1\"\n").unwrap();
+    let ended = dir.filch(&["job", "list"]).refused(6, "no server answers");
     assert!(ended.stderr.contains("note: filch.toml:1 says it is there"), "{ended:?}");
-    let ended = place.filch(&["job", "list", "--server", "http://127.0.0.1:2"]);
+    let ended = dir.filch(&["job", "list", "--server", "http://127.0.0.1:2"]);
     assert!(!ended.stderr.contains("note:"), "{ended:?}");
 }
 
 /// A server that is started by a file alone listens where the file says, with its slots.
 #[test]
 fn a_server_goes_by_what_is_set() {
-    let place = Place::new();
+    let dir = SettingsDir::new();
     let text = "listen = \"127.0.0.1:0\"\nslots = 3\nqueues = [\"a\", \"b\"]\ndata = \"kept\"\n";
-    std::fs::write(place.here().join("filch.toml"), text).unwrap();
-    let mut up = crate::server::Running::start(&mut place.command(&["up"]));
+    std::fs::write(dir.here().join("filch.toml"), text).unwrap();
+    let mut up = crate::server::Running::start(&mut dir.command(&["up"]));
     let url = up.next_line();
     assert!(!url.ends_with(":7420"), "{url}");
-    assert!(place.here().join("kept/filch.db").exists());
-    let workers = place.filch(&["worker", "list"]).fine();
+    assert!(dir.here().join("kept/filch.db").exists());
+    let workers = dir.filch(&["worker", "list"]).fine();
     assert_eq!(workers.rows()[0][3], "3");
-    let id = place.filch(&["submit", "--queue", "c", "--", "true"]).fine().line().to_owned();
-    let why = place.filch(&["why", &id]).fine();
+    let id = dir.filch(&["submit", "--queue", "c", "--", "true"]).fine().line().to_owned();
+    let why = dir.filch(&["why", &id]).fine();
     assert!(why.stdout.contains("no worker serves queue c"), "{why:?}");
 }

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use crate::fixture::{Fixture, has_flag, runnable_commands};
 use crate::mask::Mask;
 use crate::server::{Ended, Server, end, program};
-use crate::world::{World, has_flag, leaves};
 
-/// What is run, in this order, against one server; what is in braces are ids, as in `world`. What changes
+/// What is run, in this order, against one server; what is in braces are ids, as in `fixture`. What changes
 /// something comes last.
 const CASES: &[&str] = &[
     "job list --json",
@@ -70,7 +70,7 @@ const CASES: &[&str] = &[
     "dead discard --json {dead}",
     "events --jsonl --job {later}",
     "worker drain --json {worker}",
-    "worker stop --json {guest}",
+    "worker stop --json {extra}",
     // From then on everybody needs a token; it is shown by those that follow.
     "token create --json --role admin",
     "token create --json --role submit --queue ci --expires 30d --name CI",
@@ -108,49 +108,49 @@ const REASONS: &[(&str, &str)] = &[
 #[test]
 fn every_command_prints_json_as_it_always_did() {
     let server = Server::up();
-    let mut world = World::new(&server);
+    let mut fixture = Fixture::new(&server);
     let mut token = None;
-    let mut album = Album::default();
+    let mut snapshots = Snapshots::default();
     for case in CASES {
-        let words = world.words(case);
+        let words = fixture.words(case);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut command = server.command(&words);
         if let Some(token) = &token {
             command.env("FILCH_TOKEN", token);
         }
         let ended = end(&mut command, "");
-        album.keep(case, &ended, world.mask.clone());
+        snapshots.keep(case, &ended, fixture.mask.clone());
         if case.starts_with("token create ") {
             let made = ended.json();
             let secret = made["secret"].as_str().expect("it is shown once").to_owned();
             match &token {
                 None => token = Some(secret),
-                Some(_) => world.name("token", made["token"]["id"].as_str().expect("it has one")),
+                Some(_) => fixture.name("token", made["token"]["id"].as_str().expect("it has one")),
             }
         }
     }
-    album.judge();
+    snapshots.judge();
 }
 
 #[test]
 fn what_counts_and_measures_prints_json_as_it_always_did() {
     let folder = tempfile::tempdir().expect("there is room for a folder");
-    let mut album = Album::default();
+    let mut snapshots = Snapshots::default();
     for case in ALONE {
         let mut command = program();
         command.args(case.split(' ')).env("TMPDIR", folder.path()).current_dir(folder.path());
-        album.keep(case, &end(&mut command, ""), Mask::of_numbers());
+        snapshots.keep(case, &end(&mut command, ""), Mask::of_numbers());
     }
-    album.judge();
+    snapshots.judge();
 }
 
 /// What was printed, beside what is kept of it.
 #[derive(Default)]
-struct Album {
+struct Snapshots {
     differing: Vec<String>,
 }
 
-impl Album {
+impl Snapshots {
     fn keep(&mut self, case: &str, ended: &Ended, mask: Mask) {
         assert!([0, 100].contains(&ended.code), "{case}: {ended:?}");
         let seen = masked(case, &ended.stdout, mask);
@@ -201,7 +201,7 @@ fn no_snapshot_is_left_over() {
 #[test]
 fn every_command_has_a_snapshot_or_a_reason() {
     let root = filch_cli::command();
-    let leaves = leaves(&root);
+    let leaves = runnable_commands(&root);
     for (path, _) in &leaves {
         let forms = ["json", "jsonl"].into_iter().filter(|form| has_flag(&root, path, form));
         let forms: Vec<&str> = forms.collect();

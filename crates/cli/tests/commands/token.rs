@@ -13,12 +13,12 @@ use tempfile::TempDir;
 use crate::server::{Ended, end, program, until};
 
 /// A folder with data, and every word that was printed about it.
-pub(crate) struct Watched {
+pub(crate) struct TokenEnv {
     folder: TempDir,
     children: Vec<Child>,
 }
 
-impl Watched {
+impl TokenEnv {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("there is room for a folder");
         std::fs::create_dir(folder.path().join("logs")).expect("there is room for a folder");
@@ -100,7 +100,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for TokenEnv {
     fn drop(&mut self) {
         for child in &mut self.children {
             let _ = child.kill();
@@ -125,37 +125,36 @@ fn id(path: &Path) -> String {
 
 #[test]
 fn the_first_token_is_made_before_the_first_start_and_locks_the_door() {
-    let mut watched = Watched::new();
-    let first = watched.filch(None, &["token", "create", "--role", "view"]);
+    let mut env = TokenEnv::new();
+    let first = env.filch(None, &["token", "create", "--role", "view"]);
     first.refused(4, "the first token has to be an admin's");
-    let admin = watched.make(None, "admin.token", &["--role", "admin", "--name", "Ada"]);
-    watched.serve(&["server", "start"]);
+    let admin = env.make(None, "admin.token", &["--role", "admin", "--name", "Ada"]);
+    env.serve(&["server", "start"]);
 
-    let said = watched.filch(None, &["job", "list"]).refused(5, "this server wants to see a token");
+    let said = env.filch(None, &["job", "list"]).refused(5, "this server wants to see a token");
     assert!(said.stderr.contains("FILCH_TOKEN_FILE"), "{said:?}");
-    watched.filch(Some(&admin), &["job", "list"]).fine();
-    let viewer = watched.make(Some(&admin), "view.token", &["--role", "view", "--expires", "30d"]);
-    let submitter =
-        watched.make(Some(&admin), "submit.token", &["--role", "submit", "--queue", "ci"]);
+    env.filch(Some(&admin), &["job", "list"]).fine();
+    let viewer = env.make(Some(&admin), "view.token", &["--role", "view", "--expires", "30d"]);
+    let submitter = env.make(Some(&admin), "submit.token", &["--role", "submit", "--queue", "ci"]);
 
-    let said = watched.filch(Some(&submitter), &["job", "list"]);
+    let said = env.filch(Some(&submitter), &["job", "list"]);
     let said = said.refused(5, "it takes the role view or operate or admin");
     assert!(said.stderr.contains("filch token create --role view"), "{said:?}");
     let submit = ["submit", "--queue", "ci", "--", "true"];
-    let job = watched.filch(Some(&submitter), &submit).fine().line().to_owned();
-    watched.filch(Some(&viewer), &["job", "show", &job]).fine();
+    let job = env.filch(Some(&submitter), &submit).fine().line().to_owned();
+    env.filch(Some(&viewer), &["job", "show", &job]).fine();
     // It may name a job, and not look for one.
     let after = |parent| ["submit", "--queue", "ci", "--after", parent, "--", "true"];
-    watched.filch(Some(&submitter), &after(&job)).fine();
-    let said = watched.filch(Some(&submitter), &after("@last"));
+    env.filch(Some(&submitter), &after(&job)).fine();
+    let said = env.filch(Some(&submitter), &after("@last"));
     let said = said.refused(5, "@last has to be looked for");
     assert!(said.stderr.contains("  help: write the whole id"), "{said:?}");
-    watched.filch(Some(&viewer), &submit).refused(5, "it takes the role submit or admin");
+    env.filch(Some(&viewer), &submit).refused(5, "it takes the role submit or admin");
     let other = ["submit", "--", "true"];
-    watched.filch(Some(&submitter), &other).refused(5, "not for the queue \"default\"");
-    watched.filch(Some(&viewer), &["token", "list"]).refused(5, "it takes the role admin");
+    env.filch(Some(&submitter), &other).refused(5, "not for the queue \"default\"");
+    env.filch(Some(&viewer), &["token", "list"]).refused(5, "it takes the role admin");
 
-    let listed = watched.filch(Some(&admin), &["token", "list", "--json"]).fine().json();
+    let listed = env.filch(Some(&admin), &["token", "list", "--json"]).fine().json();
     let names: Vec<&str> = listed["tokens"]
         .as_array()
         .unwrap()
@@ -163,69 +162,66 @@ fn the_first_token_is_made_before_the_first_start_and_locks_the_door() {
         .map(|token| token["role"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["admin", "view", "submit"]);
-    let rows = watched.filch(Some(&admin), &["token", "list"]).fine();
+    let rows = env.filch(Some(&admin), &["token", "list"]).fine();
     assert_eq!(rows.rows()[2][..3], [&*id(&submitter), "submit", "ci"]);
 
-    watched.filch(Some(&admin), &["token", "revoke", &id(&viewer)]).fine();
-    watched.filch(Some(&viewer), &["job", "list"]).refused(5, "was revoked");
-    watched.filch(Some(&admin), &["token", "revoke", &id(&viewer)]).refused(3, "no token");
+    env.filch(Some(&admin), &["token", "revoke", &id(&viewer)]).fine();
+    env.filch(Some(&viewer), &["job", "list"]).refused(5, "was revoked");
+    env.filch(Some(&admin), &["token", "revoke", &id(&viewer)]).refused(3, "no token");
 }
 
 #[test]
 fn a_token_comes_from_a_file_of_ones_own_or_the_environment_and_from_nowhere_else() {
-    let mut watched = Watched::new();
-    let admin = watched.make(None, "admin.token", &["--role", "admin"]);
-    let url = watched.serve(&["server", "start"]);
+    let mut env = TokenEnv::new();
+    let admin = env.make(None, "admin.token", &["--role", "admin"]);
+    let url = env.serve(&["server", "start"]);
     let secret = std::fs::read_to_string(&admin).unwrap();
     let secret = secret.trim();
 
-    let mut by_variable = watched.command(None, &["job", "list"]);
-    watched.note(end(by_variable.env("FILCH_TOKEN", secret), "")).fine();
+    let mut by_variable = env.command(None, &["job", "list"]);
+    env.note(end(by_variable.env("FILCH_TOKEN", secret), "")).fine();
     let by_flag = ["job", "list", "--token-file", "admin.token"];
-    watched.filch(None, &by_flag).fine();
+    env.filch(None, &by_flag).fine();
 
     std::fs::set_permissions(&admin, PermissionsExt::from_mode(0o644)).unwrap();
-    let said =
-        watched.filch(Some(&admin), &["job", "list"]).refused(2, "others can read the token");
+    let said = env.filch(Some(&admin), &["job", "list"]).refused(2, "others can read the token");
     assert!(said.stderr.contains("chmod 600"), "{said:?}");
     std::fs::set_permissions(&admin, PermissionsExt::from_mode(0o600)).unwrap();
-    watched
-        .filch(Some(&watched.path("none")), &["job", "list"])
-        .refused(2, "cannot read the token");
-    let mut broken = watched.command(None, &["job", "list"]);
-    watched.note(end(broken.env("FILCH_TOKEN", &secret[..40]), "")).refused(2, "holds no token");
+    env.filch(Some(&env.path("none")), &["job", "list"]).refused(2, "cannot read the token");
+    let mut broken = env.command(None, &["job", "list"]);
+    env.note(end(broken.env("FILCH_TOKEN", &secret[..40]), "")).refused(2, "holds no token");
 
     let address = url.strip_prefix("http://").unwrap();
     for url in [format!("http://x:{secret}@{address}"), format!("{url}/?token={secret}")] {
         for words in [&["job", "list"][..], &["worker", "start"]] {
-            let mut command = watched.command(None, words);
-            let ended = watched.note(end(command.env("FILCH_URL", &url), ""));
+            let mut command = env.command(None, words);
+            let ended = env.note(end(command.env("FILCH_URL", &url), ""));
             ended.refused(2, "set FILCH_TOKEN");
         }
     }
     let revoke = ["token", "revoke", secret];
-    watched.filch(Some(&admin), &revoke).refused(2, "this is a token itself");
+    env.filch(Some(&admin), &revoke).refused(2, "this is a token itself");
     // Unencrypted to another machine only if somebody insists; nobody is there.
-    let mut far = watched.command(Some(&admin), &["job", "list", "--server", "http://192.0.2.1:1"]);
-    watched.note(end(&mut far, "")).refused(2, "--insecure-no-tls");
+    let mut far = env.command(Some(&admin), &["job", "list", "--server", "http://192.0.2.1:1"]);
+    env.note(end(&mut far, "")).refused(2, "--insecure-no-tls");
 }
 
 #[test]
 fn a_worker_works_with_its_token_keeps_it_from_jobs_and_leaves_when_it_is_revoked() {
-    let mut watched = Watched::new();
-    let admin = watched.make(None, "admin.token", &["--role", "admin"]);
-    let url = watched.serve(&["server", "start"]);
-    let viewer = watched.make(Some(&admin), "view.token", &["--role", "view"]);
-    let worker = watched.make(Some(&admin), "work.token", &["--role", "work"]);
+    let mut env = TokenEnv::new();
+    let admin = env.make(None, "admin.token", &["--role", "admin"]);
+    let url = env.serve(&["server", "start"]);
+    let viewer = env.make(Some(&admin), "view.token", &["--role", "view"]);
+    let worker = env.make(Some(&admin), "work.token", &["--role", "work"]);
 
     let words = ["worker", "start", "--server", &url, "--slots", "1"];
-    let said = watched.filch(Some(&viewer), &words).refused(5, "it takes the role work or admin");
+    let said = env.filch(Some(&viewer), &words).refused(5, "it takes the role work or admin");
     assert!(said.stderr.contains("filch token create --role work"), "{said:?}");
 
-    let mut command = watched.command(None, &words);
+    let mut command = env.command(None, &words);
     command.env("FILCH_TOKEN", std::fs::read_to_string(&worker).unwrap().trim());
-    let child = watched.start("worker", &mut command);
-    let shown = watched.filch(Some(&admin), &["run", "--", "env"]).fine();
+    let child = env.start("worker", &mut command);
+    let shown = env.filch(Some(&admin), &["run", "--", "env"]).fine();
     assert!(
         shown.stdout.contains("FILCH_JOB=") && !shown.stdout.contains("FILCH_TOKEN"),
         "{shown:?}"
@@ -234,27 +230,27 @@ fn a_worker_works_with_its_token_keeps_it_from_jobs_and_leaves_when_it_is_revoke
     // What it runs goes with it.
     let long =
         ["submit", "--", "sh", "-c", "echo $$ > pid.new && mv pid.new pid && exec sleep 1000"];
-    watched.filch(Some(&admin), &long).fine();
-    let pid = watched.path("pid");
+    env.filch(Some(&admin), &long).fine();
+    let pid = env.path("pid");
     until("the job runs", || pid.exists());
-    watched.filch(Some(&admin), &["token", "revoke", &id(&worker)]).fine();
-    assert_eq!(watched.code(child), Some(5));
-    assert!(watched.said("worker.err").contains("revoked"), "{}", watched.said("worker.err"));
+    env.filch(Some(&admin), &["token", "revoke", &id(&worker)]).fine();
+    assert_eq!(env.code(child), Some(5));
+    assert!(env.said("worker.err").contains("revoked"), "{}", env.said("worker.err"));
     let pid = std::fs::read_to_string(pid).unwrap();
     until("the job is gone", || !Path::new(&format!("/proc/{}", pid.trim())).exists());
 }
 
 #[test]
 fn a_worker_that_came_before_the_first_token_is_told_what_it_needs_now() {
-    let mut watched = Watched::new();
-    let url = watched.serve(&["server", "start"]);
-    let mut command = watched.command(None, &["worker", "start", "--server", &url]);
-    let child = watched.start("worker", &mut command);
+    let mut env = TokenEnv::new();
+    let url = env.serve(&["server", "start"]);
+    let mut command = env.command(None, &["worker", "start", "--server", &url]);
+    let child = env.start("worker", &mut command);
     // By then it is there.
-    watched.filch(None, &["run", "--", "true"]).fine();
-    watched.make(None, "admin.token", &["--role", "admin"]);
-    assert_eq!(watched.code(child), Some(5));
-    let said = watched.said("worker.err");
+    env.filch(None, &["run", "--", "true"]).fine();
+    env.make(None, "admin.token", &["--role", "admin"]);
+    assert_eq!(env.code(child), Some(5));
+    let said = env.said("worker.err");
     assert!(said.contains("a token is needed from now on"), "{said}");
     assert!(said.contains("help: set FILCH_TOKEN"), "{said}");
     assert!(!said.contains("revoked"), "{said}");
@@ -262,30 +258,30 @@ fn a_worker_that_came_before_the_first_token_is_told_what_it_needs_now() {
 
 #[test]
 fn a_worker_for_some_queues_serves_no_others() {
-    let mut watched = Watched::new();
-    let admin = watched.make(None, "admin.token", &["--role", "admin"]);
-    let url = watched.serve(&["server", "start"]);
-    let worker = watched.make(Some(&admin), "work.token", &["--role", "work", "--queue", "ci"]);
+    let mut env = TokenEnv::new();
+    let admin = env.make(None, "admin.token", &["--role", "admin"]);
+    let url = env.serve(&["server", "start"]);
+    let worker = env.make(Some(&admin), "work.token", &["--role", "work", "--queue", "ci"]);
     let words = ["worker", "start", "--server", &url, "--queues", "ci,other"];
-    watched.filch(Some(&worker), &words).refused(5, "not for the queue \"other\"");
+    env.filch(Some(&worker), &words).refused(5, "not for the queue \"other\"");
 
-    let elsewhere = watched.filch(Some(&admin), &["submit", "--", "true"]).fine();
-    let mut command = watched.command(Some(&worker), &words[..4]);
-    watched.start("worker", &mut command);
-    watched.filch(Some(&admin), &["run", "--queue", "ci", "--", "true"]).fine();
-    let job = watched.filch(Some(&admin), &["job", "show", "--json", elsewhere.line()]).fine();
+    let elsewhere = env.filch(Some(&admin), &["submit", "--", "true"]).fine();
+    let mut command = env.command(Some(&worker), &words[..4]);
+    env.start("worker", &mut command);
+    env.filch(Some(&admin), &["run", "--queue", "ci", "--", "true"]).fine();
+    let job = env.filch(Some(&admin), &["job", "show", "--json", elsewhere.line()]).fine();
     assert_eq!(job.json()["state"], "queued");
 }
 
 /// What serves itself needs no token.
 #[test]
 fn up_and_run_go_on_by_themselves() {
-    let mut watched = Watched::new();
-    let admin = watched.make(None, "admin.token", &["--role", "admin"]);
-    let hello = watched.filch(None, &["run", "--", "echo", "hello"]).fine();
+    let mut env = TokenEnv::new();
+    let admin = env.make(None, "admin.token", &["--role", "admin"]);
+    let hello = env.filch(None, &["run", "--", "echo", "hello"]).fine();
     assert_eq!(hello.stdout, "hello\n");
-    watched.serve(&["up", "--slots", "1"]);
-    let hello = watched.filch(Some(&admin), &["run", "--", "echo", "hello"]).fine();
+    env.serve(&["up", "--slots", "1"]);
+    let hello = env.filch(Some(&admin), &["run", "--", "echo", "hello"]).fine();
     assert_eq!(hello.stdout, "hello\n");
-    watched.filch(None, &["run", "--", "echo", "hello"]).refused(125, "wants to see a token");
+    env.filch(None, &["run", "--", "echo", "hello"]).refused(125, "wants to see a token");
 }

@@ -11,7 +11,7 @@ use crate::server::{Running, Server, interrupt, until};
 
 /// What becomes of what is said in one direction.
 #[derive(Clone)]
-enum Way {
+enum ProxyMode {
     /// It comes through.
     Open,
     /// In the head, another number of the protocol is said, or none.
@@ -19,11 +19,11 @@ enum Way {
     /// Nothing comes through behind the head.
     Cut,
     /// What is said comes through until this is set; the next thing is this frame instead, and the last.
-    Spoiled(Arc<AtomicBool>, Vec<u8>),
+    InvalidFrame(Arc<AtomicBool>, Vec<u8>),
 }
 
 /// Stands before a server, and changes heads; gives its own place.
-fn between(server: &Server, request: Way, answer: Way) -> String {
+fn proxy(server: &Server, request: ProxyMode, answer: ProxyMode) -> String {
     let behind = server.url.trim_start_matches("http://").to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let own = listener.local_addr().expect("it listens").to_string();
@@ -44,7 +44,7 @@ fn between(server: &Server, request: Way, answer: Way) -> String {
 }
 
 /// `names` are what the place is called here, and what behind it.
-fn pass(mut from: TcpStream, mut to: TcpStream, way: &Way, names: Option<(String, String)>) {
+fn pass(mut from: TcpStream, mut to: TcpStream, mode: &ProxyMode, names: Option<(String, String)>) {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") && from.read(&mut byte).is_ok_and(|count| count == 1) {
@@ -54,25 +54,25 @@ fn pass(mut from: TcpStream, mut to: TcpStream, way: &Way, names: Option<(String
     if let Some((own, behind)) = names {
         head = head.replace(&own, &behind);
     }
-    if let Way::Changed(instead) = way {
+    if let ProxyMode::Changed(instead) = mode {
         assert!(head.contains(OURS), "no {OURS:?} in {head}");
         head = head.replace(OURS, instead);
     }
     let _ = to.write_all(head.as_bytes());
-    match way {
-        Way::Open | Way::Changed(_) => drop(std::io::copy(&mut from, &mut to)),
-        Way::Cut => {}
-        Way::Spoiled(is_spoiled, frame) => spoil(&mut from, &mut to, is_spoiled, frame),
+    match mode {
+        ProxyMode::Open | ProxyMode::Changed(_) => drop(std::io::copy(&mut from, &mut to)),
+        ProxyMode::Cut => {}
+        ProxyMode::InvalidFrame(inject, frame) => inject_frame(&mut from, &mut to, inject, frame),
     }
     let _ = to.shutdown(Shutdown::Both);
 }
 
-fn spoil(from: &mut TcpStream, to: &mut TcpStream, is_spoiled: &AtomicBool, frame: &[u8]) {
+fn inject_frame(from: &mut TcpStream, to: &mut TcpStream, inject: &AtomicBool, frame: &[u8]) {
     let mut bytes = [0; 4_096];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
-        if is_spoiled.load(Ordering::SeqCst) {
+        if inject.load(Ordering::SeqCst) {
             let _ = to.write_all(frame);
-            // The server's answer is on its way; until it was read, nobody hangs up.
+            // The server's answer is on its mode; until it was read, nobody hangs up.
             let _ = std::io::copy(from, &mut std::io::sink());
             return;
         }
@@ -91,14 +91,14 @@ fn worker(server: &Server, url: &str) -> Running {
 #[test]
 fn a_worker_of_another_protocol_ends_and_says_what_to_do() {
     let server = Server::idle();
-    let other = Way::Changed("filch-protocol: 2");
+    let other = ProxyMode::Changed("filch-protocol: 2");
     for (request, answer, why) in [
-        (other.clone(), Way::Open, "the worker speaks protocol 2, and this server 1"),
-        (Way::Open, other, "the server speaks protocol 2, and this worker 1"),
+        (other.clone(), ProxyMode::Open, "the worker speaks protocol 2, and this server 1"),
+        (ProxyMode::Open, other, "the server speaks protocol 2, and this worker 1"),
     ] {
-        let mut worker = worker(&server, &between(&server, request, answer));
-        assert_eq!(worker.code(), Some(7), "{}", worker.talk());
-        let said = worker.talk();
+        let mut worker = worker(&server, &proxy(&server, request, answer));
+        assert_eq!(worker.code(), Some(7), "{}", worker.kill_and_read_stderr());
+        let said = worker.kill_and_read_stderr();
         assert!(said.contains(&format!("error: {why}\n")), "{said}");
         assert!(said.contains("  help: run the same version of filch on both sides"), "{said}");
     }
@@ -107,8 +107,8 @@ fn a_worker_of_another_protocol_ends_and_says_what_to_do() {
 #[test]
 fn older_ones_that_say_no_number_are_taken_as_they_are() {
     let server = Server::idle();
-    let none = Way::Changed("x-nothing: 1");
-    let _worker = worker(&server, &between(&server, none.clone(), none));
+    let none = ProxyMode::Changed("x-nothing: 1");
+    let _worker = worker(&server, &proxy(&server, none.clone(), none));
     let id = server.id(&["submit", "--", "true"]);
     server.filch(&["wait", "--timeout", "60s", &id]).fine();
 }
@@ -116,22 +116,22 @@ fn older_ones_that_say_no_number_are_taken_as_they_are() {
 #[test]
 fn a_worker_says_so_if_it_is_hung_up_on() {
     let server = Server::idle();
-    let url = between(&server, Way::Open, Way::Cut);
+    let url = proxy(&server, ProxyMode::Open, ProxyMode::Cut);
     let mut worker = worker(&server, &url);
-    assert!(worker.line_of_talk().starts_with("working for "));
+    assert!(worker.next_stderr_line().starts_with("working for "));
     let why = "it hangs up before it has said anything";
-    assert_eq!(worker.line_of_talk(), format!("no work from {url}: {why}; trying again"));
+    assert_eq!(worker.next_stderr_line(), format!("no work from {url}: {why}; trying again"));
 }
 
 #[test]
 fn a_worker_that_is_hung_up_on_and_holds_nothing_leaves_when_it_is_told_to() {
     let server = Server::idle();
-    let mut worker = worker(&server, &between(&server, Way::Open, Way::Cut));
-    assert!(worker.line_of_talk().starts_with("working for "));
-    assert!(worker.line_of_talk().starts_with("no work from "));
+    let mut worker = worker(&server, &proxy(&server, ProxyMode::Open, ProxyMode::Cut));
+    assert!(worker.next_stderr_line().starts_with("working for "));
+    assert!(worker.next_stderr_line().starts_with("no work from "));
     let told = Instant::now();
     interrupt(&worker);
-    assert_eq!(worker.code(), Some(0), "{}", worker.talk());
+    assert_eq!(worker.code(), Some(0), "{}", worker.kill_and_read_stderr());
     // What runs would have half a minute.
     assert!(told.elapsed() < Duration::from_secs(20), "{:?}", told.elapsed());
 }
@@ -150,11 +150,11 @@ fn a_worker_that_is_not_understood_ends_and_says_why() {
         (frame(2, b"{}"), "this frame cannot be taken: it is not text"),
         (frame(11, b"?"), "this frame cannot be taken: "),
     ] {
-        let is_spoiled = Arc::new(AtomicBool::new(true));
-        let url = between(&server, Way::Spoiled(is_spoiled, frame), Way::Open);
+        let inject = Arc::new(AtomicBool::new(true));
+        let url = proxy(&server, ProxyMode::InvalidFrame(inject, frame), ProxyMode::Open);
         let mut worker = worker(&server, &url);
-        assert_eq!(worker.code(), Some(7), "{}", worker.talk());
-        let said = worker.talk();
+        assert_eq!(worker.code(), Some(7), "{}", worker.kill_and_read_stderr());
+        let said = worker.kill_and_read_stderr();
         let why = format!("error: {url} makes nothing of what this worker says: {why}");
         assert!(said.contains(&why), "{said}");
         assert!(said.contains("  help: run the same version of filch on both sides"), "{said}");
@@ -164,9 +164,9 @@ fn a_worker_that_is_not_understood_ends_and_says_why() {
 #[test]
 fn what_runs_on_a_worker_that_is_not_understood_ends_with_it_and_is_not_done() {
     let server = Server::idle();
-    let is_spoiled = Arc::new(AtomicBool::new(false));
-    let way = Way::Spoiled(Arc::clone(&is_spoiled), frame(1, b"hello"));
-    let mut worker = worker(&server, &between(&server, way, Way::Open));
+    let inject = Arc::new(AtomicBool::new(false));
+    let mode = ProxyMode::InvalidFrame(Arc::clone(&inject), frame(1, b"hello"));
+    let mut worker = worker(&server, &proxy(&server, mode, ProxyMode::Open));
     let script = "echo $$ > pid.new && mv pid.new pid && exec sleep 600";
     let id = server.id(&["submit", "--", "sh", "-c", script]);
     until("it runs", || server.job(&id)["state"] == "running");
@@ -174,8 +174,8 @@ fn what_runs_on_a_worker_that_is_not_understood_ends_with_it_and_is_not_done() {
     let pid = server.folder().join("pid");
     until("it has begun", || pid.exists());
     let pid = std::fs::read_to_string(pid).expect("it was moved there whole");
-    is_spoiled.store(true, Ordering::SeqCst);
-    assert_eq!(worker.code(), Some(7), "{}", worker.talk());
+    inject.store(true, Ordering::SeqCst);
+    assert_eq!(worker.code(), Some(7), "{}", worker.kill_and_read_stderr());
     until("nothing of it runs", || !std::path::Path::new("/proc").join(pid.trim()).exists());
     until("its lease is over", || server.job(&id)["state"] == "queued");
 }

@@ -50,7 +50,7 @@ fn a_worker_that_is_told_to_stop_says_so_and_ends_well() {
     let told = server.filch(&["worker", "stop", "--grace", "200ms", "--wait", "builder"]).fine();
     assert_eq!(told.stderr, "1 worker told to stop\n");
     assert_eq!(worker.code(), Some(0));
-    let said = worker.talk();
+    let said = worker.kill_and_read_stderr();
     assert!(said.contains("told to stop: what runs may take 200ms"), "{said}");
     assert!(said.contains("stopped, as the server asked"), "{said}");
 
@@ -102,15 +102,15 @@ fn a_worker_prints_the_schedule_trace_on_request() {
         server.filch(&["wait", &id]).fine();
         assert_eq!(server.filch(&["job", "result", &id]).fine().line(), "6765");
         // What is printed while it works, and the last line when it has ended.
-        let mut line = worker.line_of_talk();
+        let mut line = worker.next_stderr_line();
         while !line.starts_with("SCHED ") || line.ends_with(" done=0") {
-            line = worker.line_of_talk();
+            line = worker.next_stderr_line();
             assert!(!line.is_empty(), "it has ended");
         }
         assert!(line.contains("ms: workers=2 idle="), "{line}");
         interrupt(&worker);
         assert_eq!(worker.code(), Some(0));
-        assert!(worker.talk().lines().any(|line| line.starts_with("SCHED ")));
+        assert!(worker.kill_and_read_stderr().lines().any(|line| line.starts_with("SCHED ")));
     }
     server.id(&["enqueue", "--retry", "1", "fib", "{\"n\": 41}"]);
     let mut silent = Running::start(&mut server.command(&start));
@@ -120,5 +120,5 @@ fn a_worker_prints_the_schedule_trace_on_request() {
     });
     interrupt(&silent);
     assert_eq!(silent.code(), Some(0));
-    assert!(!silent.talk().contains("SCHED "));
+    assert!(!silent.kill_and_read_stderr().contains("SCHED "));
 }

@@ -13,7 +13,7 @@ use filch_pool::{Steal, THREADS_MAX};
 use serde::Serialize;
 
 use self::load::{ADDITIONS, Run, Setup};
-use super::show::BAR;
+use super::display::BAR;
 use crate::document::{self, Json};
 use crate::output::data;
 
@@ -27,7 +27,7 @@ that the cores of this machine could take.
 Examples:
   filch demo imbalance
   filch demo imbalance --workers 4 --tasks 1000 --steal half")]
-pub(crate) struct Options {
+pub(crate) struct ImbalanceArgs {
     /// How many threads the pool has
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=THREADS_MAX as u64))]
     workers: u64,
@@ -100,8 +100,8 @@ struct Told {
     trace: Vec<String>,
 }
 
-pub(super) fn run(options: &Options) -> Result<ExitCode> {
-    let Options { workers, tasks, steal, form } = options;
+pub(super) fn run(options: &ImbalanceArgs) -> Result<ExitCode> {
+    let ImbalanceArgs { workers, tasks, steal, form } = options;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let task = load::alone();
     let ideal =

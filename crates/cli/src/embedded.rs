@@ -14,18 +14,18 @@ use filch_worker::connect::{Connect, Wire};
 use filch_worker::handler::Handlers;
 use filch_worker::{Config as WorkerConfig, Left, Worker};
 
+use crate::connection::Connection;
 use crate::data;
 use crate::exit::{self, Exit};
-use crate::place::Place;
 
 /// What runs here.
-pub(crate) struct Local {
+pub(crate) struct Embedded {
     pub(crate) server: Server,
     pub(crate) worker: Option<Worker>,
 }
 
 /// What is wanted of it.
-pub(crate) struct Wanted {
+pub(crate) struct EmbeddedOptions {
     pub(crate) config: Config,
     pub(crate) slots: u32,
     pub(crate) queues: Option<Vec<String>>,
@@ -33,30 +33,35 @@ pub(crate) struct Wanted {
 }
 
 /// Either a server here, or the URL of the one that has the data open.
-pub(crate) enum Opened {
-    Here(Box<Local>),
-    There(String),
+pub(crate) enum OpenResult {
+    Started(Box<Embedded>),
+    AlreadyRunning(String),
 }
 
 /// How long what runs may take after somebody wanted the program to end.
-pub(crate) const GRACE: Duration = Duration::from_secs(30);
+pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
 
-impl Local {
+impl Embedded {
     /// Opens the data and serves it, unless somebody else does.
-    pub(crate) async fn open(place: &Place, wanted: Wanted) -> Result<Opened> {
-        protected(place, &wanted.config)?;
-        data::make(place.data())?;
-        let store = open(place.file()).await?;
+    pub(crate) async fn open(
+        connection: &Connection,
+        wanted: EmbeddedOptions,
+    ) -> Result<OpenResult> {
+        check_exposure(connection, &wanted.config)?;
+        data::make(connection.data_dir())?;
+        let store = open(connection.store_file()).await?;
         let store = match store {
             Ok(store) => Arc::new(store),
-            Err(OpenError::Held { url: Some(url), .. }) => return Ok(Opened::There(url)),
-            Err(error) => return Err(data::unopened(&place.file(), &error).into()),
+            Err(OpenError::Held { url: Some(url), .. }) => {
+                return Ok(OpenResult::AlreadyRunning(url));
+            }
+            Err(error) => return Err(data::unopened(&connection.store_file(), &error).into()),
         };
         let kept: Arc<dyn Store> = store.clone();
         let server = Server::start(wanted.config.clone(), kept).await?;
         store.announce(&server.url()).context("cannot say in the lock file where the server is")?;
-        let worker = (wanted.slots > 0).then(|| employ(&server, &wanted));
-        Ok(Opened::Here(Box::new(Self { server, worker })))
+        let worker = (wanted.slots > 0).then(|| start_worker(&server, &wanted));
+        Ok(OpenResult::Started(Box::new(Self { server, worker })))
     }
 
     /// Waits until the worker has crashed; for ever if there is none, or if it was told to leave.
@@ -80,9 +85,9 @@ impl Local {
 }
 
 /// Whether a server may be started so: found out before anything is opened or made.
-fn protected(place: &Place, config: &Config) -> Result<()> {
+fn check_exposure(connection: &Connection, config: &Config) -> Result<()> {
     config.check().map_err(|error| Exit::new(exit::USAGE, error.to_string()))?;
-    let (file, listen) = (place.file(), config.listen);
+    let (file, listen) = (connection.store_file(), config.listen);
     if !listen.ip().is_loopback() {
         let has_tokens =
             filch_store::has_tokens(&file).map_err(|error| data::unopened(&file, &error))?;
@@ -97,7 +102,7 @@ fn protected(place: &Place, config: &Config) -> Result<()> {
 }
 
 /// How long somebody who has the file open may take to say where they are.
-const INTRODUCTION: Duration = Duration::from_secs(5);
+const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 async fn open(file: PathBuf) -> Result<Result<Sqlite, OpenError>> {
     let began = tokio::time::Instant::now();
@@ -107,7 +112,7 @@ async fn open(file: PathBuf) -> Result<Result<Sqlite, OpenError>> {
         let opened =
             tokio::task::spawn_blocking(opening).await.context("opening the store panicked")?;
         match opened {
-            Err(OpenError::Held { url: None, .. }) if began.elapsed() < INTRODUCTION => {
+            Err(OpenError::Held { url: None, .. }) if began.elapsed() < ANNOUNCE_TIMEOUT => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             opened => return Ok(opened),
@@ -115,7 +120,7 @@ async fn open(file: PathBuf) -> Result<Result<Sqlite, OpenError>> {
     }
 }
 
-fn employ(server: &Server, wanted: &Wanted) -> Worker {
+fn start_worker(server: &Server, wanted: &EmbeddedOptions) -> Worker {
     let connector = server.connector();
     let connect: Connect = Arc::new(move || {
         let embedded = connector();
@@ -125,9 +130,9 @@ fn employ(server: &Server, wanted: &Wanted) -> Worker {
         slots: wanted.slots,
         queues: wanted.queues.clone(),
         home: Home::Embedded,
-        grace: GRACE,
+        grace: SHUTDOWN_GRACE,
         reserve: Reserve::default(),
-        name: Some(host()),
+        name: Some(host_name()),
         trace_schedule: None,
     };
     Worker::start(config, handlers(wanted.commands), connect)
@@ -135,17 +140,17 @@ fn employ(server: &Server, wanted: &Wanted) -> Worker {
 
 /// What this program can run by itself.
 pub(crate) fn handlers(commands: bool) -> Handlers {
-    let handlers = crate::kinds::add(Handlers::new());
-    if commands { handlers.commands(Runner::start(Options::new(ourselves()))) } else { handlers }
+    let handlers = crate::builtin_kinds::add(Handlers::new());
+    if commands { handlers.commands(Runner::start(Options::new(own_program()))) } else { handlers }
 }
 
 /// This program, also after an update has replaced its file.
-fn ourselves() -> PathBuf {
+fn own_program() -> PathBuf {
     PathBuf::from("/proc/self/exe")
 }
 
 /// What this machine is called, which is what its workers are called unless somebody says otherwise.
-pub(crate) fn host() -> String {
+pub(crate) fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
     if name.is_empty() { "localhost".to_owned() } else { name.to_owned() }

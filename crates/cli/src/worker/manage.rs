@@ -11,10 +11,10 @@ use filch_api::submission::Span;
 use filch_scheduler::time::Millis;
 use serde::Serialize;
 
-use crate::confirm::Caution;
+use crate::confirm::ConfirmOptions;
 use crate::document::{self, Json, JsonOrLines};
 use crate::exit::{self, Exit};
-use crate::output::{data, talk};
+use crate::output::{data, message};
 use crate::select::short;
 use crate::suggest::did_you_mean;
 use crate::table;
@@ -25,7 +25,7 @@ use crate::usage::Usage;
 #[derive(Args)]
 #[command(after_help = "Example:
   filch worker list --jsonl | jq -r 'select(.state == \"disconnected\").id'")]
-pub(crate) struct List {
+pub(crate) struct ListArgs {
     #[command(flatten)]
     form: JsonOrLines,
 }
@@ -35,9 +35,9 @@ pub(crate) struct List {
 #[command(after_help = "Examples:
   filch worker drain 5b1e
   filch worker drain --all --yes")]
-pub(crate) struct Drain {
+pub(crate) struct DrainArgs {
     #[command(flatten)]
-    caution: Caution,
+    confirm: ConfirmOptions,
     #[command(flatten)]
     form: Json,
     /// Every worker
@@ -58,9 +58,9 @@ Examples:
   filch worker stop 5b1e
   filch worker stop --now builder-7
   filch worker stop --all --grace 5m --wait --yes")]
-pub(crate) struct Stop {
+pub(crate) struct StopArgs {
     #[command(flatten)]
-    caution: Caution,
+    confirm: ConfirmOptions,
     #[command(flatten)]
     form: Json,
     /// How long what runs may take
@@ -85,7 +85,7 @@ struct Workers {
     workers: Vec<Worker>,
 }
 
-pub(crate) async fn list(client: &Client, options: &List) -> Result<ExitCode> {
+pub(crate) async fn list(client: &Client, options: &ListArgs) -> Result<ExitCode> {
     let workers = client.workers().await?;
     if options.form.json {
         document::print(Workers { workers })?;
@@ -129,24 +129,24 @@ struct Drained {
     ids: Vec<String>,
 }
 
-pub(crate) async fn drain(client: &Client, options: &Drain) -> Result<ExitCode> {
+pub(crate) async fn drain(client: &Client, options: &DrainArgs) -> Result<ExitCode> {
     let mut chosen = chosen(client, &options.workers, options.all).await?;
     // Those that are leaving already need not be told.
     chosen.retain(|worker| !options.all || worker.state != "draining");
     let count = counted(chosen.len());
-    if options.caution.dry_run {
+    if options.confirm.dry_run {
         show(&chosen)?;
-        talk(format_args!("{count} would be drained"));
+        message(format_args!("{count} would be drained"));
         return Ok(ExitCode::SUCCESS);
     }
-    ask(options.caution, &format!("drain {count}"), &options.workers)?;
+    ask(options.confirm, &format!("drain {count}"), &options.workers)?;
     for worker in &chosen {
         client.drain(&worker.id).await?;
         if !options.form.json {
             data(&format!("{}\n", worker.id))?;
         }
     }
-    talk(format_args!("{count} told to leave"));
+    message(format_args!("{count} told to leave"));
     if options.form.json {
         let ids = chosen.into_iter().map(|worker| worker.id).collect::<Vec<_>>();
         document::print(Drained { count: ids.len(), ids })?;
@@ -155,17 +155,17 @@ pub(crate) async fn drain(client: &Client, options: &Drain) -> Result<ExitCode> 
 }
 
 /// How often it is looked whether they have gone.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-pub(crate) async fn stop(client: &Client, options: &Stop) -> Result<ExitCode> {
+pub(crate) async fn stop(client: &Client, options: &StopArgs) -> Result<ExitCode> {
     let chosen = chosen(client, &options.workers, options.all).await?;
     let count = counted(chosen.len());
-    if options.caution.dry_run {
+    if options.confirm.dry_run {
         show(&chosen)?;
-        talk(format_args!("{count} would be stopped"));
+        message(format_args!("{count} would be stopped"));
         return Ok(ExitCode::SUCCESS);
     }
-    ask(options.caution, &format!("stop {count}"), &options.workers)?;
+    ask(options.confirm, &format!("stop {count}"), &options.workers)?;
     let grace = if options.now { Duration::ZERO } else { options.grace };
     let millis = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
     let stop = WorkerStop { grace: Some(Span(Millis(millis))) };
@@ -175,12 +175,12 @@ pub(crate) async fn stop(client: &Client, options: &Stop) -> Result<ExitCode> {
             data(&format!("{}\n", worker.id))?;
         }
     }
-    talk(format_args!("{count} told to stop"));
+    message(format_args!("{count} told to stop"));
     let ids = chosen.into_iter().map(|worker| worker.id).collect::<Vec<_>>();
     if options.wait {
         let is_there = |worker: &Worker| ids.contains(&worker.id);
         while client.workers().await?.iter().any(is_there) {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
     if options.form.json {
@@ -190,8 +190,8 @@ pub(crate) async fn stop(client: &Client, options: &Stop) -> Result<ExitCode> {
 }
 
 /// Whether this is meant. All workers, when none is named, may be more than one thinks.
-fn ask(caution: Caution, what: &str, named: &[String]) -> Result<()> {
-    if named.is_empty() { caution.insist(what) } else { caution.confirm(&format!("{what}?")) }
+fn ask(confirm: ConfirmOptions, what: &str, named: &[String]) -> Result<()> {
+    if named.is_empty() { confirm.require(what) } else { confirm.confirm(&format!("{what}?")) }
 }
 
 fn counted(count: usize) -> String {
@@ -218,7 +218,7 @@ async fn chosen(client: &Client, words: &[String], all: bool) -> Result<Vec<Work
 }
 
 /// The whole id of a worker that is known, or of one that is not there any more.
-pub(crate) async fn named(client: &Client, word: &str) -> Result<String> {
+pub(crate) async fn resolve_id(client: &Client, word: &str) -> Result<String> {
     if filch_api::id::read_worker(word).is_some() {
         return Ok(word.to_ascii_lowercase());
     }

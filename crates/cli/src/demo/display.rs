@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _, stderr};
 use std::time::Duration;
 
-use super::board::{Board, Fate, Lane};
+use super::board::{Board, WorkerRow, WorkerStatus};
 
 /// Cells of a bar.
 pub(super) const BAR: u64 = 28;
@@ -13,7 +13,7 @@ pub(super) const BAR: u64 = 28;
 const LINE_EVERY: Duration = Duration::from_millis(500);
 
 /// Shows a board as it changes.
-pub(super) enum Show {
+pub(super) enum Display {
     /// Over and over in the same place.
     Terminal {
         lines: usize,
@@ -25,7 +25,7 @@ pub(super) enum Show {
     Nothing,
 }
 
-impl Show {
+impl Display {
     pub(super) fn new(quiet: bool) -> Self {
         if quiet {
             Self::Nothing
@@ -37,10 +37,10 @@ impl Show {
     }
 
     /// How it stands after so much time.
-    pub(super) fn draw(&mut self, scene: &Scene<'_>) {
+    pub(super) fn draw(&mut self, frame: &Frame<'_>) {
         match self {
             Self::Terminal { lines } => {
-                let text = frame(scene);
+                let text = drawing(frame);
                 let mut drawn = String::new();
                 if *lines > 0 {
                     let _ = write!(drawn, "\x1b[{lines}A");
@@ -51,9 +51,9 @@ impl Show {
                 }
                 let _ = stderr().write_all(drawn.as_bytes());
             }
-            Self::Lines { next } if scene.after >= *next => {
-                *next = scene.after + LINE_EVERY;
-                let _ = writeln!(stderr(), "{}", line(scene));
+            Self::Lines { next } if frame.after >= *next => {
+                *next = frame.after + LINE_EVERY;
+                let _ = writeln!(stderr(), "{}", line(frame));
             }
             Self::Lines { .. } | Self::Nothing => {}
         }
@@ -68,7 +68,7 @@ impl Show {
 }
 
 /// What is shown at one moment.
-pub(super) struct Scene<'a> {
+pub(super) struct Frame<'a> {
     pub(super) board: &'a Board,
     pub(super) after: Duration,
     pub(super) jobs: u64,
@@ -77,8 +77,8 @@ pub(super) struct Scene<'a> {
 }
 
 /// The first line of a drawing.
-pub(super) fn heading(scene: &Scene<'_>) -> String {
-    let Scene { board, after, jobs, .. } = scene;
+pub(super) fn heading(frame: &Frame<'_>) -> String {
+    let Frame { board, after, jobs, .. } = frame;
     format!(
         "{:>4.1} s   {} of {jobs} jobs done   {} thefts moved {}",
         after.as_secs_f64(),
@@ -89,35 +89,35 @@ pub(super) fn heading(scene: &Scene<'_>) -> String {
 }
 
 /// How a worker is, in words.
-pub(super) fn words(lane: &Lane) -> String {
-    match lane.fate {
-        Fate::Alive => format!(
+pub(super) fn words(row: &WorkerRow) -> String {
+    match row.status {
+        WorkerStatus::Alive => format!(
             "{:>3} wait  {} run  {:>3} done  {:>3} stolen  {:>3} given",
-            lane.waiting, lane.running, lane.done, lane.stolen, lane.given
+            row.waiting, row.running, row.done, row.stolen, row.given
         ),
-        Fate::Killed { held } => format!("killed with -9, holding {held} jobs"),
-        Fate::Lost { held } => {
-            format!("lost: {held} jobs back in the queue; {} done before", lane.done)
+        WorkerStatus::Killed { held } => format!("killed with -9, holding {held} jobs"),
+        WorkerStatus::Lost { held } => {
+            format!("lost: {held} jobs back in the queue; {} done before", row.done)
         }
     }
 }
 
-fn frame(scene: &Scene<'_>) -> String {
-    let mut text = heading(scene) + "\n";
-    for lane in &scene.board.lanes {
-        let cells = (lane.waiting * BAR).div_ceil(scene.full.max(1)).min(BAR) as usize;
+fn drawing(frame: &Frame<'_>) -> String {
+    let mut text = heading(frame) + "\n";
+    for row in &frame.board.rows {
+        let cells = (row.waiting * BAR).div_ceil(frame.full.max(1)).min(BAR) as usize;
         let bar = "█".repeat(cells) + &"·".repeat(BAR as usize - cells);
-        let _ = writeln!(text, "  {}  {bar}  {}", lane.name, words(lane));
+        let _ = writeln!(text, "  {}  {bar}  {}", row.name, words(row));
     }
     text
 }
 
-fn line(scene: &Scene<'_>) -> String {
-    let lanes = scene.board.lanes.iter().map(|lane| match lane.fate {
-        Fate::Alive => format!("{} {}+{}", lane.name, lane.waiting, lane.running),
-        Fate::Killed { .. } | Fate::Lost { .. } => format!("{} gone", lane.name),
+fn line(frame: &Frame<'_>) -> String {
+    let rows = frame.board.rows.iter().map(|row| match row.status {
+        WorkerStatus::Alive => format!("{} {}+{}", row.name, row.waiting, row.running),
+        WorkerStatus::Killed { .. } | WorkerStatus::Lost { .. } => format!("{} gone", row.name),
     });
-    format!("{}   waiting+running: {}", heading(scene), lanes.collect::<Vec<_>>().join("  "))
+    format!("{}   waiting+running: {}", heading(frame), rows.collect::<Vec<_>>().join("  "))
 }
 
 #[cfg(test)]
@@ -127,18 +127,18 @@ mod tests {
     #[test]
     fn bars_are_as_long_as_deques() {
         let mut board = Board::new(&["w1".to_owned(), "w2".to_owned()]);
-        board.lanes[0].waiting = 10;
-        board.lanes[1].waiting = 1;
+        board.rows[0].waiting = 10;
+        board.rows[1].waiting = 1;
         let after = Duration::from_millis(1_250);
-        let scene = Scene { board: &board, after, jobs: 40, full: 20 };
-        let seen = frame(&scene);
+        let frame = Frame { board: &board, after, jobs: 40, full: 20 };
+        let seen = drawing(&frame);
         let lines: Vec<&str> = seen.lines().collect();
         assert_eq!(lines[0], " 1.2 s   0 of 40 jobs done   0 thefts moved 0");
         assert!(lines[1].starts_with(&format!("  w1  {}··", "█".repeat(14))), "{seen}");
         assert!(lines[2].starts_with("  w2  ██··"), "{seen}");
         board.kill(0);
-        let scene = Scene { board: &board, after, jobs: 40, full: 20 };
-        assert!(frame(&scene).contains("killed with -9, holding 10 jobs"));
-        assert!(line(&scene).ends_with("waiting+running: w1 gone  w2 1+0"), "{}", line(&scene));
+        let frame = Frame { board: &board, after, jobs: 40, full: 20 };
+        assert!(drawing(&frame).contains("killed with -9, holding 10 jobs"));
+        assert!(line(&frame).ends_with("waiting+running: w1 gone  w2 1+0"), "{}", line(&frame));
     }
 }

@@ -8,12 +8,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::document::{self, JsonOrLines};
-use crate::output::talk;
+use crate::output::message;
 use crate::table::{self, Column};
 
 /// How many are shown
 #[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct Count {
+pub(crate) struct ListLimit {
     /// So many at most
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50, conflicts_with = "all",
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -24,7 +24,7 @@ pub(crate) struct Count {
 }
 
 /// What is listed.
-pub(crate) trait Listed: DeserializeOwned + Serialize {
+pub(crate) trait ListedJob: DeserializeOwned + Serialize {
     const COLUMNS: &[Column];
 
     fn row(&self) -> Result<Vec<String>>;
@@ -47,7 +47,7 @@ struct Document<T> {
 }
 
 /// Where a list comes from.
-pub(crate) struct Source<'a> {
+pub(crate) struct PageSource<'a> {
     pub(crate) client: &'a Client,
     pub(crate) path: &'static str,
     /// `after` for the oldest first, or `before`.
@@ -57,12 +57,12 @@ pub(crate) struct Source<'a> {
 }
 
 /// Prints a list, and returns how many there were in it.
-pub(crate) async fn show<T: Listed>(
-    source: &Source<'_>,
-    count: Count,
+pub(crate) async fn print_jobs<T: ListedJob>(
+    source: &PageSource<'_>,
+    count: ListLimit,
     form: JsonOrLines,
 ) -> Result<u64> {
-    let Source { client, path, direction, query } = source;
+    let PageSource { client, path, direction, query } = source;
     let limit = if count.all { u64::MAX } else { count.limit };
     let mut jobs: Vec<T> = Vec::new();
     let (mut shown, mut next) = (0, Some(0));
@@ -76,7 +76,7 @@ pub(crate) async fn show<T: Listed>(
         next = page.next;
         // Lines are passed on page by page, so that any number of jobs fits.
         if form.jsonl {
-            page.jobs.iter().try_for_each(Listed::line)?;
+            page.jobs.iter().try_for_each(ListedJob::line)?;
         } else {
             jobs.extend(page.jobs);
         }
@@ -85,10 +85,10 @@ pub(crate) async fn show<T: Listed>(
     if form.json {
         document::print(Document { jobs, more })?;
     } else if !form.jsonl {
-        let rows = jobs.iter().map(Listed::row).collect::<Result<Vec<_>>>()?;
+        let rows = jobs.iter().map(ListedJob::row).collect::<Result<Vec<_>>>()?;
         table::list(T::COLUMNS, &rows)?;
         if more {
-            talk(format_args!("there are more: --limit N or --all shows them"));
+            message(format_args!("there are more: --limit N or --all shows them"));
         }
     }
     Ok(shown)

@@ -1,11 +1,11 @@
-//! The demo as a picture that moves: every scene as shapes and text, shown one after another by a style
-//! sheet. Without one, or for whoever wants nothing to move, the last scene stands still.
+//! The demo as a picture that moves: every frame as shapes and text, shown one after another by a style
+//! sheet. Without one, or for whoever wants nothing to move, the last frame stands still.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::board::{Board, Fate};
-use super::show::{Scene, heading, words};
+use super::board::{Board, WorkerStatus};
+use super::display::{Frame, heading, words};
 
 const WIDTH: u32 = 860;
 const LANE: u32 = 34;
@@ -13,26 +13,26 @@ const TOP: u32 = 64;
 const BAR_LEFT: u32 = 64;
 const BAR_WIDTH: u64 = 330;
 
-/// How long the last scene stands before it begins again.
+/// How long the last frame stands before it begins again.
 const LAST: Duration = Duration::from_secs(6);
 
 /// What was seen, in order.
 #[derive(Default)]
 pub(super) struct Recording {
-    scenes: Vec<(Duration, Board)>,
+    frames: Vec<(Duration, Board)>,
 }
 
 impl Recording {
     pub(super) fn add(&mut self, after: Duration, board: &Board) {
-        self.scenes.push((after, board.clone()));
+        self.frames.push((after, board.clone()));
     }
 
-    /// The picture; `closing` is written under the last scene.
+    /// The picture; `closing` is written under the last frame.
     pub(super) fn svg(&self, jobs: u64, closing: &[String]) -> String {
-        let full = self.scenes.iter().map(|(_, board)| board.longest()).max().unwrap_or(1).max(1);
-        let lanes = self.scenes.first().map_or(0, |(_, board)| board.lanes.len()) as u32;
-        let height = TOP + lanes * LANE + 24 + 20 * closing.len() as u32;
-        let end = self.scenes.last().map_or(Duration::ZERO, |(after, _)| *after) + LAST;
+        let full = self.frames.iter().map(|(_, board)| board.longest()).max().unwrap_or(1).max(1);
+        let rows = self.frames.first().map_or(0, |(_, board)| board.rows.len()) as u32;
+        let height = TOP + rows * LANE + 24 + 20 * closing.len() as u32;
+        let end = self.frames.last().map_or(Duration::ZERO, |(after, _)| *after) + LAST;
         let mut svg = String::new();
         let _ = writeln!(
             svg,
@@ -41,20 +41,20 @@ impl Recording {
         );
         let _ = writeln!(
             svg,
-            "<title>filch demo: {lanes} workers share {jobs} jobs, one is killed</title>"
+            "<title>filch demo: {rows} workers share {jobs} jobs, one is killed</title>"
         );
         self.style(&mut svg, end);
         let _ =
             writeln!(svg, "<rect class=\"paper\" width=\"{WIDTH}\" height=\"{height}\" rx=\"8\"/>");
         svg.push_str("<text class=\"prompt\" x=\"18\" y=\"28\">$ filch demo</text>\n");
-        for (index, (after, board)) in self.scenes.iter().enumerate() {
-            let scene = Scene { board, after: *after, jobs, full };
-            let is_last = index + 1 == self.scenes.len();
+        for (index, (after, board)) in self.frames.iter().enumerate() {
+            let frame = Frame { board, after: *after, jobs, full };
+            let is_last = index + 1 == self.frames.len();
             let _ =
-                writeln!(svg, "<g class=\"{} f{index}\">", if is_last { "last" } else { "scene" });
-            draw(&mut svg, &scene);
+                writeln!(svg, "<g class=\"{} f{index}\">", if is_last { "last" } else { "frame" });
+            draw(&mut svg, &frame);
             if is_last {
-                let top = TOP + lanes * LANE + 14;
+                let top = TOP + rows * LANE + 14;
                 for (line, y) in closing.iter().zip((top..).step_by(20)) {
                     let _ = writeln!(
                         svg,
@@ -69,20 +69,20 @@ impl Recording {
         svg
     }
 
-    /// Each scene is visible in its part of the whole, and again in the next round.
+    /// Each frame is visible in its part of the whole, and again in the next round.
     fn style(&self, svg: &mut String, end: Duration) {
         let total = end.as_secs_f64();
         svg.push_str(STYLE);
         svg.push_str("  @media (prefers-reduced-motion: no-preference) {\n");
         let _ = writeln!(
             svg,
-            "    .scene, .last {{ visibility: hidden; animation: {total:.2}s step-end infinite }}"
+            "    .frame, .last {{ visibility: hidden; animation: {total:.2}s step-end infinite }}"
         );
-        for (index, (after, _)) in self.scenes.iter().enumerate() {
+        for (index, (after, _)) in self.frames.iter().enumerate() {
             let percent = |moment: Duration| 100.0 * moment.as_secs_f64() / total;
             // The first one is there from the beginning, however late it was seen.
             let from = if index == 0 { 0.0 } else { percent(*after) };
-            let until = self.scenes.get(index + 1).map_or(100.0, |(next, _)| percent(*next));
+            let until = self.frames.get(index + 1).map_or(100.0, |(next, _)| percent(*next));
             let _ = writeln!(
                 svg,
                 "    .f{index} {{ animation-name: k{index} }} @keyframes k{index} {{ 0% {{ visibility: {} }} \
@@ -98,36 +98,37 @@ const STYLE: &str = "<style>
   text { font: 13px ui-monospace, 'Cascadia Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace; fill: #3b4252; white-space: pre }
   .paper { fill: #ffffff; stroke: #d5d9e2 } .track { fill: #eef0f5 } .waiting { fill: #4f7cd6 } .stolen { fill: #ee8a2d }
   .prompt, .closing { fill: #161a26; font-weight: 600 } .gone { fill: #b0256f }
-  .scene { visibility: hidden }
+  .frame { visibility: hidden }
   @media (prefers-color-scheme: dark) {
     text { fill: #b7bfd1 } .paper { fill: #12151d; stroke: #2a3040 } .track { fill: #1d2230 }
     .waiting { fill: #5c8ae6 } .stolen { fill: #f0953f } .prompt, .closing { fill: #eef1f8 } .gone { fill: #ee77b5 }
   }
 ";
 
-fn draw(svg: &mut String, scene: &Scene<'_>) {
-    let _ = writeln!(svg, "<text x=\"140\" y=\"28\">{}</text>", escaped(&heading(scene)));
-    for (lane, place) in scene.board.lanes.iter().zip(0_u32..) {
+fn draw(svg: &mut String, frame: &Frame<'_>) {
+    let _ = writeln!(svg, "<text x=\"140\" y=\"28\">{}</text>", escaped(&heading(frame)));
+    for (row, place) in frame.board.rows.iter().zip(0_u32..) {
         let y = TOP + place * LANE;
         let text = y + 6;
-        let class = if lane.fate == Fate::Alive { "" } else { " class=\"gone\"" };
-        let _ = writeln!(svg, "<text{class} x=\"18\" y=\"{text}\">{}</text>", escaped(&lane.name));
-        let width = (lane.waiting * BAR_WIDTH).div_ceil(scene.full).min(BAR_WIDTH);
+        let class = if row.status == WorkerStatus::Alive { "" } else { " class=\"gone\"" };
+        let _ = writeln!(svg, "<text{class} x=\"18\" y=\"{text}\">{}</text>", escaped(&row.name));
+        let width = (row.waiting * BAR_WIDTH).div_ceil(frame.full).min(BAR_WIDTH);
         let top = y - 8;
-        if lane.fate == Fate::Alive {
-            let colour = if lane.stolen > 0 { "stolen" } else { "waiting" };
+        if row.status == WorkerStatus::Alive {
+            let colour = if row.stolen > 0 { "stolen" } else { "waiting" };
             let _ = writeln!(
                 svg,
                 "<rect class=\"track\" x=\"{BAR_LEFT}\" y=\"{top}\" width=\"{BAR_WIDTH}\" height=\"18\" rx=\"3\"/>\
                  <rect class=\"{colour}\" x=\"{BAR_LEFT}\" y=\"{top}\" width=\"{width}\" height=\"18\" rx=\"3\"/>"
             );
         }
-        let left = if lane.fate == Fate::Alive { u64::from(BAR_LEFT) + BAR_WIDTH + 16 } else { 64 };
-        let _ = writeln!(
-            svg,
-            "<text{class} x=\"{left}\" y=\"{text}\">{}</text>",
-            escaped(&words(lane))
-        );
+        let left = if row.status == WorkerStatus::Alive {
+            u64::from(BAR_LEFT) + BAR_WIDTH + 16
+        } else {
+            64
+        };
+        let _ =
+            writeln!(svg, "<text{class} x=\"{left}\" y=\"{text}\">{}</text>", escaped(&words(row)));
     }
 }
 
@@ -144,7 +145,7 @@ mod tests {
         let mut board = Board::new(&["w1".to_owned(), "w<2".to_owned()]);
         let mut recording = Recording::default();
         for (millis, waiting) in [(100, 9), (600, 4), (1_000, 0)] {
-            board.lanes[0].waiting = waiting;
+            board.rows[0].waiting = waiting;
             recording.add(Duration::from_millis(millis), &board);
         }
         let svg = recording.svg(10, &["10 jobs & nothing lost".to_owned()]);

@@ -4,7 +4,7 @@
 ///
 /// # Errors
 /// With what to write instead, if there is none.
-pub(crate) fn name(text: &str) -> Result<String, String> {
+pub(crate) fn parse(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("write names with commas between them, like a,b".to_owned()),
         name => Ok(name.to_owned()),
@@ -12,6 +12,6 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
 }
 
 /// The same list without blanks around its names.
-pub(crate) fn tight(text: &str) -> String {
+pub(crate) fn without_blanks(text: &str) -> String {
     text.split(',').map(str::trim).collect::<Vec<_>>().join(",")
 }

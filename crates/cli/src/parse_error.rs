@@ -8,10 +8,10 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::escape::escaped;
-use crate::output::talk;
+use crate::output::message;
 
 /// Says what is wrong, and how the program ends.
-pub(crate) fn misread(error: &clap::Error, words: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub(crate) fn print(error: &clap::Error, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let code = ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     let words: Vec<OsString> = words.into_iter().collect();
     let is_about_a_word = matches!(
@@ -21,7 +21,7 @@ pub(crate) fn misread(error: &clap::Error, words: impl IntoIterator<Item = OsStr
     if is_about_a_word
         && let Some((place, word)) = words.iter().enumerate().find(|(_, it)| it.to_str().is_none())
     {
-        talk(format_args!(
+        message(format_args!(
             "error: argument {place} is not UTF-8: {word:?}\n  help: jobs are JSON, which has no \
              other bytes than text: put them into a file, and submit its name"
         ));
@@ -32,10 +32,10 @@ pub(crate) fn misread(error: &clap::Error, words: impl IntoIterator<Item = OsStr
         let _ = error.print();
     } else {
         // Without clap's own colours, which could not be told from somebody else's.
-        talk(format_args!("{}", error.render().to_string().trim_end()));
+        message(format_args!("{}", error.render().to_string().trim_end()));
     }
     if let Some(program) = program_without_dashes(error) {
-        talk(format_args!("  help: a command comes behind `--`, as in: -- {program} ..."));
+        message(format_args!("  help: a command comes behind `--`, as in: -- {program} ..."));
     }
     code
 }
@@ -52,15 +52,15 @@ fn program_without_dashes(error: &clap::Error) -> Option<&str> {
 }
 
 /// What a value is called that is written as a number, or begins with one.
-const NUMBERS: [&str; 3] = ["N", "N|none", "SPAN"];
+const NUMERIC_VALUE_NAMES: [&str; 3] = ["N", "N|none", "SPAN"];
 
 /// The same commands, where a number below zero belongs to the option before it, whose bounds are named
 /// then. Else it would be taken for an option, and the advice would be to put it behind `--`.
-pub(crate) fn take_negatives(command: Command) -> Command {
+pub(crate) fn allow_negative_numbers(command: Command) -> Command {
     let command = command.mut_args(|option| {
         let names = option.get_value_names().unwrap_or_default();
-        let is_number = names.iter().any(|name| NUMBERS.contains(&name.as_str()));
+        let is_number = names.iter().any(|name| NUMERIC_VALUE_NAMES.contains(&name.as_str()));
         if is_number { option.allow_negative_numbers(true) } else { option }
     });
-    command.mut_subcommands(take_negatives)
+    command.mut_subcommands(allow_negative_numbers)
 }

@@ -7,7 +7,7 @@ use toml::de::DeValue;
 
 /// A kind of value.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Form {
+pub(super) enum ValueKind {
     Text,
     Url,
     Path,
@@ -19,12 +19,12 @@ pub(super) enum Form {
     Choice(&'static [&'static str]),
 }
 
-impl Form {
+impl ValueKind {
     /// Whether a flag would take it.
     ///
     /// # Errors
     /// With what to write instead.
-    pub(super) fn judge(self, text: &str) -> Result<(), String> {
+    pub(super) fn validate(self, text: &str) -> Result<(), String> {
         let ok = |is_fine: bool, say: &str| if is_fine { Ok(()) } else { Err(say.to_owned()) };
         match self {
             Self::Text => ok(!text.is_empty(), "write a name"),
@@ -59,7 +59,7 @@ impl Form {
     ///
     /// # Errors
     /// With what to write instead.
-    pub(super) fn of_toml(self, value: &DeValue<'_>, folder: &Path) -> Result<String, String> {
+    pub(super) fn read_toml(self, value: &DeValue<'_>, folder: &Path) -> Result<String, String> {
         let text = match (self, value) {
             (Self::Count { .. } | Self::Priority, DeValue::Integer(number)) => {
                 number.as_str().trim_start_matches('+').to_owned()
@@ -81,6 +81,6 @@ impl Form {
             (Self::Names, _) => return Err("write names, like [\"img\", \"default\"]".to_owned()),
             _ => return Err("write text, in quotation marks".to_owned()),
         };
-        self.judge(&text).map(|()| text)
+        self.validate(&text).map(|()| text)
     }
 }

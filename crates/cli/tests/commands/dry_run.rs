@@ -1,10 +1,10 @@
 //! `--dry-run`: what cannot be undone can be rehearsed, and a rehearsal changes nothing.
 
+use crate::fixture::{Fixture, has_flag, runnable_commands};
 use crate::server::{Server, end, program};
-use crate::world::{World, has_flag, leaves};
 
-/// One line for each command that has it; ids as in `world`.
-const REHEARSALS: &[&str] = &[
+/// One line for each command that has it; ids as in `fixture`.
+const DRY_RUNS: &[&str] = &[
     "job cancel --dry-run {later}",
     "job cancel --dry-run state:scheduled",
     "job retry --dry-run {dead}",
@@ -30,14 +30,14 @@ const VERBS: [&str; 9] =
 #[test]
 fn every_verb_that_takes_something_away_can_be_rehearsed() {
     let root = filch_cli::command();
-    for (path, _) in leaves(&root) {
+    for (path, _) in runnable_commands(&root) {
         let verb = path.rsplit(' ').next().expect("a path has a word");
-        let is_rehearsed = ELSEWHERE.contains(&path.as_str())
-            || REHEARSALS.iter().any(|case| case.starts_with(&format!("{path} --dry-run")));
-        assert_eq!(has_flag(&root, &path, "dry-run"), is_rehearsed, "filch {path}");
+        let has_dry_run = ELSEWHERE.contains(&path.as_str())
+            || DRY_RUNS.iter().any(|case| case.starts_with(&format!("{path} --dry-run")));
+        assert_eq!(has_flag(&root, &path, "dry-run"), has_dry_run, "filch {path}");
         // A bench drains its own.
         if VERBS.contains(&verb) && !path.starts_with("bench ") {
-            assert!(is_rehearsed, "filch {path} cannot be rehearsed");
+            assert!(has_dry_run, "filch {path} cannot be rehearsed");
             assert!(has_flag(&root, &path, "yes"), "filch {path} cannot be told not to ask");
         }
     }
@@ -46,7 +46,7 @@ fn every_verb_that_takes_something_away_can_be_rehearsed() {
 #[test]
 fn a_rehearsal_changes_nothing() {
     let server = Server::up();
-    let world = World::new(&server);
+    let fixture = Fixture::new(&server);
     let seen = || {
         let lists = [&["job", "list", "--all"][..], &["dead", "list"], &["queue", "list"]];
         let mut seen: String =
@@ -59,8 +59,8 @@ fn a_rehearsal_changes_nothing() {
         seen
     };
     let before = seen();
-    for case in REHEARSALS {
-        let words = world.words(case);
+    for case in DRY_RUNS {
+        let words = fixture.words(case);
         let ended = server.filch(&words.iter().map(String::as_str).collect::<Vec<_>>()).fine();
         assert!(ended.stderr.contains("would be"), "{case}: {ended:?}");
         assert_eq!(seen(), before, "{case}");

@@ -19,11 +19,11 @@ use crate::usage::Usage;
 const DEFAULT_URL: &str = "http://127.0.0.1:7420";
 
 /// How long somebody at the usual address may take to answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const DEFAULT_SERVER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Which server is meant
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Connection {
     /// The server's URL
     #[arg(long, value_name = "URL", global = true)]
     pub(crate) server: Option<String>,
@@ -47,33 +47,33 @@ pub(crate) struct Place {
     insecure_no_tls: bool,
 }
 
-impl Place {
+impl Connection {
     /// The folder with the data.
-    pub(crate) fn data(&self) -> &Path {
+    pub(crate) fn data_dir(&self) -> &Path {
         self.data.as_deref().unwrap_or(Path::new("."))
     }
 
     /// The file with everything in it.
-    pub(crate) fn file(&self) -> PathBuf {
-        self.data().join("filch.db")
+    pub(crate) fn store_file(&self) -> PathBuf {
+        self.data_dir().join("filch.db")
     }
 
     /// The server that has the data open, if there is one.
-    pub(crate) fn holder(&self) -> Option<String> {
-        filch_store::holder(&self.file())?.url
+    pub(crate) fn running_server(&self) -> Option<String> {
+        filch_store::holder(&self.store_file())?.url
     }
 
     /// Where the server should be. Whoever says which data is meant does not mean another server's.
     pub(crate) fn url(&self) -> Result<String> {
-        match self.server.clone().or_else(|| self.holder()) {
+        match self.server.clone().or_else(|| self.running_server()) {
             Some(url) => Ok(url),
             None if self.data.is_none() => Ok(DEFAULT_URL.to_owned()),
             None => {
                 let text = format!(
                     "no server has {} open\n  help: start one with `filch up --data {}`, or say \
                      where it is with --data DIR or --server URL",
-                    self.file().display(),
-                    self.data().display()
+                    self.store_file().display(),
+                    self.data_dir().display()
                 );
                 Err(Exit::new(exit::UNREACHABLE, text).into())
             }
@@ -91,13 +91,13 @@ impl Place {
 
     /// The server at the usual address, if one is there: also if it wants to see another token first. It
     /// counts only for those who do not say which data is meant, and have none here.
-    pub(crate) async fn usual(&self) -> Result<Option<Client>> {
-        if self.data.is_some() || data::is_there(&self.file()) {
+    pub(crate) async fn default_server(&self) -> Result<Option<Client>> {
+        if self.data.is_some() || data::is_there(&self.store_file()) {
             return Ok(None);
         }
-        let usual = self.client_at(DEFAULT_URL)?;
-        let answer = tokio::time::timeout(PATIENCE, usual.status()).await;
-        Ok(matches!(answer, Ok(Ok(_) | Err(Error::Refused(_)))).then_some(usual))
+        let client = self.client_at(DEFAULT_URL)?;
+        let answer = tokio::time::timeout(DEFAULT_SERVER_TIMEOUT, client.status()).await;
+        Ok(matches!(answer, Ok(Ok(_) | Err(Error::Refused(_)))).then_some(client))
     }
 
     /// What is shown to a server.

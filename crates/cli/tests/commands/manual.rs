@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use clap::Command;
 
+use crate::fixture::runnable_commands;
 use crate::server::{filch, program};
-use crate::world::leaves;
 
 const PAGE: &str = include_str!("../../../../docs/cli.md");
 
@@ -55,7 +55,7 @@ fn no_line_of_a_help_is_broken() {
 
 #[test]
 fn every_command_is_on_the_page() {
-    for (path, _) in leaves(&filch_cli::command()) {
+    for (path, _) in runnable_commands(&filch_cli::command()) {
         let is_there = PAGE.lines().any(|line| {
             line.match_indices(&format!("filch {path}")).any(|(at, found)| {
                 !line[at + found.len()..].starts_with(|next: char| next.is_ascii_alphanumeric())
@@ -93,7 +93,7 @@ fn words(line: &str) -> Vec<String> {
 /// Every command that is shown, in every pipe, on the page and in the help.
 fn shown() -> Vec<Vec<String>> {
     let root = filch_cli::command();
-    let helps = leaves(&root).into_iter().filter_map(|(_, leaf)| leaf.get_after_help());
+    let helps = runnable_commands(&root).into_iter().filter_map(|(_, leaf)| leaf.get_after_help());
     let helps: String = helps.map(|help| format!("{help}\n")).collect();
     let mut shown = Vec::new();
     for line in PAGE.lines().chain(helps.lines()) {
@@ -143,7 +143,7 @@ fn every_setting_is_on_the_page() {
 
 #[test]
 fn every_command_has_an_example() {
-    for (path, leaf) in leaves(&filch_cli::command()) {
+    for (path, leaf) in runnable_commands(&filch_cli::command()) {
         let help = leaf.get_after_help().map(ToString::to_string).unwrap_or_default();
         assert!(help.contains(&format!("filch {path}")), "`filch {path} --help` has no example");
         assert!(leaf.get_about().is_some(), "`filch {path}` does not say what it does");
@@ -155,7 +155,7 @@ fn the_manual_has_a_page_for_each_command() {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let pages = folder.path().join("man1");
     filch(&["man", pages.to_str().unwrap()]).fine();
-    for (path, _) in leaves(&filch_cli::command()) {
+    for (path, _) in runnable_commands(&filch_cli::command()) {
         let page = pages.join(format!("filch-{}.1", path.replace(' ', "-")));
         let text =
             std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{page:?}: {error}"));

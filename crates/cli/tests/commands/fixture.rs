@@ -1,4 +1,4 @@
-//! A small world to try commands on: a server, two workers, and jobs in several states. And every command
+//! A small fixture to try commands on: a server, two workers, and jobs in several states. And every command
 //! that there is.
 
 use clap::Command;
@@ -8,17 +8,17 @@ use crate::mask::Mask;
 use crate::server::{Running, Server, until};
 
 /// What there is before the first case.
-pub(crate) struct World {
+pub(crate) struct Fixture {
     names: Vec<(&'static str, String)>,
     pub(crate) mask: Mask,
     /// A worker of a queue in which there is nothing.
-    _guest: Running,
+    _extra: Running,
 }
 
 const FLOW: &str = "name = \"report\"\n[job.fetch]\nkind = \"fetch\"\nat = \"2100-01-01T00:00:00Z\"\n\
                     [job.join]\nkind = \"join\"\nafter = [\"fetch\"]\n";
 
-impl World {
+impl Fixture {
     pub(crate) fn new(server: &Server) -> Self {
         server.file("flow.toml", FLOW);
         let done = done(server);
@@ -30,15 +30,15 @@ impl World {
         // From a queue that is paused nothing starts, however often it is given new attempts.
         let [broken, spoiled] = [(); 2].map(|()| server.dead(&["--queue", "paused"]));
         server.filch(&["queue", "pause", "paused"]).fine();
-        let words = ["worker", "start", "--name", "guest", "--slots", "1", "--queues", "guests"];
-        let guest = Running::start(&mut server.command(&words));
+        let words = ["worker", "start", "--name", "extra", "--slots", "1", "--queues", "extra"];
+        let extra = Running::start(&mut server.command(&words));
         let mut workers = Vec::new();
         until("both workers are there", || {
             let list = server.filch(&["worker", "list", "--jsonl"]).fine();
             workers = list.json_lines();
             workers.len() == 2
         });
-        let known = |worker: &&Value| worker["name"] == "guest";
+        let known = |worker: &&Value| worker["name"] == "extra";
         let second = workers.iter().find(known).expect("it is called so");
         let first = workers.iter().find(|worker| !known(worker)).expect("it came with the server");
         let id = |worker: &Value| worker["id"].as_str().expect("it has one").to_owned();
@@ -49,7 +49,7 @@ impl World {
             ("broken", broken),
             ("spoiled", spoiled),
             ("worker", id(first)),
-            ("guest", id(second)),
+            ("extra", id(second)),
         ];
         let mut mask = Mask::new();
         for (name, id) in &names {
@@ -59,7 +59,7 @@ impl World {
         let host = first["name"].as_str().expect("it is called something");
         mask.name(host, "host");
         mask.name(server.folder().to_str().expect("it is text"), "folder");
-        Self { names, mask, _guest: guest }
+        Self { names, mask, _extra: extra }
     }
 
     /// From now on this id has a name, too.
@@ -91,7 +91,7 @@ fn done(server: &Server) -> String {
 }
 
 /// Commands that do something themselves, with their names in full.
-pub(crate) fn leaves(root: &Command) -> Vec<(String, &Command)> {
+pub(crate) fn runnable_commands(root: &Command) -> Vec<(String, &Command)> {
     let mut leaves = Vec::new();
     walk(root, "", &mut leaves);
     leaves

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use crate::server::{DATA, Server, end, filch, program};
 
 /// Something that answers everything with this.
-pub(crate) fn somebody(status: &'static str, body: &'static str) -> String {
+pub(crate) fn stub_server(status: &'static str, body: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let url = format!("http://{}", listener.local_addr().expect("it listens"));
     std::thread::spawn(move || {
@@ -55,7 +55,7 @@ fn each_answer_has_its_code() {
             "error: no\n",
         ),
     ] {
-        let url = somebody(status, body);
+        let url = stub_server(status, body);
         filch(&["queue", "list", "--server", &url]).refused(code, said);
     }
 }

@@ -1,5 +1,7 @@
 //! `filch worker`: workers of their own.
 
+mod manage;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,29 +13,22 @@ use filch_scheduler::agent::{Home, Reserve};
 use filch_worker::connect::{Notice, Notices};
 use filch_worker::{Config, Left, Worker, connect};
 
+pub(crate) use self::manage::resolve_id;
+use crate::connection::Connection;
+use crate::embedded::{SHUTDOWN_GRACE, default_slots, handlers, host_name};
 use crate::exit::{self, Exit};
-use crate::list;
-use crate::local::{GRACE, default_slots, handlers, host};
-use crate::output::talk;
-use crate::place::Place;
-use crate::runtime::{Ending, ask, block_on};
-use crate::workers;
+use crate::group::{Group, with_client};
+use crate::name_list;
+use crate::output::message;
+use crate::runtime::{ShutdownSignals, block_on};
 
-/// Start a worker, or see to those that are there
-#[derive(Args)]
-pub(crate) struct Options {
-    #[command(flatten)]
-    place: Place,
-    #[command(subcommand)]
-    command: Command,
-}
-
+/// Start, list, drain and stop workers
 #[derive(Subcommand)]
-enum Command {
-    Start(Start),
-    List(workers::List),
-    Drain(workers::Drain),
-    Stop(workers::Stop),
+pub(crate) enum WorkerCommand {
+    Start(StartArgs),
+    List(manage::ListArgs),
+    Drain(manage::DrainArgs),
+    Stop(manage::StopArgs),
 }
 
 /// Start a worker that runs jobs for a server
@@ -42,7 +37,7 @@ enum Command {
   filch worker start --server http://127.0.0.1:7500 --slots 4
   filch worker start --queues img,default
   filch worker start --trace-schedule 1s")]
-struct Start {
+pub(crate) struct StartArgs {
     /// Another server to try when the first does not answer; may be given several times
     #[arg(long, value_name = "URL")]
     or: Vec<String>,
@@ -53,7 +48,7 @@ struct Start {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     slots: Option<u32>,
     /// Serve only these queues, with commas between them
-    #[arg(long, value_delimiter = ',', value_parser = list::name, value_name = "NAMES")]
+    #[arg(long, value_delimiter = ',', value_parser = name_list::parse, value_name = "NAMES")]
     queues: Option<Vec<String>>,
     /// Hold at most so many jobs beyond the slots
     #[arg(long, value_name = "N")]
@@ -69,21 +64,27 @@ struct Start {
     trace_schedule: Option<Duration>,
 }
 
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    let Options { place, command } = options;
+pub(crate) fn run(group: Group<WorkerCommand>) -> Result<ExitCode> {
+    let Group { connection, command } = group;
     match command {
-        Command::Start(start) => block_on(work(&place, start)),
-        Command::List(list) => ask(async { workers::list(&place.client()?, &list).await }),
-        Command::Drain(drain) => ask(async { workers::drain(&place.client()?, &drain).await }),
-        Command::Stop(stop) => ask(async { workers::stop(&place.client()?, &stop).await }),
+        WorkerCommand::Start(options) => block_on(work(&connection, options)),
+        WorkerCommand::List(options) => {
+            with_client(&connection, async |client| manage::list(client, &options).await)
+        }
+        WorkerCommand::Drain(options) => {
+            with_client(&connection, async |client| manage::drain(client, &options).await)
+        }
+        WorkerCommand::Stop(options) => {
+            with_client(&connection, async |client| manage::stop(client, &options).await)
+        }
     }
 }
 
-async fn work(place: &Place, start: Start) -> Result<ExitCode> {
-    let mut ending = Ending::listen()?;
-    let mut urls = vec![place.url()?];
+async fn work(connection: &Connection, start: StartArgs) -> Result<ExitCode> {
+    let mut signals = ShutdownSignals::listen()?;
+    let mut urls = vec![connection.url()?];
     urls.extend(start.or);
-    let access = place.access()?;
+    let access = connection.access()?;
     let target = |url: &String| {
         let target = Target::read(url)?;
         access.token_for(&target)?;
@@ -92,14 +93,14 @@ async fn work(place: &Place, start: Start) -> Result<ExitCode> {
     let targets = urls.iter().map(target).collect::<Result<Vec<_>, NoAccess>>();
     let targets = targets.map_err(Error::NoAccess)?;
     let slots = start.slots.unwrap_or_else(default_slots);
-    talk(format_args!("working for {} in {slots} slots", urls.join(", ")));
+    message(format_args!("working for {} in {slots} slots", urls.join(", ")));
     let config = Config {
         slots,
         queues: start.queues,
         home: Home::Apart,
-        grace: GRACE,
+        grace: SHUTDOWN_GRACE,
         reserve: start.hold.map_or(Reserve::Auto { most: start.reserve }, Reserve::Fixed),
-        name: Some(start.name.unwrap_or_else(host)),
+        name: Some(start.name.unwrap_or_else(host_name)),
         trace_schedule: start.trace_schedule,
     };
     let (connect, mut notices) = connect::with(targets, access);
@@ -108,13 +109,13 @@ async fn work(place: &Place, start: Start) -> Result<ExitCode> {
         left = until_left(&worker) => left,
         // What runs is stopped with us: it is not ours to run any more.
         exit = refused(&mut notices) => return Err(exit.into()),
-        () = ending.wanted() => {
-            talk(format_args!("letting what runs finish; once more to stop now"));
-            worker.drain(GRACE);
+        () = signals.received() => {
+            message(format_args!("letting what runs finish; once more to stop now"));
+            worker.drain(SHUTDOWN_GRACE);
             tokio::select! {
                 left = worker.left() => left,
                 exit = refused(&mut notices) => return Err(exit.into()),
-                () = ending.wanted() => {
+                () = signals.received() => {
                     worker.drain(Duration::ZERO);
                     worker.left().await
                 }
@@ -129,7 +130,7 @@ async fn work(place: &Place, start: Start) -> Result<ExitCode> {
 async fn refused(notices: &mut Notices) -> Exit {
     loop {
         match notices.next().await {
-            Notice::Trouble(why) => talk(format_args!("{why}; trying again")),
+            Notice::Trouble(why) => message(format_args!("{why}; trying again")),
             Notice::Refused(why) => return Exit::new(exit::NOT_PERMITTED, why),
             Notice::OtherVersion(why) => return Exit::new(exit::OTHER_VERSION, why),
         }
@@ -140,12 +141,12 @@ async fn refused(notices: &mut Notices) -> Exit {
 async fn until_left(worker: &Worker) -> Left {
     tokio::select! {
         left = worker.left() => return left,
-        grace = worker.told_to_leave() => talk(format_args!(
+        grace = worker.told_to_leave() => message(format_args!(
             "told to stop: what runs may take {}, the rest is handed back",
             filch_api::span::write(grace)
         )),
     }
     let left = worker.left().await;
-    talk(format_args!("stopped, as the server asked"));
+    message(format_args!("stopped, as the server asked"));
     left
 }

@@ -10,7 +10,7 @@ const HERE: &str = "filch.toml";
 
 /// The values of all settings before any flag.
 #[derive(Debug)]
-pub(crate) struct Found(Vec<Value>);
+pub(crate) struct Settings(Vec<Value>);
 
 /// What a setting is set to.
 #[derive(Clone, Debug)]
@@ -30,34 +30,34 @@ pub(crate) enum Origin {
     Default,
 }
 
-impl Found {
+impl Settings {
     /// Looks everywhere.
     ///
     /// # Errors
     /// If a file or a variable says what cannot be meant.
-    pub(crate) fn look() -> Result<Self, Usage> {
-        let mut found = Self::nothing();
+    pub(crate) fn load() -> Result<Self, Usage> {
+        let mut settings = Self::defaults();
         // The later counts more.
-        for path in users_own().iter().map(PathBuf::as_path).chain([Path::new(HERE)]) {
+        for path in user_config().iter().map(PathBuf::as_path).chain([Path::new(HERE)]) {
             for (setting, text, line) in file::read(path)? {
-                found.set(setting, text, Origin::File { path: path.to_owned(), line });
+                settings.set(setting, text, Origin::File { path: path.to_owned(), line });
             }
         }
         for setting in SETTINGS {
             if let Some(text) = variable(setting)? {
-                found.set(setting, text, Origin::Variable);
+                settings.set(setting, text, Origin::Variable);
             }
         }
-        Ok(found)
+        Ok(settings)
     }
 
     /// Defaults only.
-    pub(crate) fn nothing() -> Self {
+    pub(crate) fn defaults() -> Self {
         let default = |setting: &'static Setting| Value {
             setting,
             text: match setting.default {
                 Fallback::Value(text) => Some(text.to_owned()),
-                Fallback::Words(_) => None,
+                Fallback::Described(_) => None,
             },
             origin: Origin::Default,
         };
@@ -94,7 +94,7 @@ impl Value {
 }
 
 /// `$XDG_CONFIG_HOME/filch/config.toml`, by default below `~/.config`.
-fn users_own() -> Option<PathBuf> {
+fn user_config() -> Option<PathBuf> {
     let folder = |name: &str| {
         std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute())
     };
@@ -118,7 +118,7 @@ fn variable(setting: &Setting) -> Result<Option<String>, Usage> {
             help,
         ));
     }
-    match setting.form.judge(&text) {
+    match setting.kind.validate(&text) {
         Ok(()) => Ok(Some(text)),
         Err(help) => Err(Usage::new(format!("{name} is {text:?}"), help)),
     }

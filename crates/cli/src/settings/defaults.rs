@@ -1,26 +1,26 @@
-//! Flags get what was found as their defaults, and their help says where else they can be set.
+//! Flags get what was settings as their defaults, and their help says where else they can be set.
 
 use clap::{Arg, Command};
 
-use super::{Fallback, Found, Origin, SETTINGS, Setting, Value};
+use super::{Fallback, Origin, SETTINGS, Setting, Settings, Value};
 
 /// The command that takes every flag, to say what would hold with it.
-const SHOWS_ALL: &str = "config show";
+const CONFIG_SHOW: &str = "config show";
 
-/// The same commands, where a flag that is not given has the value that was found.
-pub(crate) fn furnish(root: Command, found: &Found) -> Command {
-    walk(root, "", found)
+/// The same commands, where a flag that is not given has the value that was settings.
+pub(crate) fn apply_defaults(root: Command, settings: &Settings) -> Command {
+    walk(root, "", settings)
 }
 
-fn walk(mut command: Command, path: &str, found: &Found) -> Command {
-    for value in found.values().iter().filter(|value| value.setting.counts_in(path)) {
+fn walk(mut command: Command, path: &str, settings: &Settings) -> Command {
+    for value in settings.values().iter().filter(|value| value.setting.applies_to(path)) {
         let is_its = |arg: &&Arg| arg.get_long() == Some(value.setting.flag);
         let id = command.get_arguments().find(is_its).map(|arg| arg.get_id().clone());
         if let Some(id) = id {
             command = command.mut_arg(id, |arg| with_default(arg, value));
         }
     }
-    if path == SHOWS_ALL {
+    if path == CONFIG_SHOW {
         let everywhere = |setting: &&Setting| setting.flag != "color";
         command = command.args(SETTINGS.iter().filter(everywhere).map(|setting| {
             Arg::new(setting.key).long(setting.flag).value_name("VALUE").hide(true)
@@ -30,13 +30,13 @@ fn walk(mut command: Command, path: &str, found: &Found) -> Command {
         command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
     for name in inner {
         let path = if path.is_empty() { name.clone() } else { format!("{path} {name}") };
-        command = command.mut_subcommand(name, |inner| walk(inner, &path, found));
+        command = command.mut_subcommand(name, |inner| walk(inner, &path, settings));
     }
     command
 }
 
 fn with_default(arg: Arg, value: &Value) -> Arg {
-    let (Fallback::Value(default) | Fallback::Words(default)) = value.setting.default;
+    let (Fallback::Value(default) | Fallback::Described(default)) = value.setting.default;
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
     let help = format!("{help} [default: {default}] [env: {}]", value.setting.variable());
     let arg = arg.help(help).hide_default_value(true);
