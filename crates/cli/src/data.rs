@@ -33,7 +33,7 @@ pub(crate) fn unopened(file: &Path, error: &OpenError) -> Exit {
     let named = format!("{}: {error}", file.display());
     match error {
         OpenError::Held { .. } => Exit::new(exit::CONFLICT, named),
-        OpenError::Newer { .. } | OpenError::Older { .. } => Exit::new(exit::OTHER_VERSION, named),
+        OpenError::OtherVersion { .. } => Exit::new(exit::OTHER_VERSION, named),
         OpenError::NoLog { .. } | OpenError::OldLibrary { .. } => Exit::new(1, named),
         OpenError::NotOurs(_) => Exit::new(1, error.to_string()),
         OpenError::Failed { .. } => {

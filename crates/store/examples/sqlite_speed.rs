@@ -13,7 +13,7 @@ use filch_scheduler::record::{Cause, JobRow, JobWrite, LeaseRow, Loaded, Mutatio
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::state::State;
 use filch_scheduler::time::Wall;
-use filch_store::{Commit, Filter, Order, OwnerNote, Sqlite, Store, Text};
+use filch_store::{Commit, Filter, Order, OwnerNote, PurgeCause, Sqlite, Store, Text};
 
 /// When the first job is submitted; the others follow at 200 a millisecond.
 const BEGIN: u64 = 1_700_000_000_000;
@@ -89,7 +89,8 @@ fn retention(store: &Sqlite, commits: &mut Commits, jobs: u64) -> Result<(), Box
         look += began.elapsed();
         let seqs = expired.into_iter().map(|job| job.seq).collect();
         let began = Instant::now();
-        store.commit(&commits.commit(vec![Mutation::Purge(seqs)]))?;
+        let purges = vec![PurgeCause::Discarded];
+        store.commit(&Commit { purges, ..commits.commit(vec![Mutation::Purge(seqs)]) })?;
         purge += began.elapsed();
     }
     let [look, purge] = [look, purge].map(|span| micros(span) / count as f64);

@@ -32,6 +32,7 @@ pub(crate) enum Misfit {
     PurgedAlive { job: Seq, state: State, held: bool },
     NoPayload(Seq),
     NotPut(Seq),
+    PurgeCauses { purges: usize, causes: usize },
     TooLarge(u64),
 }
 
@@ -91,6 +92,9 @@ impl fmt::Display for Misfit {
             Self::NotPut(seq) => {
                 write!(formatter, "there is a payload for job number {}, which is not put", seq.0)
             }
+            Self::PurgeCauses { purges, causes } => {
+                write!(formatter, "{purges} purges have {causes} causes")
+            }
             Self::TooLarge(number) => {
                 write!(formatter, "{number} is larger than any number that can be kept")
             }
@@ -140,6 +144,14 @@ pub(crate) const fn check_purge(now: &JobWrite) -> Result<(), Misfit> {
         return Err(Misfit::PurgedAlive { job: now.job, state: now.state, held });
     }
     Ok(())
+}
+
+/// Whether each purge has its cause.
+pub(crate) fn check_purges(commit: &Commit) -> Result<(), Misfit> {
+    let is_purge = |mutation: &&Mutation| matches!(mutation, Mutation::Purge(_));
+    let purges = commit.mutations.iter().filter(is_purge).count();
+    let causes = commit.purges.len();
+    if purges == causes { Ok(()) } else { Err(Misfit::PurgeCauses { purges, causes }) }
 }
 
 /// Whether each job that is put has its payload, and no other has one.

@@ -58,7 +58,8 @@ impl Store for Transient {
         if commit.last <= memory.last_commit() {
             return Ok(());
         }
-        rules::check_payloads(commit).map_err(|misfit| misfit.broken(commit.last))?;
+        let checked = rules::check_payloads(commit).and_then(|()| rules::check_purges(commit));
+        checked.map_err(|misfit| misfit.broken(commit.last))?;
         memory.commit(commit.last, &commit.mutations)?;
         payloads.extend(commit.payloads.iter().cloned());
         for left in commit.remains.iter().filter(|left| memory.job(left.hold.job).is_some()) {

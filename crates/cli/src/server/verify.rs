@@ -67,7 +67,7 @@ pub(super) fn open(file: &Path) -> Result<Snapshot> {
 }
 
 fn facts(report: &Report) -> Vec<(&'static str, String)> {
-    let Counts { submitted, jobs, expired, discarded, untraced, .. } = report.counts;
+    let Counts { submitted, jobs, expired, discarded, .. } = report.counts;
     let Counts { unfinished, succeeded, dead, cancelled, .. } = report.counts;
     let Counts { claims, steals, losses, returns, failures, children, orphans, .. } = report.counts;
     let mut facts = vec![
@@ -82,8 +82,7 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
         (
             "purged",
             format!(
-                "{}: {expired} after their retention, {discarded} discarded, {untraced} before \
-                 that was written down",
+                "{}: {expired} after their retention, {discarded} discarded",
                 report.counts.purged()
             ),
         ),
@@ -151,7 +150,6 @@ fn as_json(file: &Path, report: &Report) -> Value {
             "purged": counts.purged(),
             "expired": counts.expired,
             "discarded": counts.discarded,
-            "untraced": counts.untraced,
             "owners": counts.owners(),
             "claims": counts.claims,
             "steals": counts.steals,

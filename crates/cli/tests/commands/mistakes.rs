@@ -204,19 +204,19 @@ fn a_job_shows_where_it_runs_and_with_what() {
 fn what_is_kept_and_cannot_be_opened_is_named_with_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    // A newer filch has written it: its version is in the head of the file.
-    filch(&["token", "create", "--role", "admin", "--data", &path("newer")]).fine();
-    let file = path("newer/filch.db");
+    // Another version of filch has created it: the version is in the header of the file.
+    filch(&["token", "create", "--role", "admin", "--data", &path("other")]).fine();
+    let file = path("other/filch.db");
     let mut kept = std::fs::read(&file).unwrap();
     kept[60..64].copy_from_slice(&99_u32.to_be_bytes());
     std::fs::write(&file, kept).unwrap();
     // Something is where the lock should be.
     std::fs::create_dir_all(path("locked/filch.db.lock")).unwrap();
     for (data, code, said) in [
-        ("newer", 7, format!("error: {file}: its tables have version 99, ")),
+        ("other", 7, format!("error: {file}: schema version 99 is not supported, ")),
         ("locked", 1, format!("error: cannot lock {}: ", path("locked/filch.db.lock"))),
-        ("newer/filch.db", 2, format!("error: {file} is a file, where a folder is meant")),
-        ("newer/filch.db/x", 1, format!("error: cannot make the folder {file}/x: ")),
+        ("other/filch.db", 2, format!("error: {file} is a file, where a folder is meant")),
+        ("other/filch.db/x", 1, format!("error: cannot make the folder {file}/x: ")),
     ] {
         for words in [&["up", "--listen", "127.0.0.1:0"][..], &["token", "create", "--role=admin"]]
         {
@@ -229,8 +229,8 @@ fn what_is_kept_and_cannot_be_opened_is_named_with_its_file() {
             assert!(code == 7 || ended.stderr.contains("\n  help: "), "{ended:?}");
         }
     }
-    let run = filch(&["run", "--data", &path("newer"), "--", "true"]);
-    run.refused(125, &format!("error: {file}: its tables have version 99, "));
+    let run = filch(&["run", "--data", &path("other"), "--", "true"]);
+    run.refused(125, &format!("error: {file}: schema version 99 is not supported, "));
 }
 
 #[test]

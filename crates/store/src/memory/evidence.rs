@@ -7,7 +7,7 @@ use filch_scheduler::id::{JobId, LeaseNo, Seq};
 use filch_scheduler::record::{JobRow, Note};
 
 use super::Memory;
-use crate::keep::ReadError;
+use crate::keep::{PurgeCause, ReadError};
 use crate::proof::{Evidence, Kept, Parent, Piece, Purge};
 
 impl Evidence for Memory {
@@ -20,7 +20,8 @@ impl Evidence for Memory {
         let jobs = self.purged.len() as u64;
         if jobs > 0 {
             let at = filch_scheduler::time::Wall::default();
-            each(Piece::Purge(Purge { cause: None, at, jobs, waited_least: None }));
+            let waited_least = (0, self.purged.first().copied().unwrap_or_default());
+            each(Piece::Purge(Purge { cause: PurgeCause::Discarded, at, jobs, waited_least }));
         }
         let mut notes: BTreeMap<Seq, Vec<Note>> = BTreeMap::new();
         let mut retried = BTreeSet::new();
@@ -42,9 +43,9 @@ impl Evidence for Memory {
             each(Piece::Job(Box::new(Kept {
                 row: row.clone(),
                 lease_before: place.put,
-                lease_ended: Some(place.written),
+                lease_ended: place.written,
                 // Where the commit ended that wrote it is not known here.
-                lease_then: LeaseNo(u64::MAX),
+                lease_last: LeaseNo(u64::MAX),
                 notes: notes.remove(&row.seq).unwrap_or_default(),
                 remains: Vec::new(),
                 has_payload: true,
@@ -71,7 +72,7 @@ impl Memory {
                 seq: parent.seq,
                 submitted_at: parent.submitted_at,
                 state: parent.now.state,
-                lease_ended: Some(self.places[&parent.seq].written),
+                lease_ended: self.places[&parent.seq].written,
                 is_retried: retried.contains(&parent.seq),
             })
         };

@@ -143,13 +143,12 @@ impl Blocked {
 impl Parent {
     /// Whether it had ended before this row of the ledger was written.
     fn is_before(&self, row: LeaseNo) -> bool {
-        self.state.is_ended() && self.lease_ended.is_none_or(|written| written < row)
+        self.state.is_ended() && self.lease_ended < row
     }
 
     /// Whether it had ended when the ledger stood there.
-    fn is_ended_by(&self, row: Option<LeaseNo>) -> bool {
-        let is_later = self.lease_ended.zip(row).is_some_and(|(written, row)| written > row);
-        self.state.is_ended() && !is_later
+    fn is_ended_by(&self, row: LeaseNo) -> bool {
+        self.state.is_ended() && self.lease_ended <= row
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Life {
     pub(super) now: JobWrite,
     pub(super) attempts_max: u16,
     pub(super) lease_before: LeaseNo,
-    pub(super) lease_ended: Option<LeaseNo>,
+    pub(super) lease_ended: LeaseNo,
     /// What its attempts came to that did not succeed, in order.
     pub(super) words: Vec<Word>,
     /// How many attempts are charged by what is noted since the last retry.
@@ -125,7 +125,7 @@ impl Life {
             },
             attempts_max: u16::MAX,
             lease_before: LeaseNo(0),
-            lease_ended: None,
+            lease_ended: LeaseNo(0),
             words: Vec::new(),
             charged: 0,
             retries: 0,

@@ -85,15 +85,15 @@ pub enum Piece {
 /// Jobs that were purged for one cause, within a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purge {
-    /// Why; `None` if nobody wrote it down.
-    pub cause: Option<PurgeCause>,
+    /// Why.
+    pub cause: PurgeCause,
     /// When the last of them were purged.
     pub at: Wall,
     /// How many.
     pub jobs: u64,
     /// The shortest time for which one of them had been over, in milliseconds, and which: less than
     /// nothing if the clock was set back in between.
-    pub waited_least: Option<(i64, Seq)>,
+    pub waited_least: (i64, Seq),
 }
 
 /// Everything that is kept of one job but for its changes of owner.
@@ -103,11 +103,10 @@ pub struct Kept {
     pub row: JobRow,
     /// The newest row of the ledger when it was put.
     pub lease_before: LeaseNo,
-    /// If it has ended: the newest row of the ledger when it did, before what the same event added; `None`
-    /// if nobody wrote it down.
-    pub lease_ended: Option<LeaseNo>,
+    /// If it has ended: the newest row of the ledger when it did, before what the same event added.
+    pub lease_ended: LeaseNo,
     /// If it has ended: it is in no row of the ledger after this one.
-    pub lease_then: LeaseNo,
+    pub lease_last: LeaseNo,
     /// What is noted about it, in order.
     pub notes: Vec<Note>,
     /// The fences under which something remains.
@@ -131,7 +130,7 @@ pub struct Parent {
     /// Its state, as its row says it.
     pub state: State,
     /// As of [`Kept`].
-    pub lease_ended: Option<LeaseNo>,
+    pub lease_ended: LeaseNo,
     /// Whether somebody gave it new attempts after it had died.
     pub is_retried: bool,
 }
@@ -233,7 +232,7 @@ impl Proof {
         }
         let life = Life::new(kept);
         if life.now.state.is_ended() {
-            self.ends.entry(kept.lease_then).or_default().push(seq);
+            self.ends.entry(kept.lease_last).or_default().push(seq);
         }
         self.lives.insert(seq, life);
     }

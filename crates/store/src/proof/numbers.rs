@@ -53,12 +53,12 @@ impl Purged {
         let counts = &mut report.counts;
         let Purge { cause, at, jobs, waited_least } = *purge;
         match cause {
-            None => counts.untraced += jobs,
-            Some(PurgeCause::Discarded) => counts.discarded += jobs,
-            Some(PurgeCause::Expired { retention }) => {
+            PurgeCause::Discarded => counts.discarded += jobs,
+            PurgeCause::Expired { retention } => {
                 counts.expired += jobs;
                 let promised = i64::try_from(retention.as_millis()).unwrap_or(i64::MAX);
-                if let Some((waited, job)) = waited_least.filter(|(waited, _)| *waited < promised) {
+                let (waited, job) = waited_least;
+                if waited < promised {
                     let at = at.0;
                     let what = format!(
                         "it was purged {waited} ms after its end, and jobs were to be kept for \

@@ -110,8 +110,6 @@ pub struct Counts {
     pub expired: u64,
     /// Those that somebody discarded.
     pub discarded: u64,
-    /// Those that were purged before anybody wrote down why.
-    pub untraced: u64,
     /// Times that a worker took a job from a queue.
     pub claims: u64,
     /// Times that a worker took a job from another one.
@@ -158,7 +156,7 @@ impl Counts {
     /// How many jobs were purged.
     #[must_use]
     pub const fn purged(&self) -> u64 {
-        self.expired + self.discarded + self.untraced
+        self.expired + self.discarded
     }
 }
 

@@ -22,17 +22,12 @@ pub enum OpenError {
     },
     /// The file is something else.
     NotOurs(PathBuf),
-    /// A newer filch has written it.
-    Newer {
-        /// The version of its tables.
+    /// The store was created by a filch with other tables.
+    OtherVersion {
+        /// Its schema version.
         found: i64,
-        /// The newest that is known here.
+        /// The only one that is supported here.
         known: i64,
-    },
-    /// An older filch has written it, and it is only to be looked at.
-    Older {
-        /// The version of its tables.
-        found: i64,
     },
     /// The disk cannot have a write-ahead log.
     NoLog {
@@ -71,15 +66,10 @@ impl fmt::Display for OpenError {
             Self::NotOurs(path) => {
                 write!(formatter, "{} is not a file of filch: use another path", path.display())
             }
-            Self::Newer { found, known } => write!(
+            Self::OtherVersion { found, known } => write!(
                 formatter,
-                "its tables have version {found}, and this filch knows them up to version \
-                 {known}: use the filch that wrote it, or a newer one"
-            ),
-            Self::Older { found } => write!(
-                formatter,
-                "its tables have version {found}, which this filch brings up to date but does not \
-                 look at: start a server over it, or use the filch that wrote it"
+                "schema version {found} is not supported, this filch needs version {known}: use \
+                 the filch that created the file, or choose a new data directory"
             ),
             Self::NoLog { mode } => write!(
                 formatter,
@@ -102,8 +92,7 @@ impl error::Error for OpenError {
             Self::Failed { source, .. } => Some(&**source),
             Self::Held { .. }
             | Self::NotOurs(_)
-            | Self::Newer { .. }
-            | Self::Older { .. }
+            | Self::OtherVersion { .. }
             | Self::NoLog { .. }
             | Self::OldLibrary { .. } => None,
         }

@@ -5,6 +5,7 @@
 use filch_scheduler::id::{Fence, JobId, LeaseNo, Seq};
 use filch_scheduler::record::{JobRow, LeaseRow, Note};
 use filch_scheduler::time::Duration;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, Row, Statement};
 
 use super::cursor::Cursor;
@@ -73,7 +74,7 @@ impl Walk<'_> {
 
     fn purges(&mut self) -> Result<(), Failure> {
         let mut ranges =
-            self.connection.prepare("SELECT first, last FROM purged ORDER BY first")?;
+            self.connection.prepare("SELECT first, last FROM purged_range ORDER BY first")?;
         let mut found = ranges.query(())?;
         while let Some(row) = found.next()? {
             let (first, last) = (rows::unsigned(row, 0)?, rows::unsigned(row, 1)?);
@@ -86,19 +87,15 @@ impl Walk<'_> {
         while let Some(row) = found.next()? {
             let purge = Purge {
                 cause: match row.get(0)? {
-                    purged::UNKNOWN => None,
                     purged::EXPIRED => {
                         let retention = Duration::from_millis(rows::unsigned(row, 1)?);
-                        Some(PurgeCause::Expired { retention })
+                        PurgeCause::Expired { retention }
                     }
-                    _ => Some(PurgeCause::Discarded),
+                    _ => PurgeCause::Discarded,
                 },
                 at: rows::wall(row, 2)?,
                 jobs: rows::unsigned(row, 3)?,
-                waited_least: match row.get(4)? {
-                    Some(waited) => Some((waited, Seq(rows::unsigned(row, 5)?))),
-                    None => None,
-                },
+                waited_least: (row.get(4)?, Seq(rows::unsigned(row, 5)?)),
             };
             (self.each)(Piece::Purge(purge));
         }
@@ -108,7 +105,7 @@ impl Walk<'_> {
     /// Rows that belong to a job or to a row of the ledger that is not there.
     fn strays(&mut self) -> Result<(), Failure> {
         for (table, column) in
-            [("fate", "seq"), ("payload", "seq"), ("remains", "job"), ("note", "job")]
+            [("job_state", "seq"), ("payload", "seq"), ("attempt_output", "job"), ("note", "job")]
         {
             let sql = format!(
                 "SELECT {column} FROM {table}
@@ -191,9 +188,10 @@ impl<'walk> Statements<'walk> {
     fn new(connection: &'walk Connection) -> Result<Self, Failure> {
         Ok(Self {
             places: connection.prepare(
-                "SELECT job.seq, lease_before, lease_then, lease_then - lease_more,
+                "SELECT job.seq, lease_before, lease_last,
+                        coalesce(lease_last - leases_since, lease_before),
                         payload.seq IS NOT NULL
-                 FROM job LEFT JOIN fate ON fate.seq = job.seq
+                 FROM job LEFT JOIN job_state ON job_state.seq = job.seq
                           LEFT JOIN payload ON payload.seq = job.seq
                  ORDER BY job.seq",
             )?,
@@ -201,7 +199,8 @@ impl<'walk> Statements<'walk> {
                 "SELECT job, kind, fence, worker, outcome, text FROM note INDEXED BY note_job
                  WHERE job IS NOT NULL ORDER BY job, number",
             )?,
-            remains: connection.prepare("SELECT job, fence FROM remains ORDER BY job, fence")?,
+            remains: connection
+                .prepare("SELECT job, fence FROM attempt_output ORDER BY job, fence")?,
             leases: connection.prepare(
                 "SELECT lease.number, worker, cause, from_worker, at, jobs,
                         lease_open.number IS NOT NULL
@@ -209,11 +208,11 @@ impl<'walk> Statements<'walk> {
                  ORDER BY lease.number",
             )?,
             parent: connection.prepare(
-                "SELECT job.seq, coalesce(fate.state, job.state),
-                        iif(fate.seq IS NULL, lease_before, lease_then - lease_more),
+                "SELECT job.seq, coalesce(job_state.state, job.state),
+                        iif(job_state.seq IS NULL, lease_before, lease_last - leases_since),
                         EXISTS (SELECT 1 FROM note WHERE note.job = job.seq AND note.kind = 3),
                         submitted_at
-                 FROM job LEFT JOIN fate ON fate.seq = job.seq WHERE id = ?1",
+                 FROM job LEFT JOIN job_state ON job_state.seq = job.seq WHERE id = ?1",
             )?,
         })
     }
@@ -222,8 +221,8 @@ impl<'walk> Statements<'walk> {
 /// Where the ledger stood when a job was put and written, and whether it has a payload.
 struct Place {
     before: LeaseNo,
-    then: Option<LeaseNo>,
-    written: Option<LeaseNo>,
+    last: Option<LeaseNo>,
+    written: LeaseNo,
     has_payload: bool,
 }
 
@@ -266,8 +265,8 @@ impl<'walk, 'connection> Beside<'walk, 'connection> {
         let place = self.places.of(seq)?.pop().ok_or_else(gone)?;
         Ok(Kept {
             lease_before: place.before,
-            lease_ended: if place.then.is_some() { place.written } else { Some(place.before) },
-            lease_then: place.then.unwrap_or(LeaseNo(u64::MAX)),
+            lease_ended: place.written,
+            lease_last: place.last.unwrap_or(LeaseNo(u64::MAX)),
             notes: self.notes.of(seq)?,
             remains: self.remains.of(seq)?,
             has_payload: place.has_payload,
@@ -291,7 +290,7 @@ impl<'walk, 'connection> Beside<'walk, 'connection> {
             seq: Seq(rows::unsigned(row, 0)?),
             submitted_at: rows::wall(row, 4)?,
             state: codes::state(row.get(1)?)?,
-            lease_ended: lease(row, 2)?,
+            lease_ended: LeaseNo(rows::unsigned(row, 2)?),
             is_retried: row.get(3)?,
         }))
     }
@@ -300,17 +299,13 @@ impl<'walk, 'connection> Beside<'walk, 'connection> {
 fn place(row: &Row<'_>) -> Result<Place, Failure> {
     Ok(Place {
         before: LeaseNo(rows::unsigned(row, 1)?),
-        then: lease(row, 2)?,
-        written: lease(row, 3)?,
+        last: match row.get_ref(2)? {
+            ValueRef::Null => None,
+            _ => Some(LeaseNo(rows::unsigned(row, 2)?)),
+        },
+        written: LeaseNo(rows::unsigned(row, 3)?),
         has_payload: row.get(4)?,
     })
-}
-
-fn lease(row: &Row<'_>, column: usize) -> Result<Option<LeaseNo>, Failure> {
-    let number: Option<i64> = row.get(column)?;
-    let number =
-        number.map(|number| u64::try_from(number).map_err(|_| codes::no("number", number)));
-    Ok(number.transpose()?.map(LeaseNo))
 }
 
 /// Whether it is what stands in the file that makes no sense.

@@ -57,12 +57,12 @@ pub(super) fn list(
 const SCAN: &str = select_jobs!("WHERE job.seq");
 
 /// What a job is now, whether it has a fate or not.
-const STATE: &str = "coalesce(fate.state, job.state)";
+const STATE: &str = "coalesce(job_state.state, job.state)";
 
 /// By the index of dead and cancelled ones, which is far shorter.
 const UNSUCCESSFUL: &str = select_jobs!(
-    from "fate INDEXED BY fate_unsuccessful CROSS JOIN job ON job.seq = fate.seq
-     WHERE fate.state >= 6 AND fate.seq"
+    from "job_state INDEXED BY job_state_unsuccessful CROSS JOIN job ON job.seq = job_state.seq
+     WHERE job_state.state >= 6 AND job_state.seq"
 );
 
 struct Page<'question> {
@@ -84,7 +84,7 @@ impl Page<'_> {
         let mut jobs = Vec::new();
         for state in [State::Dead, State::Cancelled] {
             if self.filter.states.contains(&state) {
-                self.add(connection, UNSUCCESSFUL, "fate.state", (first, last), &[state])?;
+                self.add(connection, UNSUCCESSFUL, "job_state.state", (first, last), &[state])?;
                 jobs.append(&mut self.jobs);
             }
         }

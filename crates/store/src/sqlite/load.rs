@@ -62,7 +62,7 @@ fn newest_id(connection: &Connection) -> Result<Option<filch_scheduler::time::Wa
 }
 
 fn settings(connection: &Connection, each: &mut dyn FnMut(Loaded)) -> Result<(), Failure> {
-    let sql = "SELECT strategy, aging_ns, lease_length_ns FROM keeping";
+    let sql = "SELECT strategy, aging_ns, lease_length_ns FROM store_meta";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query(())?;
     if let Some(row) = found.next()? {
@@ -86,18 +86,18 @@ fn settings(connection: &Connection, each: &mut dyn FnMut(Loaded)) -> Result<(),
 /// those that are blocked.
 fn ended(connection: &Connection, runs: &[(Seq, Seq)]) -> Result<BTreeSet<Seq>, Failure> {
     let mut ended = BTreeSet::new();
-    let sql = "SELECT seq FROM fate WHERE state >= 6 AND holder IS NOT NULL";
+    let sql = "SELECT seq FROM job_state WHERE state >= 6 AND holder IS NOT NULL";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query(())?;
     while let Some(row) = found.next()? {
         ended.insert(Seq(rows::unsigned(row, 0)?));
     }
-    let sql = "SELECT parents FROM job LEFT JOIN fate ON fate.seq = job.seq
+    let sql = "SELECT parents FROM job LEFT JOIN job_state ON job_state.seq = job.seq
                WHERE job.seq BETWEEN ?1 AND ?2 AND parents IS NOT NULL
-                   AND coalesce(fate.state, job.state) = 0";
+                   AND coalesce(job_state.state, job.state) = 0";
     let mut blocked = connection.prepare_cached(sql)?;
-    let sql = "SELECT job.seq FROM job JOIN fate ON fate.seq = job.seq
-               WHERE id = ?1 AND fate.state >= 5";
+    let sql = "SELECT job.seq FROM job JOIN job_state ON job_state.seq = job.seq
+               WHERE id = ?1 AND job_state.state >= 5";
     let mut find = connection.prepare_cached(sql)?;
     for (first, last) in runs {
         let mut found = blocked.query([first.0.cast_signed(), last.0.cast_signed()])?;

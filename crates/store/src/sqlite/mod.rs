@@ -54,6 +54,7 @@ use self::error::{Failure, Halt};
 use self::owner::Lock;
 use self::readers::{Reader, Readers};
 use self::room::Watch;
+use self::schema::Content;
 use self::writer::Writer;
 use crate::CommitError;
 use crate::keep::{
@@ -121,9 +122,11 @@ impl Sqlite {
         let lock = Lock::take(&path, owner)?;
         let cannot = |failure: Failure| failure.while_opening("open", &path);
         let mut connection = connect::connect(&path, Role::Write).map_err(cannot)?;
-        let version = schema::version(&connection, &path)?;
+        let content = schema::check(&connection, &path)?;
         connect::tune(&connection, Role::Write, &path)?;
-        schema::migrate(&mut connection, version).map_err(cannot)?;
+        if content == Content::Empty {
+            schema::create(&mut connection).map_err(cannot)?;
+        }
         Ok(Self {
             owned: Mutex::new(Some(Owned {
                 writer: Writer::new(connection).map_err(cannot)?,

@@ -16,7 +16,7 @@ pub(super) struct Numbers {
 
 impl Numbers {
     pub(super) fn read(connection: &Connection) -> Result<Self, Failure> {
-        let sql = "SELECT commit_last, seq_last, lease_last FROM keeping";
+        let sql = "SELECT commit_last, seq_last, lease_last FROM store_meta";
         let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query(())?;
         let row = rows.next()?.ok_or_else(|| Failure::Content("the numbers are gone".into()))?;
@@ -28,7 +28,7 @@ impl Numbers {
     }
 
     pub(super) fn write(self, connection: &Connection) -> Result<(), Halt> {
-        let sql = "UPDATE keeping SET commit_last = ?1, seq_last = ?2, lease_last = ?3";
+        let sql = "UPDATE store_meta SET commit_last = ?1, seq_last = ?2, lease_last = ?3";
         let numbers = [ordered(self.commit.0)?, ordered(self.seq.0)?, ordered(self.lease.0)?];
         connection.prepare_cached(sql)?.execute(numbers)?;
         Ok(())

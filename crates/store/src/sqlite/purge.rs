@@ -20,7 +20,7 @@ pub(super) fn purge(
     connection: &Connection,
     live: &Live,
     jobs: &[Seq],
-    cause: Option<PurgeCause>,
+    cause: PurgeCause,
 ) -> Result<(), Halt> {
     let mut sorted = jobs.to_vec();
     sorted.sort_unstable();
@@ -38,8 +38,8 @@ pub(super) fn purge(
         for sql in [
             "DELETE FROM job WHERE seq BETWEEN ?1 AND ?2",
             "DELETE FROM payload WHERE seq BETWEEN ?1 AND ?2",
-            "DELETE FROM fate WHERE seq BETWEEN ?1 AND ?2",
-            "DELETE FROM remains WHERE job BETWEEN ?1 AND ?2",
+            "DELETE FROM job_state WHERE seq BETWEEN ?1 AND ?2",
+            "DELETE FROM attempt_output WHERE job BETWEEN ?1 AND ?2",
             "DELETE FROM note WHERE job BETWEEN ?1 AND ?2",
         ] {
             connection.prepare_cached(sql)?.execute(*range)?;

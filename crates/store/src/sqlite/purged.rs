@@ -13,8 +13,6 @@ use crate::keep::PurgeCause;
 /// What happens within this span for one cause is one row.
 const DAY_MS: i64 = 24 * 3_600 * 1_000;
 
-/// Why jobs were purged before anybody wrote it down.
-pub(super) const UNKNOWN: i64 = 0;
 pub(super) const EXPIRED: i64 = 1;
 const DISCARDED: i64 = 2;
 
@@ -22,11 +20,11 @@ const DISCARDED: i64 = 2;
 pub(super) fn trace(
     connection: &Connection,
     ranges: &[[i64; 2]],
-    cause: Option<PurgeCause>,
+    cause: PurgeCause,
 ) -> Result<(), Failure> {
     // The one that ended last has waited least.
     let mut newest: Option<(i64, i64)> = None;
-    let sql = "SELECT max(at), seq FROM fate WHERE seq BETWEEN ?1 AND ?2";
+    let sql = "SELECT max(at), seq FROM job_state WHERE seq BETWEEN ?1 AND ?2";
     let mut find = connection.prepare_cached(sql)?;
     for range in ranges {
         let found = find.query_row(*range, |row| {
@@ -37,23 +35,24 @@ pub(super) fn trace(
     }
     let jobs = ranges.iter().map(|[first, last]| last - first + 1).sum::<i64>();
     let (cause, retention) = match cause {
-        None => (UNKNOWN, None),
-        Some(PurgeCause::Expired { retention }) => {
+        PurgeCause::Expired { retention } => {
             (EXPIRED, Some(i64::try_from(retention.as_millis()).unwrap_or(i64::MAX)))
         }
-        Some(PurgeCause::Discarded) => (DISCARDED, None),
+        PurgeCause::Discarded => (DISCARDED, None),
     };
     let at = of_wall(clock());
-    let waited = newest.map(|(ended, job)| (at.saturating_sub(ended), job));
+    // Every purged job has ended and so has a row; without one there is nothing to purge.
+    let Some((ended, job)) = newest else {
+        return Ok(());
+    };
+    let least = at.saturating_sub(ended);
     let sql = "UPDATE purge SET
                    at_last = ?4,
                    jobs = jobs + ?5,
                    waited_least_job = iif(waited_least_ms <= ?6, waited_least_job, ?7),
                    waited_least_ms = min(waited_least_ms, ?6)
                WHERE number = (SELECT max(number) FROM purge)
-                   AND cause = ?1 AND retention_ms IS ?2 AND at_first BETWEEN ?3 AND ?4
-                   AND waited_least_ms IS NOT NULL";
-    let (least, job) = waited.unzip();
+                   AND cause = ?1 AND retention_ms IS ?2 AND at_first BETWEEN ?3 AND ?4";
     let row = (cause, retention, at - DAY_MS, at, jobs, least, job);
     if connection.prepare_cached(sql)?.execute(row)? == 0 {
         let sql = "INSERT INTO purge (cause, retention_ms, at_first, at_last, jobs,
@@ -67,7 +66,7 @@ pub(super) fn trace(
 
 /// Adds a range that touches no job of another one, and joins it with its neighbours.
 fn add(connection: &Connection, [mut first, mut last]: [i64; 2]) -> Result<(), Failure> {
-    let sql = "SELECT first, last FROM purged WHERE first < ?1 ORDER BY first DESC LIMIT 1";
+    let sql = "SELECT first, last FROM purged_range WHERE first < ?1 ORDER BY first DESC LIMIT 1";
     let mut find = connection.prepare_cached(sql)?;
     let before = find.query_row([first], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     if let Some((before, end)) = before
@@ -75,13 +74,13 @@ fn add(connection: &Connection, [mut first, mut last]: [i64; 2]) -> Result<(), F
     {
         first = before;
     }
-    let sql = "DELETE FROM purged WHERE first = ?1 RETURNING last";
+    let sql = "DELETE FROM purged_range WHERE first = ?1 RETURNING last";
     let after =
         connection.prepare_cached(sql)?.query_row([last + 1], |row| row.get(0)).optional()?;
     if let Some(after) = after {
         last = after;
     }
-    let sql = "INSERT OR REPLACE INTO purged VALUES (?1, ?2)";
+    let sql = "INSERT OR REPLACE INTO purged_range VALUES (?1, ?2)";
     connection.prepare_cached(sql)?.execute([first, last])?;
     Ok(())
 }

@@ -76,9 +76,9 @@ pub(super) fn history(connection: &Connection, job: JobId) -> Result<Option<Hist
 /// say in which rows they are: only in which they can be.
 fn owners(connection: &Connection, job: Seq) -> Result<Vec<Owner>, Failure> {
     let sql = "SELECT worker, cause, from_worker, lease.at, jobs
-               FROM job LEFT JOIN fate ON fate.seq = job.seq CROSS JOIN lease
+               FROM job LEFT JOIN job_state ON job_state.seq = job.seq CROSS JOIN lease
                WHERE job.seq = ?1 AND number > lease_before
-                   AND number <= iif(fate.state >= 5, lease_then, 9223372036854775807)
+                   AND number <= iif(job_state.state >= 5, lease_last, 9223372036854775807)
                ORDER BY number";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query([bound(job.0)])?;
@@ -98,7 +98,7 @@ fn owners(connection: &Connection, job: Seq) -> Result<Vec<Owner>, Failure> {
 }
 
 fn remains(connection: &Connection, job: Seq) -> Result<Vec<Remains>, Failure> {
-    let sql = "SELECT fence, result, log FROM remains WHERE job = ?1 ORDER BY fence";
+    let sql = "SELECT fence, result, log FROM attempt_output WHERE job = ?1 ORDER BY fence";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query([bound(job.0)])?;
     let mut remains = Vec::new();
@@ -142,10 +142,11 @@ pub(super) fn expired(
     before: Wall,
     limit: usize,
 ) -> Result<Vec<Expired>, Failure> {
-    let sql = "SELECT at, fate.seq, job.id FROM fate CROSS JOIN job ON job.seq = fate.seq
-               WHERE fate.state >= 5 AND holder IS NULL
-                   AND (at, fate.seq) > (?1, ?2) AND at < ?3
-               ORDER BY at, fate.seq LIMIT ?4";
+    let sql =
+        "SELECT at, job_state.seq, job.id FROM job_state CROSS JOIN job ON job.seq = job_state.seq
+               WHERE job_state.state >= 5 AND holder IS NULL
+                   AND (at, job_state.seq) > (?1, ?2) AND at < ?3
+               ORDER BY at, job_state.seq LIMIT ?4";
     let mut statement = connection.prepare_cached(sql)?;
     // No job has the number 0, and none ended before the beginning of time.
     let (at, seq) = after.map_or((0, 0), |(at, seq)| (bound(at.0), bound(seq.0)));

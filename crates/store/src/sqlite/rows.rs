@@ -24,14 +24,14 @@ macro_rules! select_jobs {
             "SELECT job.seq, job.state, id, body, key, queue, kind, job.priority, submitted_at,
                  condition, otherwise, parents, not_before, attempts_max, backoff,
                  backoff_base_ms, backoff_factor_percent, backoff_cap_ms, jitter_percent,
-                 timeout_ms, fate.state, fence, attempts, suspicions, fate.priority, due, holder,
+                 timeout_ms, job_state.state, fence, attempts, suspicions, job_state.priority, due, holder,
                  reason, at
              FROM ",
             $rest
         )
     };
     ($rest:literal) => {
-        select_jobs!(from "job LEFT JOIN fate ON fate.seq = job.seq " $rest)
+        select_jobs!(from "job LEFT JOIN job_state ON job_state.seq = job.seq " $rest)
     };
     (from $first:literal $second:literal) => {
         concat!(select_jobs!(from $first), $second)

@@ -11,6 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::connect::{self, Role};
 use super::error::{Failure, OpenError};
+use super::schema::Content;
 use super::{backup, evidence, owner, rows, schema};
 use crate::keep::ReadError;
 use crate::proof::{Evidence, Piece};
@@ -29,10 +30,9 @@ impl Snapshot {
         connect::check_library()?;
         let path = owner::resolve(path);
         let connection = open(&path).map_err(|failure| failure.while_opening("open", &path))?;
-        match schema::version(&connection, &path)? {
-            0 => Err(OpenError::NotOurs(path)),
-            found if found < schema::newest() => Err(OpenError::Older { found }),
-            _ => Ok(Self { connection }),
+        match schema::check(&connection, &path)? {
+            Content::Empty => Err(OpenError::NotOurs(path)),
+            Content::Store => Ok(Self { connection }),
         }
     }
 

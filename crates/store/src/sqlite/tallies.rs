@@ -9,10 +9,10 @@ use crate::tally::{DAY_MS, DAYS_MAX, OTHERS, QUEUES_MAX, Tally};
 
 /// Takes down what became of the jobs of these ranges, which are still there and about to be purged.
 pub(super) fn count(connection: &Connection, ranges: &[[i64; 2]]) -> Result<(), Failure> {
-    let sql = "SELECT fate.at / ?3, queue, sum(fate.state = 5), sum(fate.state = 6),
-                      sum(fate.state = 7), sum(max(fate.at - submitted_at, 0))
-               FROM fate CROSS JOIN job ON job.seq = fate.seq
-               WHERE fate.seq BETWEEN ?1 AND ?2 GROUP BY 1, 2";
+    let sql = "SELECT job_state.at / ?3, queue, sum(job_state.state = 5), sum(job_state.state = 6),
+                      sum(job_state.state = 7), sum(max(job_state.at - submitted_at, 0))
+               FROM job_state CROSS JOIN job ON job.seq = job_state.seq
+               WHERE job_state.seq BETWEEN ?1 AND ?2 GROUP BY 1, 2";
     let mut sums = connection.prepare_cached(sql)?;
     for &[first, last] in ranges {
         let mut found = sums.query([first, last, bound(DAY_MS)])?;
@@ -20,7 +20,7 @@ pub(super) fn count(connection: &Connection, ranges: &[[i64; 2]]) -> Result<(), 
             add(connection, &read(row)?)?;
         }
     }
-    let sql = "DELETE FROM tally WHERE day <= (SELECT max(day) FROM tally) - ?1";
+    let sql = "DELETE FROM daily_count WHERE day <= (SELECT max(day) FROM daily_count) - ?1";
     connection.prepare_cached(sql)?.execute([bound(DAYS_MAX)])?;
     Ok(())
 }
@@ -28,14 +28,14 @@ pub(super) fn count(connection: &Connection, ranges: &[[i64; 2]]) -> Result<(), 
 fn add(connection: &Connection, tally: &Tally) -> Result<(), Failure> {
     let mut queue = tally.queue.as_str();
     let day = bound(tally.day);
-    let sql = "SELECT count(*), coalesce(sum(queue = ?2), 0) FROM tally WHERE day = ?1";
+    let sql = "SELECT count(*), coalesce(sum(queue = ?2), 0) FROM daily_count WHERE day = ?1";
     let mut known = connection.prepare_cached(sql)?;
     let (count, is_known): (i64, i64) =
         known.query_row((day, queue), |row| Ok((row.get(0)?, row.get(1)?)))?;
     if is_known == 0 && count >= QUEUES_MAX as i64 {
         queue = OTHERS;
     }
-    let sql = "INSERT INTO tally VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+    let sql = "INSERT INTO daily_count VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                ON CONFLICT (day, queue) DO UPDATE SET
                    succeeded = succeeded + ?3, dead = dead + ?4, cancelled = cancelled + ?5,
                    spent_ms = spent_ms + ?6";
@@ -48,7 +48,7 @@ fn add(connection: &Connection, tally: &Tally) -> Result<(), Failure> {
 
 /// The newest day first, and the queues of a day in their order.
 pub(super) fn list(connection: &Connection, limit: usize) -> Result<Vec<Tally>, Failure> {
-    let sql = "SELECT day, queue, succeeded, dead, cancelled, spent_ms FROM tally
+    let sql = "SELECT day, queue, succeeded, dead, cancelled, spent_ms FROM daily_count
                ORDER BY day DESC, queue LIMIT ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query([bound(limit as u64)])?;

@@ -47,14 +47,15 @@ const INSERT_SPECIAL: &str = "INSERT INTO job
              ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
 
 /// Of a job that lives: no row means that it is as it was put, with fence 0.
-const WRITE: &str = "INSERT INTO fate VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+const WRITE: &str =
+    "INSERT INTO job_state VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
      ON CONFLICT (seq) DO UPDATE SET
          state = ?2, fence = ?3, attempts = ?4, suspicions = ?5, priority = ?6, due = ?7,
-         holder = ?8, reason = ?9, at = ?10, lease_then = ?11, lease_more = ?12
+         holder = ?8, reason = ?9, at = ?10, lease_last = ?11, leases_since = ?12
      WHERE fence <= ?3 AND state < 5";
 
 const OVERWRITE: &str =
-    "INSERT OR REPLACE INTO fate VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+    "INSERT OR REPLACE INTO job_state VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 
 /// Begun by its first statement; ended by its last, or by whoever sees it fail.
 pub(super) struct Transaction<'commit> {
@@ -63,7 +64,7 @@ pub(super) struct Transaction<'commit> {
     live: &'commit mut Live,
     /// The newest lease row after this commit: the row that takes a job from its owner may come after
     /// the write that ends it.
-    lease_then: LeaseNo,
+    lease_last: LeaseNo,
     has_purged: bool,
     /// Why the next jobs are purged.
     purges: &'commit [PurgeCause],
@@ -83,7 +84,7 @@ impl<'commit> Transaction<'commit> {
             connection,
             numbers,
             live,
-            lease_then: numbers.lease,
+            lease_last: numbers.lease,
             has_purged: false,
             purges: &[],
             insert: Lazy::new(INSERT),
@@ -99,7 +100,7 @@ impl<'commit> Transaction<'commit> {
             Mutation::Lease(row) => Some(row.number),
             _ => None,
         };
-        self.lease_then =
+        self.lease_last =
             commit.mutations.iter().rev().find_map(number).unwrap_or(self.numbers.lease);
         self.purges = &commit.purges;
         for mutation in &commit.mutations {
@@ -124,19 +125,19 @@ impl<'commit> Transaction<'commit> {
             Mutation::Queue(settings) => self.queue(settings),
             &Mutation::Strategy(strategy) => {
                 let strategy = codes::of_strategy(strategy);
-                self.execute("UPDATE keeping SET strategy = ?1, aging_ns = ?2", strategy)?;
+                self.execute("UPDATE store_meta SET strategy = ?1, aging_ns = ?2", strategy)?;
                 Ok(())
             }
             &Mutation::LeaseLength(length) => {
                 let length = codes::of_duration(length);
-                self.execute("UPDATE keeping SET lease_length_ns = ?1", [length])?;
+                self.execute("UPDATE store_meta SET lease_length_ns = ?1", [length])?;
                 Ok(())
             }
             Mutation::Purge(jobs) => {
                 self.has_purged = true;
-                let cause = self.purges.split_first();
-                self.purges = cause.map_or(&[], |(_, rest)| rest);
-                purge::purge(self.connection, self.live, jobs, cause.map(|(cause, _)| *cause))
+                let (cause, rest) = self.purges.split_first().expect("checked: one for each");
+                self.purges = rest;
+                purge::purge(self.connection, self.live, jobs, *cause)
             }
             Mutation::Trim { leases, notes_before } => {
                 trim::trim(self.connection, leases, *notes_before)
@@ -265,30 +266,30 @@ impl<'commit> Transaction<'commit> {
     /// Writes what becomes of a job that lives. Whether it was written: not if the fence would go back,
     /// nor if the job was cancelled and is only still held.
     fn write_usual(&mut self, write: &JobWrite) -> Result<bool, Halt> {
-        let parameters = self.fate(write)?;
+        let parameters = self.state_row(write)?;
         Ok(self.write.get(self.connection)?.execute(parameters)? == 1)
     }
 
     /// Writes that nobody holds a cancelled job any more: it ended before.
     fn let_go(&self, write: &JobWrite) -> Result<(), Halt> {
-        let sql = "SELECT lease_then - lease_more FROM fate WHERE seq = ?1";
+        let sql = "SELECT lease_last - leases_since FROM job_state WHERE seq = ?1";
         let mut find = self.connection.prepare_cached(sql)?;
         let job = ordered(write.job.0)?;
-        let ended: Option<i64> = find.query_row([job], |row| row.get(0))?;
+        let ended: i64 = find.query_row([job], |row| row.get(0))?;
         self.overwrite(write)?;
-        let sql = "UPDATE fate SET lease_more = lease_then - ?2 WHERE seq = ?1";
+        let sql = "UPDATE job_state SET leases_since = lease_last - ?2 WHERE seq = ?1";
         self.execute(sql, (job, ended))?;
         Ok(())
     }
 
     fn overwrite(&self, write: &JobWrite) -> Result<(), Halt> {
-        let parameters = self.fate(write)?;
+        let parameters = self.state_row(write)?;
         self.execute(OVERWRITE, parameters)?;
         Ok(())
     }
 
     fn priority(&mut self, job: Seq, priority: i16) -> Result<(), Halt> {
-        let sql = "UPDATE fate SET priority = ?2 WHERE seq = ?1";
+        let sql = "UPDATE job_state SET priority = ?2 WHERE seq = ?1";
         if self.execute(sql, (ordered(job.0)?, priority))? == 0 {
             self.overwrite(&JobWrite { priority, ..self.kept(job)? })?;
         }
@@ -350,7 +351,7 @@ impl<'commit> Transaction<'commit> {
     }
 
     fn remains(&self, remains: &[Remains]) -> Result<(), Halt> {
-        let sql = "INSERT OR REPLACE INTO remains SELECT ?1, ?2, ?3, ?4
+        let sql = "INSERT OR REPLACE INTO attempt_output SELECT ?1, ?2, ?3, ?4
                    WHERE EXISTS (SELECT 1 FROM job WHERE seq = ?1)";
         let mut insert = self.connection.prepare_cached(sql)?;
         for Remains { hold: Hold { job, fence }, result, log } in remains {
@@ -373,9 +374,9 @@ impl<'commit> Transaction<'commit> {
         self.connection.prepare_cached(sql)?.execute(parameters)
     }
 
-    /// As the columns of the table go.
-    fn fate(&self, write: &JobWrite) -> Result<impl rusqlite::Params + use<>, Misfit> {
-        let lease_more = self.lease_then.0.saturating_sub(self.numbers.lease.0);
+    /// A row of `job_state`, in the order of its columns.
+    fn state_row(&self, write: &JobWrite) -> Result<impl rusqlite::Params + use<>, Misfit> {
+        let leases_since = self.lease_last.0.saturating_sub(self.numbers.lease.0);
         Ok((
             ordered(write.job.0)?,
             codes::of_state(write.state),
@@ -387,8 +388,8 @@ impl<'commit> Transaction<'commit> {
             of_worker(write.holder),
             write.reason.map(codes::of_reason),
             of_wall(write.at),
-            ordered(self.lease_then.0)?,
-            ordered(lease_more)?,
+            ordered(self.lease_last.0)?,
+            ordered(leases_since)?,
         ))
     }
 }

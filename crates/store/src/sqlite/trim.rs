@@ -62,7 +62,8 @@ impl Kept<'_> {
     fn has_any(&mut self, jobs: &[u8]) -> Result<bool, Failure> {
         // The range of purged jobs that the last one was in.
         let (mut first, mut last) = (1, 0);
-        let sql = "SELECT first, last FROM purged WHERE first <= ?1 ORDER BY first DESC LIMIT 1";
+        let sql =
+            "SELECT first, last FROM purged_range WHERE first <= ?1 ORDER BY first DESC LIMIT 1";
         let mut find = self.connection.prepare_cached(sql)?;
         for hold in packed::unpack(jobs) {
             let job = bound(hold?.job.0);

@@ -44,6 +44,7 @@ impl Writer {
             return Err(Failure::Earlier(failed.clone()).into());
         }
         rules::check_payloads(commit)?;
+        rules::check_purges(commit)?;
         let kept = Transaction::new(&self.connection, self.numbers, &mut self.live).run(commit);
         match kept {
             Ok(numbers) => {
@@ -152,7 +153,7 @@ mod tests {
         let path: &Path = &folder.path().join("filch.db");
         let mut connection = connect::connect(path, connect::Role::Write).unwrap();
         connect::tune(&connection, connect::Role::Write, path).unwrap();
-        schema::migrate(&mut connection, 0).unwrap();
+        schema::create(&mut connection).unwrap();
         connection.pragma_update(None, "max_page_count", 100).unwrap();
         let mut writer = Writer::new(connection).unwrap();
         let mut number = 1;

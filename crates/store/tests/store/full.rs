@@ -11,7 +11,7 @@ use filch_scheduler::id::{CommitNo, Seq};
 use filch_scheduler::record::Mutation;
 use filch_scheduler::state::State;
 use filch_store::{
-    Commit, CommitError, Filter, Order, OwnerNote, Reserve, Room, Sqlite, Store, Text,
+    Commit, CommitError, Filter, Order, OwnerNote, PurgeCause, Reserve, Room, Sqlite, Store, Text,
 };
 
 use crate::{put, write};
@@ -126,7 +126,8 @@ fn child() {
     let purge: Vec<Seq> = (1..=last * 100).map(Seq).collect();
     for seqs in purge.chunks(50) {
         let mutations = vec![Mutation::Purge(seqs.to_vec())];
-        store.commit(&Commit { last: next, mutations, ..Commit::default() }).unwrap();
+        let purges = vec![PurgeCause::Discarded];
+        store.commit(&Commit { last: next, mutations, purges, ..Commit::default() }).unwrap();
         next = next.next();
     }
     store.commit(&Commit { last: next, ..submit(taken) }).unwrap();

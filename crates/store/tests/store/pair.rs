@@ -9,8 +9,8 @@ use filch_scheduler::state::State;
 use filch_scheduler::time::Wall;
 use filch_store::proof::prove;
 use filch_store::{
-    Commit, CommitError, Filter, History, Memory, Order, OwnerNote, Remains, Reserve, Sqlite,
-    Store, Text, Transient,
+    Commit, CommitError, Filter, History, Memory, Order, OwnerNote, PurgeCause, Remains, Reserve,
+    Sqlite, Store, Text, Transient,
 };
 use tempfile::TempDir;
 
@@ -45,14 +45,16 @@ pub(crate) fn payload(seq: Seq) -> Text {
     format!("{{\"number\":{}}}", seq.0).into()
 }
 
-/// A commit of these mutations, with a payload for each job that is put.
+/// A commit of these mutations, with a payload for each job that is put and a cause for each purge.
 pub(crate) fn commit(last: CommitNo, mutations: Vec<Mutation>) -> Commit {
     let put = |mutation: &Mutation| match mutation {
         Mutation::Put(row) => Some((row.seq, payload(row.seq))),
         _ => None,
     };
     let payloads = mutations.iter().filter_map(put).collect();
-    Commit { last, mutations, payloads, ..Commit::default() }
+    let is_purge = |mutation: &&Mutation| matches!(mutation, Mutation::Purge(_));
+    let purges = mutations.iter().filter(is_purge).map(|_| PurgeCause::Discarded).collect();
+    Commit { last, mutations, payloads, purges, ..Commit::default() }
 }
 
 impl Pair {

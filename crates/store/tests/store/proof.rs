@@ -80,11 +80,16 @@ fn history() -> Pair {
         vec![Mutation::Purge(vec![Seq(6)])],
     ];
     for (number, mutations) in (1..).zip(commits) {
-        let purges = vec![PurgeCause::Expired { retention: HOUR }];
-        let commit = Commit { purges, ..commit(CommitNo(number), mutations) };
-        pair.commit(&commit).expect("it fits");
+        pair.commit(&expiring(number, mutations)).expect("it fits");
     }
     pair
+}
+
+/// A commit whose purges are due to an hour's retention.
+fn expiring(number: u64, mutations: Vec<Mutation>) -> Commit {
+    let mut commit = commit(CommitNo(number), mutations);
+    commit.purges.fill(PurgeCause::Expired { retention: HOUR });
+    commit
 }
 
 fn now() -> u64 {
@@ -120,7 +125,7 @@ fn a_history_that_can_be_believed_is_believed() {
 
 #[test]
 fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
-    const REMOVE: &str = "DELETE FROM job WHERE seq = 2; DELETE FROM fate WHERE seq = 2;
+    const REMOVE: &str = "DELETE FROM job WHERE seq = 2; DELETE FROM job_state WHERE seq = 2;
                           DELETE FROM payload WHERE seq = 2; DELETE FROM note WHERE job = 2;";
     let pair = history();
     let plants: &[(&str, Rule, Option<u64>, &str)] = &[
@@ -140,7 +145,7 @@ fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
         ),
         ("DELETE FROM lease WHERE number = 5", Rule::S2, Some(4), "who has not let go of it"),
         (
-            "UPDATE fate SET state = 4, holder = 1, fence = 3 WHERE seq = 4",
+            "UPDATE job_state SET state = 4, holder = 1, fence = 3 WHERE seq = 4",
             Rule::S2,
             Some(4),
             "does not own it",
@@ -153,24 +158,24 @@ fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
             "the fence does not grow",
         ),
         (
-            "UPDATE fate SET fence = 9 WHERE seq = 2",
+            "UPDATE job_state SET fence = 9 WHERE seq = 2",
             Rule::S7,
             Some(2),
             "its fence is 9, but it changed hands 3 times",
         ),
-        ("UPDATE keeping SET seq_last = 3", Rule::S7, Some(6), "numbering stands at 3"),
-        ("UPDATE keeping SET lease_last = 3", Rule::S7, None, "there is a lease row 7"),
+        ("UPDATE store_meta SET seq_last = 3", Rule::S7, Some(6), "numbering stands at 3"),
+        ("UPDATE store_meta SET lease_last = 3", Rule::S7, None, "there is a lease row 7"),
         // Jobs that are gone.
         (REMOVE, Rule::S1, Some(2), "it was acknowledged, and is neither kept nor purged"),
         (
-            "DELETE FROM purge; DELETE FROM purged;",
+            "DELETE FROM purge; DELETE FROM purged_range;",
             Rule::S1,
             Some(6),
             "it was acknowledged, and is neither kept nor purged",
         ),
         ("DELETE FROM purge", Rule::S1, None, "1 jobs are gone, and it is written down why for 0"),
         (
-            "INSERT INTO purged VALUES (2, 2)",
+            "INSERT INTO purged_range VALUES (2, 2)",
             Rule::S1,
             Some(2),
             "it is there, and among those that were purged",
@@ -185,13 +190,18 @@ fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
         ),
         // A child that was started before its parent ended.
         (
-            "UPDATE fate SET lease_then = 6, lease_more = 0 WHERE seq = 1",
+            "UPDATE job_state SET lease_last = 6, leases_since = 0 WHERE seq = 1",
             Rule::S12,
             Some(3),
             "lease row 3 gives it to a worker before the success of all its parents: job number 1 is \
              succeeded, but not by then",
         ),
-        ("UPDATE fate SET state = 2 WHERE seq = 1", Rule::S12, Some(3), "job number 1 is queued"),
+        (
+            "UPDATE job_state SET state = 2 WHERE seq = 1",
+            Rule::S12,
+            Some(3),
+            "job number 1 is queued",
+        ),
         (
             "UPDATE job SET condition = 3, otherwise = 0 WHERE seq = 3",
             Rule::S12,
@@ -200,7 +210,7 @@ fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
         ),
         // What ended did not stay so, or not rightly.
         (
-            "UPDATE fate SET state = 5 WHERE seq = 3",
+            "UPDATE job_state SET state = 5 WHERE seq = 3",
             Rule::S5,
             Some(3),
             "claimed it under fence 3 at 6 ms, but it had ended before",
@@ -214,7 +224,7 @@ fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
             "it is succeeded under fence 1, and nobody owned it",
         ),
         (
-            "UPDATE fate SET attempts = 2 WHERE seq = 3",
+            "UPDATE job_state SET attempts = 2 WHERE seq = 3",
             Rule::S9,
             Some(3),
             "what is noted charges 0",
@@ -269,7 +279,7 @@ fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
             "in the table payload, and no such job",
         ),
         (
-            "INSERT INTO remains VALUES (2, 9, NULL, NULL)",
+            "INSERT INTO attempt_output VALUES (2, 9, NULL, NULL)",
             Rule::Index,
             Some(2),
             "something remains of fence 9",
@@ -287,7 +297,7 @@ fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
             None,
             "job number 3: the file is damaged",
         ),
-        ("DROP TABLE purged", Rule::File, None, "no such table: purged"),
+        ("DROP TABLE purged_range", Rule::File, None, "no such table: purged_range"),
     ];
     for (damage, rule, job, evidence) in plants {
         let path = damaged(&pair, |copy| {
@@ -319,9 +329,7 @@ fn a_purge_that_comes_too_early_leaves_its_trace() {
     for (number, mutations) in (15..).zip(commits) {
         pair.commit(&commit(CommitNo(number), mutations)).expect("it fits");
     }
-    let purges = vec![PurgeCause::Expired { retention: HOUR }];
-    let purge = commit(CommitNo(18), vec![Mutation::Purge(vec![Seq(7)])]);
-    pair.commit(&Commit { purges, ..purge }).expect("it fits");
+    pair.commit(&expiring(18, vec![Mutation::Purge(vec![Seq(7)])])).expect("it fits");
     let found = report(&pair.path()).findings;
     let [finding] = &found[..] else { panic!("{found:#?}") };
     assert_eq!((finding.rule, finding.job), (Rule::S1, Some(Seq(7))));
@@ -339,9 +347,7 @@ fn a_job_that_has_the_id_of_a_forgotten_parent_is_none() {
         vec![Mutation::Put(JobRow { submitted_at: Wall(1), ..again })],
     ];
     for (number, mutations) in (15..).zip(commits) {
-        let purges = vec![PurgeCause::Expired { retention: HOUR }];
-        let commit = Commit { purges, ..commit(CommitNo(number), mutations) };
-        pair.commit(&commit).expect("it fits");
+        pair.commit(&expiring(number, mutations)).expect("it fits");
     }
     pair.prove();
     let report = report(&pair.path());
@@ -369,7 +375,7 @@ fn change(path: &Path, at: u64, length: usize) {
 #[test]
 fn a_flipped_page_is_found() {
     let pair = history();
-    for name in ["job", "fate", "lease", "job_id", "note_job", "payload"] {
+    for name in ["job", "job_state", "lease", "job_id", "note_job", "payload"] {
         let path = damaged(&pair, |copy| change(copy, page_of(copy, name), 4_096));
         let found = report(&path).findings;
         let is_it = |rule| matches!(rule, Rule::File | Rule::Index);

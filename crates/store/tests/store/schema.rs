@@ -1,4 +1,4 @@
-//! Files that are ours and files that are not, old ones and newer ones.
+//! Which files are opened: empty ones and stores of this schema version, and nothing else.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -7,7 +7,7 @@ use filch_scheduler::id::{CommitNo, Fence, Hold, LeaseNo, Seq};
 use filch_scheduler::record::{AttemptOutcome, Mutation, Note};
 use filch_scheduler::state::State;
 use filch_scheduler::time::Wall;
-use filch_store::{Commit, OpenError, OwnerNote, Remains, Sqlite, Store};
+use filch_store::{Commit, OpenError, OwnerNote, Remains, Snapshot, Sqlite, Store};
 use rusqlite::Connection;
 
 use crate::pair::{NO_RESERVE, commit, folder};
@@ -58,16 +58,23 @@ fn what_is_kept_is_for_its_owner_alone() {
 }
 
 #[test]
-fn a_newer_file_is_refused_and_says_what_to_do() {
-    let mut pair = kept();
-    pair.close();
-    let connection = Connection::open(pair.path()).unwrap();
-    connection.pragma_update(None, "user_version", 99).unwrap();
-    drop(connection);
-    let said = refusal(&pair.path());
-    let expected = "its tables have version 99, and this filch knows them up to version 4: \
-                    use the filch that wrote it, or a newer one";
-    assert_eq!(said, expected);
+fn a_store_of_another_schema_version_is_refused_with_what_to_do() {
+    for version in [0, 1, 4, 99] {
+        let mut pair = kept();
+        pair.close();
+        let connection = Connection::open(pair.path()).unwrap();
+        connection.pragma_update(None, "user_version", version).unwrap();
+        drop(connection);
+        let before = std::fs::read(pair.path()).unwrap();
+        let expected = format!(
+            "schema version {version} is not supported, this filch needs version 5: use the filch \
+             that created the file, or choose a new data directory"
+        );
+        assert_eq!(refusal(&pair.path()), expected);
+        let looked = Snapshot::open(&pair.path()).err().map(|error| error.to_string());
+        assert_eq!(looked, Some(expected));
+        assert_eq!(std::fs::read(pair.path()).unwrap(), before, "it is left as it was");
+    }
 }
 
 #[test]
@@ -86,13 +93,13 @@ fn a_row_that_cannot_be_is_an_error() {
     let mut pair = kept();
     pair.close();
     for damage in [
-        "UPDATE fate SET reason = 9 WHERE seq = 3",
+        "UPDATE job_state SET reason = 9 WHERE seq = 3",
         "UPDATE job SET condition = 9 WHERE seq = 5",
         "UPDATE job SET parents = x'00' WHERE seq = 5",
         "UPDATE lease SET jobs = x'80'",
         "UPDATE lease SET cause = 1",
-        "UPDATE live SET bits = zeroblob(512) WHERE 0; UPDATE keeping SET strategy = 9",
-        "DELETE FROM keeping",
+        "UPDATE live SET bits = zeroblob(512) WHERE 0; UPDATE store_meta SET strategy = 9",
+        "DELETE FROM store_meta",
     ] {
         let copy = pair.path().with_file_name("damaged.db");
         let _ = std::fs::remove_file(&copy);
@@ -131,9 +138,17 @@ fn nothing_remains_of_what_was_purged() {
     pair.compare();
     pair.close();
     let connection = Connection::open(pair.path()).unwrap();
-    for table in
-        ["job", "payload", "fate", "live", "lease", "lease_open", "note", "remains", "queue"]
-    {
+    for table in [
+        "job",
+        "payload",
+        "job_state",
+        "live",
+        "lease",
+        "lease_open",
+        "note",
+        "attempt_output",
+        "queue",
+    ] {
         let sql = format!("SELECT count(*) FROM {table}");
         let rows: u32 = connection.query_row(&sql, (), |row| row.get(0)).unwrap();
         assert_eq!(rows, 0, "{table}");

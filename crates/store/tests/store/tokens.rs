@@ -2,7 +2,6 @@
 
 use filch_scheduler::time::Wall;
 use filch_store::{OpenError, TokenRow, has_tokens};
-use rusqlite::Connection;
 
 use crate::pair::{Pair, folder};
 
@@ -66,24 +65,6 @@ fn whether_there_are_tokens_is_found_without_opening_the_store() {
     let text = folder.path().join("letter with spaces?.txt");
     std::fs::write(&text, "Dear reader, this is no database. ".repeat(99)).unwrap();
     assert!(matches!(has_tokens(&text), Err(OpenError::NotOurs(_))));
-}
-
-/// A file of the first version has no tokens, and can have some once it was opened.
-#[test]
-fn an_older_file_learns_of_tokens() {
-    let mut pair = Pair::new();
-    pair.close();
-    let connection = Connection::open(pair.path()).unwrap();
-    let back = "
-        DROP TABLE token; DROP TABLE purged; DROP TABLE purge; DROP TABLE tally;
-        ALTER TABLE fate DROP COLUMN lease_more; PRAGMA user_version = 1;
-    ";
-    connection.execute_batch(back).unwrap();
-    drop(connection);
-    assert!(!has_tokens(&pair.path()).unwrap());
-    pair.reopen();
-    pair.both()[1].keep_token(&token("a", 1)).expect("it can be read");
-    assert!(has_tokens(&pair.path()).expect("it can be read"));
 }
 
 /// The names and contents of all that is in the folder.
