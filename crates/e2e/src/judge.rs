@@ -122,7 +122,7 @@ fn kept(store: &Sqlite, id: JobId, has_run: bool) -> Option<History> {
     }
     let row = store.find(&[id], &[], &[]).expect("the store can be read").pop()?;
     let payload = "".into();
-    Some(History { row, payload, owners: Vec::new(), notes: Vec::new(), remains: Vec::new() })
+    Some(History { row, payload, owners: Vec::new(), notes: Vec::new(), outputs: Vec::new() })
 }
 
 #[cfg(test)]

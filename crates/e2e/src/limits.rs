@@ -17,7 +17,7 @@ use filch_scheduler::spec::JobSpec;
 use filch_scheduler::state::State;
 use filch_scheduler::time::{Monotonic, Now, Wall};
 use filch_sim::check::{Checkers, Violation};
-use filch_sim::log::{Ended, Seen, Witness as _};
+use filch_sim::log::{ExecutionEnd, Observed, Observer as _};
 
 use crate::runs::Run;
 
@@ -82,14 +82,14 @@ struct Teller {
 }
 
 impl Teller {
-    fn see(&mut self, seen: Seen<'_>) {
-        self.checkers.see(self.at, seen);
+    fn observe(&mut self, seen: Observed<'_>) {
+        self.checkers.observe(self.at, seen);
     }
 
     fn commit(&mut self, mutations: &[Mutation]) {
         self.commits += 1;
         let decided = (self.at, Now { monotonic: self.at, ..Now::default() });
-        self.see(Seen::Stored { number: CommitNo(self.commits), decided, mutations });
+        self.observe(Observed::Stored { number: CommitNo(self.commits), decided, mutations });
     }
 
     /// The queue, and the workers of whom it is known whom they serve.
@@ -101,8 +101,8 @@ impl Teller {
         for (&pid, queues) in line.serves {
             let names = queues.iter().map(|queue| Name::from(queue.as_str()));
             let (place, serves) = (place(pid), Serves::Named(names.collect()));
-            self.see(Seen::Began { place, slots: 1, serves: &serves, is_embedded: false });
-            self.see(Seen::Sent { place, worker: worker(pid), messages: &[] });
+            self.observe(Observed::Began { place, slots: 1, serves: &serves, is_embedded: false });
+            self.observe(Observed::Sent { place, worker: worker(pid), messages: &[] });
         }
     }
 
@@ -131,15 +131,19 @@ impl Teller {
             at: Wall(0),
         })]);
         let (place, worker) = (place(run.worker), worker(run.worker));
-        self.see(Seen::Started { place, worker, assignment: &assignment });
+        self.observe(Observed::Started { place, worker, assignment: &assignment });
     }
 
     fn ended(&mut self, run: &Run, seq: Seq) {
         let (hold, worker) = (Hold { job: seq, fence: Fence(1) }, worker(run.worker));
-        self.see(Seen::Ended { place: place(run.worker), hold, how: Ended::Finished });
+        self.observe(Observed::Ended {
+            place: place(run.worker),
+            hold,
+            how: ExecutionEnd::Finished,
+        });
         let messages = [FromWorker::Given { question: QuestionNo(1), jobs: vec![hold] }];
         let (session, number) = (SessionNo(1), MessageNo(1));
-        self.see(Seen::Arrived { worker, session, number, messages: &messages });
+        self.observe(Observed::Arrived { worker, session, number, messages: &messages });
         self.commit(&[Mutation::Write(write(seq, State::Succeeded, Fence(1)))]);
     }
 }

@@ -28,8 +28,8 @@ use filch_scheduler::spec::JobSpec;
 use filch_scheduler::state::State;
 use filch_scheduler::time::{Millis, Monotonic, Now, Wall};
 use filch_sim::check::{Checkers, Violation, shortest_wait};
-use filch_sim::log::{Ended, Seen, Witness as _};
-use filch_store::{History, Owner};
+use filch_sim::log::{ExecutionEnd, Observed, Observer as _};
+use filch_store::{History, OwnerChange};
 
 use crate::clients::End;
 use crate::runs::{Outcome, Run};
@@ -135,7 +135,7 @@ struct Teller<'a> {
     /// Ends that somebody was told.
     ends: &'a [End],
     /// Changes of owner that are still to be told.
-    owners: &'a [Owner],
+    owners: &'a [OwnerChange],
     /// Who had it last, under which fence.
     holder: Option<(Hold, WorkerId)>,
     /// Notes of attempts that are still to be told.
@@ -172,8 +172,8 @@ impl<'a> Teller<'a> {
         }
     }
 
-    fn see(&mut self, seen: Seen<'_>) {
-        self.checkers.see(self.at, seen);
+    fn observe(&mut self, seen: Observed<'_>) {
+        self.checkers.observe(self.at, seen);
     }
 
     fn commit(&mut self, mutations: &[Mutation]) {
@@ -185,18 +185,18 @@ impl<'a> Teller<'a> {
         self.commits += 1;
         let number = CommitNo(self.commits);
         let decided = (at, Now { monotonic: at, wall });
-        self.see(Seen::Stored { number, decided, mutations });
+        self.observe(Observed::Stored { number, decided, mutations });
     }
 
     /// The server's wall clock shows this.
     fn read(&mut self, wall: Wall) {
-        self.see(Seen::ServerRead(Now { monotonic: self.at, wall }));
+        self.observe(Observed::ServerRead(Now { monotonic: self.at, wall }));
     }
 
     fn submit(&mut self, story: &Story<'_>) {
         let request = RequestNo(1);
         let what = Request::Submit(vec![self.spec.clone()]);
-        self.see(Seen::Asked { request, what: &what });
+        self.observe(Observed::Asked { request, what: &what });
         if let Some(kept) = self.kept {
             let row = JobRow { spec: self.spec.clone(), now: self.waiting(), ..kept.row.clone() };
             self.commit(&[Mutation::Put(row)]);
@@ -204,7 +204,7 @@ impl<'a> Teller<'a> {
         if story.is_acknowledged {
             let (id, seq, novelty) = (story.id, self.seq, Novelty::New);
             let answer = Answer::Submitted(vec![Submitted { id, seq, novelty }]);
-            self.see(Seen::Answered { request, answer: &answer });
+            self.observe(Observed::Answered { request, answer: &answer });
         }
     }
 
@@ -244,17 +244,17 @@ impl<'a> Teller<'a> {
             timeout: None,
         };
         let worker = owner.unwrap_or(WorkerId::apart(0));
-        self.see(Seen::Started { place: place(run), worker, assignment: &assignment });
+        self.observe(Observed::Started { place: place(run), worker, assignment: &assignment });
     }
 
     fn ended(&mut self, run: &Run) {
         let hold = Hold { job: self.seq, fence: Fence(run.fence) };
         let how = match run.end {
-            Some(end) if end.outcome == Outcome::Done => Ended::Finished,
-            Some(_) => Ended::Failed,
-            None => Ended::Killed,
+            Some(end) if end.outcome == Outcome::Done => ExecutionEnd::Finished,
+            Some(_) => ExecutionEnd::Failed,
+            None => ExecutionEnd::Killed,
         };
-        self.see(Seen::Ended { place: place(run), hold, how });
+        self.observe(Observed::Ended { place: place(run), hold, how });
     }
 
     fn told(&mut self, end: &End) {
@@ -287,7 +287,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    fn change(&mut self, owner: &Owner) {
+    fn change(&mut self, owner: &OwnerChange) {
         let mut mutations = match owner.cause {
             Cause::Lost(worker) => {
                 let mut lost = vec![Mutation::Note(Note::WorkerLost { worker, jobs: 1 })];
@@ -318,7 +318,7 @@ impl<'a> Teller<'a> {
         if let Some((hold, worker)) = self.holder {
             let messages = [FromWorker::Given { question: QuestionNo(1), jobs: vec![hold] }];
             let (session, number) = (SessionNo(1), MessageNo(1));
-            self.see(Seen::Arrived { worker, session, number, messages: &messages });
+            self.observe(Observed::Arrived { worker, session, number, messages: &messages });
         }
     }
 
@@ -341,7 +341,7 @@ impl<'a> Teller<'a> {
             let ending = Ending::Snoozed(span);
             let messages = [FromWorker::Report(Report { hold, ending })];
             let (session, number) = (SessionNo(1), MessageNo(1));
-            self.see(Seen::Arrived { worker, session, number, messages: &messages });
+            self.observe(Observed::Arrived { worker, session, number, messages: &messages });
         }
         if !ends.is_empty() {
             self.commit_of(decided, &ends);
@@ -453,16 +453,16 @@ mod tests {
         WorkerId::apart(number)
     }
 
-    fn owner(fence: u64, worker: Option<u64>, cause: Cause) -> Owner {
+    fn owner(fence: u64, worker: Option<u64>, cause: Cause) -> OwnerChange {
         let hold = Hold { job: SEQ, fence: Fence(fence) };
-        Owner { hold, worker: worker.map(WorkerId::apart), cause, at: Wall(0) }
+        OwnerChange { hold, worker: worker.map(WorkerId::apart), cause, at: Wall(0) }
     }
 
-    fn lost(fence: u64, number: u64) -> Owner {
+    fn lost(fence: u64, number: u64) -> OwnerChange {
         owner(fence, None, Cause::Lost(worker(number)))
     }
 
-    fn claim(fence: u64, number: u64) -> Owner {
+    fn claim(fence: u64, number: u64) -> OwnerChange {
         owner(fence, Some(number), Cause::Claim)
     }
 
@@ -493,7 +493,7 @@ mod tests {
 
     /// What the witnesses say of one job.
     struct Said {
-        owners: Vec<Owner>,
+        owners: Vec<OwnerChange>,
         notes: Vec<(Wall, Note)>,
         runs: Vec<Run>,
         told: Vec<(State, u64, u64)>,
@@ -530,7 +530,7 @@ mod tests {
             };
             let row = JobRow { seq: SEQ, spec: JobSpec::new(id), submitted_at: Wall(0), now };
             let (owners, notes) = (self.owners.clone(), self.notes.clone());
-            History { row, payload: "".into(), owners, notes, remains: Vec::new() }
+            History { row, payload: "".into(), owners, notes, outputs: Vec::new() }
         }
 
         fn rule(&self) -> Option<Rule> {

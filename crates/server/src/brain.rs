@@ -15,7 +15,7 @@ use filch_scheduler::id::{CommitNo, Digest, FetchNo, JobId, RequestNo, Seq, Sess
 use filch_scheduler::message::{Assignment, FromWorker, ToWorker};
 use filch_scheduler::record::{JobRow, Mutation};
 use filch_scheduler::time::Now;
-use filch_store::{Commit, CommitError, PurgeCause, ReadError, Store, Text};
+use filch_store::{Commit, CommitError, PurgeCause, Store, StoreError, StoredText};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Notify, oneshot};
@@ -69,7 +69,7 @@ pub(crate) type Tell = Box<dyn FnOnce() + Send>;
 pub(crate) struct Brought {
     pub(crate) id: JobId,
     pub(crate) body: Digest,
-    pub(crate) payload: Text,
+    pub(crate) payload: StoredText,
 }
 
 /// The way to the loop.
@@ -129,7 +129,7 @@ impl Doorbell {
 }
 
 /// What a fetch found.
-pub(crate) type Fetched = (FetchNo, Result<Vec<JobRow>, ReadError>);
+pub(crate) type Fetched = (FetchNo, Result<Vec<JobRow>, StoreError>);
 
 /// Everything around the brain.
 pub(crate) struct Brain {
@@ -197,7 +197,7 @@ pub(crate) enum End {
     /// What was decided cannot be kept.
     Commit(CommitError),
     /// What is kept cannot be read.
-    Read(ReadError),
+    Read(StoreError),
 }
 
 /// However many inputs wait, time is looked at after so many.

@@ -10,7 +10,7 @@ use filch_api::delivery::Delivery;
 use filch_api::session::{About, DownFrame, Nonsense, UpFrame};
 use filch_scheduler::id::{Hold, MessageNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::message::ToWorker;
-use filch_store::{Store, Text};
+use filch_store::{Store, StoredText};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::brain::{Doorbell, Input, Way};
@@ -34,7 +34,7 @@ pub(crate) struct Batch {
     pub(crate) number: MessageNo,
     pub(crate) messages: Vec<ToWorker>,
     /// What the jobs that are assigned have to do, in their order, as far as it is at hand.
-    pub(crate) works: Vec<(Hold, Option<Text>)>,
+    pub(crate) works: Vec<(Hold, Option<StoredText>)>,
     /// How long running jobs may take, if the worker is told to drain and somebody has said so.
     pub(crate) grace: Option<Duration>,
 }
@@ -150,7 +150,7 @@ pub(crate) async fn deliver(batch: Batch, store: &Arc<dyn Store>) -> Result<Deli
         }
     }
     // A job that was purged meanwhile is not this worker's any more, whatever it does with it.
-    let nothing = || Text::from("{}");
+    let nothing = || StoredText::from("{}");
     let works = works.into_iter().map(|(hold, text)| (hold, text.unwrap_or_else(nothing)));
     let sweeps = messages.iter().any(|message| matches!(message, ToWorker::Truth { .. }));
     Ok(Delivery { session, number, messages, works: works.collect(), grace, sweeps })

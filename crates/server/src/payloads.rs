@@ -8,7 +8,7 @@ use filch_api::session::LeftBehind;
 use filch_scheduler::id::{Digest, Hold, JobId, Seq, WorkerId};
 use filch_scheduler::record::{Mutation, Note};
 use filch_scheduler::state::State;
-use filch_store::{Commit, Remains, Text};
+use filch_store::{AttemptOutput, Commit, StoredText};
 
 /// So many bytes of payloads are held for workers. The oldest stay, because they are wanted first; what
 /// does not fit is read from the store when its turn comes.
@@ -20,8 +20,8 @@ const ENTRY_BYTES: usize = 64;
 #[derive(Default)]
 pub(crate) struct Payloads {
     /// Submitted, and not decided upon: with how many requests bring the same.
-    submitted: HashMap<(JobId, Digest), (Text, u32)>,
-    cache: HashMap<Seq, Text>,
+    submitted: HashMap<(JobId, Digest), (StoredText, u32)>,
+    cache: HashMap<Seq, StoredText>,
     cached_bytes: usize,
     /// Reported, and not decided upon.
     left: HashMap<Hold, (WorkerId, LeftBehind)>,
@@ -29,7 +29,7 @@ pub(crate) struct Payloads {
 
 impl Payloads {
     /// A request brings this.
-    pub(crate) fn bring(&mut self, id: JobId, body: Digest, payload: Text) {
+    pub(crate) fn bring(&mut self, id: JobId, body: Digest, payload: StoredText) {
         self.submitted.entry((id, body)).or_insert((payload, 0)).1 += 1;
     }
 
@@ -78,24 +78,24 @@ impl Payloads {
                     }
                     if write.state == State::Succeeded && !self.left.is_empty() {
                         let hold = Hold { job: write.job, fence: write.fence };
-                        commit.remains.extend(self.remains(hold));
+                        commit.outputs.extend(self.output(hold));
                     }
                 }
                 Mutation::Note(Note::Attempt { hold, .. }) => {
-                    commit.remains.extend(self.remains(*hold));
+                    commit.outputs.extend(self.output(*hold));
                 }
                 _ => {}
             }
         }
     }
 
-    fn remains(&mut self, hold: Hold) -> Option<Remains> {
+    fn output(&mut self, hold: Hold) -> Option<AttemptOutput> {
         let (_, left) = self.left.remove(&hold)?;
-        Some(Remains { hold, result: left.result, log: left.log })
+        Some(AttemptOutput { hold, result: left.result, log: left.log })
     }
 
     /// The payload, if it need not be read.
-    pub(crate) fn cached(&self, job: Seq) -> Option<Text> {
+    pub(crate) fn cached(&self, job: Seq) -> Option<StoredText> {
         self.cache.get(&job).cloned()
     }
 }

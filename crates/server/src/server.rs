@@ -11,7 +11,7 @@ use filch_api::tls::ServerConfig as Tls;
 use filch_api::token::Secret;
 use filch_scheduler::dispatch::{self, Dispatch, Effect, LoadError, Loader};
 use filch_scheduler::time::Now;
-use filch_store::{ReadError, Store};
+use filch_store::{Store, StoreError};
 use tokio::sync::mpsc::{channel, unbounded_channel};
 use tokio::sync::watch;
 
@@ -95,7 +95,7 @@ pub enum StartError {
     /// The address cannot be listened on.
     Listen(SocketAddr, std::io::Error),
     /// What is kept cannot be read.
-    Read(ReadError),
+    Read(StoreError),
     /// What is kept does not fit together.
     Load(LoadError),
 }

@@ -13,7 +13,7 @@ use filch_api::time::Moment;
 use filch_api::token::{JudgedToken, Made, Role, Secret, Token};
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Wall;
-use filch_store::{ReadError, Store, TokenRow};
+use filch_store::{Store, StoreError, TokenRow};
 use subtle::ConstantTimeEq as _;
 use tokio::sync::watch;
 
@@ -89,7 +89,7 @@ pub fn revoke(store: &dyn Store, id: &str) -> Result<(), Problem> {
     }
 }
 
-fn broken(error: &ReadError) -> Problem {
+fn broken(error: &StoreError) -> Problem {
     Problem::new(500, "store", error.to_string())
 }
 
@@ -148,7 +148,7 @@ enum Brings {
 
 impl Tokens {
     /// What this store keeps.
-    pub(crate) fn load(store: &dyn Store) -> Result<Self, ReadError> {
+    pub(crate) fn load(store: &dyn Store) -> Result<Self, StoreError> {
         let rows = store.tokens()?;
         let required = watch::Sender::new(!rows.is_empty());
         let known = |row: TokenRow| {

@@ -55,7 +55,7 @@ fn keep(store: &dyn Store, group: &Commit, is_over: impl Fn() -> bool) -> Result
         match kept {
             // The same mutations under the same number settle it.
             Err(CommitError::Unknown) => {}
-            Err(CommitError::NoRoom(ref why)) if !is_over() => {
+            Err(CommitError::DiskFull(ref why)) if !is_over() => {
                 if !is_waiting {
                     eprintln!(
                         "waiting for room on the disk, where nothing more can be kept: {why}"
@@ -87,7 +87,7 @@ fn write(
             group.last = next.last;
             group.mutations.extend(next.mutations);
             group.payloads.extend(next.payloads);
-            group.remains.extend(next.remains);
+            group.outputs.extend(next.outputs);
             group.purges.extend(next.purges);
         }
         let began = Instant::now();

@@ -16,7 +16,7 @@ use crate::plan::Paused;
 
 /// Something that was seen.
 #[derive(Clone, Copy, Debug)]
-pub enum Seen<'a> {
+pub enum Observed<'a> {
     /// A server has started.
     ServerStarted {
         /// How long workers may be silent.
@@ -46,7 +46,7 @@ pub enum Seen<'a> {
     Stored {
         /// Its number.
         number: CommitNo,
-        /// When it was decided: true time, and the server's clocks.
+        /// CrashMoment it was decided: true time, and the server's clocks.
         decided: (Monotonic, Now),
         /// What it stores.
         mutations: &'a [Mutation],
@@ -139,7 +139,7 @@ pub enum Seen<'a> {
         /// Which one.
         hold: Hold,
         /// How.
-        how: Ended,
+        how: ExecutionEnd,
     },
     /// A worker heard the server's word on a report of its own.
     Settled {
@@ -194,7 +194,7 @@ pub enum Seen<'a> {
 
 /// How a run of a job ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
+pub enum ExecutionEnd {
     /// It succeeded.
     Finished,
     /// It failed.
@@ -208,12 +208,12 @@ pub enum Ended {
 }
 
 /// Somebody who looks on.
-pub trait Witness {
+pub trait Observer {
     /// Something was seen at this true moment.
-    fn see(&mut self, at: Monotonic, seen: Seen<'_>);
+    fn observe(&mut self, at: Monotonic, seen: Observed<'_>);
 
     /// Whether there is nothing more to look for.
-    fn has_seen_enough(&self) -> bool {
+    fn is_done(&self) -> bool {
         false
     }
 }

@@ -25,14 +25,14 @@ pub struct Plan {
     pub commit: (Duration, Duration),
     /// How long ended jobs are kept.
     pub retention: Option<Duration>,
-    /// When everything heals; `None` if nothing breaks and the run is over when every job is.
+    /// CrashMoment everything heals; `None` if nothing breaks and the run is over when every job is.
     pub heals_at: Option<Duration>,
     /// What the messages of clients go through.
-    pub clients: Weather,
+    pub clients: NetworkConditions,
     /// The workers, by place.
     pub members: Vec<Member>,
     /// What happens, in order of time.
-    pub acts: Vec<(Duration, Act)>,
+    pub acts: Vec<(Duration, PlannedEvent)>,
 }
 
 /// A place where a worker runs; when its process ends, another takes its place.
@@ -49,12 +49,12 @@ pub struct Member {
     /// How fast its clock runs against the server's: a million is as fast.
     pub rate: u32,
     /// What its messages go through.
-    pub weather: Weather,
+    pub network: NetworkConditions,
 }
 
 /// What messages go through on their way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Weather {
+pub struct NetworkConditions {
     /// How long they take, at the least and at the most.
     pub delay: (Duration, Duration),
     /// How many of a million are lost.
@@ -65,7 +65,7 @@ pub struct Weather {
     pub overtaken: u32,
 }
 
-impl Weather {
+impl NetworkConditions {
     /// Nothing goes wrong, and every message takes this long.
     #[must_use]
     pub const fn fair(delay: Duration) -> Self {
@@ -75,7 +75,7 @@ impl Weather {
 
 /// Something that happens.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Act {
+pub enum PlannedEvent {
     /// A client or operator asks, and asks again until it is answered or has asked so often.
     Ask {
         /// What for.
@@ -84,7 +84,7 @@ pub enum Act {
         tries: u32,
     },
     /// An operator tells the worker in this place to drain.
-    Dismiss {
+    OperatorDrain {
         /// Which place.
         place: usize,
     },
@@ -99,7 +99,7 @@ pub enum Act {
     Crash {
         /// Which place.
         place: usize,
-        /// When the next process starts.
+        /// CrashMoment the next process starts.
         away: Duration,
     },
     /// The worker's process stands still.
@@ -116,11 +116,11 @@ pub enum Act {
         /// Which place.
         place: usize,
         /// In which direction.
-        way: Way,
+        direction: CutDirection,
         /// For how long.
         span: Duration,
         /// What becomes of them.
-        mail: Mail,
+        messages: CutMessages,
     },
     /// The connection breaks.
     Break {
@@ -129,14 +129,14 @@ pub enum Act {
         /// Who hears of it.
         seen_by: SeenBy,
     },
-    /// The messages of this place go through other weather for a while.
-    Weather {
+    /// The messages of this place go through other network for a while.
+    NetworkConditions {
         /// Which place.
         place: usize,
         /// For how long.
         span: Duration,
         /// Through what.
-        weather: Weather,
+        network: NetworkConditions,
     },
     /// A wall clock jumps.
     JumpWall {
@@ -147,12 +147,12 @@ pub enum Act {
     },
     /// The server's process ends at once. What was being stored is stored or not, as chance has it.
     CrashServer {
-        /// When the next one starts.
+        /// CrashMoment the next one starts.
         away: Duration,
         /// Whether workers notice that their connections are gone.
         noticed: bool,
         /// At which moment.
-        when: When,
+        when: CrashMoment,
     },
     /// Every commit takes this much longer for a while.
     SlowStore {
@@ -162,7 +162,7 @@ pub enum Act {
         by: Duration,
     },
     /// The outcome of so many commits in a million is unknown, for a while.
-    DoubtfulStore {
+    UnreliableStore {
         /// For how long.
         span: Duration,
         /// How many of a million.
@@ -170,13 +170,13 @@ pub enum Act {
     },
 }
 
-/// When a server crashes.
+/// CrashMoment a server crashes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum When {
+pub enum CrashMoment {
     /// Now.
-    AtOnce,
+    Now,
     /// While its next commit is under way.
-    AmidCommit,
+    DuringCommit,
 }
 
 /// What the jobs of a paused process do.
@@ -190,7 +190,7 @@ pub enum Paused {
 
 /// A direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum CutDirection {
     /// What the worker sends.
     ToServer,
     /// What the server sends.
@@ -201,10 +201,10 @@ pub enum Way {
 
 /// What becomes of messages that do not get through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mail {
+pub enum CutMessages {
     /// They are gone.
     Lost,
-    /// They arrive when the way is free again.
+    /// They arrive when the direction is free again.
     Late,
     /// So do these; but it is the present connection that is stuck, and a new one is not.
     Stuck,
@@ -221,7 +221,7 @@ pub enum SeenBy {
     Worker,
 }
 
-impl Act {
+impl PlannedEvent {
     /// Where a fault is, `None` for the server or its store, and for how long.
     #[must_use]
     pub const fn trouble(&self) -> (Option<usize>, Duration) {
@@ -229,13 +229,13 @@ impl Act {
             Self::Crash { place, away } => (Some(*place), *away),
             Self::Pause { place, span, .. }
             | Self::Cut { place, span, .. }
-            | Self::Weather { place, span, .. } => (Some(*place), *span),
-            Self::Break { place, .. } | Self::Dismiss { place } | Self::Drain { place, .. } => {
-                (Some(*place), Duration::ZERO)
-            }
+            | Self::NetworkConditions { place, span, .. } => (Some(*place), *span),
+            Self::Break { place, .. }
+            | Self::OperatorDrain { place }
+            | Self::Drain { place, .. } => (Some(*place), Duration::ZERO),
             Self::JumpWall { place, .. } => (*place, Duration::ZERO),
             Self::CrashServer { away, .. } => (None, *away),
-            Self::SlowStore { span, .. } | Self::DoubtfulStore { span, .. } => (None, *span),
+            Self::SlowStore { span, .. } | Self::UnreliableStore { span, .. } => (None, *span),
             Self::Ask { .. } => (None, Duration::ZERO),
         }
     }
@@ -243,6 +243,6 @@ impl Act {
     /// Whether something breaks, and nobody asked for it.
     #[must_use]
     pub const fn is_fault(&self) -> bool {
-        !matches!(self, Self::Ask { .. } | Self::Dismiss { .. } | Self::Drain { .. })
+        !matches!(self, Self::Ask { .. } | Self::OperatorDrain { .. } | Self::Drain { .. })
     }
 }

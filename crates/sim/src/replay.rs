@@ -29,8 +29,8 @@ use filch_scheduler::trace::{Context, Readable, Traced, parse, parse_line, print
 use filch_store::Memory;
 
 use crate::check::Violation;
-use crate::hunt::{self, Tally};
 use crate::script;
+use crate::search::{self, SearchStats};
 
 /// What came of a replay.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ pub enum Replayed {
     /// A run.
     Run {
         /// What happened.
-        tally: Tally,
+        stats: SearchStats,
         /// The rule that was broken, if one was.
         violation: Option<Violation>,
     },
@@ -62,8 +62,8 @@ pub fn replay(text: &str) -> Result<Replayed, String> {
         return Err("there is nothing to play in it".to_owned());
     };
     if first.split_whitespace().next() == Some("run") {
-        let (tally, violation) = hunt::play(&script::parse(text)?);
-        return Ok(Replayed::Run { tally, violation });
+        let (stats, violation) = search::play(&script::parse(text)?);
+        return Ok(Replayed::Run { stats, violation });
     }
     let played = play(text)?;
     // Events alone are a question, not a claim.

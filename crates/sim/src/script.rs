@@ -19,13 +19,16 @@ use filch_scheduler::message::Serves;
 use filch_scheduler::record::Strategy;
 use filch_scheduler::trace::{self, Context, Readable};
 
-use crate::plan::{Act, Mail, Member, Paused, Plan, SeenBy, Way, Weather, When};
+use crate::plan::{
+    CrashMoment, CutDirection, CutMessages, Member, NetworkConditions, Paused, Plan, PlannedEvent,
+    SeenBy,
+};
 use crate::work;
 
 /// The plan as text.
 #[must_use]
 pub fn print(plan: &Plan) -> String {
-    let mut lines = vec![print_head(plan), format!("clients {}", print_weather(plan.clients))];
+    let mut lines = vec![print_head(plan), format!("clients {}", print_network(plan.clients))];
     lines.extend(plan.members.iter().map(print_member));
     lines.extend(plan.acts.iter().map(|(at, act)| format!("{} {}", word(at), print_act(act))));
     lines.into_iter().fold(String::new(), |mut text, line| {
@@ -106,14 +109,14 @@ fn optional(span: &Option<Duration>) -> String {
     span.as_ref().map_or_else(|| "-".to_owned(), word)
 }
 
-fn print_weather(weather: Weather) -> String {
-    let Weather { delay: (least, most), lost, repeated, overtaken } = weather;
+fn print_network(network: NetworkConditions) -> String {
+    let NetworkConditions { delay: (least, most), lost, repeated, overtaken } = network;
     let (least, most) = (word(&least), word(&most));
     format!("delay {least} {most} lost {lost} repeated {repeated} overtaken {overtaken}")
 }
 
 fn print_member(member: &Member) -> String {
-    let Member { slots, reserve, home, serves, rate, weather } = member;
+    let Member { slots, reserve, home, serves, rate, network } = member;
     let reserve = match reserve {
         Reserve::Auto { .. } => "auto".to_owned(),
         Reserve::Fixed(reserve) => reserve.to_string(),
@@ -122,56 +125,67 @@ fn print_member(member: &Member) -> String {
         Home::Apart => "apart",
         Home::Embedded => "embedded",
     };
-    let (serves, weather) = (word(serves), print_weather(*weather));
+    let (serves, network) = (word(serves), print_network(*network));
     format!(
-        "worker slots {slots} reserve {reserve} home {home} rate {rate} {weather} serves {serves}"
+        "worker slots {slots} reserve {reserve} home {home} rate {rate} {network} serves {serves}"
     )
 }
 
-fn print_act(act: &Act) -> String {
+fn print_act(act: &PlannedEvent) -> String {
     let number = |place: &usize| place + 1;
     match act {
-        Act::Ask { request, tries } => format!("ask {tries} {}", word(request)),
-        Act::Dismiss { place } => format!("dismiss {}", number(place)),
-        Act::Drain { place, grace } => format!("drain {} grace {}", number(place), word(grace)),
-        Act::Crash { place, away } => format!("crash {} away {}", number(place), word(away)),
-        Act::Pause { place, span, jobs } => {
+        PlannedEvent::Ask { request, tries } => format!("ask {tries} {}", word(request)),
+        PlannedEvent::OperatorDrain { place } => format!("operator-drain {}", number(place)),
+        PlannedEvent::Drain { place, grace } => {
+            format!("drain {} grace {}", number(place), word(grace))
+        }
+        PlannedEvent::Crash { place, away } => {
+            format!("crash {} away {}", number(place), word(away))
+        }
+        PlannedEvent::Pause { place, span, jobs } => {
             let jobs = one_of(&PAUSED, *jobs);
             format!("pause {} for {} jobs {jobs}", number(place), word(span))
         }
-        Act::Cut { place, way, span, mail } => {
-            let (way, mail) = (one_of(&WAYS, *way), one_of(&MAIL, *mail));
-            format!("cut {} {way} for {} mail {mail}", number(place), word(span))
+        PlannedEvent::Cut { place, direction, span, messages } => {
+            let (direction, messages) =
+                (one_of(&DIRECTIONS, *direction), one_of(&MESSAGES, *messages));
+            format!("cut {} {direction} for {} messages {messages}", number(place), word(span))
         }
-        Act::Break { place, seen_by } => {
+        PlannedEvent::Break { place, seen_by } => {
             format!("break {} seen-by {}", number(place), one_of(&SEEN_BY, *seen_by))
         }
-        Act::Weather { place, span, weather } => {
-            let weather = print_weather(*weather);
-            format!("weather {} for {} {weather}", number(place), word(span))
+        PlannedEvent::NetworkConditions { place, span, network } => {
+            let network = print_network(*network);
+            format!("network {} for {} {network}", number(place), word(span))
         }
-        Act::JumpWall { place, by_ms } => {
+        PlannedEvent::JumpWall { place, by_ms } => {
             let whose = place.map_or("server".to_owned(), |place| (place + 1).to_string());
             format!("jump-wall {whose} by-ms {by_ms}")
         }
-        Act::CrashServer { away, noticed, when } => {
-            let (noticed, when) = (one_of(&YES_OR_NO, *noticed), one_of(&WHEN, *when));
+        PlannedEvent::CrashServer { away, noticed, when } => {
+            let (noticed, when) = (one_of(&YES_OR_NO, *noticed), one_of(&MOMENTS, *when));
             format!("crash-server away {} noticed {noticed} when {when}", word(away))
         }
-        Act::SlowStore { span, by } => format!("slow-store for {} by {}", word(span), word(by)),
-        Act::DoubtfulStore { span, unknown } => {
-            format!("doubtful-store for {} unknown {unknown}", word(span))
+        PlannedEvent::SlowStore { span, by } => {
+            format!("slow-store for {} by {}", word(span), word(by))
+        }
+        PlannedEvent::UnreliableStore { span, unknown } => {
+            format!("unreliable-store for {} unknown {unknown}", word(span))
         }
     }
 }
 
 const PAUSED: [(&str, Paused); 2] = [("frozen", Paused::Frozen), ("go-on", Paused::GoOn)];
-const WAYS: [(&str, Way); 3] =
-    [("both", Way::Both), ("to-server", Way::ToServer), ("to-worker", Way::ToWorker)];
-const MAIL: [(&str, Mail); 3] =
-    [("lost", Mail::Lost), ("late", Mail::Late), ("stuck", Mail::Stuck)];
+const DIRECTIONS: [(&str, CutDirection); 3] = [
+    ("both", CutDirection::Both),
+    ("to-server", CutDirection::ToServer),
+    ("to-worker", CutDirection::ToWorker),
+];
+const MESSAGES: [(&str, CutMessages); 3] =
+    [("lost", CutMessages::Lost), ("late", CutMessages::Late), ("stuck", CutMessages::Stuck)];
 const YES_OR_NO: [(&str, bool); 2] = [("yes", true), ("no", false)];
-const WHEN: [(&str, When); 2] = [("at-once", When::AtOnce), ("amid-commit", When::AmidCommit)];
+const MOMENTS: [(&str, CrashMoment); 2] =
+    [("now", CrashMoment::Now), ("during-commit", CrashMoment::DuringCommit)];
 const SEEN_BY: [(&str, SeenBy); 3] =
     [("both", SeenBy::Both), ("server", SeenBy::Server), ("worker", SeenBy::Worker)];
 
@@ -271,7 +285,7 @@ fn parse_head(words: &mut Words<'_>) -> Result<Plan, String> {
         return Err("`heals -` would never end: say when everything heals".to_owned());
     };
     in_bounds(heals, Duration::ZERO, LONGEST)?;
-    let clients = Weather::fair(Duration::ZERO);
+    let clients = NetworkConditions::fair(Duration::ZERO);
     let (members, acts) = (Vec::new(), Vec::new());
     Ok(Plan { seed, lease, strategy, steal, commit, retention, heals_at, clients, members, acts })
 }
@@ -279,7 +293,7 @@ fn parse_head(words: &mut Words<'_>) -> Result<Plan, String> {
 fn parse_line(words: &mut Words<'_>, plan: &mut Plan) -> Result<(), String> {
     match words.next()? {
         "clients" => {
-            plan.clients = parse_weather(words)?;
+            plan.clients = parse_network(words)?;
             words.end()
         }
         "worker" => {
@@ -300,11 +314,11 @@ fn parse_line(words: &mut Words<'_>, plan: &mut Plan) -> Result<(), String> {
     }
 }
 
-fn parse_weather(words: &mut Words<'_>) -> Result<Weather, String> {
+fn parse_network(words: &mut Words<'_>) -> Result<NetworkConditions, String> {
     let delay: (Duration, Duration) = (words.read("delay")?, read(words.next()?)?);
     check_range(delay)?;
     let (lost, repeated) = (words.number("lost")?, words.number("repeated")?);
-    Ok(Weather { delay, lost, repeated, overtaken: words.number("overtaken")? })
+    Ok(NetworkConditions { delay, lost, repeated, overtaken: words.number("overtaken")? })
 }
 
 fn parse_member(words: &mut Words<'_>) -> Result<Member, String> {
@@ -323,13 +337,13 @@ fn parse_member(words: &mut Words<'_>) -> Result<Member, String> {
     if !(100_000..=10_000_000).contains(&rate) {
         return Err(format!("the rate of a clock is from 100000 to 10000000, not {rate}"));
     }
-    let weather = parse_weather(words)?;
+    let network = parse_network(words)?;
     words.expect("serves")?;
     let serves: Serves = read(words.rest)?;
-    Ok(Member { slots, reserve, home, serves, rate, weather })
+    Ok(Member { slots, reserve, home, serves, rate, network })
 }
 
-fn parse_act(words: &mut Words<'_>, plan: &Plan) -> Result<Act, String> {
+fn parse_act(words: &mut Words<'_>, plan: &Plan) -> Result<PlannedEvent, String> {
     let act = match words.next()? {
         "ask" => {
             let found = words.next()?;
@@ -337,30 +351,30 @@ fn parse_act(words: &mut Words<'_>, plan: &Plan) -> Result<Act, String> {
             let request = read(words.rest)?;
             check_work(&request)?;
             words.rest = "";
-            Act::Ask { request, tries }
+            PlannedEvent::Ask { request, tries }
         }
-        "dismiss" => Act::Dismiss { place: words.place(plan)? },
-        "drain" => Act::Drain { place: words.place(plan)?, grace: words.span("grace")? },
-        "crash" => Act::Crash { place: words.place(plan)?, away: words.span("away")? },
+        "operator-drain" => PlannedEvent::OperatorDrain { place: words.place(plan)? },
+        "drain" => PlannedEvent::Drain { place: words.place(plan)?, grace: words.span("grace")? },
+        "crash" => PlannedEvent::Crash { place: words.place(plan)?, away: words.span("away")? },
         "pause" => {
             let (place, span) = (words.place(plan)?, words.span("for")?);
             words.expect("jobs")?;
-            Act::Pause { place, span, jobs: words.choice(&PAUSED)? }
+            PlannedEvent::Pause { place, span, jobs: words.choice(&PAUSED)? }
         }
         "cut" => {
-            let (place, way) = (words.place(plan)?, words.choice(&WAYS)?);
+            let (place, direction) = (words.place(plan)?, words.choice(&DIRECTIONS)?);
             let span = words.span("for")?;
-            words.expect("mail")?;
-            Act::Cut { place, way, span, mail: words.choice(&MAIL)? }
+            words.expect("messages")?;
+            PlannedEvent::Cut { place, direction, span, messages: words.choice(&MESSAGES)? }
         }
         "break" => {
             let place = words.place(plan)?;
             words.expect("seen-by")?;
-            Act::Break { place, seen_by: words.choice(&SEEN_BY)? }
+            PlannedEvent::Break { place, seen_by: words.choice(&SEEN_BY)? }
         }
-        "weather" => {
+        "network" => {
             let (place, span) = (words.place(plan)?, words.span("for")?);
-            Act::Weather { place, span, weather: parse_weather(words)? }
+            PlannedEvent::NetworkConditions { place, span, network: parse_network(words)? }
         }
         "jump-wall" => {
             let place = match words.rest.strip_prefix("server ") {
@@ -374,19 +388,20 @@ fn parse_act(words: &mut Words<'_>, plan: &Plan) -> Result<Act, String> {
             if !(-FARTHEST_JUMP_MS..=FARTHEST_JUMP_MS).contains(&by_ms) {
                 return Err(format!("a wall clock jumps no further than {FARTHEST_JUMP_MS} ms"));
             }
-            Act::JumpWall { place, by_ms }
+            PlannedEvent::JumpWall { place, by_ms }
         }
         "crash-server" => {
             let away = words.span("away")?;
             words.expect("noticed")?;
             let noticed = words.choice(&YES_OR_NO)?;
             words.expect("when")?;
-            Act::CrashServer { away, noticed, when: words.choice(&WHEN)? }
+            PlannedEvent::CrashServer { away, noticed, when: words.choice(&MOMENTS)? }
         }
-        "slow-store" => Act::SlowStore { span: words.span("for")?, by: words.span("by")? },
-        "doubtful-store" => {
-            Act::DoubtfulStore { span: words.span("for")?, unknown: words.number("unknown")? }
-        }
+        "slow-store" => PlannedEvent::SlowStore { span: words.span("for")?, by: words.span("by")? },
+        "unreliable-store" => PlannedEvent::UnreliableStore {
+            span: words.span("for")?,
+            unknown: words.number("unknown")?,
+        },
         other => return Err(format!("nothing is called `{other}`")),
     };
     words.end()?;
@@ -409,7 +424,7 @@ fn check_work(request: &Request) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hunt::Faults;
+    use crate::search::Faults;
 
     #[test]
     fn a_plan_reads_back_as_it_was_written() {

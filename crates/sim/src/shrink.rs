@@ -5,8 +5,8 @@ use std::time::Duration;
 use filch_scheduler::dispatch::Request;
 
 use crate::check::{Rule, Violation};
-use crate::hunt::run;
-use crate::plan::{Act, Plan};
+use crate::plan::{Plan, PlannedEvent};
+use crate::search::run;
 use crate::world::Audit;
 
 /// How many runs are worth a smaller plan.
@@ -101,7 +101,7 @@ impl Shrinker {
                 let mut from = 0;
                 while jobs_in(&self.plan.acts[which].1) > 1.max(from) {
                     let mut plan = self.plan.clone();
-                    if let Act::Ask { request: Request::Submit(specs), .. } =
+                    if let PlannedEvent::Ask { request: Request::Submit(specs), .. } =
                         &mut plan.acts[which].1
                     {
                         let to = (from + size).min(specs.len());
@@ -162,31 +162,31 @@ impl Shrinker {
 /// A wait that is not worth making shorter.
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 
-fn jobs_in(act: &Act) -> usize {
+fn jobs_in(act: &PlannedEvent) -> usize {
     match act {
-        Act::Ask { request: Request::Submit(specs), .. } => specs.len(),
+        PlannedEvent::Ask { request: Request::Submit(specs), .. } => specs.len(),
         _ => 0,
     }
 }
 
-fn place_of(act: &Act) -> Option<usize> {
+fn place_of(act: &PlannedEvent) -> Option<usize> {
     place_in(&mut act.clone()).copied()
 }
 
 /// The place that an act is about.
-fn place_in(act: &mut Act) -> Option<&mut usize> {
+fn place_in(act: &mut PlannedEvent) -> Option<&mut usize> {
     match act {
-        Act::Dismiss { place }
-        | Act::Drain { place, .. }
-        | Act::Crash { place, .. }
-        | Act::Pause { place, .. }
-        | Act::Cut { place, .. }
-        | Act::Break { place, .. }
-        | Act::Weather { place, .. } => Some(place),
-        Act::JumpWall { place, .. } => place.as_mut(),
-        Act::Ask { .. }
-        | Act::CrashServer { .. }
-        | Act::SlowStore { .. }
-        | Act::DoubtfulStore { .. } => None,
+        PlannedEvent::OperatorDrain { place }
+        | PlannedEvent::Drain { place, .. }
+        | PlannedEvent::Crash { place, .. }
+        | PlannedEvent::Pause { place, .. }
+        | PlannedEvent::Cut { place, .. }
+        | PlannedEvent::Break { place, .. }
+        | PlannedEvent::NetworkConditions { place, .. } => Some(place),
+        PlannedEvent::JumpWall { place, .. } => place.as_mut(),
+        PlannedEvent::Ask { .. }
+        | PlannedEvent::CrashServer { .. }
+        | PlannedEvent::SlowStore { .. }
+        | PlannedEvent::UnreliableStore { .. } => None,
     }
 }

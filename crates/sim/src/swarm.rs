@@ -13,9 +13,12 @@ use filch_scheduler::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
 use filch_scheduler::time::{Millis, Wall};
 
 use crate::clock::BEGINNING_MS;
-use crate::hunt::Faults;
-use crate::plan::{Act, Mail, Member, Paused, Plan, SeenBy, Way, Weather, When};
+use crate::plan::{
+    CrashMoment, CutDirection, CutMessages, Member, NetworkConditions, Paused, Plan, PlannedEvent,
+    SeenBy,
+};
 use crate::random::{Purpose, Random};
+use crate::search::Faults;
 
 /// The plan of a seed.
 pub(crate) fn draw(seed: u64, workers: u32, duration: Duration, faults: Faults) -> Plan {
@@ -36,7 +39,7 @@ struct Swarm {
     faults: Faults,
     queues: Vec<Name>,
     jobs: Vec<JobSpec>,
-    acts: Vec<(Duration, Act)>,
+    acts: Vec<(Duration, PlannedEvent)>,
 }
 
 /// What kinds of jobs a run has, in parts of a hundred; the rest just run.
@@ -87,7 +90,7 @@ impl Swarm {
         self.draw_faults(&members);
         let retention = self.random.one_in(2).then(|| self.seconds(20, 120));
         let is_lossy = self.has(2);
-        let clients = Weather {
+        let clients = NetworkConditions {
             delay: (Duration::from_micros(200), self.millis(1, 30)),
             lost: if is_lossy { self.random.below(200_000) as u32 } else { 0 },
             repeated: self.random.below(100_000) as u32,
@@ -169,9 +172,9 @@ impl Swarm {
         let slowest = *self.random.pick(&[1, 2, 5, 40]);
         let is_lossy = self.has(4);
         let rare = |random: &mut Random| if is_lossy { random.below(3_000) as u32 } else { 0 };
-        let weather = match home {
-            Home::Embedded => Weather::fair(Duration::from_micros(20)),
-            Home::Apart => Weather {
+        let network = match home {
+            Home::Embedded => NetworkConditions::fair(Duration::from_micros(20)),
+            Home::Apart => NetworkConditions {
                 delay: (Duration::from_micros(100), Duration::from_millis(slowest)),
                 lost: rare(&mut self.random),
                 repeated: rare(&mut self.random),
@@ -179,7 +182,7 @@ impl Swarm {
             },
         };
         let slots = *self.random.pick(&[1, 1, 1, 2, 2, 4]);
-        Member { slots, reserve, home, serves, rate, weather }
+        Member { slots, reserve, home, serves, rate, network }
     }
 
     fn strategy(&mut self) -> Strategy {
@@ -210,7 +213,7 @@ impl Swarm {
             {
                 let place = self.random.below(members.len() as u64) as usize;
                 let (at, jobs) = (at + self.millis(100, 3_000), Paused::Frozen);
-                let act = Act::Pause { place, span: self.seconds(2, 14), jobs };
+                let act = PlannedEvent::Pause { place, span: self.seconds(2, 14), jobs };
                 self.acts.extend((members[place].home == Home::Apart).then_some((at, act)));
             }
             self.submit(at, specs);
@@ -245,7 +248,7 @@ impl Swarm {
 
     fn ask(&mut self, at: Duration, request: Request) {
         let tries = *self.random.pick(&[1, 3, 10, 1_000]);
-        self.acts.push((at, Act::Ask { request, tries }));
+        self.acts.push((at, PlannedEvent::Ask { request, tries }));
     }
 
     fn mixture(&mut self) -> Mixture {
@@ -407,11 +410,11 @@ impl Swarm {
             if self.random.one_in(6) && member.home == Home::Apart {
                 let at = self.moment();
                 let grace = self.span(20);
-                self.acts.push((at, Act::Drain { place, grace }));
+                self.acts.push((at, PlannedEvent::Drain { place, grace }));
             }
             if self.random.one_in(12) && place > 0 {
                 let at = self.moment();
-                self.acts.push((at, Act::Dismiss { place }));
+                self.acts.push((at, PlannedEvent::OperatorDrain { place }));
             }
         }
     }
@@ -435,7 +438,7 @@ impl Swarm {
         let mixture =
             Mixture { failing: 0, hanging: 0, poison: 0, snoozing: 0, long: 0, short: 50 };
         let specs = (0..self.random.between(1, 8)).map(|_| self.job(at, &mixture)).collect();
-        self.acts.push((at, Act::Ask { request: Request::Submit(specs), tries: 1_000 }));
+        self.acts.push((at, PlannedEvent::Ask { request: Request::Submit(specs), tries: 1_000 }));
     }
 
     fn draw_faults(&mut self, members: &[Member]) {
@@ -452,7 +455,7 @@ impl Swarm {
                 let at = self.moment();
                 let place = *self.random.pick(&apart);
                 let act = self.fault(kind, place);
-                if let Act::CrashServer { away, .. } = act
+                if let PlannedEvent::CrashServer { away, .. } = act
                     && self.random.one_in(3)
                 {
                     self.submit_meanwhile(at + away / 2);
@@ -469,70 +472,78 @@ impl Swarm {
 
     /// Answers have come late, and now nothing more comes: the worker must not believe that its lease
     /// began when it heard of it.
-    fn then_silence(&mut self, at: Duration, place: usize, late: &Act) {
+    fn then_silence(&mut self, at: Duration, place: usize, late: &PlannedEvent) {
         let at = at + late.trouble().1 + Duration::from_millis(1);
-        let (way, span, mail) = (Way::Both, self.seconds(10, 30), Mail::Lost);
-        self.acts.push((at, Act::Cut { place, way, span, mail }));
+        let (direction, span, messages) =
+            (CutDirection::Both, self.seconds(10, 30), CutMessages::Lost);
+        self.acts.push((at, PlannedEvent::Cut { place, direction, span, messages }));
     }
 
     /// While messages are slow the connection breaks, and when the worker is about to be back nothing gets
     /// through: its greeting arrives when it has been given up.
     fn then_stumble(&mut self, at: Duration, place: usize) {
         let seen_by = SeenBy::Both;
-        self.acts.push((at + Duration::from_millis(10), Act::Break { place, seen_by }));
+        self.acts.push((at + Duration::from_millis(10), PlannedEvent::Break { place, seen_by }));
         let at = at + self.millis(300, 1_000);
-        let (way, span, mail) = (Way::ToServer, self.seconds(8, 30), Mail::Late);
-        self.acts.push((at, Act::Cut { place, way, span, mail }));
+        let (direction, span, messages) =
+            (CutDirection::ToServer, self.seconds(8, 30), CutMessages::Late);
+        self.acts.push((at, PlannedEvent::Cut { place, direction, span, messages }));
     }
 
-    fn fault(&mut self, kind: u32, place: usize) -> Act {
+    fn fault(&mut self, kind: u32, place: usize) -> PlannedEvent {
         match kind {
-            0 => Act::Crash { place, away: self.span(20) },
+            0 => PlannedEvent::Crash { place, away: self.span(20) },
             1 => {
                 let jobs = *self.random.pick(&[Paused::Frozen, Paused::GoOn]);
-                Act::Pause { place, span: self.span(40), jobs }
+                PlannedEvent::Pause { place, span: self.span(40), jobs }
             }
             2 => {
-                let way = *self.random.pick(&[Way::Both, Way::ToServer, Way::ToWorker]);
-                let mail = *self.random.pick(&[Mail::Lost, Mail::Late, Mail::Stuck]);
-                Act::Cut { place, way, span: self.span(30), mail }
+                let direction = *self.random.pick(&[
+                    CutDirection::Both,
+                    CutDirection::ToServer,
+                    CutDirection::ToWorker,
+                ]);
+                let messages =
+                    *self.random.pick(&[CutMessages::Lost, CutMessages::Late, CutMessages::Stuck]);
+                PlannedEvent::Cut { place, direction, span: self.span(30), messages }
             }
             3 => {
                 let seen_by = *self.random.pick(&[SeenBy::Both, SeenBy::Server, SeenBy::Worker]);
-                Act::Break { place, seen_by }
+                PlannedEvent::Break { place, seen_by }
             }
             4 => {
-                let weather = Weather {
+                let network = NetworkConditions {
                     delay: (Duration::from_micros(100), self.millis(1, 400)),
                     lost: self.random.below(60_000) as u32,
                     repeated: self.random.below(60_000) as u32,
                     overtaken: self.random.below(60_000) as u32,
                 };
-                Act::Weather { place, span: self.span(60), weather }
+                PlannedEvent::NetworkConditions { place, span: self.span(60), network }
             }
             5 => {
                 let by_ms = self.random.below(120_000) as i64 - 60_000;
                 let place = self.random.one_in(3).then_some(place);
-                Act::JumpWall { place, by_ms }
+                PlannedEvent::JumpWall { place, by_ms }
             }
             6 => {
                 let (away, noticed) = (self.span(15), !self.random.one_in(3));
-                let when = *self.random.pick(&[When::AtOnce, When::AmidCommit]);
-                Act::CrashServer { away, noticed, when }
+                let when = *self.random.pick(&[CrashMoment::Now, CrashMoment::DuringCommit]);
+                PlannedEvent::CrashServer { away, noticed, when }
             }
-            7 => Act::SlowStore { span: self.span(20), by: self.millis(5, 4_000) },
+            7 => PlannedEvent::SlowStore { span: self.span(20), by: self.millis(5, 4_000) },
             STUMBLING => {
                 let delay = (Duration::from_millis(100), self.millis(100, 400));
-                let weather = Weather { delay, ..Weather::fair(Duration::ZERO) };
-                Act::Weather { place, span: Duration::from_secs(3), weather }
+                let network =
+                    NetworkConditions { delay, ..NetworkConditions::fair(Duration::ZERO) };
+                PlannedEvent::NetworkConditions { place, span: Duration::from_secs(3), network }
             }
             FLAPPING => {
-                let (way, mail) = (Way::ToWorker, Mail::Late);
-                Act::Cut { place, way, span: self.millis(300, 2_900), mail }
+                let (direction, messages) = (CutDirection::ToWorker, CutMessages::Late);
+                PlannedEvent::Cut { place, direction, span: self.millis(300, 2_900), messages }
             }
             _ => {
                 let unknown = self.random.between(50_000, 600_000) as u32;
-                Act::DoubtfulStore { span: self.span(20), unknown }
+                PlannedEvent::UnreliableStore { span: self.span(20), unknown }
             }
         }
     }
@@ -550,7 +561,7 @@ impl Swarm {
             spec
         });
         let request = Request::Submit(specs.collect());
-        self.acts.push((at, Act::Ask { request, tries: 1_000 }));
+        self.acts.push((at, PlannedEvent::Ask { request, tries: 1_000 }));
     }
 }
 
@@ -558,14 +569,14 @@ fn queue_name(number: u64) -> Name {
     Name::from(["default", "mail", "video", "report"][number as usize % 4])
 }
 
-/// When the job's client made its id.
+/// CrashMoment the job's client made its id.
 fn made_at(job: JobId) -> Duration {
     Duration::from_millis(job.made_at().unwrap_or_default().0)
 }
 
-fn submitted((at, act): &(Duration, Act)) -> Option<(Duration, JobId)> {
+fn submitted((at, act): &(Duration, PlannedEvent)) -> Option<(Duration, JobId)> {
     match act {
-        Act::Ask { request: Request::Submit(specs), .. } => Some((*at, specs.first()?.id)),
+        PlannedEvent::Ask { request: Request::Submit(specs), .. } => Some((*at, specs.first()?.id)),
         _ => None,
     }
 }

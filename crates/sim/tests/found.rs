@@ -21,9 +21,9 @@ fn every_run_that_was_found_breaks_no_rule_now() {
     for path in runs {
         let text = fs::read_to_string(&path).expect("a file can be read");
         match replay(&text) {
-            Ok(Replayed::Run { tally, violation }) => {
+            Ok(Replayed::Run { stats, violation }) => {
                 assert_eq!(violation, None, "{}", path.display());
-                assert!(tally.starts > 0, "{}: something happens in it", path.display());
+                assert!(stats.starts > 0, "{}: something happens in it", path.display());
             }
             other => panic!("{} is no run: {other:?}", path.display()),
         }

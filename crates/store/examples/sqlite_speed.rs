@@ -13,7 +13,7 @@ use filch_scheduler::record::{Cause, JobRow, JobWrite, LeaseRow, Loaded, Mutatio
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::state::State;
 use filch_scheduler::time::Wall;
-use filch_store::{Commit, Filter, Order, OwnerNote, PurgeCause, Sqlite, Store, Text};
+use filch_store::{Commit, Filter, ListOrder, OwnerNote, PurgeCause, Sqlite, Store, StoredText};
 
 /// When the first job is submitted; the others follow at 200 a millisecond.
 const BEGIN: u64 = 1_700_000_000_000;
@@ -126,15 +126,15 @@ fn questions(path: &Path, jobs: u64) -> Result<(), Box<dyn Error>> {
     let ids: Vec<JobId> = seqs.iter().map(|seq| id(seq.0 * 199 % jobs + 1)).collect();
     asked("payload, neighbours", seqs.len(), || store.payloads(&seqs).map(drop))?;
     asked("find by id, anywhere", ids.len(), || store.find(&ids, &[], &[]).map(drop))?;
-    let page = || store.list(&Filter::default(), Order::Before(Seq(jobs)), 100).map(drop);
+    let page = || store.list(&Filter::default(), ListOrder::Before(Seq(jobs)), 100).map(drop);
     asked("list, one of a page of 100", 100, page)?;
     let dead = Filter { states: vec![State::Dead], ..Filter::default() };
     asked("list of dead ones, none there", 1, || {
-        store.list(&dead, Order::Before(Seq(jobs)), 100).map(drop)
+        store.list(&dead, ListOrder::Before(Seq(jobs)), 100).map(drop)
     })?;
     asked("expired, none there", 1, || store.expired(None, Wall(u64::MAX >> 1), 1_000).map(drop))?;
     asked("room", 1, || {
-        black_box(store.room());
+        black_box(store.disk_space());
         Ok::<_, Box<dyn Error>>(())
     })?;
     asked("history", 1, || store.history(ids[0]).map(drop))?;
@@ -154,7 +154,7 @@ struct Commits {
     last: CommitNo,
     lease: LeaseNo,
     name: Name,
-    payload: Text,
+    payload: StoredText,
 }
 
 impl Default for Commits {

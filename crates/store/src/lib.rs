@@ -34,24 +34,26 @@
 //! ```
 
 mod clock;
-mod keep;
+mod daily_count;
+pub mod integrity;
 mod memory;
-pub mod proof;
 mod rules;
 mod sqlite;
-mod tally;
+mod store;
 mod token;
 mod transient;
 
 use std::fmt;
 
-pub use keep::{
-    Commit, Expired, Filter, History, Order, Outdated, Owner, PurgeCause, ReadError, Remains, Room,
-    Store, Text,
-};
+pub use daily_count::{DailyCount, day_of};
 pub use memory::Memory;
-pub use sqlite::{Holder, OpenError, OwnerNote, Reserve, Snapshot, Sqlite, has_tokens, holder};
-pub use tally::{Tally, day_of};
+pub use sqlite::{
+    DiskReserve, OpenError, OwnerNote, Snapshot, Sqlite, StoreHolder, has_tokens, holder,
+};
+pub use store::{
+    AttemptOutput, Commit, DiskSpace, Expired, Filter, History, ListOrder, Outdated, OwnerChange,
+    PurgeCause, Store, StoreError, StoredText,
+};
 pub use token::TokenRow;
 pub use transient::Transient;
 
@@ -65,11 +67,11 @@ pub enum CommitError {
     /// commit that is there already is recognised.
     Unknown,
     /// There is no room on the disk. Nothing of it is kept; once there is room, the same again is.
-    NoRoom(String),
+    DiskFull(String),
     /// The disk has failed, so what it says from now on may not be true: perhaps the commit is kept,
     /// perhaps not, and the disk must not be asked again. The process ends; the next one begins with what
     /// the disk really holds.
-    Untrusted(String),
+    DiskFailed(String),
     /// The commit does not fit to what is kept. Nothing of it is kept; trying again cannot help, and
     /// going on would lose jobs: the process ends.
     Broken(String),
@@ -84,10 +86,10 @@ impl fmt::Display for CommitError {
             Self::Unknown => formatter.write_str(
                 "the outcome of the commit is unknown: repeat it unchanged under the same number",
             ),
-            Self::NoRoom(why) => {
+            Self::DiskFull(why) => {
                 write!(formatter, "the disk is full, nothing of it is kept: {why}")
             }
-            Self::Untrusted(why) => write!(
+            Self::DiskFailed(why) => write!(
                 formatter,
                 "the store is not to be trusted any more and the server must stop: {why}\n  \
                  help: look at the disk (what does `dmesg` say?), then start again; what was \

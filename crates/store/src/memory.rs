@@ -16,11 +16,11 @@ use filch_scheduler::state::State;
 use filch_scheduler::time::{Duration, Wall};
 
 use crate::CommitError;
-use crate::keep::{Expired, Outdated};
+use crate::daily_count::{DailyCount, DailyCounts};
 use crate::rules::{Misfit, check_holder, check_purge, check_write, is_live};
-use crate::tally::{Tallies, Tally};
+use crate::store::{Expired, Outdated};
 
-mod evidence;
+mod dump;
 
 /// Everything that has been committed.
 ///
@@ -52,7 +52,7 @@ pub struct Memory {
     /// Where the ledger stood in each job's life.
     places: BTreeMap<Seq, Place>,
     purged: BTreeSet<Seq>,
-    tallies: Tallies,
+    daily_counts: DailyCounts,
 }
 
 /// Where the ledger stood when a job was put, and when it came into its present state.
@@ -73,7 +73,7 @@ enum Undo {
     Strategy(Option<Strategy>),
     LeaseLength(Option<Duration>),
     Purge(JobRow, Place),
-    Tallies(Tallies),
+    DailyCounts(DailyCounts),
     Note,
 }
 
@@ -172,10 +172,10 @@ impl Memory {
         outdated
     }
 
-    /// At most `limit` tallies of purged jobs, the newest day first.
+    /// At most `limit` daily_counts of purged jobs, the newest day first.
     #[must_use]
-    pub fn tallies(&self, limit: usize) -> Vec<Tally> {
-        self.tallies.newest(limit)
+    pub fn daily_counts(&self, limit: usize) -> Vec<DailyCount> {
+        self.daily_counts.newest(limit)
     }
 
     /// The job of this number.
@@ -262,11 +262,11 @@ impl Memory {
                 undo.push(Undo::LeaseLength(self.lease_length.replace(length)));
             }
             Mutation::Purge(jobs) => {
-                undo.push(Undo::Tallies(self.tallies.clone()));
+                undo.push(Undo::DailyCounts(self.daily_counts.clone()));
                 for &seq in jobs {
                     check_purge(&self.existing(seq)?.now)?;
                     let (row, place) = self.remove(seq);
-                    self.tallies.add(Tally::of(&row));
+                    self.daily_counts.add(DailyCount::of(&row));
                     self.purged.insert(seq);
                     undo.push(Undo::Purge(row, place));
                 }
@@ -307,7 +307,7 @@ impl Memory {
             Undo::Trim(row) => {
                 self.leases.insert(row.number, row);
             }
-            Undo::Tallies(before) => self.tallies = before,
+            Undo::DailyCounts(before) => self.daily_counts = before,
             Undo::Close(number) => {
                 self.open.insert(number);
             }

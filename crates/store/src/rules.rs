@@ -12,7 +12,7 @@ use filch_scheduler::record::{JobWrite, Mutation};
 use filch_scheduler::state::State;
 
 use crate::CommitError;
-use crate::keep::Commit;
+use crate::store::Commit;
 
 /// Why a commit does not fit to what is kept: whoever decided on it believes something else.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -10,11 +10,12 @@ use filch_scheduler::record::{AttemptOutcome, JobRow, LeaseRow, Loaded, Mutation
 use filch_scheduler::time::Wall;
 
 use crate::clock::clock;
-use crate::keep::{
-    Commit, Expired, Filter, History, Order, Outdated, Owner, ReadError, Remains, Room, Store, Text,
+use crate::daily_count::DailyCount;
+use crate::integrity::{DumpRecord, StoreDump};
+use crate::store::{
+    AttemptOutput, Commit, DiskSpace, Expired, Filter, History, ListOrder, Outdated, OwnerChange,
+    Store, StoreError, StoredText,
 };
-use crate::proof::{Evidence, Piece};
-use crate::tally::Tally;
 use crate::token::TokenRow;
 use crate::{CommitError, Memory, rules};
 
@@ -27,8 +28,8 @@ pub struct Transient {
 #[derive(Default)]
 struct Kept {
     memory: Memory,
-    payloads: BTreeMap<Seq, Text>,
-    remains: BTreeMap<Hold, Remains>,
+    payloads: BTreeMap<Seq, StoredText>,
+    outputs: BTreeMap<Hold, AttemptOutput>,
     /// What is noted about jobs, and when that was kept.
     notes: Vec<(Seq, Wall, Note)>,
     tokens: Vec<TokenRow>,
@@ -48,13 +49,13 @@ impl Transient {
 }
 
 impl Store for Transient {
-    fn load(&self, each: &mut dyn FnMut(Loaded)) -> Result<(), ReadError> {
+    fn load(&self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
         self.kept().memory.load().for_each(each);
         Ok(())
     }
 
     fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
-        let Kept { memory, payloads, remains, notes, .. } = &mut *self.kept();
+        let Kept { memory, payloads, outputs, notes, .. } = &mut *self.kept();
         if commit.last <= memory.last_commit() {
             return Ok(());
         }
@@ -62,8 +63,8 @@ impl Store for Transient {
         checked.map_err(|misfit| misfit.broken(commit.last))?;
         memory.commit(commit.last, &commit.mutations)?;
         payloads.extend(commit.payloads.iter().cloned());
-        for left in commit.remains.iter().filter(|left| memory.job(left.hold.job).is_some()) {
-            remains.insert(left.hold, left.clone());
+        for left in commit.outputs.iter().filter(|left| memory.job(left.hold.job).is_some()) {
+            outputs.insert(left.hold, left.clone());
         }
         let at = clock();
         for mutation in &commit.mutations {
@@ -75,7 +76,7 @@ impl Store for Transient {
                     for job in jobs {
                         payloads.remove(job);
                     }
-                    remains.retain(|hold, _| !jobs.contains(&hold.job));
+                    outputs.retain(|hold, _| !jobs.contains(&hold.job));
                     notes.retain(|(job, ..)| !jobs.contains(job));
                 }
                 _ => {}
@@ -84,16 +85,16 @@ impl Store for Transient {
         Ok(())
     }
 
-    fn find(&self, ids: &[JobId], keys: &[Name], seqs: &[Seq]) -> Result<Vec<JobRow>, ReadError> {
+    fn find(&self, ids: &[JobId], keys: &[Name], seqs: &[Seq]) -> Result<Vec<JobRow>, StoreError> {
         Ok(self.kept().memory.find(ids, keys, seqs))
     }
 
-    fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<Text>>, ReadError> {
+    fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError> {
         let kept = self.kept();
         Ok(jobs.iter().map(|job| kept.payloads.get(job).cloned()).collect())
     }
 
-    fn errors(&self, jobs: &[Seq]) -> Result<Vec<Option<Text>>, ReadError> {
+    fn errors(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError> {
         let kept = self.kept();
         let error = |job: &Seq| {
             let noted = kept.notes.iter().rev().filter(|(seq, ..)| seq == job);
@@ -102,14 +103,14 @@ impl Store for Transient {
                 _ => None,
             });
             match attempts.next()? {
-                AttemptOutcome::Failed(error) => Some(Text::from(&**error)),
+                AttemptOutcome::Failed(error) => Some(StoredText::from(&**error)),
                 _ => None,
             }
         };
         Ok(jobs.iter().map(error).collect())
     }
 
-    fn history(&self, job: JobId) -> Result<Option<History>, ReadError> {
+    fn history(&self, job: JobId) -> Result<Option<History>, StoreError> {
         let kept = self.kept();
         let Some(row) = kept.memory.by_id(job).cloned() else {
             return Ok(None);
@@ -118,26 +119,31 @@ impl Store for Transient {
             let &LeaseRow { worker, cause, at, .. } = lease;
             let holds: Vec<Hold> =
                 lease.jobs.iter().copied().filter(|hold| hold.job == row.seq).collect();
-            holds.into_iter().map(move |hold| Owner { hold, worker, cause, at })
+            holds.into_iter().map(move |hold| OwnerChange { hold, worker, cause, at })
         };
         let notes = kept.notes.iter().filter(|(seq, ..)| *seq == row.seq);
-        let remains = kept.remains.values().filter(|left| left.hold.job == row.seq);
+        let outputs = kept.outputs.values().filter(|left| left.hold.job == row.seq);
         Ok(Some(History {
             payload: kept.payloads[&row.seq].clone(),
             owners: kept.memory.leases().flat_map(owners).collect(),
             notes: notes.map(|(_, at, note)| (*at, note.clone())).collect(),
-            remains: remains.cloned().collect(),
+            outputs: outputs.cloned().collect(),
             row,
         }))
     }
 
-    fn list(&self, filter: &Filter, order: Order, limit: usize) -> Result<Vec<JobRow>, ReadError> {
+    fn list(
+        &self,
+        filter: &Filter,
+        order: ListOrder,
+        limit: usize,
+    ) -> Result<Vec<JobRow>, StoreError> {
         let kept = self.kept();
         let mut jobs: Vec<&JobRow> =
             kept.memory.jobs().filter(|row| filter.includes(row)).collect();
         match order {
-            Order::After(seq) => jobs.retain(|row| row.seq > seq),
-            Order::Before(seq) => {
+            ListOrder::After(seq) => jobs.retain(|row| row.seq > seq),
+            ListOrder::Before(seq) => {
                 jobs.retain(|row| row.seq < seq);
                 jobs.reverse();
             }
@@ -145,7 +151,7 @@ impl Store for Transient {
         Ok(jobs.into_iter().take(limit).cloned().collect())
     }
 
-    fn ids_ending(&self, digits: &str, limit: usize) -> Result<Vec<JobId>, ReadError> {
+    fn ids_ending(&self, digits: &str, limit: usize) -> Result<Vec<JobId>, StoreError> {
         let kept = self.kept();
         let digits = digits.to_ascii_lowercase();
         let mut ids: Vec<JobId> = kept.memory.jobs().map(|row| row.spec.id).collect();
@@ -160,71 +166,71 @@ impl Store for Transient {
         after: Option<(Wall, Seq)>,
         before: Wall,
         limit: usize,
-    ) -> Result<Vec<Expired>, ReadError> {
+    ) -> Result<Vec<Expired>, StoreError> {
         Ok(self.kept().memory.expired(after, before, limit))
     }
 
-    fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Result<Outdated, ReadError> {
+    fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Result<Outdated, StoreError> {
         Ok(self.kept().memory.outdated(after, before, limit))
     }
 
-    fn tallies(&self, limit: usize) -> Result<Vec<Tally>, ReadError> {
-        Ok(self.kept().memory.tallies(limit))
+    fn daily_counts(&self, limit: usize) -> Result<Vec<DailyCount>, StoreError> {
+        Ok(self.kept().memory.daily_counts(limit))
     }
 
-    fn ledger(&self, after: LeaseNo, limit: usize) -> Result<Vec<LeaseRow>, ReadError> {
+    fn ledger(&self, after: LeaseNo, limit: usize) -> Result<Vec<LeaseRow>, StoreError> {
         let kept = self.kept();
         Ok(kept.memory.leases().filter(|row| row.number > after).take(limit).cloned().collect())
     }
 
-    fn tokens(&self) -> Result<Vec<TokenRow>, ReadError> {
+    fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
         Ok(self.kept().tokens.clone())
     }
 
-    fn keep_token(&self, token: &TokenRow) -> Result<(), ReadError> {
+    fn keep_token(&self, token: &TokenRow) -> Result<(), StoreError> {
         let tokens = &mut self.kept().tokens;
         if tokens.iter().any(|other| other.id == token.id) {
-            return Err(ReadError { doing: "keep a token", source: "its id is taken".into() });
+            return Err(StoreError { doing: "keep a token", source: "its id is taken".into() });
         }
         tokens.push(token.clone());
         tokens.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
         Ok(())
     }
 
-    fn revoke_token(&self, id: &str, at: Wall) -> Result<bool, ReadError> {
+    fn revoke_token(&self, id: &str, at: Wall) -> Result<bool, StoreError> {
         let mut kept = self.kept();
         let token = kept.tokens.iter_mut().find(|token| token.id == id);
         let live = token.filter(|token| token.revoked_at.is_none());
         Ok(live.map(|token| token.revoked_at = Some(at)).is_some())
     }
 
-    fn room(&self) -> Room {
-        Room::Enough
+    fn disk_space(&self) -> DiskSpace {
+        DiskSpace::Enough
     }
 
     fn sync_count(&self) -> u64 {
         0
     }
 
-    fn backup(&self, _to: &Path) -> Result<(), ReadError> {
+    fn backup(&self, _to: &Path) -> Result<(), StoreError> {
         let source = "it is only in memory".into();
-        Err(ReadError { doing: "make a copy", source })
+        Err(StoreError { doing: "make a copy", source })
     }
 
     /// Nobody else could open it.
     fn close(&self) {}
 }
 
-impl Evidence for Transient {
-    fn evidence(&self, each: &mut dyn FnMut(Piece)) -> Result<(), ReadError> {
+impl StoreDump for Transient {
+    fn dump(&self, each: &mut dyn FnMut(DumpRecord)) -> Result<(), StoreError> {
         let kept = self.kept();
-        kept.memory.evidence(&mut |piece| match piece {
-            Piece::Job(mut job) => {
+        kept.memory.dump(&mut |piece| match piece {
+            DumpRecord::Job(mut job) => {
                 let seq = job.row.seq;
                 job.has_payload = kept.payloads.contains_key(&seq);
-                let remains = kept.remains.keys().filter(|hold| hold.job == seq);
-                job.remains = remains.map(|hold| hold.fence).collect();
-                each(Piece::Job(job));
+                let outputs = kept.outputs.keys().filter(|hold| hold.job == seq);
+                job.outputs = outputs.map(|hold| hold.fence).collect();
+                each(DumpRecord::Job(job));
             }
             piece => each(piece),
         })

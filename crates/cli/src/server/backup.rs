@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use filch_store::proof::{self, Report};
-use filch_store::{ReadError, Snapshot};
+use filch_store::integrity::{self, IntegrityReport};
+use filch_store::{Snapshot, StoreError};
 use serde_json::json;
 
 use super::verify;
@@ -38,7 +38,7 @@ pub(super) fn run(connection: &Connection, options: &BackupArgs) -> Result<ExitC
     verify::open(&connection.store_file())?
         .backup(file)
         .map_err(|error| refusal(file.clone(), &error))?;
-    let report = proof::prove(&Snapshot::open(file)?)?;
+    let report = integrity::check(&Snapshot::open(file)?)?;
     if form.json {
         document::print(json!({
             "file": file.display().to_string(),
@@ -51,7 +51,7 @@ pub(super) fn run(connection: &Connection, options: &BackupArgs) -> Result<ExitC
     if report.holds() { Ok(ExitCode::SUCCESS) } else { Err(doubt(options, &report).into()) }
 }
 
-fn refusal(file: PathBuf, error: &ReadError) -> Exit {
+fn refusal(file: PathBuf, error: &StoreError) -> Exit {
     if file.exists() {
         let text = format!("{} is there already\n  help: name a new file", file.display());
         return Exit::new(exit::CONFLICT, text);
@@ -60,8 +60,8 @@ fn refusal(file: PathBuf, error: &ReadError) -> Exit {
     Exit::new(1, format!("{}: {error}\n  help: {help}", file.display()))
 }
 
-fn doubt(options: &BackupArgs, report: &Report) -> Exit {
-    let (file, findings) = (options.file.display(), report.findings.len());
+fn doubt(options: &BackupArgs, report: &IntegrityReport) -> Exit {
+    let (file, findings) = (options.file.display(), report.violations.len());
     let text = format!(
         "{file} is a faithful copy of what cannot be believed: {findings} findings\n  help: see them \
          with `filch server verify {file}`, and keep older copies"

@@ -7,7 +7,9 @@ use anyhow::Result;
 use clap::Args;
 use filch_api::id;
 use filch_store::Snapshot;
-use filch_store::proof::{self, Counts, Finding, Report, Rule};
+use filch_store::integrity::{
+    self, IntegrityCounts, IntegrityReport, IntegrityRule, IntegrityViolation,
+};
 use serde_json::{Value, json};
 
 use crate::connection::Connection;
@@ -36,7 +38,7 @@ pub(crate) struct VerifyArgs {
 pub(super) fn run(connection: &Connection, options: VerifyArgs) -> Result<ExitCode> {
     let VerifyArgs { form, file } = options;
     let file = file.unwrap_or_else(|| connection.store_file());
-    let report = proof::prove(&open(&file)?)?;
+    let report = integrity::check(&open(&file)?)?;
     if form.json {
         document::print(as_json(&file, &report))?;
     } else {
@@ -45,7 +47,7 @@ pub(super) fn run(connection: &Connection, options: VerifyArgs) -> Result<ExitCo
     if report.holds() {
         return Ok(ExitCode::SUCCESS);
     }
-    let broken = report.findings.len() as u64 + report.more;
+    let broken = report.violations.len() as u64 + report.more;
     let text = format!(
         "{} is not the ledger of a history in which every promise was kept: {broken} findings\n  \
          help: keep a copy of it as it is; `filch server backup` makes one that is known to be good",
@@ -66,10 +68,11 @@ pub(super) fn open(file: &Path) -> Result<Snapshot> {
     Snapshot::open(file).map_err(|error| data::unopened(file, &error).into())
 }
 
-fn facts(report: &Report) -> Vec<(&'static str, String)> {
-    let Counts { submitted, jobs, expired, discarded, .. } = report.counts;
-    let Counts { unfinished, succeeded, dead, cancelled, .. } = report.counts;
-    let Counts { claims, steals, losses, returns, failures, children, orphans, .. } = report.counts;
+fn facts(report: &IntegrityReport) -> Vec<(&'static str, String)> {
+    let IntegrityCounts { submitted, jobs, expired, discarded, .. } = report.counts;
+    let IntegrityCounts { unfinished, succeeded, dead, cancelled, .. } = report.counts;
+    let IntegrityCounts { claims, steals, losses, returns, failures, children, orphans, .. } =
+        report.counts;
     let mut facts = vec![
         ("acknowledged", format!("{submitted} jobs")),
         (
@@ -99,12 +102,12 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ),
         ("children", format!("{children}, and {orphans} whose parents are purged")),
     ];
-    for rule in Rule::ALL {
-        let broken = report.findings.iter().filter(|finding| finding.rule == rule).count();
+    for rule in IntegrityRule::ALL {
+        let broken = report.violations.iter().filter(|finding| finding.rule == rule).count();
         let verdict = if broken == 0 { "holds" } else { "DOES NOT HOLD" };
         facts.push((rule.name(), format!("{verdict}: {}", rule.words())));
     }
-    for finding in &report.findings {
+    for finding in &report.violations {
         facts.push(("evidence", format!("{}: {}", finding.rule.name(), words(finding))));
     }
     if report.more > 0 {
@@ -113,8 +116,8 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     facts
 }
 
-fn words(finding: &Finding) -> String {
-    let Finding { job, id, what, .. } = finding;
+fn words(finding: &IntegrityViolation) -> String {
+    let IntegrityViolation { job, id, what, .. } = finding;
     match (job, id) {
         (Some(job), Some(id)) => format!("job {} (number {}): {what}", id::job(*id), job.0),
         (Some(job), None) => format!("job number {}: {what}", job.0),
@@ -122,13 +125,13 @@ fn words(finding: &Finding) -> String {
     }
 }
 
-fn as_json(file: &Path, report: &Report) -> Value {
+fn as_json(file: &Path, report: &IntegrityReport) -> Value {
     let counts = &report.counts;
-    let rules = Rule::ALL.map(|rule| {
-        let holds = report.findings.iter().all(|finding| finding.rule != rule);
+    let rules = IntegrityRule::ALL.map(|rule| {
+        let holds = report.violations.iter().all(|finding| finding.rule != rule);
         json!({ "rule": rule.name(), "holds": holds, "text": rule.words() })
     });
-    let finding = |finding: &Finding| {
+    let finding = |finding: &IntegrityViolation| {
         json!({
             "rule": finding.rule.name(),
             "id": finding.id.map(id::job),
@@ -162,7 +165,7 @@ fn as_json(file: &Path, report: &Report) -> Value {
             "ledger_rows_trimmed": counts.ledger_rows_trimmed(),
         },
         "rules": rules,
-        "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
+        "findings": report.violations.iter().map(finding).collect::<Vec<_>>(),
         "more": report.more,
     })
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use filch_sim::hunt::{Failure, Tally};
+use filch_sim::search::{SearchFailure, SearchStats};
 use serde::Serialize;
 
 use super::options::HuntOrder;
@@ -47,11 +47,11 @@ pub(crate) fn run(order: &HuntOrder) -> Result<ExitCode> {
     let count = (hunt.seeds.end() - hunt.seeds.start()).saturating_add(1);
     let progress = Progress::of(count);
     let before = cpu::used();
-    let (tally, failure) = hunt.run(&|tally| progress.show(tally));
+    let (stats, failure) = hunt.run(&|stats| progress.show(stats));
     let used = before.zip(cpu::used()).map(|(before, after)| after.saturating_sub(before));
     progress.end();
 
-    let report = Report::new(&tally, used, failure.as_ref());
+    let report = Report::new(&stats, used, failure.as_ref());
     if *json {
         print_json(&report)?;
     } else {
@@ -60,7 +60,7 @@ pub(crate) fn run(order: &HuntOrder) -> Result<ExitCode> {
     let Some(failure) = failure else {
         return Ok(ExitCode::SUCCESS);
     };
-    let Failure { seed, rule, what, run, trace } = &failure;
+    let SearchFailure { seed, rule, what, run, trace } = &failure;
     message(format_args!("error: seed {seed} breaks {rule}: {what}"));
     message(format_args!("  help: repeat it with `filch simulate --seeds {seed}{given}`"));
     if !json {
@@ -71,15 +71,19 @@ pub(crate) fn run(order: &HuntOrder) -> Result<ExitCode> {
 }
 
 /// What was gone through, as rows of a table.
-pub(super) fn rows(tally: &Tally) -> Vec<Vec<String>> {
-    Report::new(tally, None, None).rows()
+pub(super) fn rows(stats: &SearchStats) -> Vec<Vec<String>> {
+    Report::new(stats, None, None).rows()
 }
 
 impl<'a> Report<'a> {
-    fn new(tally: &Tally, used: Option<Duration>, failure: Option<&'a Failure>) -> Self {
-        let cluster_hours = tally.simulated.as_secs_f64() / 3_600.0;
+    fn new(
+        stats: &SearchStats,
+        used: Option<Duration>,
+        failure: Option<&'a SearchFailure>,
+    ) -> Self {
+        let cluster_hours = stats.simulated.as_secs_f64() / 3_600.0;
         let cpu_hours = used.map(|used| used.as_secs_f64() / 3_600.0);
-        let found = |failure: &'a Failure| Found {
+        let found = |failure: &'a SearchFailure| Found {
             seed: failure.seed,
             rule: failure.rule,
             what: &failure.what,
@@ -88,17 +92,17 @@ impl<'a> Report<'a> {
         };
         Self {
             v: 1,
-            seeds: tally.seeds,
+            seeds: stats.seeds,
             cluster_hours,
-            steps: tally.steps,
-            faults: tally.faults,
-            jobs: tally.jobs,
-            starts: tally.starts,
-            steals: tally.steals,
-            stolen: tally.stolen,
-            stale: tally.stale,
-            lost: tally.lost,
-            violations: tally.violations,
+            steps: stats.steps,
+            faults: stats.faults,
+            jobs: stats.jobs,
+            starts: stats.starts,
+            steals: stats.steals,
+            stolen: stats.stolen,
+            stale: stats.stale,
+            lost: stats.lost,
+            violations: stats.violations,
             // A hunt shorter than a tick has no such figure.
             cluster_hours_per_cpu_hour: cpu_hours
                 .filter(|&hours| hours > 0.0)

@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, value_parser};
 use filch_api::span;
-use filch_sim::hunt::{Faults, Hunt};
-use filch_sim::whatif::{DEFAULT_AGING, Reserve, Setup, Steal, Strategy};
+use filch_sim::search::{Faults, SeedSearch};
+use filch_sim::whatif::{DEFAULT_AGING, Reserve, Steal, Strategy, WhatIfSetup};
 
 use crate::usage::Usage;
 
@@ -98,7 +98,7 @@ pub(crate) enum Mode {
 }
 
 pub(crate) struct HuntOrder {
-    pub(crate) hunt: Hunt,
+    pub(crate) hunt: SeedSearch,
     /// The options that decide what a seed means, as they were given.
     pub(crate) given: String,
     pub(crate) json: bool,
@@ -106,7 +106,7 @@ pub(crate) struct HuntOrder {
 
 pub(crate) struct Question {
     pub(crate) workload: String,
-    pub(crate) setup: Setup,
+    pub(crate) setup: WhatIfSetup,
     pub(crate) svg: Option<PathBuf>,
     pub(crate) json: bool,
 }
@@ -184,7 +184,7 @@ impl SimulateArgs {
             given += &format!(" --faults {word}");
         }
         let cores = || available_parallelism().map_or(1, usize::from);
-        let hunt = Hunt {
+        let hunt = SeedSearch {
             seeds: self.seeds.unwrap_or(1..=100),
             duration: self.duration.unwrap_or(Duration::from_secs(600)),
             workers: self.workers.unwrap_or(10),
@@ -195,8 +195,8 @@ impl SimulateArgs {
     }
 
     fn question(self, workload: String) -> Question {
-        let usual = Setup::default();
-        let setup = Setup {
+        let usual = WhatIfSetup::default();
+        let setup = WhatIfSetup {
             workers: self.workers.unwrap_or(usual.workers),
             slots: self.slots.unwrap_or(usual.slots),
             steal: self.steal.unwrap_or(usual.steal),
@@ -262,7 +262,7 @@ fn read_delay(text: &str) -> Result<Duration, String> {
 
 fn read_reserve(text: &str) -> Result<Reserve, String> {
     match text.parse() {
-        _ if text == "auto" => Ok(Setup::default().reserve),
+        _ if text == "auto" => Ok(WhatIfSetup::default().reserve),
         Ok(count) if count <= RESERVE_MAX => Ok(Reserve::Fixed(count)),
         Ok(_) => Err(format!("a worker holds at most {RESERVE_MAX} jobs")),
         Err(_) => Err("write a number, or auto for what a round trip takes".into()),
@@ -305,7 +305,7 @@ mod tests {
         let Mode::WhatIf(Question { workload, setup, .. }) = mode(words) else {
             panic!("no question");
         };
-        let asked = Setup {
+        let asked = WhatIfSetup {
             workers: 3,
             slots: 2,
             steal: Steal::Never,
@@ -318,6 +318,6 @@ mod tests {
         let Mode::WhatIf(Question { setup, .. }) = mode("--workload w --reserve auto") else {
             panic!("no question");
         };
-        assert_eq!(setup, Setup::default());
+        assert_eq!(setup, WhatIfSetup::default());
     }
 }

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, stderr};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use filch_sim::hunt::Tally;
+use filch_sim::search::SearchStats;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output::message;
@@ -29,17 +29,17 @@ impl Progress {
     }
 
     /// Called after each seed, by whichever thread ran it.
-    pub(crate) fn show(&self, tally: &Tally) {
+    pub(crate) fn show(&self, stats: &SearchStats) {
         match self {
             Self::Bar(bar) => {
-                bar.set_position(tally.seeds);
-                bar.set_message(text(tally));
+                bar.set_position(stats.seeds);
+                bar.set_message(text(stats));
             }
             Self::Lines { seeds, last } => {
                 let mut last = last.lock().expect("nobody panics while printing a line");
                 if last.elapsed() >= EVERY {
                     *last = Instant::now();
-                    message(format_args!("{} of {seeds} seeds, {}", tally.seeds, text(tally)));
+                    message(format_args!("{} of {seeds} seeds, {}", stats.seeds, text(stats)));
                 }
             }
         }
@@ -52,7 +52,7 @@ impl Progress {
     }
 }
 
-fn text(tally: &Tally) -> String {
-    let hours = tally.simulated.as_secs_f64() / 3_600.0;
-    format!("{hours:.1} cluster-hours, {} violations", tally.violations)
+fn text(stats: &SearchStats) -> String {
+    let hours = stats.simulated.as_secs_f64() / 3_600.0;
+    format!("{hours:.1} cluster-hours, {} violations", stats.violations)
 }

@@ -32,8 +32,8 @@ pub(crate) fn run(path: &Path) -> Result<ExitCode> {
             message(format_args!("  written: {}\n  played:  {}", written.trim(), now.trim()));
             Ok(ExitCode::FAILURE)
         }
-        Replayed::Run { tally, violation } => {
-            table::print(&super::hunt::rows(&tally))?;
+        Replayed::Run { stats, violation } => {
+            table::print(&super::hunt::rows(&stats))?;
             let Some(violation) = violation else {
                 return Ok(ExitCode::SUCCESS);
             };

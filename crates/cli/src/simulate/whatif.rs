@@ -4,10 +4,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use filch_sim::whatif::chart::{Chart, Lane};
+use filch_sim::whatif::chart::{Chart, ChartLane};
 use filch_sim::whatif::ideal::{bound, ideal};
 use filch_sim::whatif::workload::{Workload, WorkloadError};
-use filch_sim::whatif::{self, Outcome, Setup};
+use filch_sim::whatif::{self, WhatIfOutcome, WhatIfSetup};
 use serde::Serialize;
 
 use super::options::Question;
@@ -73,7 +73,7 @@ pub(crate) fn run(question: &Question) -> Result<ExitCode> {
 }
 
 impl Report {
-    fn new(outcome: &Outcome, jobs: usize, ideal: Duration, bound: Duration) -> Self {
+    fn new(outcome: &WhatIfOutcome, jobs: usize, ideal: Duration, bound: Duration) -> Self {
         let share = |(place, share): (usize, &whatif::WorkerShare)| Share {
             worker: format!("w{}", place + 1),
             jobs: share.jobs,
@@ -130,12 +130,12 @@ impl Report {
 fn draw(
     text: &str,
     workload: &Workload,
-    setup: &Setup,
-    outcome: &Outcome,
+    setup: &WhatIfSetup,
+    outcome: &WhatIfOutcome,
     ideal: Duration,
 ) -> String {
-    let Setup { workers, slots, .. } = *setup;
-    let lane = |worker: u32, slot: u32| Lane {
+    let WhatIfSetup { workers, slots, .. } = *setup;
+    let lane = |worker: u32, slot: u32| ChartLane {
         name: if slots == 1 { format!("w{worker}") } else { format!("w{worker}.{slot}") },
     };
     let lanes = (1..=workers).flat_map(|worker| (1..=slots).map(move |slot| lane(worker, slot)));

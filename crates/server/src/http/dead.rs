@@ -21,7 +21,7 @@ use filch_scheduler::id::{JobId, Seq};
 use filch_scheduler::record::{JobRow, Reason};
 use filch_scheduler::state::State as JobState;
 use filch_scheduler::time::Wall;
-use filch_store::{Filter, Order, PurgeCause, ReadError, Store, Text};
+use filch_store::{Filter, ListOrder, PurgeCause, Store, StoreError, StoredText};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde::{Deserialize, Serialize};
@@ -153,7 +153,7 @@ pub(crate) async fn groups(
     let since = moment(query.since.as_deref())?;
     let filter = filter(query.queue.as_deref(), query.kind.as_deref());
     filter.queue.as_ref().map_or(Ok(()), |queue| caller.check(queue))?;
-    let mut order = Order::After(Seq(0));
+    let mut order = ListOrder::After(Seq(0));
     let mut found: BTreeMap<String, Group> = BTreeMap::new();
     let mut jobs = 0;
     loop {
@@ -238,7 +238,7 @@ fn moment(since: Option<&str>) -> Result<Wall, Problem> {
 /// A dead job, and what went wrong.
 struct Dead {
     row: JobRow,
-    error: Text,
+    error: StoredText,
 }
 
 impl Dead {
@@ -284,15 +284,15 @@ async fn slice(
     state: &State,
     caller: &Caller,
     filter: &Filter,
-    order: &mut Order,
+    order: &mut ListOrder,
 ) -> Result<(Vec<Dead>, bool), Failure> {
     let (reading, from) = (filter.clone(), *order);
     let dead = state.read(move |store| with_errors(store, store.list(&reading, from, SLICE)?));
     let mut dead = dead.await?;
     if let Some(last) = dead.last() {
         *order = match *order {
-            Order::After(_) => Order::After(last.row.seq),
-            Order::Before(_) => Order::Before(last.row.seq),
+            ListOrder::After(_) => ListOrder::After(last.row.seq),
+            ListOrder::Before(_) => ListOrder::Before(last.row.seq),
         };
     }
     let is_last = dead.len() < SLICE;
@@ -300,13 +300,13 @@ async fn slice(
     Ok((dead, is_last))
 }
 
-fn with_errors(store: &dyn Store, rows: Vec<JobRow>) -> Result<Vec<Dead>, ReadError> {
+fn with_errors(store: &dyn Store, rows: Vec<JobRow>) -> Result<Vec<Dead>, StoreError> {
     let seqs: Vec<Seq> = rows.iter().map(|row| row.seq).collect();
     let errors = store.errors(&seqs)?;
     // A job whose worker was lost each time has no last words.
     let nothing = |row: &JobRow| match row.now.reason {
-        Some(Reason::WorkerLost) => Text::from("the worker was lost"),
-        _ => Text::from("it did not say what went wrong"),
+        Some(Reason::WorkerLost) => StoredText::from("the worker was lost"),
+        _ => StoredText::from("it did not say what went wrong"),
     };
     let dead = rows.into_iter().zip(errors);
     Ok(dead
@@ -346,7 +346,7 @@ async fn work_through(
     }
     let filter = filter(selection.queue.as_deref(), selection.kind.as_deref());
     filter.queue.as_ref().map_or(Ok(()), |queue| caller.check(queue))?;
-    let mut order = Order::After(Seq(0));
+    let mut order = ListOrder::After(Seq(0));
     loop {
         let (dead, is_last) = slice(state, caller, &filter, &mut order).await?;
         let is_meant = |dead: &Dead| {

@@ -14,7 +14,7 @@ use filch_scheduler::dispatch::{Dispatch, Request, Takers, Why};
 use filch_scheduler::id::{JobId, Seq};
 use filch_scheduler::name::Name;
 use filch_scheduler::state::State as JobState;
-use filch_store::{Filter, History, Order, Store};
+use filch_store::{Filter, History, ListOrder, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -113,7 +113,7 @@ fn details(history: &History) -> Details {
     details.error = details.failures.last().and_then(|failure| failure.error.clone());
     if history.row.now.state == JobState::Succeeded {
         details.error = None;
-        let result = history.remains.iter().rev().find_map(|remains| remains.result.as_ref());
+        let result = history.outputs.iter().rev().find_map(|output| output.result.as_ref());
         details.result = result.and_then(|text| RawValue::from_string(text.to_string()).ok());
     }
     details
@@ -191,14 +191,14 @@ async fn with_commands(state: &State, mut jobs: Vec<Job>) -> Result<Vec<Job>, Fa
 }
 
 /// Which way a list goes, and from where.
-pub(crate) fn order(after: Option<u64>, before: Option<u64>) -> Result<Order, Problem> {
+pub(crate) fn order(after: Option<u64>, before: Option<u64>) -> Result<ListOrder, Problem> {
     match (after, before) {
         (Some(_), Some(_)) => Err(Problem::invalid("a list goes up or down")
             .help("write either `after` or `before`")
             .at("before")),
-        (_, Some(0)) => Ok(Order::Before(Seq(u64::MAX))),
-        (_, Some(seq)) => Ok(Order::Before(Seq(seq))),
-        (after, None) => Ok(Order::After(Seq(after.unwrap_or(0)))),
+        (_, Some(0)) => Ok(ListOrder::Before(Seq(u64::MAX))),
+        (_, Some(seq)) => Ok(ListOrder::Before(Seq(seq))),
+        (after, None) => Ok(ListOrder::After(Seq(after.unwrap_or(0)))),
     }
 }
 
@@ -230,7 +230,7 @@ pub(crate) async fn page(
     state: &State,
     caller: &Caller,
     filter: &Filter,
-    mut order: Order,
+    mut order: ListOrder,
     limit: usize,
 ) -> Result<(Vec<Job>, Option<Seq>), Failure> {
     // The rows do not know what is leased or running: those states are the brain's to say.
@@ -252,8 +252,8 @@ pub(crate) async fn page(
         let mut views = state.doorbell.look(look).await?.into_iter();
         for row in rows {
             order = match order {
-                Order::After(_) => Order::After(row.seq),
-                Order::Before(_) => Order::Before(row.seq),
+                ListOrder::After(_) => ListOrder::After(row.seq),
+                ListOrder::Before(_) => ListOrder::Before(row.seq),
             };
             let view = if row.now.state.is_ended() { None } else { views.next().flatten() };
             let job_state = view.as_ref().map_or(row.now.state, |view| view.state);

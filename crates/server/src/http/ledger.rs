@@ -5,12 +5,12 @@ use filch_api::time::Moment;
 use filch_scheduler::record::Cause;
 use filch_scheduler::state::State;
 use filch_scheduler::time::Wall;
-use filch_store::{History, Owner};
+use filch_store::{History, OwnerChange};
 
 /// Each change of owner, with how that owner's time ended.
 pub(super) fn ledger(history: &History, failures: &[Failure]) -> Vec<Ownership> {
     let mut nexts = history.owners.iter().skip(1);
-    let ownership = |owner: &Owner| {
+    let ownership = |owner: &OwnerChange| {
         let mut shown = Ownership::new(owner.hold.fence.0, owner.worker, owner.cause, owner.at);
         let next = nexts.next();
         if owner.worker.is_none() {
@@ -42,7 +42,7 @@ const fn taken(cause: Cause) -> &'static str {
 }
 
 /// What the last owner's time came to, by what became of the job.
-fn last(history: &History, owner: &Owner) -> (Option<&'static str>, Moment) {
+fn last(history: &History, owner: &OwnerChange) -> (Option<&'static str>, Moment) {
     let now = &history.row.now;
     let outcome = match now.state {
         State::Succeeded if now.fence == owner.hold.fence => Some("succeeded"),
@@ -65,12 +65,12 @@ mod tests {
     const ONE: WorkerId = WorkerId::apart(1);
     const TWO: WorkerId = WorkerId::apart(2);
 
-    fn owner(fence: u64, worker: Option<WorkerId>, cause: Cause) -> Owner {
+    fn owner(fence: u64, worker: Option<WorkerId>, cause: Cause) -> OwnerChange {
         let hold = Hold { job: Seq(1), fence: Fence(fence) };
-        Owner { hold, worker, cause, at: Wall(10 * fence) }
+        OwnerChange { hold, worker, cause, at: Wall(10 * fence) }
     }
 
-    fn history(state: State, fence: u64, owners: Vec<Owner>) -> History {
+    fn history(state: State, fence: u64, owners: Vec<OwnerChange>) -> History {
         let now = JobWrite {
             job: Seq(1),
             state,
@@ -85,7 +85,7 @@ mod tests {
         };
         let (spec, submitted_at) = (JobSpec::new(JobId(7)), Wall(0));
         let row = JobRow { seq: Seq(1), spec, submitted_at, now };
-        History { row, payload: "{}".into(), owners, notes: Vec::new(), remains: Vec::new() }
+        History { row, payload: "{}".into(), owners, notes: Vec::new(), outputs: Vec::new() }
     }
 
     /// What each row of the ledger came to, and when.

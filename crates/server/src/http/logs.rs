@@ -80,7 +80,7 @@ pub(crate) async fn show(
         if !seen.anything {
             let kept = state.read(move |store| store.history(id)).await;
             if let Ok(Some(history)) = kept
-                && let Some(log) = history.remains.iter().rev().find_map(|left| left.log.clone())
+                && let Some(log) = history.outputs.iter().rev().find_map(|left| left.log.clone())
             {
                 send(&lines, Stream::Stdout, log.to_string()).await;
             }

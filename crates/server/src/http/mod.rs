@@ -36,7 +36,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use filch_api::problem::Problem;
 use filch_api::tls::ServerConfig as Tls;
-use filch_store::{ReadError, Store};
+use filch_store::{Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
@@ -117,7 +117,7 @@ impl State {
     /// Reads from the store, on a thread that may wait for a disk.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&dyn Store) -> Result<T, ReadError> + Send + 'static,
+        read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Failure> {
         let store = Arc::clone(&self.store);
         let read = tokio::task::spawn_blocking(move || read(&*store)).await;

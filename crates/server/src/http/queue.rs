@@ -9,7 +9,7 @@ use filch_api::submission::name;
 use filch_scheduler::dispatch::{Answer, Request};
 use filch_scheduler::id::Seq;
 use filch_scheduler::state::State as JobState;
-use filch_store::{Filter, Order};
+use filch_store::{Filter, ListOrder};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
@@ -81,12 +81,13 @@ pub(crate) async fn purge(
     let filter = Filter { states: states(&purge)?, queue: Some(queue), ..Filter::default() };
     let newest = Filter::default();
     let newest =
-        state.read(move |store| store.list(&newest, Order::Before(Seq(u64::MAX)), 1)).await?;
+        state.read(move |store| store.list(&newest, ListOrder::Before(Seq(u64::MAX)), 1)).await?;
     let newest = newest.first().map_or(Seq(0), |row| row.seq);
     let mut count = Count::default();
     let mut after = Seq(0);
     loop {
-        let (mut jobs, next) = page(&state, &caller, &filter, Order::After(after), SLICE).await?;
+        let (mut jobs, next) =
+            page(&state, &caller, &filter, ListOrder::After(after), SLICE).await?;
         jobs.retain(|job| job.seq <= newest.0);
         if purge.dry_run {
             count.count += jobs.len() as u64;

@@ -5,7 +5,7 @@ use axum::extract::State as Given;
 use filch_api::recruit::{Day, Found, Recruit, SideJob};
 use filch_api::time::Moment;
 use filch_scheduler::time::Wall;
-use filch_store::Tally;
+use filch_store::DailyCount;
 
 use super::extract::{Nothing, Params};
 use super::{Failure, State};
@@ -36,7 +36,7 @@ pub(crate) async fn show(
     let found = sweeper.found();
     let overdue = sweeper.overdue();
     let offers = state.house.roster.offers_per_million();
-    let tallies = state.read(|store| store.tallies(DAYS_SHOWN)).await?;
+    let daily_counts = state.read(|store| store.daily_counts(DAYS_SHOWN)).await?;
     Ok(Json(Recruit {
         retention_ms: u64::try_from(sweeper.retention().as_millis()).unwrap_or(u64::MAX),
         overdue: overdue.is_some(),
@@ -48,12 +48,12 @@ pub(crate) async fn show(
             lease_rows_trimmed: found.lease_rows_trimmed,
             notes_trimmed: found.notes_trimmed,
         },
-        days: tallies.into_iter().map(day).collect(),
+        days: daily_counts.into_iter().map(day).collect(),
     }))
 }
 
-fn day(tally: Tally) -> Day {
-    let Tally { day, queue, succeeded, dead, cancelled, spent_ms } = tally;
+fn day(count: DailyCount) -> Day {
+    let DailyCount { day, queue, succeeded, dead, cancelled, spent_ms } = count;
     let mut text = Moment(Wall(day.saturating_mul(DAY_MS))).to_string();
     text.truncate("2026-01-31".len());
     let (queue, lifetime_seconds) = (queue.to_string(), spent_ms as f64 / 1e3);

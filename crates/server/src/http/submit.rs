@@ -13,7 +13,7 @@ use filch_api::problem::Problem;
 use filch_api::submission::{Judged, Submission};
 use filch_api::{id, json, limits};
 use filch_scheduler::dispatch::{Answer, Request};
-use filch_store::Room;
+use filch_store::DiskSpace;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
 use serde::Serialize;
@@ -143,7 +143,7 @@ pub(super) async fn hand_over(
     jobs: Vec<Judged>,
 ) -> Result<Answer, Failure> {
     jobs.iter().try_for_each(|job| caller.check(&job.spec.queue))?;
-    if let Room::Low { free, mark } = state.store.room() {
+    if let DiskSpace::Low { free, mark } = state.store.disk_space() {
         return Err(Problem::new(
             507,
             "disk-full",

@@ -9,7 +9,7 @@ use filch_recruit::{Duty, Rate, SideError};
 use filch_scheduler::dispatch::Event;
 use filch_scheduler::id::{LeaseNo, Seq};
 use filch_scheduler::time::{Monotonic, Now, Wall};
-use filch_store::{PurgeCause, ReadError, Store};
+use filch_store::{PurgeCause, Store, StoreError};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex, MutexGuard, oneshot};
 
@@ -289,7 +289,7 @@ impl Chores {
 
     async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&dyn Store) -> Result<T, ReadError> + Send + 'static,
+        read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, SideError> {
         let store = Arc::clone(&self.store);
         Ok(tokio::task::spawn_blocking(move || read(&*store)).await??)

@@ -10,7 +10,7 @@ use filch_scheduler::spec::JobSpec;
 use filch_scheduler::state::State;
 use filch_scheduler::time::Wall;
 use filch_server::{Config, SideWork};
-use filch_store::{Commit, OwnerNote, Sqlite, Store, Text};
+use filch_store::{Commit, OwnerNote, Sqlite, Store, StoredText};
 
 use crate::client::Place;
 
@@ -35,7 +35,7 @@ impl Past<'_> {
     pub(crate) fn keep(&mut self, mutations: Vec<Mutation>) {
         self.commit += 1;
         let put = mutations.iter().filter_map(|mutation| match mutation {
-            Mutation::Put(row) => Some((row.seq, Text::from("{}"))),
+            Mutation::Put(row) => Some((row.seq, StoredText::from("{}"))),
             _ => None,
         });
         let payloads = put.collect();

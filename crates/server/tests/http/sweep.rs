@@ -10,7 +10,7 @@ use filch_scheduler::state::State;
 use filch_scheduler::time::Wall;
 use filch_server::{Embedded, SideWork};
 use filch_store::Transient;
-use filch_store::proof::prove;
+use filch_store::integrity::check;
 use serde_json::{Value, json};
 
 use crate::client::{Place, eventually};
@@ -128,8 +128,8 @@ async fn what_is_overdue_goes_and_who_is_served_meanwhile_does_not_notice() {
     assert_eq!(forgotten, [&json!(OVERDUE - 1), &json!(1)], "{report}");
     assert_eq!(days[0]["queue"], "default");
     place.server.stop().await;
-    let report = prove(&*store).unwrap();
-    assert!(report.holds(), "{:?}", report.findings);
+    let report = check(&*store).unwrap();
+    assert!(report.holds(), "{:?}", report.violations);
     assert_eq!(report.counts.expired, OVERDUE);
     // What it does not look back at, it does not count.
     assert_eq!(report.counts.ledger_rows_trimmed(), rows);

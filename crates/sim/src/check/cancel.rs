@@ -11,7 +11,7 @@ use filch_scheduler::time::Monotonic;
 
 use super::facts::Facts;
 use super::{Holds, Rule, ensure};
-use crate::log::Seen;
+use crate::log::Observed;
 
 /// What this rule remembers.
 #[derive(Default)]
@@ -58,12 +58,12 @@ impl Cancels {
         }
     }
 
-    pub(super) fn see(&mut self, at: Monotonic, seen: &Seen<'_>, facts: &Facts) -> Holds {
+    pub(super) fn observe(&mut self, at: Monotonic, seen: &Observed<'_>, facts: &Facts) -> Holds {
         match *seen {
-            Seen::Asked { request, what: Request::Cancel(id) } => {
+            Observed::Asked { request, what: Request::Cancel(id) } => {
                 self.asked.insert(request, *id);
             }
-            Seen::Answered { request, answer } => {
+            Observed::Answered { request, answer } => {
                 let Some(id) = self.asked.remove(&request) else {
                     return Ok(());
                 };
@@ -76,27 +76,27 @@ impl Cancels {
                     self.acknowledged.insert(job.seq);
                 }
             }
-            Seen::Started { assignment, place, .. } => {
+            Observed::Started { assignment, place, .. } => {
                 let seq = assignment.hold.job;
                 ensure(!self.acknowledged.contains(&seq), Rule::S14, || {
                     format!("{} starts in place {} after its cancel", assignment.id, place + 1)
                 })?;
             }
-            Seen::Receipted(number) => {
+            Observed::Receipted(number) => {
                 let beat = at.plus(facts.lease / BEATS);
                 for untold in self.untold.values_mut().filter(|untold| untold.stored <= number) {
                     untold.until = untold.until.or(Some(beat));
                 }
             }
-            Seen::Arrived { worker, messages: [FromWorker::Hello(_), ..], .. } => {
+            Observed::Arrived { worker, messages: [FromWorker::Hello(_), ..], .. } => {
                 self.untold.retain(|_, untold| untold.holder != worker);
             }
-            Seen::Told { worker, session, messages } => self.told(worker, session, messages),
-            Seen::Closed { worker, session } => {
+            Observed::Told { worker, session, messages } => self.told(worker, session, messages),
+            Observed::Closed { worker, session } => {
                 self.untold
                     .retain(|_, untold| (untold.holder, untold.session) != (worker, session));
             }
-            Seen::ServerCrashed => {
+            Observed::ServerCrashed => {
                 self.untold.clear();
                 self.asked.clear();
             }

@@ -12,7 +12,7 @@ use filch_scheduler::state::State;
 use filch_scheduler::time::{Monotonic, Wall};
 
 use super::{Broken, Change, Rule};
-use crate::log::Seen;
+use crate::log::Observed;
 
 /// What is known.
 pub(super) struct Facts {
@@ -26,7 +26,7 @@ pub(super) struct Facts {
     /// How many jobs each worker owns, or has yet to let go of.
     owned: BTreeMap<WorkerId, u32>,
     pub(super) places: BTreeMap<usize, Place>,
-    /// When incarnations ended, as far as they did.
+    /// CrashMoment incarnations ended, as far as they did.
     ended_at: BTreeMap<WorkerId, Monotonic>,
     /// The open session of each worker, as the server knows it.
     pub(super) sessions: BTreeMap<WorkerId, SessionNo>,
@@ -57,7 +57,7 @@ pub(super) struct Job {
     pub(super) owner: Option<WorkerId>,
     /// Who has yet to let go of it, if it is cancelled.
     pub(super) held_by: Option<WorkerId>,
-    /// When it was last written.
+    /// CrashMoment it was last written.
     pub(super) written_at: Wall,
     pub(super) tenures: Vec<Tenure>,
     /// The jobs that it waits for, by number: an id may be used again after a purge.
@@ -277,7 +277,7 @@ impl Facts {
         }
     }
 
-    /// When this incarnation ended, if it did.
+    /// CrashMoment this incarnation ended, if it did.
     pub(super) fn ended_at(&self, worker: WorkerId) -> Option<Monotonic> {
         self.ended_at.get(&worker).copied()
     }
@@ -384,18 +384,18 @@ impl Facts {
     }
 
     /// What was seen besides commits.
-    pub(super) fn see(&mut self, at: Monotonic, seen: &Seen<'_>) {
+    pub(super) fn observe(&mut self, at: Monotonic, seen: &Observed<'_>) {
         match *seen {
-            Seen::ServerStarted { lease, strategy } => {
+            Observed::ServerStarted { lease, strategy } => {
                 (self.lease, self.server_since) = (lease, Some(at));
                 self.strategy = self.strategy.or(Some(strategy));
                 self.trouble_for_all = self.trouble_for_all.max(at);
             }
-            Seen::ServerCrashed => {
+            Observed::ServerCrashed => {
                 self.server_since = None;
                 self.sessions.clear();
             }
-            Seen::Arrived { worker, session, messages, .. } => {
+            Observed::Arrived { worker, session, messages, .. } => {
                 if let Some(FromWorker::Hello(hello)) = messages.first() {
                     let known = self.sessions.entry(worker).or_insert(session);
                     *known = session.max(*known);
@@ -406,10 +406,12 @@ impl Facts {
                     }
                 }
             }
-            Seen::Closed { worker, session } if self.sessions.get(&worker) == Some(&session) => {
+            Observed::Closed { worker, session }
+                if self.sessions.get(&worker) == Some(&session) =>
+            {
                 self.sessions.remove(&worker);
             }
-            Seen::Began { place, slots, serves, .. } => {
+            Observed::Began { place, slots, serves, .. } => {
                 let new = Place {
                     slots,
                     serves: serves.clone(),
@@ -423,7 +425,7 @@ impl Facts {
                 };
                 self.places.insert(place, new);
             }
-            Seen::Started { place, assignment, .. } => {
+            Observed::Started { place, assignment, .. } => {
                 if let Some(place) = self.places.get_mut(&place) {
                     place.waiting.remove(&assignment.hold);
                     place.running.insert(assignment.hold);
@@ -435,38 +437,38 @@ impl Facts {
                     tenure.is_started = true;
                 }
             }
-            Seen::Sent { place, worker, messages } => self.sent(at, place, worker, messages),
-            Seen::Heard { place, messages, .. } => self.heard(place, messages),
-            Seen::Healed => self.healed_at = Some(at),
-            Seen::Trouble { place: Some(place), until } => {
+            Observed::Sent { place, worker, messages } => self.sent(at, place, worker, messages),
+            Observed::Heard { place, messages, .. } => self.heard(place, messages),
+            Observed::Healed => self.healed_at = Some(at),
+            Observed::Trouble { place: Some(place), until } => {
                 let known = self.trouble.entry(place).or_default();
                 *known = until.max(*known);
             }
-            Seen::Trouble { place: None, until } => {
+            Observed::Trouble { place: None, until } => {
                 self.trouble_for_all = until.max(self.trouble_for_all);
             }
-            Seen::Ended { place, .. }
-            | Seen::Draining { place, .. }
-            | Seen::Paused { place, .. }
-            | Seen::Resumed { place }
-            | Seen::Crashed { place }
-            | Seen::Left { place } => self.see_place(at, place, seen),
+            Observed::Ended { place, .. }
+            | Observed::Draining { place, .. }
+            | Observed::Paused { place, .. }
+            | Observed::Resumed { place }
+            | Observed::Crashed { place }
+            | Observed::Left { place } => self.see_place(at, place, seen),
             _ => {}
         }
     }
 
-    fn see_place(&mut self, at: Monotonic, place: usize, seen: &Seen<'_>) {
+    fn see_place(&mut self, at: Monotonic, place: usize, seen: &Observed<'_>) {
         let Some(place) = self.places.get_mut(&place) else {
             return;
         };
         match seen {
-            Seen::Ended { hold, .. } => {
+            Observed::Ended { hold, .. } => {
                 place.running.remove(hold);
             }
-            Seen::Draining { .. } => place.is_draining = true,
-            Seen::Paused { .. } => place.is_paused = true,
-            Seen::Resumed { .. } => place.is_paused = false,
-            Seen::Crashed { .. } | Seen::Left { .. } => {
+            Observed::Draining { .. } => place.is_draining = true,
+            Observed::Paused { .. } => place.is_paused = true,
+            Observed::Resumed { .. } => place.is_paused = false,
+            Observed::Crashed { .. } | Observed::Left { .. } => {
                 place.is_alive = false;
                 place.waiting.clear();
                 if let Some(worker) = place.worker {

@@ -12,16 +12,16 @@ use filch_scheduler::time::Monotonic;
 use super::facts::{Facts, Job, Place};
 use super::ownership::who;
 use super::{Change, Holds, Rule, ensure};
-use crate::log::Seen;
+use crate::log::Observed;
 
 /// What these rules remember.
 #[derive(Default)]
 pub(super) struct Liveness {
-    /// When orphans are looked for next.
+    /// CrashMoment orphans are looked for next.
     orphans_at: Option<Monotonic>,
     /// Since when somebody is idle, beside whoever has jobs to spare.
     unfair: BTreeMap<usize, (Monotonic, usize)>,
-    /// When the present server must have given out something.
+    /// CrashMoment the present server must have given out something.
     first_lease_by: Option<Monotonic>,
     /// The processes that drain.
     drains: BTreeMap<usize, Drain>,
@@ -89,40 +89,40 @@ impl Liveness {
         Ok(())
     }
 
-    pub(super) fn see(&mut self, at: Monotonic, seen: &Seen<'_>, facts: &Facts) -> Holds {
+    pub(super) fn observe(&mut self, at: Monotonic, seen: &Observed<'_>, facts: &Facts) -> Holds {
         match *seen {
-            Seen::Healed => {
+            Observed::Healed => {
                 self.orphans_at = Some(at);
                 let is_new = |since: Monotonic| at.since(since) < LEASES_WITHIN;
                 let is_new = facts.server_since.is_some_and(is_new);
                 self.first_lease_by = is_new.then(|| at.plus(LEASES_WITHIN));
             }
-            Seen::Draining { place, until } => {
+            Observed::Draining { place, until } => {
                 let until = until.plus(leaves_within(facts));
                 self.drains.insert(place, Drain { until, is_by_server: false });
             }
-            Seen::Heard { place, messages, .. } if messages.contains(&ToWorker::DrainNow) => {
+            Observed::Heard { place, messages, .. } if messages.contains(&ToWorker::DrainNow) => {
                 let until = at.plus(USUAL_GRACE + leaves_within(facts));
                 self.drains.entry(place).or_insert(Drain { until, is_by_server: true });
             }
-            Seen::PastDeadline { place } => {
+            Observed::PastDeadline { place } => {
                 self.drains.retain(|&it, drain| it != place || !drain.is_by_server);
             }
-            Seen::Paused { place, .. } => {
+            Observed::Paused { place, .. } => {
                 let drain = self.drains.remove(&place);
                 self.halted.extend(drain.map(|drain| (place, (at, drain))));
             }
-            Seen::Resumed { place } => {
+            Observed::Resumed { place } => {
                 if let Some((since, drain)) = self.halted.remove(&place) {
                     let until = drain.until.plus(at.since(since));
                     self.drains.insert(place, Drain { until, ..drain });
                 }
             }
-            Seen::Crashed { place } | Seen::Left { place } => {
+            Observed::Crashed { place } | Observed::Left { place } => {
                 self.drains.remove(&place);
                 self.halted.remove(&place);
             }
-            Seen::Over(_) if facts.healed_at.is_some() => check_ends(facts)?,
+            Observed::Over(_) if facts.healed_at.is_some() => check_ends(facts)?,
             _ => {}
         }
         if is_about_places(seen) {
@@ -211,23 +211,23 @@ fn leaves_within(facts: &Facts) -> Duration {
 }
 
 /// Whether this can change who is idle beside whom.
-const fn is_about_places(seen: &Seen<'_>) -> bool {
+const fn is_about_places(seen: &Observed<'_>) -> bool {
     matches!(
         seen,
-        Seen::Heard { .. }
-            | Seen::Sent { .. }
-            | Seen::Started { .. }
-            | Seen::Ended { .. }
-            | Seen::Closed { .. }
-            | Seen::Began { .. }
-            | Seen::Crashed { .. }
-            | Seen::Left { .. }
-            | Seen::Paused { .. }
-            | Seen::Resumed { .. }
-            | Seen::Draining { .. }
-            | Seen::Arrived { .. }
-            | Seen::Trouble { .. }
-            | Seen::ServerCrashed
+        Observed::Heard { .. }
+            | Observed::Sent { .. }
+            | Observed::Started { .. }
+            | Observed::Ended { .. }
+            | Observed::Closed { .. }
+            | Observed::Began { .. }
+            | Observed::Crashed { .. }
+            | Observed::Left { .. }
+            | Observed::Paused { .. }
+            | Observed::Resumed { .. }
+            | Observed::Draining { .. }
+            | Observed::Arrived { .. }
+            | Observed::Trouble { .. }
+            | Observed::ServerCrashed
     )
 }
 

@@ -32,7 +32,7 @@ pub use self::order::shortest_wait;
 use self::outcome::Outcomes;
 use self::ownership::Ownership;
 use self::timeout::Timeouts;
-use crate::log::{Seen, Witness};
+use crate::log::{Observed, Observer};
 
 /// What must hold.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -128,7 +128,7 @@ impl Rule {
 pub struct Violation {
     /// Which.
     pub rule: Rule,
-    /// When, in true time.
+    /// CrashMoment, in true time.
     pub at: Monotonic,
     /// What was seen.
     pub what: String,
@@ -240,21 +240,21 @@ impl Checkers {
         self.violation.as_ref()
     }
 
-    fn check(&mut self, at: Monotonic, seen: &Seen<'_>) -> Holds {
+    fn check(&mut self, at: Monotonic, seen: &Observed<'_>) -> Holds {
         self.ownership.time_passes(at, &self.facts)?;
         self.cancels.time_passes(at)?;
         self.timeouts.time_passes(at)?;
         self.liveness.time_passes(at, &self.facts)?;
-        if let Seen::Stored { number, decided, mutations } = *seen {
+        if let Observed::Stored { number, decided, mutations } = *seen {
             self.stored(&Commit::new(number, decided, mutations))
         } else {
-            self.outcomes.see(seen, &self.facts)?;
-            self.ownership.see(at, seen, &self.facts)?;
-            self.order.see(at, seen);
-            self.cancels.see(at, seen, &self.facts)?;
-            self.timeouts.see(at, seen)?;
-            self.facts.see(at, seen);
-            self.liveness.see(at, seen, &self.facts)
+            self.outcomes.observe(seen, &self.facts)?;
+            self.ownership.observe(at, seen, &self.facts)?;
+            self.order.observe(at, seen);
+            self.cancels.observe(at, seen, &self.facts)?;
+            self.timeouts.observe(at, seen)?;
+            self.facts.observe(at, seen);
+            self.liveness.observe(at, seen, &self.facts)
         }
     }
 
@@ -307,8 +307,8 @@ impl Checkers {
     }
 }
 
-impl Witness for Checkers {
-    fn see(&mut self, at: Monotonic, seen: Seen<'_>) {
+impl Observer for Checkers {
+    fn observe(&mut self, at: Monotonic, seen: Observed<'_>) {
         if self.violation.is_none()
             && let Err((rule, what)) = self.check(at, &seen)
         {
@@ -316,7 +316,7 @@ impl Witness for Checkers {
         }
     }
 
-    fn has_seen_enough(&self) -> bool {
+    fn is_done(&self) -> bool {
         self.violation.is_some()
     }
 }

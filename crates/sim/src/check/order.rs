@@ -1,4 +1,4 @@
-//! When a job may go: S11 not before its time, S12 after its parents, S13 within limits, L5 in its turn, L6
+//! CrashMoment a job may go: S11 not before its time, S12 after its parents, S13 within limits, L5 in its turn, L6
 //! not round and round.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,7 +16,7 @@ use filch_scheduler::time::{Millis, Monotonic, Wall};
 use super::facts::{Facts, Job};
 use super::ownership::who;
 use super::{Change, Commit, Holds, Rule, ensure};
-use crate::log::Seen;
+use crate::log::Observed;
 
 /// What these rules remember.
 #[derive(Default)]
@@ -37,15 +37,15 @@ pub(super) struct Order {
 const THEFTS_FREE: u32 = 2;
 
 impl Order {
-    pub(super) fn see(&mut self, at: Monotonic, seen: &Seen<'_>) {
+    pub(super) fn observe(&mut self, at: Monotonic, seen: &Observed<'_>) {
         match seen {
-            Seen::ServerRead(now) => {
+            Observed::ServerRead(now) => {
                 while self.walls.back().is_some_and(|&(_, wall)| wall <= now.wall) {
                     self.walls.pop_back();
                 }
                 self.walls.push_back((at, now.wall));
             }
-            Seen::Arrived { messages, .. } => {
+            Observed::Arrived { messages, .. } => {
                 let reports = messages.iter().flat_map(FromWorker::reports);
                 for report in reports {
                     if let Ending::Snoozed(wait) = report.ending {
@@ -54,7 +54,7 @@ impl Order {
                 }
             }
             // How often a job was stolen is not kept over a restart.
-            Seen::ServerCrashed => self.thefts.clear(),
+            Observed::ServerCrashed => self.thefts.clear(),
             _ => {}
         }
     }

@@ -14,7 +14,7 @@ use filch_scheduler::state::State;
 
 use super::facts::{Facts, Job};
 use super::{Change, Commit, Holds, Rule, ensure};
-use crate::log::{Ended, Seen};
+use crate::log::{ExecutionEnd, Observed};
 
 /// What these rules remember.
 pub(super) struct Outcomes {
@@ -53,35 +53,35 @@ impl Outcomes {
         }
     }
 
-    pub(super) fn see(&mut self, seen: &Seen<'_>, facts: &Facts) -> Holds {
+    pub(super) fn observe(&mut self, seen: &Observed<'_>, facts: &Facts) -> Holds {
         match *seen {
-            Seen::Asked { request, what: Request::Submit(specs) } => {
+            Observed::Asked { request, what: Request::Submit(specs) } => {
                 self.submits.insert(request, specs.clone());
                 Ok(())
             }
-            Seen::Asked { what: Request::Cancel(id), .. } => {
+            Observed::Asked { what: Request::Cancel(id), .. } => {
                 self.unwanted.insert(*id);
                 Ok(())
             }
-            Seen::Asked { what: Request::Retry(id), .. } => {
+            Observed::Asked { what: Request::Retry(id), .. } => {
                 self.retried.insert(*id);
                 Ok(())
             }
-            Seen::Answered { request, answer } => {
+            Observed::Answered { request, answer } => {
                 let specs = self.submits.remove(&request).unwrap_or_default();
                 answered(&specs, answer, facts)
             }
-            Seen::Started { assignment, .. } => started(assignment.hold, facts),
-            Seen::Ended { hold, how: Ended::Finished, .. } => {
+            Observed::Started { assignment, .. } => started(assignment.hold, facts),
+            Observed::Ended { hold, how: ExecutionEnd::Finished, .. } => {
                 self.finished.insert(hold);
                 Ok(())
             }
-            Seen::Ended { hold, how: Ended::Failed, .. }
-            | Seen::Stopping { hold, why: StopReason::TimedOut, .. } => {
+            Observed::Ended { hold, how: ExecutionEnd::Failed, .. }
+            | Observed::Stopping { hold, why: StopReason::TimedOut, .. } => {
                 self.failed.insert(hold);
                 Ok(())
             }
-            Seen::Arrived { messages, .. } => {
+            Observed::Arrived { messages, .. } => {
                 let reports = messages.iter().flat_map(FromWorker::reports);
                 let hopeless = reports.filter(|report| {
                     matches!(report.ending, Ending::Failed { again: Again::Never, .. })
@@ -89,7 +89,7 @@ impl Outcomes {
                 self.hopeless.extend(hopeless.map(|report| report.hold));
                 Ok(())
             }
-            Seen::Settled { hold, verdict: Verdict::Accepted, .. } => self.settled(hold, facts),
+            Observed::Settled { hold, verdict: Verdict::Accepted, .. } => self.settled(hold, facts),
             _ => Ok(()),
         }
     }

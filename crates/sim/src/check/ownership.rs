@@ -10,7 +10,7 @@ use filch_scheduler::time::Monotonic;
 
 use super::facts::{End, Facts, Job, Tenure};
 use super::{Change, Commit, Holds, Rule, ensure};
-use crate::log::Seen;
+use crate::log::Observed;
 use crate::plan::Paused;
 
 /// What these rules remember.
@@ -20,7 +20,7 @@ pub(super) struct Ownership {
     runs: BTreeMap<Seq, Vec<Run>>,
     /// Runs that go on after a pause, beside a newer one: they must be told to stop at that moment.
     doubtful: Vec<(Monotonic, Seq)>,
-    /// When the server last renewed a worker's lease.
+    /// CrashMoment the server last renewed a worker's lease.
     renewed_at: BTreeMap<WorkerId, Monotonic>,
     /// Who was lost, and when that was decided.
     lost: BTreeMap<WorkerId, Monotonic>,
@@ -28,7 +28,7 @@ pub(super) struct Ownership {
     let_go: BTreeSet<Hold>,
     /// What each worker said to hold when it last greeted.
     greeted_with: BTreeMap<WorkerId, (Monotonic, Vec<Hold>)>,
-    /// When the cancels of jobs that somebody holds were decided.
+    /// CrashMoment the cancels of jobs that somebody holds were decided.
     cancelled_at: BTreeMap<Seq, Monotonic>,
     left: BTreeSet<WorkerId>,
     /// What a process has given away.
@@ -79,24 +79,24 @@ impl Ownership {
         })
     }
 
-    pub(super) fn see(&mut self, at: Monotonic, seen: &Seen<'_>, facts: &Facts) -> Holds {
+    pub(super) fn observe(&mut self, at: Monotonic, seen: &Observed<'_>, facts: &Facts) -> Holds {
         match *seen {
-            Seen::Started { place, worker, assignment } => {
+            Observed::Started { place, worker, assignment } => {
                 self.started(place, worker, assignment, facts)
             }
-            Seen::Stopping { place, hold, .. } => {
+            Observed::Stopping { place, hold, .. } => {
                 for run in self.runs.get_mut(&hold.job).into_iter().flatten() {
                     run.is_stopping |= run.place == place && run.hold == hold;
                 }
                 Ok(())
             }
-            Seen::PastDeadline { place } => {
+            Observed::PastDeadline { place } => {
                 for run in self.runs.values_mut().flatten().filter(|run| run.place == place) {
                     run.is_late = true;
                 }
                 Ok(())
             }
-            Seen::Ended { place, hold, .. } => {
+            Observed::Ended { place, hold, .. } => {
                 if let Some(runs) = self.runs.get_mut(&hold.job) {
                     runs.retain(|run| run.place != place || run.hold != hold);
                     if runs.is_empty() {
@@ -105,20 +105,20 @@ impl Ownership {
                 }
                 Ok(())
             }
-            Seen::Paused { place, jobs: Paused::Frozen } => {
+            Observed::Paused { place, jobs: Paused::Frozen } => {
                 self.set_paused(at, place, true);
                 Ok(())
             }
-            Seen::Resumed { place } => {
+            Observed::Resumed { place } => {
                 self.set_paused(at, place, false);
                 Ok(())
             }
-            Seen::Sent { place, worker, messages } => self.sent(place, worker, messages, facts),
-            Seen::Arrived { worker, messages, .. } => {
+            Observed::Sent { place, worker, messages } => self.sent(place, worker, messages, facts),
+            Observed::Arrived { worker, messages, .. } => {
                 self.arrived(at, worker, messages, facts);
                 Ok(())
             }
-            Seen::Told { worker, messages, .. } => self.told(at, worker, messages, facts),
+            Observed::Told { worker, messages, .. } => self.told(at, worker, messages, facts),
             _ => Ok(()),
         }
     }

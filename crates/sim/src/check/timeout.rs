@@ -8,7 +8,7 @@ use filch_scheduler::id::Hold;
 use filch_scheduler::time::Monotonic;
 
 use super::{Holds, Rule, ensure};
-use crate::log::Seen;
+use crate::log::Observed;
 
 /// What this rule remembers: the runs that have a limit and have not been told to stop.
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(super) struct Timeouts {
 struct Limited {
     since: Monotonic,
     limit: Duration,
-    /// When it must have been told to stop; `None` while its worker stands still.
+    /// CrashMoment it must have been told to stop; `None` while its worker stands still.
     until: Option<Monotonic>,
 }
 
@@ -40,9 +40,9 @@ impl Timeouts {
         })
     }
 
-    pub(super) fn see(&mut self, at: Monotonic, seen: &Seen<'_>) -> Holds {
+    pub(super) fn observe(&mut self, at: Monotonic, seen: &Observed<'_>) -> Holds {
         match *seen {
-            Seen::Started { place, assignment, .. } => {
+            Observed::Started { place, assignment, .. } => {
                 if let Some(timeout) = assignment.timeout {
                     let limit = timeout.duration();
                     let until = Some(latest(at, limit));
@@ -50,7 +50,7 @@ impl Timeouts {
                     self.runs.insert((place, assignment.hold), run);
                 }
             }
-            Seen::Stopping { place, hold, why } => {
+            Observed::Stopping { place, hold, why } => {
                 let run = self.runs.remove(&(place, hold));
                 if let Some(run) = run.filter(|_| why == StopReason::TimedOut) {
                     let ran = at.since(run.since) + SLACK;
@@ -60,11 +60,11 @@ impl Timeouts {
                     })?;
                 }
             }
-            Seen::Ended { place, hold, .. } => {
+            Observed::Ended { place, hold, .. } => {
                 self.runs.remove(&(place, hold));
             }
-            Seen::Paused { place, .. } => self.of(place).for_each(|run| run.until = None),
-            Seen::Resumed { place } => {
+            Observed::Paused { place, .. } => self.of(place).for_each(|run| run.until = None),
+            Observed::Resumed { place } => {
                 // Its clock has gone on.
                 self.of(place).for_each(|run| run.until = Some(latest(at, run.limit)));
             }
@@ -108,8 +108,8 @@ mod tests {
         };
         let mut timeouts = Timeouts::default();
         let worker = WorkerId::apart(1);
-        let seen = Seen::Started { place: 0, worker, assignment: &assignment };
-        timeouts.see(at(0), &seen).expect("it may start");
+        let seen = Observed::Started { place: 0, worker, assignment: &assignment };
+        timeouts.observe(at(0), &seen).expect("it may start");
         timeouts
     }
 
@@ -117,8 +117,8 @@ mod tests {
         Monotonic(millis * 1_000)
     }
 
-    fn stops(why: StopReason) -> Seen<'static> {
-        Seen::Stopping { place: 0, hold: HOLD, why }
+    fn stops(why: StopReason) -> Observed<'static> {
+        Observed::Stopping { place: 0, hold: HOLD, why }
     }
 
     #[test]
@@ -128,25 +128,25 @@ mod tests {
         let (rule, what) = timeouts.time_passes(at(10_021)).expect_err("nobody has stopped it");
         assert_eq!((rule, what.contains("place 1")), (Rule::S15, true));
         let mut timeouts = started();
-        timeouts.see(at(10_000), &stops(StopReason::TimedOut)).expect("late enough");
+        timeouts.observe(at(10_000), &stops(StopReason::TimedOut)).expect("late enough");
         timeouts.time_passes(at(99_000)).expect("it was told");
     }
 
     #[test]
     fn a_run_is_not_stopped_before_the_fastest_clock_says_so() {
-        started().see(at(4_980), &stops(StopReason::TimedOut)).expect("a fast clock");
-        let early = started().see(at(4_979), &stops(StopReason::TimedOut));
+        started().observe(at(4_980), &stops(StopReason::TimedOut)).expect("a fast clock");
+        let early = started().observe(at(4_979), &stops(StopReason::TimedOut));
         assert_eq!(early.map_err(|(rule, _)| rule), Err(Rule::S15));
-        started().see(at(10), &stops(StopReason::Cancelled)).expect("for another reason");
+        started().observe(at(10), &stops(StopReason::Cancelled)).expect("for another reason");
     }
 
     #[test]
     fn a_worker_that_stands_still_stops_nothing() {
         let mut timeouts = started();
         let jobs = Paused::Frozen;
-        timeouts.see(at(5_000), &Seen::Paused { place: 0, jobs }).expect("it may");
+        timeouts.observe(at(5_000), &Observed::Paused { place: 0, jobs }).expect("it may");
         timeouts.time_passes(at(60_000)).expect("it stands still");
-        timeouts.see(at(60_000), &Seen::Resumed { place: 0 }).expect("it may");
+        timeouts.observe(at(60_000), &Observed::Resumed { place: 0 }).expect("it may");
         timeouts.time_passes(at(80_000)).expect_err("now it should have");
     }
 }

@@ -9,14 +9,14 @@ pub struct Chart<'a> {
     /// The heading.
     pub title: &'a str,
     /// From top to bottom.
-    pub lanes: Vec<Lane>,
+    pub lanes: Vec<ChartLane>,
     /// In any order. Those of one lane do not overlap.
-    pub bars: &'a [Bar],
+    pub bars: &'a [ChartBar],
     /// In any order.
-    pub thefts: &'a [Theft],
-    /// When the last job ended.
+    pub thefts: &'a [ChartTheft],
+    /// CrashMoment the last job ended.
     pub makespan: Duration,
-    /// When it would have ended without any overhead.
+    /// CrashMoment it would have ended without any overhead.
     pub ideal: Duration,
     /// What a bar's job is called.
     pub name: &'a dyn Fn(usize) -> String,
@@ -24,19 +24,19 @@ pub struct Chart<'a> {
 
 /// One slot of one worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Lane {
+pub struct ChartLane {
     /// `w1`, or `w1.2` for the second slot of a worker with several.
     pub name: String,
 }
 
 /// One job while it ran.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bar {
+pub struct ChartBar {
     /// Where it ran, as a place among the lanes.
     pub lane: usize,
-    /// When it started.
+    /// CrashMoment it started.
     pub start: Duration,
-    /// When it ended.
+    /// CrashMoment it ended.
     pub end: Duration,
     /// Which job it was.
     pub job: usize,
@@ -46,8 +46,8 @@ pub struct Bar {
 
 /// Jobs that went from one worker to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Theft {
-    /// When they became the thief's.
+pub struct ChartTheft {
+    /// CrashMoment they became the thief's.
     pub at: Duration,
     /// A lane of the victim.
     pub from: usize,
@@ -228,7 +228,7 @@ impl Chart<'_> {
         };
         let _ = writeln!(out, "<g opacity=\"{opacity}\" stroke-width=\"{stroke}\">");
         for arrow in &arrows {
-            let Theft { at, from, to, jobs } = *arrow;
+            let ChartTheft { at, from, to, jobs } = *arrow;
             let (x, above, below) = (frame.x(at), frame.middle_of(from), frame.middle_of(to));
             // Bent against the run of time, so that arrows of one moment and their bars come apart.
             let bend = ((below - above).abs() * 0.18).clamp(4.0, 26.0);
@@ -249,7 +249,7 @@ impl Chart<'_> {
 
     /// The thefts by time. If they are too many, those between the same two lanes within a pixel
     /// become one; if there are still too many, within two, and so on.
-    fn arrows(&self, frame: &Frame) -> Vec<Theft> {
+    fn arrows(&self, frame: &Frame) -> Vec<ChartTheft> {
         let mut arrows = self.thefts.to_vec();
         arrows.sort_unstable_by_key(|theft| (theft.from, theft.to, theft.at));
         let mut near = frame.per_pixel;
@@ -414,8 +414,8 @@ struct Strip {
 }
 
 impl Strip {
-    fn of(bar: &Bar) -> Self {
-        let Bar { lane, start, end, job, stolen } = *bar;
+    fn of(bar: &ChartBar) -> Self {
+        let ChartBar { lane, start, end, job, stolen } = *bar;
         let busy = end.saturating_sub(start);
         // A job that takes no time is seen as stolen all the same.
         let least = busy.max(Duration::from_nanos(1));
@@ -571,8 +571,8 @@ mod tests {
     /// `each` jobs of 10 us one after another in each lane, a stolen one now and then, a theft for it.
     struct Picture {
         lanes: usize,
-        bars: Vec<Bar>,
-        thefts: Vec<Theft>,
+        bars: Vec<ChartBar>,
+        thefts: Vec<ChartTheft>,
     }
 
     impl Picture {
@@ -580,12 +580,12 @@ mod tests {
             let bar = |place: usize| {
                 let (lane, turn) = (place / each, (place % each) as u64);
                 let (start, end) = (micros(10 * turn), micros(10 * turn + 10));
-                Bar { lane, start, end, job: place, stolen: place.is_multiple_of(7) }
+                ChartBar { lane, start, end, job: place, stolen: place.is_multiple_of(7) }
             };
-            let bars: Vec<Bar> = (0..lanes * each).map(bar).collect();
-            let theft = |bar: &Bar| {
+            let bars: Vec<ChartBar> = (0..lanes * each).map(bar).collect();
+            let theft = |bar: &ChartBar| {
                 let from = (bar.lane + 1) % lanes;
-                Theft { at: bar.start, from, to: bar.lane, jobs: 2 }
+                ChartTheft { at: bar.start, from, to: bar.lane, jobs: 2 }
             };
             let thefts = bars.iter().filter(|bar| bar.stolen).map(theft).collect();
             Self { lanes, bars, thefts }
@@ -595,7 +595,9 @@ mod tests {
             let makespan = self.bars.iter().map(|bar| bar.end).max().unwrap_or_default();
             Chart {
                 title: "a <b> & \"c\"",
-                lanes: (1..=self.lanes).map(|lane| Lane { name: format!("w{lane}") }).collect(),
+                lanes: (1..=self.lanes)
+                    .map(|lane| ChartLane { name: format!("w{lane}") })
+                    .collect(),
                 bars: &self.bars,
                 thefts: &self.thefts,
                 makespan,

@@ -10,15 +10,15 @@ use filch_scheduler::record::{Cause, LeaseRow, Mutation};
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::time::{Duration, Monotonic, Wall};
 
-use super::chart::{Bar, Theft};
-use super::workload::{Job, Workload};
-use super::{Outcome, Setup, Waits, WorkerShare};
-use crate::log::{Seen, Witness};
-use crate::plan::{Act, Member, Plan, Weather};
+use super::chart::{ChartBar, ChartTheft};
+use super::workload::{Workload, WorkloadJob};
+use super::{Waits, WhatIfOutcome, WhatIfSetup, WorkerShare};
+use crate::log::{Observed, Observer};
+use crate::plan::{Member, NetworkConditions, Plan, PlannedEvent};
 use crate::work;
 use crate::world::{Audit, World};
 
-/// When the first job is submitted: every worker has long been there.
+/// CrashMoment the first job is submitted: every worker has long been there.
 const BEGINS: Duration = Duration::from_secs(1);
 
 /// How many jobs are submitted at once, at the most.
@@ -27,23 +27,23 @@ const SUBMITTED_TOGETHER: usize = 10_000;
 /// How long a commit takes: about as long as a disk takes to be sure.
 const COMMIT: Duration = Duration::from_micros(100);
 
-pub(super) fn run(workload: &Workload, setup: &Setup) -> Outcome {
+pub(super) fn run(workload: &Workload, setup: &WhatIfSetup) -> WhatIfOutcome {
     let plan = plan(workload, setup);
     let stopwatch = Stopwatch::new(workload, setup);
     let mut world = World::new(&plan, Audit::Never, stopwatch, None);
     world.run();
     let (steals, stolen) = (world.counts.server.steals, world.counts.server.stolen);
-    world.witness.outcome(steals, stolen)
+    world.observer.outcome(steals, stolen)
 }
 
-fn plan(workload: &Workload, setup: &Setup) -> Plan {
+fn plan(workload: &Workload, setup: &WhatIfSetup) -> Plan {
     let member = Member {
         slots: setup.slots,
         reserve: setup.reserve,
         home: Home::Apart,
         serves: Serves::All,
         rate: 1_000_000,
-        weather: Weather::fair(setup.delay),
+        network: NetworkConditions::fair(setup.delay),
     };
     Plan {
         seed: setup.seed,
@@ -53,14 +53,14 @@ fn plan(workload: &Workload, setup: &Setup) -> Plan {
         commit: (COMMIT, COMMIT),
         retention: None,
         heals_at: None,
-        clients: Weather::fair(Duration::ZERO),
+        clients: NetworkConditions::fair(Duration::ZERO),
         members: vec![member; setup.workers as usize],
         acts: submits(&workload.jobs),
     }
 }
 
 /// Jobs that come at the same moment come together.
-fn submits(jobs: &[Job]) -> Vec<(Duration, Act)> {
+fn submits(jobs: &[WorkloadJob]) -> Vec<(Duration, PlannedEvent)> {
     let mut acts = Vec::new();
     let mut first = 0;
     for together in jobs.chunk_by(|one, other| one.at == other.at) {
@@ -68,14 +68,14 @@ fn submits(jobs: &[Job]) -> Vec<(Duration, Act)> {
             let numbered = chunk.iter().enumerate();
             let specs = numbered.map(|(at, job)| spec(first + at, job)).collect();
             let request = Request::Submit(specs);
-            acts.push((BEGINS + chunk[0].at, Act::Ask { request, tries: u32::MAX }));
+            acts.push((BEGINS + chunk[0].at, PlannedEvent::Ask { request, tries: u32::MAX }));
             first += chunk.len();
         }
     }
     acts
 }
 
-fn spec(number: usize, job: &Job) -> JobSpec {
+fn spec(number: usize, job: &WorkloadJob) -> JobSpec {
     let mut spec = JobSpec::new(id(number));
     spec.queue = job.queue.clone();
     spec.priority = job.priority;
@@ -91,23 +91,23 @@ fn id(number: usize) -> JobId {
 /// Who runs what, from when to when.
 struct Stopwatch<'a> {
     workload: &'a Workload,
-    setup: &'a Setup,
+    setup: &'a WhatIfSetup,
     /// What runs, and in which lane.
     running: BTreeMap<Hold, (usize, Duration)>,
     /// Lanes that are free, by place.
     free: Vec<Vec<usize>>,
-    /// When each job has ended, and whether it came by a theft.
+    /// CrashMoment each job has ended, and whether it came by a theft.
     ended_at: Vec<Option<Duration>>,
     is_stolen: Vec<bool>,
     places: BTreeMap<WorkerId, usize>,
     waits: Vec<Duration>,
     shares: Vec<WorkerShare>,
-    bars: Vec<Bar>,
-    thefts: Vec<Theft>,
+    bars: Vec<ChartBar>,
+    thefts: Vec<ChartTheft>,
 }
 
 impl<'a> Stopwatch<'a> {
-    fn new(workload: &'a Workload, setup: &'a Setup) -> Self {
+    fn new(workload: &'a Workload, setup: &'a WhatIfSetup) -> Self {
         let (workers, slots) = (setup.workers as usize, setup.slots as usize);
         let count = workload.jobs.len();
         // Taken from the end: the first lane of a worker is the first to be used.
@@ -147,7 +147,7 @@ impl<'a> Stopwatch<'a> {
         let share = &mut self.shares[place];
         share.jobs += 1;
         share.busy += at - start;
-        self.bars.push(Bar { lane, start, end: at, job, stolen: self.is_stolen[job] });
+        self.bars.push(ChartBar { lane, start, end: at, job, stolen: self.is_stolen[job] });
     }
 
     fn changed_hands(&mut self, at: Duration, row: &LeaseRow) {
@@ -162,16 +162,16 @@ impl<'a> Stopwatch<'a> {
         self.shares[from].given += jobs as u64;
         self.shares[to].stolen += jobs as u64;
         let slots = self.setup.slots as usize;
-        self.thefts.push(Theft { at, from: from * slots, to: to * slots, jobs });
+        self.thefts.push(ChartTheft { at, from: from * slots, to: to * slots, jobs });
     }
 
-    fn outcome(&mut self, steals: u64, stolen: u64) -> Outcome {
+    fn outcome(&mut self, steals: u64, stolen: u64) -> WhatIfOutcome {
         let makespan = self.ended_at.iter().flatten().max().copied().unwrap_or_default();
         let busy: Duration = self.shares.iter().map(|share| share.busy).sum();
         let slots = f64::from(self.setup.workers) * f64::from(self.setup.slots);
         let available = makespan.as_secs_f64() * slots;
         let utilisation = if available > 0.0 { busy.as_secs_f64() / available } else { 0.0 };
-        Outcome {
+        WhatIfOutcome {
             makespan,
             utilisation,
             steals,
@@ -189,16 +189,16 @@ fn number(seq: Seq) -> usize {
     usize::try_from(seq.0 - 1).expect("no more jobs than fit into memory")
 }
 
-impl Witness for Stopwatch<'_> {
-    fn see(&mut self, at: Monotonic, seen: Seen<'_>) {
+impl Observer for Stopwatch<'_> {
+    fn observe(&mut self, at: Monotonic, seen: Observed<'_>) {
         let at = Duration::from_micros(at.0).saturating_sub(BEGINS);
         match seen {
-            Seen::Sent { place, worker, .. } => {
+            Observed::Sent { place, worker, .. } => {
                 self.places.insert(worker, place);
             }
-            Seen::Started { place, assignment, .. } => self.started(at, place, assignment.hold),
-            Seen::Ended { place, hold, .. } => self.ended(at, place, hold),
-            Seen::Stored { mutations, .. } => {
+            Observed::Started { place, assignment, .. } => self.started(at, place, assignment.hold),
+            Observed::Ended { place, hold, .. } => self.ended(at, place, hold),
+            Observed::Stored { mutations, .. } => {
                 for mutation in mutations {
                     if let Mutation::Lease(row) = mutation {
                         self.changed_hands(at, row);

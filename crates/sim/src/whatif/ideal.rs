@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use filch_scheduler::time::Duration;
 
-use super::workload::{Job, Workload};
+use super::workload::{Workload, WorkloadJob};
 
 /// How long the workload takes when every slot knows everything at once: whenever one is free it takes,
 /// in the order of submission, the first job that has been submitted and whose parents are done.
@@ -84,7 +84,7 @@ struct Children {
 }
 
 impl Children {
-    fn of(jobs: &[Job]) -> Self {
+    fn of(jobs: &[WorkloadJob]) -> Self {
         let mut starts = vec![0; jobs.len() + 1];
         for &parent in jobs.iter().flat_map(|job| &job.after) {
             starts[parent + 1] += 1;
@@ -118,7 +118,7 @@ mod tests {
 
     /// Each job as (at, cost, after), in milliseconds.
     fn workload(jobs: &[(u64, u64, &[usize])]) -> Workload {
-        let job = |&(at, cost, after): &(u64, u64, &[usize])| Job {
+        let job = |&(at, cost, after): &(u64, u64, &[usize])| WorkloadJob {
             at: millis(at),
             cost: millis(cost),
             queue: "default".into(),

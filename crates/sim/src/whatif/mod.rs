@@ -11,12 +11,12 @@ pub use filch_scheduler::dispatch::Steal;
 pub use filch_scheduler::record::{DEFAULT_AGING, Strategy};
 use filch_scheduler::time::Duration;
 
-use self::chart::{Bar, Theft};
+use self::chart::{ChartBar, ChartTheft};
 use self::workload::Workload;
 
 /// The cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Setup {
+pub struct WhatIfSetup {
     /// How many workers there are.
     pub workers: u32,
     /// How many jobs each of them runs at once.
@@ -33,7 +33,7 @@ pub struct Setup {
     pub seed: u64,
 }
 
-impl Default for Setup {
+impl Default for WhatIfSetup {
     /// Four workers of one slot each, a network like that of one building, and else what workers and
     /// servers do by themselves, in the order in which [`ideal`] takes jobs.
     fn default() -> Self {
@@ -51,8 +51,8 @@ impl Default for Setup {
 
 /// How it went.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Outcome {
-    /// When the last job ended.
+pub struct WhatIfOutcome {
+    /// CrashMoment the last job ended.
     pub makespan: Duration,
     /// The share of all slots' time in which they ran jobs, from 0 to 1.
     pub utilisation: f64,
@@ -65,9 +65,9 @@ pub struct Outcome {
     /// One for each worker.
     pub workers: Vec<WorkerShare>,
     /// One for each job; lanes are slots, worker by worker.
-    pub bars: Vec<Bar>,
+    pub bars: Vec<ChartBar>,
     /// One for each theft that moved something; lanes are the first of each worker.
-    pub thefts: Vec<Theft>,
+    pub thefts: Vec<ChartTheft>,
 }
 
 /// How long jobs waited.
@@ -110,6 +110,6 @@ pub struct WorkerShare {
 
 /// Plays the workload on that cluster.
 #[must_use]
-pub fn run(workload: &Workload, setup: &Setup) -> Outcome {
+pub fn run(workload: &Workload, setup: &WhatIfSetup) -> WhatIfOutcome {
     cluster::run(workload, setup)
 }

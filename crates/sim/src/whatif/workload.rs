@@ -15,13 +15,13 @@ use crate::random::Random;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Workload {
     /// In the order of submission.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<WorkloadJob>,
 }
 
 /// One job of a workload.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Job {
-    /// When it is submitted, counted from the beginning. Places are in this order.
+pub struct WorkloadJob {
+    /// CrashMoment it is submitted, counted from the beginning. Places are in this order.
     pub at: Duration,
     /// How long it runs.
     pub cost: Duration,
@@ -70,7 +70,7 @@ struct Form {
     word: &'static str,
     parts: &'static [&'static str],
     example: &'static str,
-    make: fn(&Reader<'_>, seed: u64) -> Result<Vec<Job>, WorkloadError>,
+    make: fn(&Reader<'_>, seed: u64) -> Result<Vec<WorkloadJob>, WorkloadError>,
 }
 
 const FORMS: [Form; 6] = [
@@ -105,7 +105,7 @@ const FORMS: [Form; 6] = [
             let cost = |rank: usize| whole(max.div_f64((rank as f64).powf(exponent)));
             // However long the tail, a job that costs nothing would be another kind of job.
             let least = max.min(Duration::from_micros(1));
-            let mut jobs: Vec<Job> =
+            let mut jobs: Vec<WorkloadJob> =
                 (1..=count).map(|rank| reader.job(cost(rank).max(least))).collect();
             shuffle(&mut jobs, seed);
             Ok(jobs)
@@ -137,7 +137,7 @@ const FORMS: [Form; 6] = [
             let count = reader.tree(depth, fanout)?;
             // Level by level, so a job's children stand together and its parent's place follows.
             let parent = |at: usize| if at == 0 { Vec::new() } else { vec![(at - 1) / fanout] };
-            Ok((0..count).map(|at| Job { after: parent(at), ..reader.job(cost) }).collect())
+            Ok((0..count).map(|at| WorkloadJob { after: parent(at), ..reader.job(cost) }).collect())
         },
     },
     Form {
@@ -214,9 +214,9 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// A job that nothing is said about but its cost.
-    fn job(&self, cost: Duration) -> Job {
+    fn job(&self, cost: Duration) -> WorkloadJob {
         let queue = self.queue.clone();
-        Job { at: Duration::ZERO, cost, queue, priority: 0, id: None, after: Vec::new() }
+        WorkloadJob { at: Duration::ZERO, cost, queue, priority: 0, id: None, after: Vec::new() }
     }
 
     fn wrong(&self, what: String) -> WorkloadError {
@@ -292,7 +292,7 @@ fn whole(span: Duration) -> Duration {
 }
 
 /// Every order is as likely as any other.
-fn shuffle(jobs: &mut [Job], seed: u64) {
+fn shuffle(jobs: &mut [WorkloadJob], seed: u64) {
     let mut random = Random::new(seed);
     for last in (1..jobs.len()).rev() {
         jobs.swap(last, random.below(last as u64 + 1) as usize);
@@ -398,7 +398,7 @@ mod tests {
         let seen: Vec<String> = jobs
             .iter()
             .map(|job| {
-                let Job { at, cost, queue, priority, id, after } = job;
+                let WorkloadJob { at, cost, queue, priority, id, after } = job;
                 let id = id.as_deref().unwrap_or("-");
                 format!("{id} {queue} {priority} at {at:?} for {cost:?} after {after:?}")
             })

@@ -5,9 +5,9 @@ use std::time::Duration;
 use filch_scheduler::dispatch::Request;
 
 use super::World;
-use super::agenda::Happening;
-use crate::log::Witness;
-use crate::plan::Weather;
+use super::schedule::Happening;
+use crate::log::Observer;
+use crate::plan::NetworkConditions;
 use crate::random::{Purpose, Random};
 
 /// Something that somebody has asked for.
@@ -28,21 +28,21 @@ impl Ask {
     }
 
     /// How long one way takes, each time it gets through.
-    fn ways(&mut self, weather: Weather) -> [Option<Duration>; 2] {
-        let (least, most) = weather.delay;
+    fn ways(&mut self, network: NetworkConditions) -> [Option<Duration>; 2] {
+        let (least, most) = network.delay;
         let mut way = || {
             let micros = self.random.between(least.as_micros() as u64, most.as_micros() as u64);
             Duration::from_micros(micros)
         };
         let (first, second) = (way(), way());
-        if self.random.happens(weather.lost) {
+        if self.random.happens(network.lost) {
             return [None; 2];
         }
-        [Some(first), self.random.happens(weather.repeated).then_some(first + second)]
+        [Some(first), self.random.happens(network.repeated).then_some(first + second)]
     }
 }
 
-impl<W: Witness> World<'_, W> {
+impl<W: Observer> World<'_, W> {
     pub(super) fn ask(&mut self, request: Request, tries: u32) {
         let random = Random::keyed(self.plan.seed, Purpose::Client, self.asks.len() as u64);
         self.asks.push(Ask { request, tries_left: tries, is_answered: false, random });
@@ -50,15 +50,15 @@ impl<W: Witness> World<'_, W> {
     }
 
     pub(super) fn ask_again(&mut self, which: usize) {
-        let (weather, now) = (self.client_weather(), self.now);
+        let (network, now) = (self.client_network(), self.now);
         let ask = &mut self.asks[which];
         if ask.is_settled() {
             return;
         }
-        for way in ask.ways(weather).into_iter().flatten() {
-            self.agenda.put(now.plus(way), Happening::RequestArrives { ask: which });
+        for way in ask.ways(network).into_iter().flatten() {
+            self.schedule.put(now.plus(way), Happening::RequestArrives { ask: which });
         }
-        self.agenda.put(now.plus(ASKS_AGAIN_AFTER), Happening::AsksAgain { ask: which });
+        self.schedule.put(now.plus(ASKS_AGAIN_AFTER), Happening::AsksAgain { ask: which });
         if ask.tries_left != u32::MAX {
             ask.tries_left -= 1;
         }
@@ -71,9 +71,9 @@ impl<W: Witness> World<'_, W> {
     }
 
     pub(super) fn send_answer(&mut self, which: usize) {
-        let (weather, now) = (self.client_weather(), self.now);
-        for way in self.asks[which].ways(weather).into_iter().flatten() {
-            self.agenda.put(now.plus(way), Happening::AnswerArrives { ask: which });
+        let (network, now) = (self.client_network(), self.now);
+        for way in self.asks[which].ways(network).into_iter().flatten() {
+            self.schedule.put(now.plus(way), Happening::AnswerArrives { ask: which });
         }
     }
 
@@ -88,9 +88,9 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    fn client_weather(&self) -> Weather {
+    fn client_network(&self) -> NetworkConditions {
         match self.is_healed {
-            true => Weather { lost: 0, ..self.plan.clients },
+            true => NetworkConditions { lost: 0, ..self.plan.clients },
             false => self.plan.clients,
         }
     }

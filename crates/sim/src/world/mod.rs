@@ -6,16 +6,16 @@
 //!
 //! The files next door: `server` is the shell around the server's brain, `place` the shell around a
 //! worker's, `network` what lies between them, `client` who asks for things, `fault` what breaks,
-//! `agenda` what is to happen, `tape` what was said.
+//! `schedule` what is to happen, `recording` what was said.
 
-mod agenda;
 mod client;
 mod fault;
 mod fingerprint;
 mod network;
 mod place;
+mod recording;
+mod schedule;
 mod server;
-mod tape;
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -28,16 +28,16 @@ use filch_scheduler::spec::Otherwise;
 use filch_scheduler::state::State;
 use filch_scheduler::time::Monotonic;
 use filch_store::Memory;
-use filch_store::proof::{self, Finding};
+use filch_store::integrity::{self, IntegrityViolation};
 
-use self::agenda::{Agenda, Happening};
 use self::client::Ask;
 use self::fingerprint::Fingerprint;
 use self::place::Place;
+pub(crate) use self::recording::Recording;
+use self::schedule::{Happening, Schedule};
 use self::server::Server;
-pub(crate) use self::tape::Tape;
-use crate::log::{Seen, Witness};
-use crate::plan::{Act, Plan, Way};
+use crate::log::{Observed, Observer};
+use crate::plan::{CutDirection, Plan, PlannedEvent};
 use crate::work;
 
 /// How closely the brains are looked into.
@@ -61,7 +61,7 @@ const CLEARED_AFTER: Duration = Duration::from_secs(20);
 pub(crate) struct World<'a, W> {
     plan: &'a Plan,
     now: Monotonic,
-    agenda: Agenda,
+    schedule: Schedule,
     server: Server,
     store: Memory,
     /// Jobs in the store that have not ended. Never walked.
@@ -76,8 +76,8 @@ pub(crate) struct World<'a, W> {
     fingerprint: Fingerprint,
     /// What the brains themselves found wrong.
     audit_error: Option<String>,
-    pub(crate) witness: W,
-    pub(crate) tape: Option<Tape>,
+    pub(crate) observer: W,
+    pub(crate) recording: Option<Recording>,
     pub(crate) counts: Counts,
 }
 
@@ -92,12 +92,17 @@ pub(crate) struct Counts {
     pub(crate) server: Counters,
 }
 
-impl<'a, W: Witness> World<'a, W> {
-    pub(crate) fn new(plan: &'a Plan, audit: Audit, witness: W, tape: Option<Tape>) -> Self {
+impl<'a, W: Observer> World<'a, W> {
+    pub(crate) fn new(
+        plan: &'a Plan,
+        audit: Audit,
+        observer: W,
+        recording: Option<Recording>,
+    ) -> Self {
         let mut world = Self {
             plan,
             now: Monotonic(0),
-            agenda: Agenda::default(),
+            schedule: Schedule::default(),
             server: Server::new(plan),
             store: Memory::default(),
             unended: HashSet::new(),
@@ -110,26 +115,26 @@ impl<'a, W: Witness> World<'a, W> {
             audit,
             fingerprint: Fingerprint::default(),
             audit_error: None,
-            witness,
-            tape,
+            observer,
+            recording,
             counts: Counts::default(),
         };
-        world.agenda.put(Monotonic(0), Happening::ServerStarts);
+        world.schedule.put(Monotonic(0), Happening::ServerStarts);
         for place in 0..plan.members.len() {
-            world.agenda.put(Monotonic(0), Happening::ProcessStarts { place });
+            world.schedule.put(Monotonic(0), Happening::ProcessStarts { place });
         }
         if let Some((at, _)) = plan.acts.first() {
-            world.agenda.put(moment(*at), Happening::Act(0));
+            world.schedule.put(moment(*at), Happening::Planned(0));
         }
         if let Some(heals_at) = plan.heals_at {
-            world.agenda.put(moment(heals_at), Happening::Heals);
+            world.schedule.put(moment(heals_at), Happening::Heals);
         }
         world
     }
 
     /// Runs to the end: until every job has come to its own, or somebody has seen enough.
     pub(crate) fn run(&mut self) {
-        while let Some((at, happening)) = self.agenda.take() {
+        while let Some((at, happening)) = self.schedule.take() {
             if self.is_done(at) {
                 break;
             }
@@ -141,12 +146,12 @@ impl<'a, W: Witness> World<'a, W> {
             {
                 self.audit_all();
             }
-            if self.audit_error.is_some() || self.witness.has_seen_enough() {
+            if self.audit_error.is_some() || self.observer.is_done() {
                 break;
             }
         }
         let wall = self.server.clock.read(self.now).wall;
-        self.see(Seen::Over(wall));
+        self.observe(Observed::Over(wall));
         self.count_server();
     }
 
@@ -165,11 +170,11 @@ impl<'a, W: Witness> World<'a, W> {
 
     /// Whether what is kept in the end is the ledger of a history in which every promise was kept: the first
     /// thing that cannot be. It is the judge of `filch server verify`.
-    pub(crate) fn prove(&self) -> Option<Finding> {
-        let report = proof::prove(&self.store).expect("memory can be read");
-        report.findings.into_iter().next().map(|finding| {
-            let job = finding.job.map(|job| format!("#{}: ", job.0)).unwrap_or_default();
-            Finding { what: format!("{job}{}", finding.what), ..finding }
+    pub(crate) fn check_integrity(&self) -> Option<IntegrityViolation> {
+        let report = integrity::check(&self.store).expect("memory can be read");
+        report.violations.into_iter().next().map(|violation| {
+            let job = violation.job.map(|job| format!("#{}: ", job.0)).unwrap_or_default();
+            IntegrityViolation { what: format!("{job}{}", violation.what), ..violation }
         })
     }
 
@@ -187,7 +192,7 @@ impl<'a, W: Witness> World<'a, W> {
 
     fn happen(&mut self, happening: Happening) {
         match happening {
-            Happening::Act(which) => self.act(which),
+            Happening::Planned(which) => self.act(which),
             Happening::Heals => self.heal(),
             Happening::Clears => self.clear(),
             Happening::ServerStarts => self.start_server(),
@@ -203,7 +208,7 @@ impl<'a, W: Witness> World<'a, W> {
             Happening::StoreSpeedsUp { turn } => self.speed_up_store(turn),
             Happening::StoreIsTrusted { turn } => self.trust_store(turn),
             Happening::ReachesServer(letter) => {
-                let way = (Way::ToServer, letter.connection);
+                let way = (CutDirection::ToServer, letter.connection);
                 let again = || Happening::ReachesServer(letter.clone());
                 if self.gets_through(letter.place, way, again) {
                     self.reach_server(*letter);
@@ -213,7 +218,7 @@ impl<'a, W: Witness> World<'a, W> {
                 self.close_at_server(connection, server);
             }
             Happening::CutEnds { place, turn } => self.end_cut(place, turn),
-            Happening::WeatherEnds { place, turn } => self.end_weather(place, turn),
+            Happening::NetworkEnds { place, turn } => self.end_weather(place, turn),
             Happening::ProcessStarts { place } => self.start_process(place),
             Happening::Resumes { place, life } => self.resume(place, life),
             Happening::GuardianKills { place, life } => self.guardian_kills(place, life),
@@ -226,8 +231,8 @@ impl<'a, W: Witness> World<'a, W> {
         }
     }
 
-    fn see(&mut self, seen: Seen<'_>) {
-        self.witness.see(self.now, seen);
+    fn observe(&mut self, seen: Observed<'_>) {
+        self.observer.observe(self.now, seen);
     }
 
     /// Everything breaks for the last time: from now on nothing may be wrong for long.
@@ -242,8 +247,8 @@ impl<'a, W: Witness> World<'a, W> {
             self.mend_place(place);
         }
         self.mend_asks();
-        self.see(Seen::Healed);
-        self.agenda.put(self.now.plus(CLEARED_AFTER), Happening::Clears);
+        self.observe(Observed::Healed);
+        self.schedule.put(self.now.plus(CLEARED_AFTER), Happening::Clears);
     }
 
     /// An operator lets go on what was paused, and cancels what would wait for ever because it was told to.
@@ -257,7 +262,7 @@ impl<'a, W: Witness> World<'a, W> {
         for id in held {
             self.ask(Request::Cancel(id), u32::MAX);
         }
-        self.agenda.put(self.now.plus(CLEARED_AFTER), Happening::Clears);
+        self.schedule.put(self.now.plus(CLEARED_AFTER), Happening::Clears);
     }
 
     fn audit_all(&mut self) {
@@ -281,7 +286,7 @@ impl Plan {
     /// How long all jobs would take one after another.
     fn work(&self) -> Duration {
         let jobs = self.acts.iter().flat_map(|(_, act)| match act {
-            Act::Ask { request: Request::Submit(specs), .. } => specs.as_slice(),
+            PlannedEvent::Ask { request: Request::Submit(specs), .. } => specs.as_slice(),
             _ => &[],
         });
         jobs.filter_map(|spec| work::all_runs(&spec.kind))
@@ -291,8 +296,9 @@ impl Plan {
     /// Every queue that somebody pauses.
     fn paused_queues(&self) -> BTreeSet<&Name> {
         let paused = self.acts.iter().filter_map(|(_, act)| match act {
-            Act::Ask {
-                request: Request::SetQueue { queue, change: QueueChange::Pause }, ..
+            PlannedEvent::Ask {
+                request: Request::SetQueue { queue, change: QueueChange::Pause },
+                ..
             } => Some(queue),
             _ => None,
         });

@@ -8,19 +8,19 @@ use filch_scheduler::message::{FromWorker, ToWorker};
 use filch_scheduler::time::Monotonic;
 
 use super::World;
-use super::agenda::{Happening, InProcess, Letter};
-use crate::log::{Seen, Witness};
-use crate::plan::{Mail, Member, SeenBy, Way, Weather};
+use super::schedule::{Happening, InProcess, Letter};
+use crate::log::{Observed, Observer};
+use crate::plan::{CutDirection, CutMessages, Member, NetworkConditions, SeenBy};
 use crate::random::Random;
 
 /// What lies between one place and the server.
 pub(super) struct Link {
-    weather: Weather,
-    usual: Weather,
+    network: NetworkConditions,
+    usual: NetworkConditions,
     weather_turn: u64,
     cut: Option<Cut>,
     cut_turn: u64,
-    /// When the last message in order arrives, each way.
+    /// CrashMoment the last message in order arrives, each way.
     to_server_until: Monotonic,
     to_worker_until: Monotonic,
     /// The connection that the worker believes in.
@@ -41,8 +41,8 @@ pub(super) struct Connection {
 }
 
 struct Cut {
-    way: Way,
-    mail: Mail,
+    direction: CutDirection,
+    messages: CutMessages,
     /// The connection that is stuck, if it is only that one.
     connection: Option<u64>,
 }
@@ -54,13 +54,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const OVERTAKEN_BY: Duration = Duration::from_millis(300);
 
 /// What messages go through when nothing breaks any more.
-const CALM: Weather = Weather::fair(Duration::from_micros(500));
+const CALM: NetworkConditions = NetworkConditions::fair(Duration::from_micros(500));
 
 impl Link {
     pub(super) fn new(member: &Member) -> Self {
         Self {
-            weather: member.weather,
-            usual: member.weather,
+            network: member.network,
+            usual: member.network,
             weather_turn: 0,
             cut: None,
             cut_turn: 0,
@@ -77,31 +77,33 @@ impl Link {
     }
 
     fn delay(&mut self) -> Duration {
-        let (least, most) = self.weather.delay;
+        let (least, most) = self.network.delay;
         Duration::from_micros(
             self.random.between(least.as_micros() as u64, most.as_micros() as u64),
         )
     }
 
     /// What becomes of messages of this connection, or of the attempt to make one.
-    fn is_cut(&self, way: Way, connection: Option<u64>) -> Option<Mail> {
+    fn is_cut(&self, direction: CutDirection, connection: Option<u64>) -> Option<CutMessages> {
         let cut = self.cut.as_ref()?;
-        let is_this_way = cut.way == way || cut.way == Way::Both || way == Way::Both;
+        let is_this_direction = cut.direction == direction
+            || cut.direction == CutDirection::Both
+            || direction == CutDirection::Both;
         let is_this_one = cut.connection.is_none() || cut.connection == connection;
-        (is_this_way && is_this_one).then_some(cut.mail)
+        (is_this_direction && is_this_one).then_some(cut.messages)
     }
 
-    /// When a message that is sent now arrives: once, twice or never.
-    fn arrivals(&mut self, now: Monotonic, way: Way) -> [Option<Monotonic>; 2] {
-        if self.random.happens(self.weather.lost) {
+    /// CrashMoment a message that is sent now arrives: once, twice or never.
+    fn arrivals(&mut self, now: Monotonic, direction: CutDirection) -> [Option<Monotonic>; 2] {
+        if self.random.happens(self.network.lost) {
             return [None; 2];
         }
         let delay = self.delay();
-        let is_overtaken = self.random.happens(self.weather.overtaken);
-        let is_repeated = self.random.happens(self.weather.repeated);
-        let until = match way {
-            Way::ToServer => &mut self.to_server_until,
-            Way::ToWorker | Way::Both => &mut self.to_worker_until,
+        let is_overtaken = self.random.happens(self.network.overtaken);
+        let is_repeated = self.random.happens(self.network.repeated);
+        let until = match direction {
+            CutDirection::ToServer => &mut self.to_server_until,
+            CutDirection::ToWorker | CutDirection::Both => &mut self.to_worker_until,
         };
         let first = if is_overtaken {
             now.plus(delay + OVERTAKEN_BY)
@@ -114,7 +116,7 @@ impl Link {
     }
 }
 
-impl<W: Witness> World<'_, W> {
+impl<W: Observer> World<'_, W> {
     /// The worker wants a connection after this wait by its own clock.
     pub(super) fn connect_soon(&mut self, place: usize, wait: Duration) {
         let member = &mut self.places[place];
@@ -122,13 +124,13 @@ impl<W: Witness> World<'_, W> {
         let at = member.clock.when(local);
         let (delay, life) = (member.link.delay(), member.life());
         let happening = InProcess::Connects;
-        self.agenda.put(at.plus(delay * 2), Happening::Process { place, life, happening });
+        self.schedule.put(at.plus(delay * 2), Happening::Process { place, life, happening });
     }
 
     /// The attempt to connect comes to an end.
     pub(super) fn connects(&mut self, place: usize) {
-        let is_reachable =
-            self.server.is_up() && self.places[place].link.is_cut(Way::Both, None).is_none();
+        let is_reachable = self.server.is_up()
+            && self.places[place].link.is_cut(CutDirection::Both, None).is_none();
         if is_reachable {
             self.connections += 1;
             let (number, server) = (self.connections, self.server.life);
@@ -139,7 +141,7 @@ impl<W: Witness> World<'_, W> {
             let life = self.places[place].life();
             let happening = InProcess::LosesConnection { connection: 0 };
             let at = self.now.plus(CONNECT_TIMEOUT);
-            self.agenda.put(at, Happening::Process { place, life, happening });
+            self.schedule.put(at, Happening::Process { place, life, happening });
         }
     }
 
@@ -151,17 +153,17 @@ impl<W: Witness> World<'_, W> {
         number: MessageNo,
         messages: Vec<FromWorker>,
     ) {
-        self.see(Seen::Sent { place, worker, messages: &messages });
+        self.observe(Observed::Sent { place, worker, messages: &messages });
         let link = &mut self.places[place].link;
         let Some(connection) = link.connection.filter(|connection| !connection.is_dead) else {
             return;
         };
         let server = connection.server;
         let connection = connection.number;
-        let arrivals = link.arrivals(self.now, Way::ToServer);
+        let arrivals = link.arrivals(self.now, CutDirection::ToServer);
         let letter = Letter { place, connection, server, worker, session, number, messages };
         let happening = Happening::ReachesServer(Box::new(letter));
-        self.post(place, (Way::ToServer, connection), arrivals, happening);
+        self.post(place, (CutDirection::ToServer, connection), arrivals, happening);
     }
 
     pub(super) fn send_to_worker(
@@ -174,51 +176,51 @@ impl<W: Witness> World<'_, W> {
     ) {
         let member = &mut self.places[place];
         let life = member.life();
-        let arrivals = member.link.arrivals(self.now, Way::ToWorker);
+        let arrivals = member.link.arrivals(self.now, CutDirection::ToWorker);
         let happening = InProcess::Hears { connection, session, number, messages };
         let happening = Happening::Process { place, life, happening };
-        self.post(place, (Way::ToWorker, connection), arrivals, happening);
+        self.post(place, (CutDirection::ToWorker, connection), arrivals, happening);
     }
 
     fn post(
         &mut self,
         place: usize,
-        (way, connection): (Way, u64),
+        (direction, connection): (CutDirection, u64),
         arrivals: [Option<Monotonic>; 2],
         happening: Happening,
     ) {
         let [Some(first), second] = arrivals else {
             // The gap ends the session once somebody notices.
             let until = self.now.plus(self.plan.lease / 2);
-            self.see(Seen::Trouble { place: Some(place), until });
+            self.observe(Observed::Trouble { place: Some(place), until });
             return;
         };
-        match self.places[place].link.is_cut(way, Some(connection)) {
-            Some(Mail::Lost) => return,
-            Some(Mail::Late | Mail::Stuck) => {
+        match self.places[place].link.is_cut(direction, Some(connection)) {
+            Some(CutMessages::Lost) => return,
+            Some(CutMessages::Late | CutMessages::Stuck) => {
                 self.places[place].link.late.push(happening);
                 return;
             }
             None => {}
         }
         if let Some(second) = second {
-            self.agenda.put(second, happening.clone());
+            self.schedule.put(second, happening.clone());
         }
-        self.agenda.put(first, happening);
+        self.schedule.put(first, happening);
     }
 
-    /// A message arrives at the end of its way, unless that has been cut meanwhile.
+    /// A message arrives at the end of its direction, unless that has been cut meanwhile.
     pub(super) fn gets_through(
         &mut self,
         place: usize,
-        (way, connection): (Way, u64),
+        (direction, connection): (CutDirection, u64),
         happening: impl FnOnce() -> Happening,
     ) -> bool {
         let link = &mut self.places[place].link;
-        match link.is_cut(way, Some(connection)) {
+        match link.is_cut(direction, Some(connection)) {
             None => true,
-            Some(Mail::Lost) => false,
-            Some(Mail::Late | Mail::Stuck) => {
+            Some(CutMessages::Lost) => false,
+            Some(CutMessages::Late | CutMessages::Stuck) => {
                 link.late.push(happening());
                 false
             }
@@ -236,10 +238,10 @@ impl<W: Witness> World<'_, W> {
                 connection: connection.number,
                 server: connection.server,
             };
-            match link.is_cut(Way::ToServer, Some(connection.number)) {
-                None => self.agenda.put(at, happening),
-                Some(Mail::Stuck) => link.late.push(happening),
-                Some(Mail::Lost | Mail::Late) => {}
+            match link.is_cut(CutDirection::ToServer, Some(connection.number)) {
+                None => self.schedule.put(at, happening),
+                Some(CutMessages::Stuck) => link.late.push(happening),
+                Some(CutMessages::Lost | CutMessages::Late) => {}
             }
         }
     }
@@ -270,11 +272,11 @@ impl<W: Witness> World<'_, W> {
         {
             current.is_dead = true;
         }
-        if member.link.is_cut(Way::ToWorker, Some(connection)).is_none() {
+        if member.link.is_cut(CutDirection::ToWorker, Some(connection)).is_none() {
             let at = self.now.plus(member.link.delay());
             let happening = InProcess::LosesConnection { connection };
             let happening = Happening::Process { place, life: member.life(), happening };
-            self.agenda.put(at, happening);
+            self.schedule.put(at, happening);
         }
     }
 
@@ -287,21 +289,27 @@ impl<W: Witness> World<'_, W> {
         let Connection { number, server, .. } = *connection;
         if matches!(seen_by, SeenBy::Both | SeenBy::Server) && !was_dead {
             let at = self.now.plus(link.delay());
-            self.agenda.put(at, Happening::ServerHearsClose { connection: number, server });
+            self.schedule.put(at, Happening::ServerHearsClose { connection: number, server });
         }
         if matches!(seen_by, SeenBy::Both | SeenBy::Worker) {
             self.tell_of_broken_connection(place, number);
         }
     }
 
-    pub(super) fn cut(&mut self, place: usize, way: Way, span: Duration, mail: Mail) {
+    pub(super) fn cut(
+        &mut self,
+        place: usize,
+        direction: CutDirection,
+        span: Duration,
+        messages: CutMessages,
+    ) {
         let link = &mut self.places[place].link;
         let connection = link.connection.map(|connection| connection.number);
-        let connection = connection.filter(|_| mail == Mail::Stuck);
-        link.cut = Some(Cut { way, mail, connection });
+        let connection = connection.filter(|_| messages == CutMessages::Stuck);
+        link.cut = Some(Cut { direction, messages, connection });
         link.cut_turn += 1;
         let turn = link.cut_turn;
-        self.agenda.put(self.now.plus(span), Happening::CutEnds { place, turn });
+        self.schedule.put(self.now.plus(span), Happening::CutEnds { place, turn });
     }
 
     pub(super) fn end_cut(&mut self, place: usize, turn: u64) {
@@ -313,24 +321,29 @@ impl<W: Witness> World<'_, W> {
         let mut at = self.now;
         for happening in std::mem::take(&mut link.late) {
             at = at.plus(Duration::from_micros(10));
-            self.agenda.put(at, happening);
+            self.schedule.put(at, happening);
         }
         link.to_server_until = link.to_server_until.max(at);
         link.to_worker_until = link.to_worker_until.max(at);
     }
 
-    pub(super) fn change_weather(&mut self, place: usize, span: Duration, weather: Weather) {
+    pub(super) fn change_network(
+        &mut self,
+        place: usize,
+        span: Duration,
+        network: NetworkConditions,
+    ) {
         let link = &mut self.places[place].link;
-        link.weather = weather;
+        link.network = network;
         link.weather_turn += 1;
         let turn = link.weather_turn;
-        self.agenda.put(self.now.plus(span), Happening::WeatherEnds { place, turn });
+        self.schedule.put(self.now.plus(span), Happening::NetworkEnds { place, turn });
     }
 
     pub(super) fn end_weather(&mut self, place: usize, turn: u64) {
         let link = &mut self.places[place].link;
         if link.weather_turn == turn {
-            link.weather = link.usual;
+            link.network = link.usual;
         }
     }
 
@@ -339,7 +352,7 @@ impl<W: Witness> World<'_, W> {
             let link = &mut self.places[place].link;
             let turn = link.cut_turn;
             link.weather_turn += 1;
-            (link.weather, link.usual) = (CALM, CALM);
+            (link.network, link.usual) = (CALM, CALM);
             self.end_cut(place, turn);
         }
     }

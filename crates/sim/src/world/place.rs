@@ -9,12 +9,12 @@ use filch_scheduler::id::{Hold, Seq};
 use filch_scheduler::message::{Again, Assignment};
 use filch_scheduler::time::{Millis, Monotonic};
 
-use super::agenda::{Happening, InProcess};
 use super::network::Link;
+use super::schedule::{Happening, InProcess};
 use super::{Audit, World};
 use crate::clock::Clock;
-use crate::log::{Ended, Seen, Witness};
-use crate::plan::{Member, Paused, Way};
+use crate::log::{ExecutionEnd, Observed, Observer};
+use crate::plan::{CutDirection, Member, Paused};
 use crate::random::{Purpose, Random};
 use crate::work::{self, Deed};
 
@@ -89,7 +89,7 @@ impl Place {
     }
 }
 
-impl<W: Witness> World<'_, W> {
+impl<W: Observer> World<'_, W> {
     pub(super) fn is_embedded(&self, place: usize) -> bool {
         self.places[place].home == Home::Embedded
     }
@@ -116,18 +116,18 @@ impl<W: Witness> World<'_, W> {
         };
         let now = member.clock.read(self.now);
         let mut effects = Vec::new();
-        if let Some(tape) = &mut self.tape {
-            tape.worker_starts(place, &config);
+        if let Some(recording) = &mut self.recording {
+            recording.worker_starts(place, &config);
         }
         let agent = Agent::new(config, now, &mut effects);
-        if let Some(tape) = &mut self.tape {
-            tape.worker_does(place, &effects);
+        if let Some(recording) = &mut self.recording {
+            recording.worker_does(place, &effects);
         }
         let running = BTreeMap::new();
         self.places[place].process = Some(Process { agent, running, pause: None, ticks_at: None });
         let is_embedded = plan.home == Home::Embedded;
         let (slots, serves) = (plan.slots, &plan.serves);
-        self.see(Seen::Began { place, slots, serves, is_embedded });
+        self.observe(Observed::Began { place, slots, serves, is_embedded });
         self.perform_for(place, effects);
     }
 
@@ -153,11 +153,11 @@ impl<W: Witness> World<'_, W> {
                     Happening::Process { place, life, happening }
                 };
                 if current.is_some_and(|current| current.number == connection)
-                    && self.gets_through(place, (Way::ToWorker, connection), again)
+                    && self.gets_through(place, (CutDirection::ToWorker, connection), again)
                 {
                     let member = &self.places[place];
                     let worker = member.worker().expect("there is a process");
-                    self.see(Seen::Heard { place, worker, messages: &messages });
+                    self.observe(Observed::Heard { place, worker, messages: &messages });
                     self.tell(place, Event::Received { session, number, messages });
                     self.spare(place);
                 }
@@ -236,12 +236,12 @@ impl<W: Witness> World<'_, W> {
         let was_running = process.running.remove(&hold).is_some();
         if was_running {
             let how = match outcome {
-                Outcome::Finished => Ended::Finished,
-                Outcome::Failed { .. } => Ended::Failed,
-                Outcome::Snoozed(_) => Ended::Snoozed,
-                Outcome::Stopped => Ended::Stopped,
+                Outcome::Finished => ExecutionEnd::Finished,
+                Outcome::Failed { .. } => ExecutionEnd::Failed,
+                Outcome::Snoozed(_) => ExecutionEnd::Snoozed,
+                Outcome::Stopped => ExecutionEnd::Stopped,
             };
-            self.see(Seen::Ended { place, hold, how });
+            self.observe(Observed::Ended { place, hold, how });
         }
         was_running
     }
@@ -254,17 +254,17 @@ impl<W: Witness> World<'_, W> {
             return;
         };
         self.fingerprint.add(place as u64, now, &event);
-        if let Some(tape) = &mut self.tape {
-            tape.worker_hears(place, now, &event);
+        if let Some(recording) = &mut self.recording {
+            recording.worker_hears(place, now, &event);
         }
         // Looked at before: at the end of the event it may have come back already, as another.
         if process.agent.fence_at().is_some_and(|at| at <= now.monotonic) {
-            self.witness.see(self.now, Seen::PastDeadline { place });
+            self.observer.observe(self.now, Observed::PastDeadline { place });
         }
         let mut effects = Vec::new();
         process.agent.handle(now, event, &mut effects);
-        if let Some(tape) = &mut self.tape {
-            tape.worker_does(place, &effects);
+        if let Some(recording) = &mut self.recording {
+            recording.worker_does(place, &effects);
         }
         self.perform_for(place, effects);
         if self.audit == Audit::Always {
@@ -291,18 +291,18 @@ impl<W: Witness> World<'_, W> {
                 }
                 Effect::Start(assignment) => self.start_job(place, &assignment),
                 Effect::Stop { hold, why } => {
-                    self.see(Seen::Stopping { place, hold, why });
+                    self.observe(Observed::Stopping { place, hold, why });
                     self.stop_job(place, hold);
                 }
                 Effect::Answered { hold, verdict } => {
-                    self.see(Seen::Settled { place, hold, verdict });
+                    self.observe(Observed::Settled { place, hold, verdict });
                 }
                 Effect::Leave => {
                     let until = self.now.plus(EMPTY_FOR);
-                    self.see(Seen::Trouble { place: Some(place), until });
-                    self.see(Seen::Left { place });
+                    self.observe(Observed::Trouble { place: Some(place), until });
+                    self.observe(Observed::Left { place });
                     self.end_process(place);
-                    self.agenda.put(self.now.plus(EMPTY_FOR), Happening::ProcessStarts { place });
+                    self.schedule.put(self.now.plus(EMPTY_FOR), Happening::ProcessStarts { place });
                     return;
                 }
             }
@@ -321,7 +321,7 @@ impl<W: Witness> World<'_, W> {
             if process.ticks_at.is_none_or(|at| due < at) {
                 process.ticks_at = Some(due);
                 let happening = InProcess::Ticks;
-                self.agenda.put(due, Happening::Process { place, life, happening });
+                self.schedule.put(due, Happening::Process { place, life, happening });
             }
         }
     }
@@ -349,7 +349,7 @@ impl<W: Witness> World<'_, W> {
         let member = &mut self.places[place];
         let worker = member.worker().expect("it started a job");
         let hold = assignment.hold;
-        self.see(Seen::Started { place, worker, assignment });
+        self.observe(Observed::Started { place, worker, assignment });
         let member = &mut self.places[place];
         let runs = member.runs.entry(hold.job).or_insert(0);
         *runs += 1;
@@ -365,7 +365,7 @@ impl<W: Witness> World<'_, W> {
         process.running.insert(hold, Running { is_hanging, is_stopping: false });
         if !is_hanging {
             let (life, happening) = (member.lives, InProcess::JobEnds { hold, deed });
-            self.agenda.put(self.now.plus(takes), Happening::Process { place, life, happening });
+            self.schedule.put(self.now.plus(takes), Happening::Process { place, life, happening });
         }
     }
 
@@ -387,7 +387,7 @@ impl<W: Witness> World<'_, W> {
             _ => Duration::from_micros(random.below(most.as_micros() as u64)),
         };
         let happening = InProcess::JobStops { hold };
-        self.agenda.put(self.now.plus(takes), Happening::Process { place, life, happening });
+        self.schedule.put(self.now.plus(takes), Happening::Process { place, life, happening });
     }
 
     /// The process is told to end in good order.
@@ -402,7 +402,7 @@ impl<W: Witness> World<'_, W> {
         }
         let until = member.clock.read(self.now).monotonic.plus(grace);
         let until = member.clock.when(until);
-        self.see(Seen::Draining { place, until });
+        self.observe(Observed::Draining { place, until });
         self.tell(place, Event::Drain { grace });
     }
 
@@ -410,7 +410,7 @@ impl<W: Witness> World<'_, W> {
     pub(super) fn crash(&mut self, place: usize, away: Duration) {
         if self.places[place].process.is_some() {
             self.end_process(place);
-            self.agenda.put(self.now.plus(away), Happening::ProcessStarts { place });
+            self.schedule.put(self.now.plus(away), Happening::ProcessStarts { place });
         }
     }
 
@@ -418,7 +418,7 @@ impl<W: Witness> World<'_, W> {
     fn crash_by_job(&mut self, place: usize) {
         self.counts.faults += 1;
         let until = self.now.plus(EMPTY_FOR);
-        self.see(Seen::Trouble { place: Some(place), until });
+        self.observe(Observed::Trouble { place: Some(place), until });
         if self.is_embedded(place) {
             self.crash_server(EMPTY_FOR, true);
         } else {
@@ -435,9 +435,9 @@ impl<W: Witness> World<'_, W> {
             return;
         };
         for &hold in process.running.keys() {
-            self.see(Seen::Ended { place, hold, how: Ended::Killed });
+            self.observe(Observed::Ended { place, hold, how: ExecutionEnd::Killed });
         }
-        self.see(Seen::Crashed { place });
+        self.observe(Observed::Crashed { place });
         self.disconnect(place);
     }
 
@@ -449,12 +449,12 @@ impl<W: Witness> World<'_, W> {
             return;
         };
         process.pause = Some(Pause { since: now, jobs, missed: Vec::new() });
-        self.agenda.put(now.plus(span), Happening::Resumes { place, life });
+        self.schedule.put(now.plus(span), Happening::Resumes { place, life });
         if jobs == Paused::GoOn {
             let deadline = process.agent.fence_at().map_or(now, |at| member.clock.when(at));
-            self.agenda.put(deadline.max(now), Happening::GuardianKills { place, life });
+            self.schedule.put(deadline.max(now), Happening::GuardianKills { place, life });
         }
-        self.see(Seen::Paused { place, jobs });
+        self.observe(Observed::Paused { place, jobs });
     }
 
     /// The worker's deadline has passed while it stood still: the guardian ends its jobs.
@@ -467,7 +467,7 @@ impl<W: Witness> World<'_, W> {
             return;
         }
         for hold in std::mem::take(&mut process.running).into_keys() {
-            self.see(Seen::Ended { place, hold, how: Ended::Killed });
+            self.observe(Observed::Ended { place, hold, how: ExecutionEnd::Killed });
             self.miss(place, InProcess::HearsOfEnd { hold, outcome: Outcome::Stopped });
         }
     }
@@ -481,14 +481,14 @@ impl<W: Witness> World<'_, W> {
             return;
         };
         process.ticks_at = None;
-        self.see(Seen::Resumed { place });
+        self.observe(Observed::Resumed { place });
         for (at, happening) in missed {
             let is_of_a_job =
                 matches!(happening, InProcess::JobEnds { .. } | InProcess::JobStops { .. });
             if is_of_a_job && jobs == Paused::Frozen {
                 let left = at.since(since);
                 let happening = Happening::Process { place, life, happening };
-                self.agenda.put(self.now.plus(left), happening);
+                self.schedule.put(self.now.plus(left), happening);
             } else {
                 self.happen_in_process(place, life, happening);
             }
@@ -510,7 +510,7 @@ impl<W: Witness> World<'_, W> {
         for hold in hanging.map(|(&hold, _)| hold).collect::<Vec<_>>() {
             let happening = InProcess::JobEnds { hold, deed: Deed::Succeed };
             let life = self.places[place].lives;
-            self.agenda
+            self.schedule
                 .put(self.now.plus(MENDED_RUN), Happening::Process { place, life, happening });
         }
     }

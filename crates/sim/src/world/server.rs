@@ -12,10 +12,10 @@ use filch_scheduler::record::Mutation;
 use filch_scheduler::state::State;
 use filch_scheduler::time::{Monotonic, Now, Wall};
 
-use super::agenda::{Happening, Letter};
+use super::schedule::{Happening, Letter};
 use super::{Audit, World};
 use crate::clock::Clock;
-use crate::log::{Seen, Witness};
+use crate::log::{Observed, Observer};
 use crate::plan::Plan;
 use crate::random::{Purpose, Random};
 
@@ -67,7 +67,7 @@ struct Process {
     closed: BTreeSet<u64>,
     /// Who waits for the answer to a request.
     asks: BTreeMap<RequestNo, usize>,
-    /// When the next tick is planned.
+    /// CrashMoment the next tick is planned.
     ticks_at: Option<Monotonic>,
     /// Commits since the last slice of side-work, whether one is under way, and which ended job was the
     /// last to be proposed.
@@ -111,7 +111,7 @@ impl Server {
     }
 }
 
-impl<W: Witness> World<'_, W> {
+impl<W: Observer> World<'_, W> {
     pub(super) fn start_server(&mut self) {
         if self.server.is_up() {
             return;
@@ -121,8 +121,8 @@ impl<W: Witness> World<'_, W> {
             self.server.clock.restart(self.now);
         }
         let now = self.server.clock.read(self.now);
-        if let Some(tape) = &mut self.tape {
-            tape.server_starts(now, &self.server.config, self.store.last_commit());
+        if let Some(recording) = &mut self.recording {
+            recording.server_starts(now, &self.server.config, self.store.last_commit());
         }
         let mut effects = Vec::new();
         let config = self.server.config.clone();
@@ -144,12 +144,12 @@ impl<W: Witness> World<'_, W> {
             proposed: None,
         });
         let (lease, strategy) = (self.plan.lease, self.plan.strategy);
-        self.see(Seen::ServerStarted { lease, strategy });
-        self.see(Seen::ServerRead(now));
+        self.observe(Observed::ServerStarted { lease, strategy });
+        self.observe(Observed::ServerRead(now));
         self.perform(now, effects);
         for place in 0..self.places.len() {
             if self.is_embedded(place) {
-                self.agenda.put(self.now, Happening::ProcessStarts { place });
+                self.schedule.put(self.now, Happening::ProcessStarts { place });
             }
         }
     }
@@ -161,7 +161,7 @@ impl<W: Witness> World<'_, W> {
 
     pub(super) fn server_crashes(&mut self, server: u64, away: Duration, noticed: bool) {
         if server == self.server.life && !self.is_healed {
-            self.see(Seen::Trouble { place: None, until: self.now.plus(away) });
+            self.observe(Observed::Trouble { place: None, until: self.now.plus(away) });
             self.crash_server(away, noticed);
         }
     }
@@ -178,7 +178,7 @@ impl<W: Witness> World<'_, W> {
                 self.show(commit);
             }
         }
-        self.see(Seen::ServerCrashed);
+        self.observe(Observed::ServerCrashed);
         for place in 0..self.places.len() {
             if self.is_embedded(place) {
                 self.end_process(place);
@@ -186,7 +186,7 @@ impl<W: Witness> World<'_, W> {
                 self.lose_connection_soon(place);
             }
         }
-        self.agenda.put(self.now.plus(away), Happening::ServerStarts);
+        self.schedule.put(self.now.plus(away), Happening::ServerStarts);
     }
 
     /// One event for the server's brain.
@@ -196,12 +196,12 @@ impl<W: Witness> World<'_, W> {
             return;
         };
         self.fingerprint.add(u64::MAX, now, &event);
-        if let Some(tape) = &mut self.tape {
-            tape.server_hears(now, &event);
+        if let Some(recording) = &mut self.recording {
+            recording.server_hears(now, &event);
         }
         let mut effects = Vec::new();
         process.dispatch.handle(now, event, &mut effects);
-        self.see(Seen::ServerRead(now));
+        self.observe(Observed::ServerRead(now));
         self.perform(now, effects);
         if self.audit == Audit::Always {
             self.audit_server();
@@ -242,8 +242,8 @@ impl<W: Witness> World<'_, W> {
     }
 
     fn perform(&mut self, now: Now, effects: Vec<Effect>) {
-        if let Some(tape) = &mut self.tape {
-            tape.server_does(&effects);
+        if let Some(recording) = &mut self.recording {
+            recording.server_does(&effects);
         }
         let decided = (self.now, now);
         let mut told = Vec::new();
@@ -258,7 +258,7 @@ impl<W: Witness> World<'_, W> {
                     let server = self.server.life;
                     let takes = Duration::from_micros(self.server.random.between(50, 2_000));
                     let happening = Happening::Finds { server, fetch, ids, keys, seqs };
-                    self.agenda.put(self.now.plus(takes + self.server.slow_by), happening);
+                    self.schedule.put(self.now.plus(takes + self.server.slow_by), happening);
                 }
                 Some(Effect::Sweep) => self.begin_sweep(),
                 Some(Effect::HangUp { worker, session }) => self.hang_up(worker, session),
@@ -276,7 +276,7 @@ impl<W: Witness> World<'_, W> {
         for told in told.drain(..) {
             match told {
                 Told::Worker { worker, session, number, messages } => {
-                    self.see(Seen::Told { worker, session, messages: &messages });
+                    self.observe(Observed::Told { worker, session, messages: &messages });
                     let process = self.server.process.as_ref().expect("it is up");
                     if let Some(&(place, connection)) = process.connections.get(&(worker, session))
                     {
@@ -284,7 +284,7 @@ impl<W: Witness> World<'_, W> {
                     }
                 }
                 Told::Request { to, answer } => {
-                    self.see(Seen::Answered { request: to, answer: &answer });
+                    self.observe(Observed::Answered { request: to, answer: &answer });
                     let process = self.server.process.as_mut().expect("it is up");
                     if let Some(ask) = process.asks.remove(&to) {
                         self.send_answer(ask);
@@ -305,10 +305,10 @@ impl<W: Witness> World<'_, W> {
             let takes = server.random.between(least.as_micros() as u64, most.as_micros() as u64);
             let takes = Duration::from_micros(takes) + server.slow_by;
             let happening = Happening::CommitReturns { server: server.life };
-            self.agenda.put(self.now.plus(takes), happening);
+            self.schedule.put(self.now.plus(takes), happening);
             if let Some((away, noticed)) = server.crash_amid_commit.take() {
                 let happening = Happening::ServerCrashes { server: server.life, away, noticed };
-                self.agenda.put(self.now.plus(takes / 2), happening);
+                self.schedule.put(self.now.plus(takes / 2), happening);
             }
         }
     }
@@ -329,7 +329,7 @@ impl<W: Witness> World<'_, W> {
         if is_unknown {
             (process.under_way, process.is_stored) = (group, is_stored || process.is_stored);
             let again = Happening::CommitReturns { server };
-            self.agenda.put(self.now.plus(TRIES_AGAIN_AFTER), again);
+            self.schedule.put(self.now.plus(TRIES_AGAIN_AFTER), again);
             return;
         }
         process.is_stored = false;
@@ -340,7 +340,7 @@ impl<W: Witness> World<'_, W> {
             let mut told = Vec::new();
             let process = self.server.process.as_mut().expect("checked above");
             process.gate.receipt(commit.number, &mut told);
-            self.see(Seen::Receipted(commit.number));
+            self.observe(Observed::Receipted(commit.number));
             self.tell_all(&mut told);
         }
         let last = group.last().expect("a group is not empty").number;
@@ -353,7 +353,7 @@ impl<W: Witness> World<'_, W> {
 
     fn show(&mut self, commit: &Commit) {
         let Commit { number, mutations, decided } = commit;
-        self.see(Seen::Stored { number: *number, decided: *decided, mutations });
+        self.observe(Observed::Stored { number: *number, decided: *decided, mutations });
     }
 
     /// Makes a group durable, unless it is already.
@@ -412,7 +412,7 @@ impl<W: Witness> World<'_, W> {
         (process.is_sweeping, process.commits) = (true, 0);
         let takes = Duration::from_micros(self.server.lottery.between(50, 2_000));
         let happening = Happening::Sweeps { server: self.server.life };
-        self.agenda.put(self.now.plus(takes + self.server.slow_by), happening);
+        self.schedule.put(self.now.plus(takes + self.server.slow_by), happening);
     }
 
     /// The store proposes what comes after what it has proposed before; after the last, it begins anew.
@@ -448,7 +448,7 @@ impl<W: Witness> World<'_, W> {
         let due = due.clamp(self.now, latest);
         if process.ticks_at.is_none_or(|at| due < at) {
             process.ticks_at = Some(due);
-            self.agenda.put(due, Happening::ServerTicks);
+            self.schedule.put(due, Happening::ServerTicks);
         }
     }
 
@@ -484,7 +484,7 @@ impl<W: Witness> World<'_, W> {
         }
         process.connections.insert((worker, session), (place, connection));
         process.sessions.insert(connection, (worker, session));
-        self.see(Seen::Arrived { worker, session, number, messages: &messages });
+        self.observe(Observed::Arrived { worker, session, number, messages: &messages });
         self.serve(Event::Worker { worker, session, number, messages });
     }
 
@@ -497,7 +497,7 @@ impl<W: Witness> World<'_, W> {
         if let Some((worker, session)) = process.sessions.remove(&connection) {
             process.connections.remove(&(worker, session));
             process.gate.close(worker, session);
-            self.see(Seen::Closed { worker, session });
+            self.observe(Observed::Closed { worker, session });
             self.serve(Event::Closed { worker, session });
         }
     }
@@ -509,7 +509,7 @@ impl<W: Witness> World<'_, W> {
             process.sessions.remove(&connection);
             process.closed.insert(connection);
             process.gate.close(worker, session);
-            self.see(Seen::Closed { worker, session });
+            self.observe(Observed::Closed { worker, session });
             self.tell_of_broken_connection(place, connection);
         }
     }
@@ -522,7 +522,7 @@ impl<W: Witness> World<'_, W> {
             return;
         };
         process.asks.insert(from, ask);
-        self.see(Seen::Asked { request: from, what: &request });
+        self.observe(Observed::Asked { request: from, what: &request });
         self.serve(Event::Request { from, request });
     }
 
@@ -530,7 +530,7 @@ impl<W: Witness> World<'_, W> {
         self.server.slow_by = by;
         self.server.slow_turn += 1;
         let turn = self.server.slow_turn;
-        self.agenda.put(self.now.plus(span), Happening::StoreSpeedsUp { turn });
+        self.schedule.put(self.now.plus(span), Happening::StoreSpeedsUp { turn });
     }
 
     pub(super) fn speed_up_store(&mut self, turn: u64) {
@@ -543,7 +543,7 @@ impl<W: Witness> World<'_, W> {
         self.server.unknown = unknown;
         self.server.unknown_turn += 1;
         let turn = self.server.unknown_turn;
-        self.agenda.put(self.now.plus(span), Happening::StoreIsTrusted { turn });
+        self.schedule.put(self.now.plus(span), Happening::StoreIsTrusted { turn });
     }
 
     pub(super) fn trust_store(&mut self, turn: u64) {

@@ -212,9 +212,9 @@ impl Halt {
         let why = format!("commit {}: {self}", number.0);
         match self {
             Self::Misfit(_) => CommitError::Broken(why),
-            Self::Failure(failure) if failure.is_full() => CommitError::NoRoom(why),
+            Self::Failure(failure) if failure.is_full() => CommitError::DiskFull(why),
             Self::Failure(failure) if failure.is_busy() => CommitError::Broken(why),
-            Self::Failure(_) => CommitError::Untrusted(why),
+            Self::Failure(_) => CommitError::DiskFailed(why),
         }
     }
 }

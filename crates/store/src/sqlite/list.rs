@@ -15,19 +15,19 @@ use super::codes;
 use super::error::Failure;
 use super::live::Live;
 use super::rows::{self, Names, bound, select_jobs};
-use crate::keep::{Filter, Order};
+use crate::store::{Filter, ListOrder};
 
 pub(super) fn list(
     connection: &Connection,
     filter: &Filter,
-    order: Order,
+    order: ListOrder,
     limit: usize,
 ) -> Result<Vec<JobRow>, Failure> {
     // The numbers in question, both included. A list may end before the first or begin after the last.
     let (first, last) = match order {
-        Order::After(Seq(u64::MAX)) | Order::Before(Seq(0)) => return Ok(Vec::new()),
-        Order::After(seq) => (seq.next(), Seq(u64::MAX)),
-        Order::Before(seq) => (Seq(0), Seq(seq.0 - 1)),
+        ListOrder::After(Seq(u64::MAX)) | ListOrder::Before(Seq(0)) => return Ok(Vec::new()),
+        ListOrder::After(seq) => (seq.next(), Seq(u64::MAX)),
+        ListOrder::Before(seq) => (Seq(0), Seq(seq.0 - 1)),
     };
     let mut page = Page { filter, order, limit, jobs: Vec::new(), names: Names::default() };
     let all = |fits: fn(State) -> bool| {
@@ -37,7 +37,7 @@ pub(super) fn list(
         page.add_unsuccessful(connection, first, last)?;
     } else if all(|state| !state.is_ended()) {
         let mut runs = Live::read(connection)?.runs();
-        if matches!(order, Order::Before(_)) {
+        if matches!(order, ListOrder::Before(_)) {
             runs.reverse();
         }
         for run in runs.into_iter().filter(|run| run.0 <= last && run.1 >= first) {
@@ -67,7 +67,7 @@ const UNSUCCESSFUL: &str = select_jobs!(
 
 struct Page<'question> {
     filter: &'question Filter,
-    order: Order,
+    order: ListOrder,
     limit: usize,
     jobs: Vec<JobRow>,
     names: Names,
@@ -89,8 +89,8 @@ impl Page<'_> {
             }
         }
         match self.order {
-            Order::After(_) => jobs.sort_unstable_by_key(|row| row.seq),
-            Order::Before(_) => jobs.sort_unstable_by_key(|row| std::cmp::Reverse(row.seq)),
+            ListOrder::After(_) => jobs.sort_unstable_by_key(|row| row.seq),
+            ListOrder::Before(_) => jobs.sort_unstable_by_key(|row| std::cmp::Reverse(row.seq)),
         }
         jobs.truncate(self.limit);
         self.jobs = jobs;
@@ -128,8 +128,8 @@ impl Page<'_> {
             let _ = write!(sql, " AND {state} IN ({codes})");
         }
         let direction = match self.order {
-            Order::After(_) => "ASC",
-            Order::Before(_) => "DESC",
+            ListOrder::After(_) => "ASC",
+            ListOrder::Before(_) => "DESC",
         };
         values.push(Value::Integer(bound((self.limit - self.jobs.len()) as u64)));
         let _ = write!(sql, " ORDER BY job.seq {direction} LIMIT ?{}", values.len());

@@ -8,8 +8,10 @@ mod backup;
 mod codes;
 mod connect;
 mod cursor;
+mod daily_counts;
+mod disk_space;
+mod dump;
 mod error;
-mod evidence;
 mod list;
 mod live;
 mod load;
@@ -19,14 +21,12 @@ mod numbers;
 mod owner;
 mod packed;
 mod purge;
-mod purged;
+mod purge_log;
 mod read;
 mod readers;
-mod room;
 mod rows;
 mod schema;
 mod snapshot;
-mod tallies;
 mod tokens;
 mod transaction;
 mod trim;
@@ -43,25 +43,25 @@ use filch_scheduler::record::{JobRow, LeaseRow, Loaded};
 use filch_scheduler::time::Wall;
 use rusqlite::Connection;
 
+pub use self::disk_space::DiskReserve;
 pub use self::error::OpenError;
-pub use self::owner::{Holder, OwnerNote, holder};
-pub use self::room::Reserve;
+pub use self::owner::{OwnerNote, StoreHolder, holder};
 pub use self::snapshot::Snapshot;
 pub use self::tokens::has_tokens;
 
 use self::connect::Role;
+use self::disk_space::Watch;
 use self::error::{Failure, Halt};
 use self::owner::Lock;
 use self::readers::{Reader, Readers};
-use self::room::Watch;
 use self::schema::Content;
 use self::writer::Writer;
 use crate::CommitError;
-use crate::keep::{
-    Commit, Expired, Filter, History, Order, Outdated, ReadError, Room, Store, Text,
+use crate::daily_count::DailyCount;
+use crate::integrity::{DumpRecord, StoreDump};
+use crate::store::{
+    Commit, DiskSpace, Expired, Filter, History, ListOrder, Outdated, Store, StoreError, StoredText,
 };
-use crate::proof::{Evidence, Piece};
-use crate::tally::Tally;
 use crate::token::TokenRow;
 
 /// What a write is told that comes after the store was let go.
@@ -108,14 +108,18 @@ impl Sqlite {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(path: &Path, owner: &OwnerNote) -> Result<Self, OpenError> {
-        Self::open_with(path, owner, Reserve::default())
+        Self::open_with(path, owner, DiskReserve::default())
     }
 
     /// Opens the store in this file, with other bounds on the room it leaves on the disk.
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn open_with(path: &Path, owner: &OwnerNote, reserve: Reserve) -> Result<Self, OpenError> {
+    pub fn open_with(
+        path: &Path,
+        owner: &OwnerNote,
+        reserve: DiskReserve,
+    ) -> Result<Self, OpenError> {
         connect::check_library()?;
         // So that two ways to one file lead to one lock.
         let path = owner::resolve(path);
@@ -160,29 +164,29 @@ impl Sqlite {
         &self,
         doing: &'static str,
         ask: impl FnOnce(&Reader<'_>) -> Result<T, Failure>,
-    ) -> Result<T, ReadError> {
+    ) -> Result<T, StoreError> {
         let answer = self.readers.borrow().and_then(|reader| ask(&reader));
-        answer.map_err(|failure| ReadError { doing, source: Box::new(failure) })
+        answer.map_err(|failure| StoreError { doing, source: Box::new(failure) })
     }
 
     fn aside<T>(
         &self,
         doing: &'static str,
         write: impl FnOnce(&Connection) -> Result<T, Failure>,
-    ) -> Result<T, ReadError> {
-        let cannot = |why: &'static str| ReadError { doing, source: why.into() };
+    ) -> Result<T, StoreError> {
+        let cannot = |why: &'static str| StoreError { doing, source: why.into() };
         let mut owned =
             self.owned.lock().map_err(|_| cannot("an earlier write ended in a panic"))?;
         let writer = &mut owned.as_mut().ok_or_else(|| cannot(CLOSED))?.writer;
         let written = writer.aside(write);
         self.syncs.store(writer.syncs(), Ordering::Relaxed);
-        written.map_err(|failure| ReadError { doing, source: Box::new(failure) })
+        written.map_err(|failure| StoreError { doing, source: Box::new(failure) })
     }
 }
 
-impl Evidence for Sqlite {
-    fn evidence(&self, each: &mut dyn FnMut(Piece)) -> Result<(), ReadError> {
-        self.read("read everything", |reader| evidence::evidence(reader, each))
+impl StoreDump for Sqlite {
+    fn dump(&self, each: &mut dyn FnMut(DumpRecord)) -> Result<(), StoreError> {
+        self.read("read everything", |reader| dump::dump(reader, each))
     }
 
     fn id_of(&self, job: Seq) -> Option<JobId> {
@@ -191,7 +195,7 @@ impl Evidence for Sqlite {
 }
 
 impl Store for Sqlite {
-    fn load(&self, each: &mut dyn FnMut(Loaded)) -> Result<(), ReadError> {
+    fn load(&self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
         self.read("load what is kept", |reader| load::load(reader, each))
     }
 
@@ -222,27 +226,32 @@ impl Store for Sqlite {
         settled.map_err(|halt| halt.of_commit(commit.last))
     }
 
-    fn find(&self, ids: &[JobId], keys: &[Name], seqs: &[Seq]) -> Result<Vec<JobRow>, ReadError> {
+    fn find(&self, ids: &[JobId], keys: &[Name], seqs: &[Seq]) -> Result<Vec<JobRow>, StoreError> {
         self.read("look up jobs", |reader| read::find(reader, ids, keys, seqs))
     }
 
-    fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<Text>>, ReadError> {
+    fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError> {
         self.read("read payloads", |reader| read::payloads(reader, jobs))
     }
 
-    fn errors(&self, jobs: &[Seq]) -> Result<Vec<Option<Text>>, ReadError> {
+    fn errors(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError> {
         self.read("read what went wrong", |reader| notes::errors(reader, jobs))
     }
 
-    fn history(&self, job: JobId) -> Result<Option<History>, ReadError> {
+    fn history(&self, job: JobId) -> Result<Option<History>, StoreError> {
         self.read("read a job's history", |reader| read::history(reader, job))
     }
 
-    fn list(&self, filter: &Filter, order: Order, limit: usize) -> Result<Vec<JobRow>, ReadError> {
+    fn list(
+        &self,
+        filter: &Filter,
+        order: ListOrder,
+        limit: usize,
+    ) -> Result<Vec<JobRow>, StoreError> {
         self.read("list jobs", |reader| list::list(reader, filter, order, limit))
     }
 
-    fn ids_ending(&self, digits: &str, limit: usize) -> Result<Vec<JobId>, ReadError> {
+    fn ids_ending(&self, digits: &str, limit: usize) -> Result<Vec<JobId>, StoreError> {
         self.read("look for ids", |reader| read::ids_ending(reader, digits, limit))
     }
 
@@ -251,24 +260,24 @@ impl Store for Sqlite {
         after: Option<(Wall, Seq)>,
         before: Wall,
         limit: usize,
-    ) -> Result<Vec<Expired>, ReadError> {
+    ) -> Result<Vec<Expired>, StoreError> {
         self.read("look for expired jobs", |reader| read::expired(reader, after, before, limit))
     }
 
-    fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Result<Outdated, ReadError> {
+    fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Result<Outdated, StoreError> {
         self.read("look for old rows", |reader| trim::outdated(reader, after, before, limit))
     }
 
-    fn tallies(&self, limit: usize) -> Result<Vec<Tally>, ReadError> {
-        self.read("read the tallies", |reader| tallies::list(reader, limit))
+    fn daily_counts(&self, limit: usize) -> Result<Vec<DailyCount>, StoreError> {
+        self.read("read the daily_counts", |reader| daily_counts::list(reader, limit))
     }
 
-    fn ledger(&self, after: LeaseNo, limit: usize) -> Result<Vec<LeaseRow>, ReadError> {
+    fn ledger(&self, after: LeaseNo, limit: usize) -> Result<Vec<LeaseRow>, StoreError> {
         self.read("read the ledger", |reader| read::ledger(reader, after, limit))
     }
 
-    fn room(&self) -> Room {
-        self.watch.room()
+    fn disk_space(&self) -> DiskSpace {
+        self.watch.disk_space()
     }
 
     /// Counted are the syncs of the write-ahead log, one at each commit and one more whenever it begins
@@ -278,19 +287,19 @@ impl Store for Sqlite {
         self.syncs.load(Ordering::Relaxed)
     }
 
-    fn tokens(&self) -> Result<Vec<TokenRow>, ReadError> {
+    fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
         self.read("read the tokens", |reader| tokens::list(reader))
     }
 
-    fn keep_token(&self, token: &TokenRow) -> Result<(), ReadError> {
+    fn keep_token(&self, token: &TokenRow) -> Result<(), StoreError> {
         self.aside("keep a token", |connection| tokens::keep(connection, token))
     }
 
-    fn revoke_token(&self, id: &str, at: Wall) -> Result<bool, ReadError> {
+    fn revoke_token(&self, id: &str, at: Wall) -> Result<bool, StoreError> {
         self.aside("end a token", |connection| tokens::revoke(connection, id, at))
     }
 
-    fn backup(&self, to: &Path) -> Result<(), ReadError> {
+    fn backup(&self, to: &Path) -> Result<(), StoreError> {
         self.read("make a copy", |reader| backup::copy(reader, to))
     }
 

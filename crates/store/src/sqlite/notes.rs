@@ -9,7 +9,7 @@ use super::codes;
 use super::error::{Failure, Halt};
 use super::rows::{self, of_worker, ordered};
 use crate::clock::clock;
-use crate::keep::Text;
+use crate::store::StoredText;
 
 /// The columns that a note may have. Those it has no use for are NULL.
 #[derive(Default)]
@@ -91,7 +91,10 @@ pub(super) fn of_job(
 }
 
 /// What the newest attempt that is noted of each job said went wrong.
-pub(super) fn errors(connection: &Connection, jobs: &[Seq]) -> Result<Vec<Option<Text>>, Failure> {
+pub(super) fn errors(
+    connection: &Connection,
+    jobs: &[Seq],
+) -> Result<Vec<Option<StoredText>>, Failure> {
     let sql = "SELECT text FROM note WHERE job = ?1 AND kind = 1 ORDER BY number DESC LIMIT 1";
     let mut newest = connection.prepare_cached(sql)?;
     let mut error = |seq: &Seq| {

@@ -34,7 +34,7 @@ impl OwnerNote {
 
 /// Who has a store open.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Holder {
+pub struct StoreHolder {
     /// Its process, if it has said so yet.
     pub pid: Option<u32>,
     /// Where it can be reached, if it has said so yet.
@@ -55,12 +55,12 @@ impl Lock {
         let path = beside(database, "lock");
         match Self::try_take(&path, owner) {
             Ok(Ok(lock)) => Ok(lock),
-            Ok(Err(Holder { pid, url })) => Err(OpenError::Held { pid, url }),
+            Ok(Err(StoreHolder { pid, url })) => Err(OpenError::Held { pid, url }),
             Err(error) => Err(OpenError::Failed { doing: "lock", path, source: Box::new(error) }),
         }
     }
 
-    fn try_take(path: &Path, owner: &OwnerNote) -> io::Result<Result<Self, Holder>> {
+    fn try_take(path: &Path, owner: &OwnerNote) -> io::Result<Result<Self, StoreHolder>> {
         let began = Instant::now();
         loop {
             let mut options = OpenOptions::new();
@@ -106,7 +106,7 @@ impl Drop for Lock {
 
 /// Who has the store in this file open at this moment, if anybody.
 #[must_use]
-pub fn holder(path: &Path) -> Option<Holder> {
+pub fn holder(path: &Path) -> Option<StoreHolder> {
     let path = resolve(path);
     // What cannot be looked at is held by nobody that could be talked to.
     let mut file = File::open(beside(&path, "lock")).ok()?;
@@ -117,14 +117,14 @@ pub fn holder(path: &Path) -> Option<Holder> {
 }
 
 /// What the owner wrote; nothing if it is just about to.
-fn read(file: &mut File) -> io::Result<Holder> {
+fn read(file: &mut File) -> io::Result<StoreHolder> {
     let mut line = String::new();
     file.rewind()?;
     file.read_to_string(&mut line)?;
     let sql = "SELECT ?1 ->> 'pid', ?1 ->> 'url' WHERE json_valid(?1)";
-    let read = |row: &rusqlite::Row<'_>| Ok(Holder { pid: row.get(0)?, url: row.get(1)? });
+    let read = |row: &rusqlite::Row<'_>| Ok(StoreHolder { pid: row.get(0)?, url: row.get(1)? });
     let said = Connection::open_in_memory().and_then(|json| json.query_row(sql, [line], read));
-    Ok(said.unwrap_or(Holder { pid: None, url: None }))
+    Ok(said.unwrap_or(StoreHolder { pid: None, url: None }))
 }
 
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {

@@ -11,9 +11,9 @@ use rusqlite::Connection;
 use super::error::{Failure, Halt};
 use super::live::Live;
 use super::rows::{self, ordered};
-use super::{purged, tallies};
-use crate::keep::PurgeCause;
+use super::{daily_counts, purge_log};
 use crate::rules::{self, Misfit};
+use crate::store::PurgeCause;
 
 /// Removes these jobs, none of which may live.
 pub(super) fn purge(
@@ -32,8 +32,8 @@ pub(super) fn purge(
         }
     }
     check(connection, live, jobs, &sorted, &ranges)?;
-    purged::trace(connection, &ranges, cause)?;
-    tallies::count(connection, &ranges)?;
+    purge_log::trace(connection, &ranges, cause)?;
+    daily_counts::count(connection, &ranges)?;
     for range in &ranges {
         for sql in [
             "DELETE FROM job WHERE seq BETWEEN ?1 AND ?2",

@@ -11,7 +11,7 @@ use rusqlite::{Connection, Row};
 use super::error::Failure;
 use super::rows::{self, Names, bound, select_jobs};
 use super::{codes, notes, packed};
-use crate::keep::{Expired, History, Owner, Remains, Text};
+use crate::store::{AttemptOutput, Expired, History, OwnerChange, StoredText};
 
 pub(super) fn find(
     connection: &Connection,
@@ -46,7 +46,7 @@ pub(super) fn find(
 pub(super) fn payloads(
     connection: &Connection,
     jobs: &[Seq],
-) -> Result<Vec<Option<Text>>, Failure> {
+) -> Result<Vec<Option<StoredText>>, Failure> {
     let mut find = connection.prepare_cached("SELECT text FROM payload WHERE seq = ?1")?;
     let mut payload = |seq: &Seq| {
         let mut found = find.query([bound(seq.0)])?;
@@ -67,14 +67,14 @@ pub(super) fn history(connection: &Connection, job: JobId) -> Result<Option<Hist
         payload,
         owners: owners(connection, row.seq)?,
         notes: notes::of_job(connection, row.seq, job)?,
-        remains: remains(connection, row.seq)?,
+        outputs: outputs(connection, row.seq)?,
         row,
     }))
 }
 
 /// The changes of owner of one job. Rows of the ledger say which jobs they are about, but jobs do not
 /// say in which rows they are: only in which they can be.
-fn owners(connection: &Connection, job: Seq) -> Result<Vec<Owner>, Failure> {
+fn owners(connection: &Connection, job: Seq) -> Result<Vec<OwnerChange>, Failure> {
     let sql = "SELECT worker, cause, from_worker, lease.at, jobs
                FROM job LEFT JOIN job_state ON job_state.seq = job.seq CROSS JOIN lease
                WHERE job.seq = ?1 AND number > lease_before
@@ -90,23 +90,23 @@ fn owners(connection: &Connection, job: Seq) -> Result<Vec<Owner>, Failure> {
             if hold.job == job {
                 let worker = rows::worker(row, 0)?;
                 let cause = codes::cause(row.get(1)?, rows::worker(row, 2)?)?;
-                owners.push(Owner { hold, worker, cause, at: rows::wall(row, 3)? });
+                owners.push(OwnerChange { hold, worker, cause, at: rows::wall(row, 3)? });
             }
         }
     }
     Ok(owners)
 }
 
-fn remains(connection: &Connection, job: Seq) -> Result<Vec<Remains>, Failure> {
+fn outputs(connection: &Connection, job: Seq) -> Result<Vec<AttemptOutput>, Failure> {
     let sql = "SELECT fence, result, log FROM attempt_output WHERE job = ?1 ORDER BY fence";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query([bound(job.0)])?;
-    let mut remains = Vec::new();
+    let mut outputs = Vec::new();
     while let Some(row) = found.next()? {
         let hold = Hold { job, fence: Fence(rows::unsigned(row, 0)?) };
-        remains.push(Remains { hold, result: row.get(1)?, log: row.get(2)? });
+        outputs.push(AttemptOutput { hold, result: row.get(1)?, log: row.get(2)? });
     }
-    Ok(remains)
+    Ok(outputs)
 }
 
 pub(super) fn ids_ending(

@@ -12,9 +12,9 @@ use rusqlite::{Connection, OpenFlags};
 use super::connect::{self, Role};
 use super::error::{Failure, OpenError};
 use super::schema::Content;
-use super::{backup, evidence, owner, rows, schema};
-use crate::keep::ReadError;
-use crate::proof::{Evidence, Piece};
+use super::{backup, dump, owner, rows, schema};
+use crate::integrity::{DumpRecord, StoreDump};
+use crate::store::StoreError;
 
 /// A file that is only looked at, as it was when it was opened.
 pub struct Snapshot {
@@ -40,16 +40,16 @@ impl Snapshot {
     ///
     /// # Errors
     /// If the file is there already or cannot be written.
-    pub fn backup(&self, to: &Path) -> Result<(), ReadError> {
+    pub fn backup(&self, to: &Path) -> Result<(), StoreError> {
         let copied = backup::copy(&self.connection, to);
-        copied.map_err(|failure| ReadError { doing: "make a copy", source: Box::new(failure) })
+        copied.map_err(|failure| StoreError { doing: "make a copy", source: Box::new(failure) })
     }
 }
 
-impl Evidence for Snapshot {
-    fn evidence(&self, each: &mut dyn FnMut(Piece)) -> Result<(), ReadError> {
-        let read = evidence::evidence(&self.connection, each);
-        read.map_err(|failure| ReadError { doing: "read everything", source: Box::new(failure) })
+impl StoreDump for Snapshot {
+    fn dump(&self, each: &mut dyn FnMut(DumpRecord)) -> Result<(), StoreError> {
+        let read = dump::dump(&self.connection, each);
+        read.map_err(|failure| StoreError { doing: "read everything", source: Box::new(failure) })
     }
 
     fn id_of(&self, job: Seq) -> Option<JobId> {

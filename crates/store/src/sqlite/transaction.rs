@@ -13,8 +13,8 @@ use super::live::Live;
 use super::numbers::Numbers;
 use super::rows::{self, of_wall, of_worker, ordered};
 use super::{codes, notes, packed, purge, trim};
-use crate::keep::{Commit, PurgeCause, Remains, Text};
 use crate::rules::{self, Misfit, check_holder, is_live};
+use crate::store::{AttemptOutput, Commit, PurgeCause, StoredText};
 
 /// A statement that is looked up once a commit, and only if it is used.
 struct Lazy<'commit> {
@@ -107,7 +107,7 @@ impl<'commit> Transaction<'commit> {
             self.mutate(mutation)?;
         }
         self.payloads(&commit.payloads)?;
-        self.remains(&commit.remains)?;
+        self.outputs(&commit.outputs)?;
         self.live.write(self.connection)?;
         self.numbers.commit = commit.last;
         self.numbers.write(self.connection)?;
@@ -336,7 +336,7 @@ impl<'commit> Transaction<'commit> {
         Ok(())
     }
 
-    fn payloads(&self, payloads: &[(Seq, Text)]) -> Result<(), Halt> {
+    fn payloads(&self, payloads: &[(Seq, StoredText)]) -> Result<(), Halt> {
         let mut sql = "INSERT INTO payload VALUES (?1, ?2)";
         if self.has_purged {
             // Who knows: perhaps one of those that were put.
@@ -350,11 +350,11 @@ impl<'commit> Transaction<'commit> {
         Ok(())
     }
 
-    fn remains(&self, remains: &[Remains]) -> Result<(), Halt> {
+    fn outputs(&self, outputs: &[AttemptOutput]) -> Result<(), Halt> {
         let sql = "INSERT OR REPLACE INTO attempt_output SELECT ?1, ?2, ?3, ?4
                    WHERE EXISTS (SELECT 1 FROM job WHERE seq = ?1)";
         let mut insert = self.connection.prepare_cached(sql)?;
-        for Remains { hold: Hold { job, fence }, result, log } in remains {
+        for AttemptOutput { hold: Hold { job, fence }, result, log } in outputs {
             insert.execute((
                 ordered(job.0)?,
                 ordered(fence.0)?,

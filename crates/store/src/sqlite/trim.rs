@@ -7,8 +7,8 @@ use rusqlite::{Connection, OptionalExtension};
 use super::error::{Failure, Halt};
 use super::packed;
 use super::rows::{self, bound, of_wall, ordered};
-use crate::keep::Outdated;
 use crate::rules::Misfit;
+use crate::store::Outdated;
 
 /// So many notes at most are removed at once: no commit takes long.
 const NOTES_MOST: u32 = 4_096;

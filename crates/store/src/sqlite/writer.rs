@@ -9,8 +9,8 @@ use super::live::Live;
 use super::log::Log;
 use super::numbers::Numbers;
 use super::transaction::Transaction;
-use crate::keep::Commit;
 use crate::rules;
+use crate::store::Commit;
 
 /// The connection that writes, and what it knows by heart.
 pub(super) struct Writer {

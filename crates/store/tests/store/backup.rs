@@ -1,7 +1,7 @@
 //! A copy is whole, of one moment, and never written over something else.
 
 use filch_scheduler::id::CommitNo;
-use filch_store::{Filter, Order, OwnerNote, Sqlite, Store};
+use filch_store::{Filter, ListOrder, OwnerNote, Sqlite, Store};
 
 use crate::pair::{NO_RESERVE, commit};
 use crate::{kept, put};
@@ -14,7 +14,7 @@ fn a_copy_is_a_store_of_its_own() {
     // What comes later is not in it.
     pair.commit(&commit(CommitNo(5), vec![put(7, "g")])).unwrap();
     let copy = Sqlite::open_with(&to, &OwnerNote::this_process(), NO_RESERVE).unwrap();
-    let order = Order::After(filch_scheduler::id::Seq(0));
+    let order = ListOrder::After(filch_scheduler::id::Seq(0));
     let all = |store: &dyn Store| store.list(&Filter::default(), order, 99).unwrap();
     assert_eq!(all(&copy), all(pair.sqlite())[..6]);
     copy.commit(&commit(CommitNo(5), vec![put(7, "h")])).unwrap();

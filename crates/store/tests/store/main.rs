@@ -2,13 +2,13 @@
 //! what the scheduler decides in `brain`. What only the one on a disk has to do is in the others.
 
 mod backup;
-mod brain;
-mod full;
-mod kill;
+mod disk_full;
+mod dispatch;
+mod integrity;
+mod kills;
 mod model;
 mod owner;
 mod pair;
-mod proof;
 mod readers;
 mod schema;
 mod sync;
@@ -246,9 +246,9 @@ fn rows_of_which_no_job_is_kept_can_be_trimmed_and_what_was_purged_is_counted() 
     pair.commit(&commit(CommitNo(7), vec![purge])).unwrap();
     for store in pair.both() {
         assert_eq!(outdated(store), [LeaseNo(3)]);
-        let [tally] = &store.tallies(9).unwrap()[..] else { panic!("one day, one queue") };
-        let counts = (tally.succeeded, tally.dead, tally.cancelled, tally.spent_ms);
-        assert_eq!((tally.day, tally.queue.as_str(), counts), (0, "default", (1, 2, 0, 10)));
+        let [count] = &store.daily_counts(9).unwrap()[..] else { panic!("one day, one queue") };
+        let counts = (count.succeeded, count.dead, count.cancelled, count.spent_ms);
+        assert_eq!((count.day, count.queue.as_str(), counts), (0, "default", (1, 2, 0, 10)));
     }
     pair.commit(&commit(CommitNo(8), vec![trim(&[3, 99])])).unwrap();
     // Numbering goes on behind the row that is gone.

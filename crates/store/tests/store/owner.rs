@@ -2,7 +2,7 @@
 
 use filch_scheduler::id::CommitNo;
 use filch_scheduler::time::Wall;
-use filch_store::{Commit, CommitError, Holder, OpenError, OwnerNote, Sqlite, Store, holder};
+use filch_store::{Commit, CommitError, OpenError, OwnerNote, Sqlite, Store, StoreHolder, holder};
 
 use crate::pair::{NO_RESERVE, folder};
 
@@ -15,12 +15,12 @@ fn the_second_is_told_who_is_the_first() {
     assert_eq!(holder(&path), None);
     let owner = OwnerNote { pid: 4_711, url: None };
     let store = Sqlite::open_with(&path, &owner, NO_RESERVE).unwrap();
-    assert_eq!(holder(&path), Some(Holder { pid: Some(4_711), url: None }));
+    assert_eq!(holder(&path), Some(StoreHolder { pid: Some(4_711), url: None }));
     store
         .announce("a much longer address, of which nothing may remain, not even its last letter")
         .unwrap();
     store.announce(URL).unwrap();
-    let found = Holder { pid: Some(4_711), url: Some(URL.into()) };
+    let found = StoreHolder { pid: Some(4_711), url: Some(URL.into()) };
     assert_eq!(holder(&path), Some(found));
     // By another way to the same file, too.
     let other = folder.path().join("other.db");
@@ -95,7 +95,7 @@ fn a_note_that_makes_no_sense_is_no_reason_to_fail() {
     let store = Sqlite::open_with(&path, &OwnerNote::this_process(), NO_RESERVE).unwrap();
     for note in ["", "{\"pid\":", "[]", "{\"pid\":\"x\",\"url\":7}", "\u{0}"] {
         std::fs::write(path.with_file_name("filch.db.lock"), note).unwrap();
-        assert_eq!(holder(&path), Some(Holder { pid: None, url: None }), "{note:?}");
+        assert_eq!(holder(&path), Some(StoreHolder { pid: None, url: None }), "{note:?}");
     }
     drop(store);
 }

@@ -7,10 +7,10 @@ use filch_scheduler::id::{CommitNo, JobId, LeaseNo, Seq};
 use filch_scheduler::record::{AttemptOutcome, JobRow, Loaded, Mutation, Note};
 use filch_scheduler::state::State;
 use filch_scheduler::time::Wall;
-use filch_store::proof::prove;
+use filch_store::integrity::check;
 use filch_store::{
-    Commit, CommitError, Filter, History, Memory, Order, OwnerNote, PurgeCause, Remains, Reserve,
-    Sqlite, Store, Text, Transient,
+    AttemptOutput, Commit, CommitError, DiskReserve, Filter, History, ListOrder, Memory, OwnerNote,
+    PurgeCause, Sqlite, Store, StoredText, Transient,
 };
 use tempfile::TempDir;
 
@@ -22,7 +22,7 @@ pub(crate) struct Pair {
 }
 
 /// Nothing is held back, so that a disk that is nearly full does not matter here.
-pub(crate) const NO_RESERVE: Reserve = Reserve { mark: 0, ballast: 0 };
+pub(crate) const NO_RESERVE: DiskReserve = DiskReserve { mark: 0, ballast: 0 };
 
 /// Where syncing costs nothing, if there is such a place: what is tested here is not the disk.
 pub(crate) fn folder() -> TempDir {
@@ -31,7 +31,7 @@ pub(crate) fn folder() -> TempDir {
 
 /// Everything but what is there for its own sake.
 fn all(store: &dyn Store) -> Vec<JobRow> {
-    store.list(&Filter::default(), Order::After(Seq(0)), usize::MAX).expect("readable")
+    store.list(&Filter::default(), ListOrder::After(Seq(0)), usize::MAX).expect("readable")
 }
 
 pub(crate) fn load(store: &dyn Store) -> Vec<Loaded> {
@@ -41,7 +41,7 @@ pub(crate) fn load(store: &dyn Store) -> Vec<Loaded> {
 }
 
 /// The payload that the job of this number gets in these tests.
-pub(crate) fn payload(seq: Seq) -> Text {
+pub(crate) fn payload(seq: Seq) -> StoredText {
     format!("{{\"number\":{}}}", seq.0).into()
 }
 
@@ -109,10 +109,10 @@ impl Pair {
     }
 
     /// What both keep is the ledger of a history in which every promise was kept.
-    pub(crate) fn prove(&self) {
-        let [one, other] = [prove(&self.transient), prove(self.sqlite())].map(|report| {
+    pub(crate) fn check(&self) {
+        let [one, other] = [check(&self.transient), check(self.sqlite())].map(|report| {
             let report = report.expect("readable");
-            assert!(report.holds(), "{:#?}", report.findings);
+            assert!(report.holds(), "{:#?}", report.violations);
             report.counts
         });
         assert_eq!((one.submitted, one.jobs), (other.submitted, other.jobs));
@@ -163,8 +163,9 @@ impl Pair {
                 other.notes = 0;
                 assert_eq!(one, other, "outdated after {after:?}, before {before:?}");
             }
-            let [one, other] = self.both().map(|store| store.tallies(limit).expect("readable"));
-            assert_eq!(one, other, "tallies");
+            let [one, other] =
+                self.both().map(|store| store.daily_counts(limit).expect("readable"));
+            assert_eq!(one, other, "daily_counts");
         }
     }
 
@@ -180,7 +181,7 @@ impl Pair {
         let seqs: Vec<Seq> = all(&self.transient).iter().map(|row| row.seq).collect();
         let ends = [Seq(0), Seq(u64::MAX)];
         for &seq in seqs.iter().chain(&ends) {
-            for order in [Order::After(seq), Order::Before(seq)] {
+            for order in [ListOrder::After(seq), ListOrder::Before(seq)] {
                 let [one, other] =
                     self.both().map(|store| store.list(filter, order, limit).expect("readable"));
                 assert_eq!(one, other, "{filter:?} {order:?} {limit}");
@@ -190,14 +191,14 @@ impl Pair {
 }
 
 /// What the newest attempt that is noted of a job said.
-fn last_error(store: &dyn Store, row: &JobRow) -> Option<Text> {
+fn last_error(store: &dyn Store, row: &JobRow) -> Option<StoredText> {
     let notes = store.history(row.spec.id).expect("readable").expect("it is kept").notes;
     let mut attempts = notes.into_iter().rev().filter_map(|(_, note)| match note {
         Note::Attempt { outcome, .. } => Some(outcome),
         _ => None,
     });
     match attempts.next() {
-        Some(AttemptOutcome::Failed(error)) => Some(Text::from(&*error)),
+        Some(AttemptOutcome::Failed(error)) => Some(StoredText::from(&*error)),
         _ => None,
     }
 }
@@ -217,7 +218,7 @@ fn timeless(history: Option<History>) -> Option<History> {
 fn payloads_belong_to_the_jobs_that_are_put() {
     use crate::put;
     let pair = Pair::new();
-    let text = || Text::from("{}");
+    let text = || StoredText::from("{}");
     for (payloads, why) in [
         (vec![], Some("job number 1 is put without a payload")),
         (vec![Seq(1)], Some("job number 2 is put without a payload")),
@@ -247,23 +248,23 @@ fn what_remains_belongs_to_a_job_and_goes_with_it() {
     use filch_scheduler::id::{Fence, Hold};
     let pair = Pair::new();
     pair.commit(&commit(CommitNo(1), vec![put(1, "a")])).unwrap();
-    let left = |job, fence, result: &str| Remains {
+    let left = |job, fence, result: &str| AttemptOutput {
         hold: Hold { job: Seq(job), fence: Fence(fence) },
         result: Some(result.into()),
         log: None,
     };
-    let remains = vec![left(1, 3, "c"), left(1, 1, "a"), left(1, 1, "b"), left(7, 1, "nobody's")];
+    let outputs = vec![left(1, 3, "c"), left(1, 1, "a"), left(1, 1, "b"), left(7, 1, "nobody's")];
     let end = vec![Mutation::Write(write(1, State::Dead, 3))];
-    pair.commit(&Commit { remains, ..commit(CommitNo(2), end) }).unwrap();
+    pair.commit(&Commit { outputs, ..commit(CommitNo(2), end) }).unwrap();
     let id = crate::id("a");
     for store in pair.both() {
-        let remains = store.history(id).unwrap().unwrap().remains;
-        assert_eq!(remains, [left(1, 1, "b"), left(1, 3, "c")]);
+        let outputs = store.history(id).unwrap().unwrap().outputs;
+        assert_eq!(outputs, [left(1, 1, "b"), left(1, 3, "c")]);
     }
     pair.commit(&commit(CommitNo(3), vec![Mutation::Purge(vec![Seq(1)])])).unwrap();
     pair.commit(&commit(CommitNo(4), vec![put(8, "a")])).unwrap();
     for store in pair.both() {
-        assert_eq!(store.history(id).unwrap().unwrap().remains, []);
+        assert_eq!(store.history(id).unwrap().unwrap().outputs, []);
         assert_eq!(store.payloads(&[Seq(1)]).unwrap(), [None]);
     }
 }

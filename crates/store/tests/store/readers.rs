@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use filch_scheduler::id::{CommitNo, Seq};
 use filch_scheduler::record::Mutation;
 use filch_scheduler::state::State;
-use filch_store::{Filter, Order, Store};
+use filch_store::{Filter, ListOrder, Store};
 
 use crate::pair::{Pair, commit, payload};
 use crate::{put, write};
@@ -54,7 +54,7 @@ fn look(store: &dyn Store, reader: u64, before: u64) {
         1 => Filter { states: vec![State::Queued], ..Filter::default() },
         _ => Filter { states: vec![State::Succeeded], ..Filter::default() },
     };
-    let rows = store.list(&filter, Order::After(Seq(0)), usize::MAX).expect("readable");
+    let rows = store.list(&filter, ListOrder::After(Seq(0)), usize::MAX).expect("readable");
     let count = rows.len() as u64;
     match reader % 3 {
         0 => assert!(count.is_multiple_of(JOBS) && count >= before * JOBS, "{count} {before}"),

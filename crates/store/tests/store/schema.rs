@@ -7,7 +7,7 @@ use filch_scheduler::id::{CommitNo, Fence, Hold, LeaseNo, Seq};
 use filch_scheduler::record::{AttemptOutcome, Mutation, Note};
 use filch_scheduler::state::State;
 use filch_scheduler::time::Wall;
-use filch_store::{Commit, OpenError, OwnerNote, Remains, Snapshot, Sqlite, Store};
+use filch_store::{AttemptOutput, Commit, OpenError, OwnerNote, Snapshot, Sqlite, Store};
 use rusqlite::Connection;
 
 use crate::pair::{NO_RESERVE, commit, folder};
@@ -128,8 +128,8 @@ fn nothing_remains_of_what_was_purged() {
         let_go(5, State::Cancelled, 2),
         Mutation::Close(LeaseNo(2)),
     ];
-    let remains = vec![Remains { hold, result: None, log: Some("printed".into()) }];
-    pair.commit(&Commit { remains, ..commit(CommitNo(5), mutations) }).unwrap();
+    let outputs = vec![AttemptOutput { hold, result: None, log: Some("printed".into()) }];
+    pair.commit(&Commit { outputs, ..commit(CommitNo(5), mutations) }).unwrap();
     let purge = Mutation::Purge([6, 1, 2, 4, 3, 5].map(Seq).to_vec());
     pair.commit(&commit(CommitNo(6), vec![purge])).unwrap();
     let leases = vec![LeaseNo(1), LeaseNo(2)];

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use filch_scheduler::id::{CommitNo, Seq};
-use filch_store::{Commit, CommitError, OwnerNote, Sqlite, Store, Text};
+use filch_store::{Commit, CommitError, OwnerNote, Sqlite, Store, StoredText};
 
 use crate::pair::NO_RESERVE;
 use crate::put;
@@ -72,7 +72,7 @@ fn child() {
     println!("opened");
     let commits: u64 = std::env::var(COMMITS).unwrap().parse().unwrap();
     for number in 1..=commits {
-        if let Err(CommitError::Untrusted(why)) = store.commit(&submit(number)) {
+        if let Err(CommitError::DiskFailed(why)) = store.commit(&submit(number)) {
             println!("untrusted: {why}");
             println!("then: {:?}", store.commit(&submit(number)));
             println!("then: {:?}", store.commit(&submit(number + 1)));
@@ -86,7 +86,7 @@ fn child() {
 
 fn submit(number: u64) -> Commit {
     let jobs = (number - 1) * 100 + 1..=number * 100;
-    let text = Text::from("x".repeat(300));
+    let text = StoredText::from("x".repeat(300));
     Commit {
         last: CommitNo(number),
         mutations: jobs.clone().map(|seq| put(seq, &format!("j{seq}"))).collect(),

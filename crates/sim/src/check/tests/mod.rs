@@ -30,7 +30,7 @@ use filch_scheduler::time::Now;
 use filch_scheduler::trace::{Context, Readable, Traced, parse, parse_line, print};
 
 use super::{Checkers, Rule, Violation};
-use crate::log::{Ended, Seen, Witness};
+use crate::log::{ExecutionEnd, Observed, Observer};
 use crate::plan::Paused;
 
 /// How long a worker may be silent, in every story.
@@ -122,8 +122,8 @@ struct Player {
 }
 
 impl Player {
-    fn see(&mut self, seen: Seen<'_>) {
-        self.checkers.see(self.now.monotonic, seen);
+    fn observe(&mut self, seen: Observed<'_>) {
+        self.checkers.observe(self.now.monotonic, seen);
     }
 
     fn read<T: Readable>(&self, text: &str) -> T {
@@ -131,8 +131,8 @@ impl Player {
     }
 
     fn start_server(&mut self) {
-        self.see(Seen::ServerStarted { lease: LEASE, strategy: Strategy::Fifo });
-        self.see(Seen::ServerRead(self.now));
+        self.observe(Observed::ServerStarted { lease: LEASE, strategy: Strategy::Fifo });
+        self.observe(Observed::ServerRead(self.now));
     }
 
     fn line(&mut self, line: &str) {
@@ -148,13 +148,13 @@ impl Player {
             return self.worker_does(worker, rest);
         }
         match what {
-            "server crashes" => self.see(Seen::ServerCrashed),
+            "server crashes" => self.observe(Observed::ServerCrashed),
             "server starts" => self.start_server(),
-            "healed" => self.see(Seen::Healed),
-            "over" => self.see(Seen::Over(now.wall)),
+            "healed" => self.observe(Observed::Healed),
+            "over" => self.observe(Observed::Over(now.wall)),
             _ if first == "trouble" => {
                 let until = rest.strip_prefix("until ").expect("it has an end");
-                self.see(Seen::Trouble { place: None, until: self.read(until) });
+                self.observe(Observed::Trouble { place: None, until: self.read(until) });
             }
             _ if first == "store" => self.store(self.read(rest)),
             _ => self.server_hears(self.read(what)),
@@ -165,21 +165,21 @@ impl Player {
         event.learn(&mut self.context);
         match &event {
             Event::Request { from, request } => {
-                self.see(Seen::Asked { request: *from, what: request });
+                self.observe(Observed::Asked { request: *from, what: request });
             }
             Event::Worker { worker, session, number, messages } => {
                 let place = self.meet(*worker, messages);
-                self.see(Seen::Sent { place, worker: *worker, messages });
+                self.observe(Observed::Sent { place, worker: *worker, messages });
                 let (worker, session, number) = (*worker, *session, *number);
-                self.see(Seen::Arrived { worker, session, number, messages });
+                self.observe(Observed::Arrived { worker, session, number, messages });
             }
             Event::Closed { worker, session } => {
-                self.see(Seen::Closed { worker: *worker, session: *session });
+                self.observe(Observed::Closed { worker: *worker, session: *session });
             }
-            Event::Committed(number) => self.see(Seen::Receipted(*number)),
+            Event::Committed(number) => self.observe(Observed::Receipted(*number)),
             Event::Fetched { .. } | Event::Expired(_) | Event::Outdated { .. } | Event::Tick => {}
         }
-        self.see(Seen::ServerRead(self.now));
+        self.observe(Observed::ServerRead(self.now));
     }
 
     /// The place from which this comes. The process of a newcomer begins with its hello.
@@ -195,7 +195,7 @@ impl Player {
             if hello.entrance == Entrance::New {
                 let (slots, serves, is_embedded) =
                     (hello.slots, &hello.serves, worker.is_embedded());
-                self.see(Seen::Began { place, slots, serves, is_embedded });
+                self.observe(Observed::Began { place, slots, serves, is_embedded });
             }
         }
         self.places[&worker]
@@ -206,13 +206,15 @@ impl Player {
             Effect::Commit { number, .. } => {
                 let number = *number;
                 self.store(effect);
-                self.see(Seen::Receipted(number));
+                self.observe(Observed::Receipted(number));
             }
             Effect::Send { worker, session, messages, .. } => {
-                self.see(Seen::Told { worker: *worker, session: *session, messages });
+                self.observe(Observed::Told { worker: *worker, session: *session, messages });
                 self.worker_hears(*worker, messages);
             }
-            Effect::Reply { to, answer, .. } => self.see(Seen::Answered { request: *to, answer }),
+            Effect::Reply { to, answer, .. } => {
+                self.observe(Observed::Answered { request: *to, answer });
+            }
             Effect::Fetch { .. } | Effect::Sweep | Effect::HangUp { .. } => {}
         }
     }
@@ -223,16 +225,16 @@ impl Player {
             panic!("{effect:?} is no commit");
         };
         let decided = (self.now.monotonic, self.now);
-        self.see(Seen::Stored { number, decided, mutations: &mutations });
+        self.observe(Observed::Stored { number, decided, mutations: &mutations });
     }
 
     fn worker_hears(&mut self, worker: WorkerId, messages: &[ToWorker]) {
         let place = self.places[&worker];
-        self.see(Seen::Heard { place, worker, messages });
+        self.observe(Observed::Heard { place, worker, messages });
         for message in messages {
             if let ToWorker::Accepted(holds) = message {
                 for &hold in holds {
-                    self.see(Seen::Settled { place, hold, verdict: Verdict::Accepted });
+                    self.observe(Observed::Settled { place, hold, verdict: Verdict::Accepted });
                 }
             }
         }
@@ -243,7 +245,7 @@ impl Player {
         let (verb, rest) = what.split_once(' ').unwrap_or((what, ""));
         match (verb, rest) {
             ("starts", job) => {
-                self.see(Seen::Started { place, worker, assignment: &self.read(job) });
+                self.observe(Observed::Started { place, worker, assignment: &self.read(job) });
             }
             ("runs", rest) => {
                 let (job, how) = rest.split_once(' ').expect("it ends in some way");
@@ -262,34 +264,34 @@ impl Player {
             ("stops", rest) => {
                 let (job, why) = rest.split_once(' ').unwrap_or((rest, "fenced"));
                 let (hold, why) = (self.read(job), self.read(why));
-                self.see(Seen::Stopping { place, hold, why });
+                self.observe(Observed::Stopping { place, hold, why });
             }
             ("ends", rest) => {
                 let (job, how) = rest.split_once(' ').expect("it ends in some way");
                 let how = match how {
-                    "finished" => Ended::Finished,
-                    "failed" | "failed for-good" => Ended::Failed,
-                    "snoozed" => Ended::Snoozed,
-                    "stopped" => Ended::Stopped,
-                    "killed" => Ended::Killed,
+                    "finished" => ExecutionEnd::Finished,
+                    "failed" | "failed for-good" => ExecutionEnd::Failed,
+                    "snoozed" => ExecutionEnd::Snoozed,
+                    "stopped" => ExecutionEnd::Stopped,
+                    "killed" => ExecutionEnd::Killed,
                     _ => panic!("{how} is no way to end"),
                 };
-                self.see(Seen::Ended { place, hold: self.read(job), how });
+                self.observe(Observed::Ended { place, hold: self.read(job), how });
             }
             ("drains", rest) => {
                 let until = rest.strip_prefix("until ").expect("there is a grace");
-                self.see(Seen::Draining { place, until: self.read(until) });
+                self.observe(Observed::Draining { place, until: self.read(until) });
             }
             ("has", rest) => {
                 let until = rest.strip_prefix("trouble until ").expect("it has trouble");
-                self.see(Seen::Trouble { place: Some(place), until: self.read(until) });
+                self.observe(Observed::Trouble { place: Some(place), until: self.read(until) });
             }
-            ("is", "late") => self.see(Seen::PastDeadline { place }),
-            ("pauses", "") => self.see(Seen::Paused { place, jobs: Paused::Frozen }),
-            ("pauses", "alone") => self.see(Seen::Paused { place, jobs: Paused::GoOn }),
-            ("resumes", "") => self.see(Seen::Resumed { place }),
-            ("crashes", "") => self.see(Seen::Crashed { place }),
-            ("leaves", "") => self.see(Seen::Left { place }),
+            ("is", "late") => self.observe(Observed::PastDeadline { place }),
+            ("pauses", "") => self.observe(Observed::Paused { place, jobs: Paused::Frozen }),
+            ("pauses", "alone") => self.observe(Observed::Paused { place, jobs: Paused::GoOn }),
+            ("resumes", "") => self.observe(Observed::Resumed { place }),
+            ("crashes", "") => self.observe(Observed::Crashed { place }),
+            ("leaves", "") => self.observe(Observed::Left { place }),
             _ => panic!("{what} is nothing that a worker does"),
         }
     }

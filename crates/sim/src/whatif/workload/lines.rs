@@ -9,7 +9,7 @@ use filch_scheduler::name::Name;
 use filch_scheduler::time::Duration;
 use serde::Deserialize;
 
-use super::{JOBS_MAX, Job, SPAN_MAX, WorkloadError, whole};
+use super::{JOBS_MAX, SPAN_MAX, WorkloadError, WorkloadJob, whole};
 
 const HELP: &str = "write one object a line, of which only cost_ms is needed: \
     {\"at_ms\": 0, \"cost_ms\": 5, \"queue\": \"default\", \"priority\": 0, \"id\": \"a\", \"after\": [\"b\"]}";
@@ -38,7 +38,7 @@ fn default_queue() -> String {
 }
 
 /// The jobs of this file, in an order in which they can be submitted.
-pub(super) fn read(path: &str) -> Result<Vec<Job>, WorkloadError> {
+pub(super) fn read(path: &str) -> Result<Vec<WorkloadJob>, WorkloadError> {
     let cannot = |error: std::io::Error| WorkloadError {
         what: format!("cannot read the workload {path} ({error})"),
         help: "name a file of JSON lines, for example file:jobs.jsonl".into(),
@@ -63,7 +63,7 @@ pub(super) fn read(path: &str) -> Result<Vec<Job>, WorkloadError> {
 #[derive(Default)]
 struct Draft<'a> {
     path: &'a str,
-    jobs: Vec<Job>,
+    jobs: Vec<WorkloadJob>,
     lines: Vec<usize>,
     ids: BTreeMap<String, usize>,
     /// Many jobs, few queues: each name is kept once.
@@ -110,7 +110,7 @@ impl Draft<'_> {
         let Line { queue, priority, id, after, .. } = line;
         let name = Name::from(queue.as_str());
         let queue = self.queues.entry(queue).or_insert(name).clone();
-        self.jobs.push(Job { at, cost, queue, priority, id, after: Vec::new() });
+        self.jobs.push(WorkloadJob { at, cost, queue, priority, id, after: Vec::new() });
         self.lines.push(number);
         Ok(after)
     }
@@ -147,7 +147,7 @@ impl Draft<'_> {
 
     /// The jobs by time and then by line, but none before its parents: nobody can submit a child of
     /// a job that does not exist yet, so it is submitted with the last of them.
-    fn ordered(mut self) -> Result<Vec<Job>, WorkloadError> {
+    fn ordered(mut self) -> Result<Vec<WorkloadJob>, WorkloadError> {
         let count = self.jobs.len();
         let mut children = vec![Vec::new(); count];
         let mut missing = vec![0; count];
@@ -180,7 +180,7 @@ impl Draft<'_> {
         for job in &mut self.jobs {
             job.after.iter_mut().for_each(|parent| *parent = places[*parent]);
         }
-        let mut jobs: Vec<Option<Job>> = self.jobs.into_iter().map(Some).collect();
+        let mut jobs: Vec<Option<WorkloadJob>> = self.jobs.into_iter().map(Some).collect();
         let take = |place: usize| jobs[place].take().expect("each place is in the order once");
         Ok(order.into_iter().map(take).collect())
     }

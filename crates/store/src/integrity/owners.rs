@@ -8,20 +8,20 @@ use filch_scheduler::id::{Fence, Seq, WorkerId};
 use filch_scheduler::record::{Cause, Reason};
 use filch_scheduler::state::State;
 
-use super::life::{Change, Kind, Life};
-use super::report::{Report, Rule};
+use super::job::{Change, JobHistory, Kind};
+use super::report::{IntegrityReport, IntegrityRule};
 
-impl Life {
+impl JobHistory {
     /// The job changes hands.
-    pub(super) fn change(&mut self, change: &Change, report: &mut Report) {
+    pub(super) fn change(&mut self, change: &Change, report: &mut IntegrityReport) {
         let Change { hold, worker, cause, row, .. } = *change;
         let job = Some(hold.job);
-        report.ensure(row > self.lease_before, Rule::S7, job, || {
+        report.ensure(row > self.lease_before, IntegrityRule::S7, job, || {
             let before = self.lease_before.0;
             format!("{}; it was submitted when the ledger stood at row {before}", show(change))
         });
         let grows = hold.fence > self.fence();
-        report.ensure(grows, Rule::S7, job, || {
+        report.ensure(grows, IntegrityRule::S7, job, || {
             let before = self.last.as_ref().map_or_else(|| "it had fence 0".to_owned(), show);
             format!("the fence does not grow: {before}; {}", show(change))
         });
@@ -37,7 +37,7 @@ impl Life {
             }
         }
         let fits = worker.is_some() == matches!(cause, Cause::Claim | Cause::Steal(_));
-        report.ensure(fits, Rule::S2, job, || format!("{} makes no sense", show(change)));
+        report.ensure(fits, IntegrityRule::S2, job, || format!("{} makes no sense", show(change)));
         self.changes += 1;
         if grows {
             self.last = Some(*change);
@@ -45,7 +45,7 @@ impl Life {
     }
 
     /// Whether it is taken from whom it is said to be taken from.
-    fn check_cause(&self, change: &Change, report: &mut Report) {
+    fn check_cause(&self, change: &Change, report: &mut IntegrityReport) {
         let owner = self.owner();
         let is_next = change.hold.fence.0 == self.fence().0 + 1;
         let fits = match change.cause {
@@ -53,7 +53,7 @@ impl Life {
             Cause::Steal(from) => owner == Some(from) && change.worker != Some(from) && is_next,
             Cause::Lost(from) | Cause::Returned(from) => owner == Some(from) && is_next,
         };
-        report.ensure(fits, Rule::S2, Some(change.hold.job), || {
+        report.ensure(fits, IntegrityRule::S2, Some(change.hold.job), || {
             let before = self.last.as_ref().map_or_else(|| "nobody had it".to_owned(), show);
             let word = match (self.last.and_then(|last| last.worker), owner) {
                 (Some(_), Some(_)) => ", who has not let go of it",
@@ -65,18 +65,18 @@ impl Life {
     }
 
     /// Whether the job is what its history makes it.
-    pub(super) fn judge_end(&self, seq: Seq, report: &mut Report) {
+    pub(super) fn judge_end(&self, seq: Seq, report: &mut IntegrityReport) {
         self.judge_sum(seq, report);
         self.judge_state(seq, report);
         self.judge_attempts(seq, report);
     }
 
     /// The fences add up.
-    fn judge_sum(&self, seq: Seq, report: &mut Report) {
+    fn judge_sum(&self, seq: Seq, report: &mut IntegrityReport) {
         let fence = self.now.fence.max(self.fence());
         let cancelled = u64::from(self.now.state == State::Cancelled);
         let sum = self.changes + self.retries + cancelled;
-        report.ensure(fence.0 == sum, Rule::S7, Some(seq), || {
+        report.ensure(fence.0 == sum, IntegrityRule::S7, Some(seq), || {
             let (changes, retries) = (self.changes, self.retries);
             format!(
                 "its fence is {}, but it changed hands {changes} times, was retried {retries} times \
@@ -84,19 +84,19 @@ impl Life {
                 fence.0
             )
         });
-        let remains = self.remains.filter(|remains| *remains > fence);
-        report.ensure(remains.is_none(), Rule::Index, Some(seq), || {
-            let remains = remains.unwrap_or_default().0;
-            format!("something remains of fence {remains}, and the highest it had is {}", fence.0)
+        let outputs = self.outputs.filter(|output| *output > fence);
+        report.ensure(outputs.is_none(), IntegrityRule::Index, Some(seq), || {
+            let outputs = outputs.unwrap_or_default().0;
+            format!("there is output of fence {outputs}, and its highest fence is {}", fence.0)
         });
     }
 
-    fn judge_state(&self, seq: Seq, report: &mut Report) {
+    fn judge_state(&self, seq: Seq, report: &mut IntegrityReport) {
         let (now, owner) = (&self.now, self.owner());
         let mut wrong = |rule, what: &str| {
             let ledger = self.last.as_ref().map_or_else(|| "nobody ever had it".to_owned(), show);
             let (state, fence) = (now.state, now.fence.0);
-            report.find(
+            report.add(
                 rule,
                 Some(seq),
                 format!("it is {state} under fence {fence}{what}; {ledger}"),
@@ -104,7 +104,7 @@ impl Life {
         };
         if self.speaking_row().is_some() {
             if now.state.is_ended() {
-                wrong(Rule::S5, ", and was given to somebody after that");
+                wrong(IntegrityRule::S5, ", and was given to somebody after that");
             }
             return;
         }
@@ -112,22 +112,22 @@ impl Life {
         match now.state {
             State::Running if owner.is_none() || owner != now.holder || !is_last => {
                 let holder = now.holder.map(who).unwrap_or_default();
-                wrong(Rule::S2, &format!(" on {holder}, who does not own it"));
+                wrong(IntegrityRule::S2, &format!(" on {holder}, who does not own it"));
             }
             State::Succeeded if owner.is_none() || !is_last => {
-                wrong(Rule::S3, ", and nobody owned it");
+                wrong(IntegrityRule::S3, ", and nobody owned it");
             }
             State::Dead if !self.died_rightly() => {
-                wrong(Rule::S9, ", and nothing that is noted explains it");
+                wrong(IntegrityRule::S9, ", and nothing that is noted explains it");
             }
             State::Cancelled if now.holder.is_some() && now.holder != owner => {
-                wrong(Rule::S2, ", held by a worker that did not own it");
+                wrong(IntegrityRule::S2, ", held by a worker that did not own it");
             }
             State::Cancelled if now.reason == Some(Reason::Request) && self.cancels == 0 => {
-                wrong(Rule::S5, ", and nobody asked for that");
+                wrong(IntegrityRule::S5, ", and nobody asked for that");
             }
             State::Blocked | State::Scheduled | State::Queued if owner.is_some() && is_last => {
-                wrong(Rule::S2, ", and its owner has not let go of it");
+                wrong(IntegrityRule::S2, ", and its owner has not let go of it");
             }
             _ => {}
         }
@@ -146,11 +146,11 @@ impl Life {
         }
     }
 
-    fn judge_attempts(&self, seq: Seq, report: &mut Report) {
+    fn judge_attempts(&self, seq: Seq, report: &mut IntegrityReport) {
         for word in self.words.iter().filter(|word| !word.is_owners) {
             let (fence, worker, kind) = (word.fence.0, who(word.worker), word.kind);
-            report.find(
-                Rule::S9,
+            report.add(
+                IntegrityRule::S9,
                 Some(seq),
                 format!(
                     "an attempt of {worker} under fence {fence} is noted ({kind:?}), but the \
@@ -159,11 +159,11 @@ impl Life {
             );
         }
         let (attempts, charged) = (self.now.attempts, self.charged);
-        report.ensure(attempts == charged, Rule::S9, Some(seq), || {
+        report.ensure(attempts == charged, IntegrityRule::S9, Some(seq), || {
             format!("{attempts} attempts are charged to it, and what is noted charges {charged}")
         });
         let is_over = self.now.state.is_ended() || attempts < self.attempts_max;
-        report.ensure(is_over, Rule::S9, Some(seq), || {
+        report.ensure(is_over, IntegrityRule::S9, Some(seq), || {
             let max = self.attempts_max;
             format!("all of its {max} attempts are used up, and it is {}", self.now.state)
         });

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use filch_scheduler::id::Seq;
 
-use super::Purge;
-use super::report::{Report, Rule};
-use crate::keep::PurgeCause;
+use super::PurgeRecord;
+use super::report::{IntegrityReport, IntegrityRule};
+use crate::store::PurgeCause;
 
 /// What is known of the jobs that are gone.
 #[derive(Default)]
@@ -34,11 +34,11 @@ pub(super) enum Absent {
 }
 
 impl Purged {
-    pub(super) fn add(&mut self, first: Seq, last: Seq, report: &mut Report) {
+    pub(super) fn add(&mut self, first: Seq, last: Seq, report: &mut IntegrityReport) {
         let before = self.ranges.last_key_value().map(|(_, last)| *last);
         report.ensure(
             before.is_none_or(|before| before < first) && first <= last,
-            Rule::Index,
+            IntegrityRule::Index,
             None,
             || {
                 let (first, last) = (first.0, last.0);
@@ -49,9 +49,9 @@ impl Purged {
         self.ranges.insert(first, last);
     }
 
-    pub(super) fn explain(&mut self, purge: &Purge, report: &mut Report) {
+    pub(super) fn explain(&mut self, purge: &PurgeRecord, report: &mut IntegrityReport) {
         let counts = &mut report.counts;
-        let Purge { cause, at, jobs, waited_least } = *purge;
+        let PurgeRecord { cause, at, jobs, waited_least } = *purge;
         match cause {
             PurgeCause::Discarded => counts.discarded += jobs,
             PurgeCause::Expired { retention } => {
@@ -64,7 +64,7 @@ impl Purged {
                         "it was purged {waited} ms after its end, and jobs were to be kept for \
                          {promised} ms (one of {jobs} that were purged until {at} ms)"
                     );
-                    report.find(Rule::S1, Some(job), what);
+                    report.add(IntegrityRule::S1, Some(job), what);
                 }
             }
         }
@@ -84,36 +84,36 @@ impl Purged {
     }
 
     /// A job is there: what is missing before it must have been purged.
-    pub(super) fn meet(&mut self, seq: Seq, report: &mut Report) {
-        report.ensure(seq > self.met, Rule::S7, Some(seq), || {
+    pub(super) fn meet(&mut self, seq: Seq, report: &mut IntegrityReport) {
+        report.ensure(seq > self.met, IntegrityRule::S7, Some(seq), || {
             format!("it comes after job number {}", self.met.0)
         });
         self.pass(seq, report);
-        report.ensure(!self.contains(seq), Rule::S1, Some(seq), || {
+        report.ensure(!self.contains(seq), IntegrityRule::S1, Some(seq), || {
             "it is there, and among those that were purged".to_owned()
         });
         self.met = self.met.max(seq);
     }
 
     /// All that are there were met.
-    pub(super) fn finish(&mut self, last: Seq, report: &mut Report) {
+    pub(super) fn finish(&mut self, last: Seq, report: &mut IntegrityReport) {
         self.pass(Seq(last.0.saturating_add(1)), report);
-        report.ensure(self.met <= last, Rule::S7, Some(self.met), || {
+        report.ensure(self.met <= last, IntegrityRule::S7, Some(self.met), || {
             format!("its number is {}, and numbering stands at {}", self.met.0, last.0)
         });
         if let Some((_, &end)) = self.ranges.last_key_value() {
-            report.ensure(end <= last, Rule::S7, Some(end), || {
+            report.ensure(end <= last, IntegrityRule::S7, Some(end), || {
                 format!("it was purged as number {}, and numbering stands at {}", end.0, last.0)
             });
         }
         let (jobs, explained) = (self.jobs, report.counts.purged());
-        report.ensure(jobs == explained, Rule::S1, None, || {
+        report.ensure(jobs == explained, IntegrityRule::S1, None, || {
             format!("{jobs} jobs are gone, and it is written down why for {explained}")
         });
     }
 
     /// Whether all between the last job that was met and this one were purged.
-    fn pass(&mut self, to: Seq, report: &mut Report) {
+    fn pass(&mut self, to: Seq, report: &mut IntegrityReport) {
         let mut next = self.met.0.saturating_add(1);
         while next < to.0 {
             let range = self.ranges.range(..=Seq(next)).next_back();
@@ -132,7 +132,7 @@ impl Purged {
                     end - next
                 ),
             };
-            report.find(Rule::S1, Some(Seq(next)), what);
+            report.add(IntegrityRule::S1, Some(Seq(next)), what);
             self.missing.insert(Seq(next), Seq(end));
             next = end + 1;
         }

@@ -11,7 +11,8 @@ use filch_scheduler::id::{CommitNo, Seq};
 use filch_scheduler::record::Mutation;
 use filch_scheduler::state::State;
 use filch_store::{
-    Commit, CommitError, Filter, Order, OwnerNote, PurgeCause, Reserve, Room, Sqlite, Store, Text,
+    Commit, CommitError, DiskReserve, DiskSpace, Filter, ListOrder, OwnerNote, PurgeCause, Sqlite,
+    Store, StoredText,
 };
 
 use crate::{put, write};
@@ -19,7 +20,7 @@ use crate::{put, write};
 const PATH: &str = "FILCH_STORE_FULL";
 const DISK: u64 = 48 << 20;
 /// More than the log takes up at its longest.
-const RESERVE: Reserve = Reserve { mark: 12 << 20, ballast: 2 << 20 };
+const RESERVE: DiskReserve = DiskReserve { mark: 12 << 20, ballast: 2 << 20 };
 
 #[test]
 fn a_full_disk_takes_reports_and_then_refuses_cleanly() {
@@ -69,7 +70,7 @@ fn child() {
     let mut last = 0;
     let jobs_of = |last: u64| last * 100 + 1..=last * 100 + 100;
     let submit = |last: u64| {
-        let text = Text::from("x".repeat(1_000));
+        let text = StoredText::from("x".repeat(1_000));
         Commit {
             last: CommitNo(last + 1),
             mutations: jobs_of(last).map(|seq| put(seq, &format!("j{seq}"))).collect(),
@@ -77,13 +78,13 @@ fn child() {
             ..Commit::default()
         }
     };
-    while store.room() == Room::Enough {
+    while store.disk_space() == DiskSpace::Enough {
         store.commit(&submit(last)).unwrap();
         last += 1;
     }
     let jobs = last * 100;
     assert!(jobs > 5_000, "{jobs}");
-    let Room::Low { free, mark } = store.room() else { panic!() };
+    let DiskSpace::Low { free, mark } = store.disk_space() else { panic!() };
     assert!(free < mark && free > mark / 4, "{free}");
 
     // All of them can still be reported.
@@ -102,7 +103,7 @@ fn child() {
     let said = loop {
         match store.commit(&Commit { last: next, ..submit(taken) }) {
             Ok(()) => (taken, next) = (taken + 1, next.next()),
-            Err(CommitError::NoRoom(said)) => break said,
+            Err(CommitError::DiskFull(said)) => break said,
             Err(other) => panic!("{other}"),
         }
         assert!(taken < 10 * last);
@@ -112,7 +113,7 @@ fn child() {
 
     // Nothing is lost, nothing is half there, and with room again it goes on.
     let check = |store: &Sqlite, jobs: u64| {
-        let rows = store.list(&Filter::default(), Order::After(Seq(0)), usize::MAX).unwrap();
+        let rows = store.list(&Filter::default(), ListOrder::After(Seq(0)), usize::MAX).unwrap();
         assert_eq!(rows.len() as u64, jobs);
         assert!(
             rows.iter().all(|row| (row.now.state == State::Succeeded) == (row.seq.0 <= last * 100))

@@ -14,7 +14,7 @@ use filch_scheduler::record::{JobRow, Mutation, Note, Strategy as Order};
 use filch_scheduler::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
 use filch_scheduler::state::State;
 use filch_scheduler::time::{Duration, Millis, Monotonic, Now, Wall};
-use filch_store::{Commit, CommitError, Filter, PurgeCause, Remains, Store};
+use filch_store::{AttemptOutput, Commit, CommitError, Filter, PurgeCause, Store};
 use proptest::prelude::*;
 
 use crate::pair::{Pair, commit, load, payload};
@@ -125,7 +125,7 @@ impl World {
             };
             let result = (hold.job.0 % 3 != 0).then(|| format!("\"{}\"", hold.fence.0).into());
             let log = (hold.job.0 % 2 != 0).then(|| "printed".into());
-            self.gathered.remains.push(Remains { hold, result, log });
+            self.gathered.outputs.push(AttemptOutput { hold, result, log });
         }
         self.gathered.mutations.extend(mutations);
         self.gathered.last = number;
@@ -405,12 +405,12 @@ proptest! {
         for (count, step) in (1..).zip(steps) {
             world.step(step);
             if count % 50 == 0 {
-                world.pair.prove();
+                world.pair.check();
                 world.pair.compare();
             }
         }
         world.keep();
-        world.pair.prove();
+        world.pair.check();
         world.pair.compare();
         for (filter, limit) in &filters {
             world.pair.compare_lists(filter, *limit);
@@ -432,7 +432,7 @@ fn everything_happens_in_these_worlds() {
             *counts.entry(word(mutation)).or_default() += 1;
         }
     }
-    world.pair.prove();
+    world.pair.check();
     for what in [
         "put",
         "succeeded",

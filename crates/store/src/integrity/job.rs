@@ -6,7 +6,7 @@ use filch_scheduler::spec::{Condition, Otherwise};
 use filch_scheduler::state::State;
 use filch_scheduler::time::Wall;
 
-use super::{Kept, Parent};
+use super::{ParentJob, StoredJob};
 
 /// One change of owner of one job.
 #[derive(Clone, Copy, Debug)]
@@ -19,20 +19,20 @@ pub(super) struct Change {
 }
 
 /// What is known of a job.
-pub(super) struct Life {
+pub(super) struct JobHistory {
     /// What its own row says.
     pub(super) now: JobWrite,
     pub(super) attempts_max: u16,
     pub(super) lease_before: LeaseNo,
     pub(super) lease_ended: LeaseNo,
     /// What its attempts came to that did not succeed, in order.
-    pub(super) words: Vec<Word>,
+    pub(super) words: Vec<AttemptNote>,
     /// How many attempts are charged by what is noted since the last retry.
     pub(super) charged: u16,
     pub(super) retries: u64,
     pub(super) cancels: u64,
-    /// The highest fence under which something remains.
-    pub(super) remains: Option<Fence>,
+    /// The highest fence under which there is output.
+    pub(super) outputs: Option<Fence>,
     /// How often it changed hands, the first time, and the last.
     pub(super) changes: u64,
     pub(super) first: Option<LeaseNo>,
@@ -42,7 +42,7 @@ pub(super) struct Life {
 
 /// How an attempt ended that did not succeed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Word {
+pub(super) struct AttemptNote {
     pub(super) fence: Fence,
     pub(super) worker: WorkerId,
     pub(super) kind: Kind,
@@ -63,21 +63,21 @@ pub(super) enum Kind {
 pub(super) struct Family {
     pub(super) condition: Condition,
     pub(super) otherwise: Otherwise,
-    pub(super) parents: Vec<Option<Parent>>,
+    pub(super) parents: Vec<Option<ParentJob>>,
 }
 
 /// Whether nothing is known of a job but that it was submitted and waits.
-pub(super) fn is_untouched(kept: &Kept) -> bool {
+pub(super) fn is_untouched(kept: &StoredJob) -> bool {
     let now = &kept.row.now;
     kept.notes.is_empty()
-        && kept.remains.is_empty()
+        && kept.outputs.is_empty()
         && kept.parents.is_empty()
         && (now.fence, now.attempts) == (Fence(0), 0)
         && matches!(now.state, State::Scheduled | State::Queued)
 }
 
-impl Life {
-    pub(super) fn new(kept: &Kept) -> Self {
+impl JobHistory {
+    pub(super) fn new(kept: &StoredJob) -> Self {
         let spec = &kept.row.spec;
         let mut life = Self {
             now: kept.row.now,
@@ -88,7 +88,7 @@ impl Life {
             charged: 0,
             retries: 0,
             cancels: 0,
-            remains: kept.remains.iter().copied().max(),
+            outputs: kept.outputs.iter().copied().max(),
             changes: 0,
             first: None,
             last: None,
@@ -101,7 +101,7 @@ impl Life {
             let (condition, otherwise) = (spec.condition, spec.otherwise);
             // One that came after its child has the id of the parent, which was forgotten before.
             let was_there =
-                |it: &Parent| it.seq < kept.row.seq || it.submitted_at == kept.row.submitted_at;
+                |it: &ParentJob| it.seq < kept.row.seq || it.submitted_at == kept.row.submitted_at;
             let parents = kept.parents.iter().map(|it| it.filter(was_there)).collect();
             life.family = Some(Box::new(Family { condition, otherwise, parents }));
         }
@@ -130,7 +130,7 @@ impl Life {
             charged: 0,
             retries: 0,
             cancels: 0,
-            remains: None,
+            outputs: None,
             changes: 0,
             first: None,
             last: None,
@@ -152,7 +152,7 @@ impl Life {
                     self.charged = self.charged.saturating_add(1);
                 }
                 let (fence, worker) = (hold.fence, *worker);
-                self.words.push(Word { fence, worker, kind, is_owners: false });
+                self.words.push(AttemptNote { fence, worker, kind, is_owners: false });
             }
             Note::Retried(_) => {
                 self.retries += 1;

@@ -3,12 +3,12 @@
 use filch_scheduler::id::{JobId, Seq};
 use filch_scheduler::record::Cause;
 
-/// So many findings are kept word by word; all are counted.
-const FINDINGS_MAX: usize = 100;
+/// So many violations are kept word by word; all are counted.
+const VIOLATIONS_MAX: usize = 100;
 
 /// What must hold of everything that is kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Rule {
+pub enum IntegrityRule {
     /// No acknowledged job is lost: it is there, or was purged after its time.
     S1,
     /// A job has one owner at a time.
@@ -29,7 +29,7 @@ pub enum Rule {
     File,
 }
 
-impl Rule {
+impl IntegrityRule {
     /// All rules.
     pub const ALL: [Self; 9] = [
         Self::S1,
@@ -78,9 +78,9 @@ impl Rule {
 
 /// Something that cannot be, if every promise was kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Finding {
+pub struct IntegrityViolation {
     /// Which rule does not hold.
-    pub rule: Rule,
+    pub rule: IntegrityRule,
     /// Of which job.
     pub job: Option<Seq>,
     /// Its id, if it is kept.
@@ -91,7 +91,7 @@ pub struct Finding {
 
 /// How much was looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
+pub struct IntegrityCounts {
     /// The number of the newest commit.
     pub commits: u64,
     /// Jobs that were ever acknowledged.
@@ -130,7 +130,7 @@ pub struct Counts {
     pub ledger_rows_kept: u64,
 }
 
-impl Counts {
+impl IntegrityCounts {
     pub(super) const fn count(&mut self, cause: Cause) {
         let count = match cause {
             Cause::Claim => &mut self.claims,
@@ -162,25 +162,25 @@ impl Counts {
 
 /// What a proof has come to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Report {
+pub struct IntegrityReport {
     /// How much was looked at.
-    pub counts: Counts,
+    pub counts: IntegrityCounts,
     /// What cannot be, by rule; the first hundred.
-    pub findings: Vec<Finding>,
+    pub violations: Vec<IntegrityViolation>,
     /// How much more there is.
     pub more: u64,
 }
 
-impl Report {
+impl IntegrityReport {
     /// Whether every promise was kept.
     #[must_use]
     pub const fn holds(&self) -> bool {
-        self.findings.is_empty()
+        self.violations.is_empty()
     }
 
-    pub(super) fn find(&mut self, rule: Rule, job: Option<Seq>, what: String) {
-        if self.findings.len() < FINDINGS_MAX {
-            self.findings.push(Finding { rule, job, id: None, what });
+    pub(super) fn add(&mut self, rule: IntegrityRule, job: Option<Seq>, what: String) {
+        if self.violations.len() < VIOLATIONS_MAX {
+            self.violations.push(IntegrityViolation { rule, job, id: None, what });
         } else {
             self.more += 1;
         }
@@ -189,17 +189,17 @@ impl Report {
     pub(super) fn ensure(
         &mut self,
         holds: bool,
-        rule: Rule,
+        rule: IntegrityRule,
         job: Option<Seq>,
         what: impl FnOnce() -> String,
     ) {
         if !holds {
-            self.find(rule, job, what());
+            self.add(rule, job, what());
         }
     }
 
     pub(super) fn finish(mut self) -> Self {
-        self.findings.sort_by_key(|finding| finding.rule);
+        self.violations.sort_by_key(|violation| violation.rule);
         self
     }
 }

@@ -9,7 +9,7 @@ use filch_scheduler::{agent, dispatch, id};
 
 /// Traces of the server and of every worker's process.
 #[derive(Default)]
-pub(crate) struct Tape {
+pub(crate) struct Recording {
     server: Track,
     workers: BTreeMap<usize, Vec<Track>>,
 }
@@ -47,7 +47,7 @@ impl Track {
     }
 }
 
-impl Tape {
+impl Recording {
     /// The server's trace, and those of the places that are spoken of.
     pub(crate) fn about(&self, what: &str) -> String {
         let mut text = format!("# the server\n{}", self.server.text);
@@ -109,16 +109,18 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::hunt::{Faults, run};
     use crate::replay::play;
+    use crate::search::{Faults, run};
     use crate::world::Audit;
 
     #[test]
     fn what_was_recorded_plays_again_as_it_was() {
         for seed in 1..=12 {
             let plan = crate::swarm::draw(seed, 4, Duration::from_secs(60), Faults::All);
-            let tape = run(&plan, Audit::Never, Some(Tape::default())).tape.expect("it was given");
-            let tracks = tape.workers.values().flatten().chain([&tape.server]);
+            let recording = run(&plan, Audit::Never, Some(Recording::default()))
+                .recording
+                .expect("it was given");
+            let tracks = recording.workers.values().flatten().chain([&recording.server]);
             for track in tracks {
                 let played = play(&track.text).unwrap_or_else(|error| error);
                 let pairs = track.text.lines().zip(played.lines());

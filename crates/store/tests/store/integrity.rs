@@ -10,7 +10,7 @@ use filch_scheduler::record::{
 };
 use filch_scheduler::state::State;
 use filch_scheduler::time::{Duration, Wall};
-use filch_store::proof::{Report, Rule, prove};
+use filch_store::integrity::{IntegrityReport, IntegrityRule, check};
 use filch_store::{Commit, PurgeCause, Snapshot, Store};
 use rusqlite::Connection;
 
@@ -97,9 +97,9 @@ fn now() -> u64 {
     since.as_millis() as u64
 }
 
-fn report(path: &Path) -> Report {
+fn report(path: &Path) -> IntegrityReport {
     let snapshot = Snapshot::open(path).expect("it is a file of ours");
-    prove(&snapshot).expect("it can be read")
+    check(&snapshot).expect("it can be read")
 }
 
 /// A copy of the history, and what is done to it.
@@ -114,9 +114,9 @@ fn damaged(pair: &Pair, damage: impl FnOnce(&Path)) -> PathBuf {
 #[test]
 fn a_history_that_can_be_believed_is_believed() {
     let pair = history();
-    pair.prove();
+    pair.check();
     let report = report(&pair.path());
-    assert!(report.holds(), "{:#?}", report.findings);
+    assert!(report.holds(), "{:#?}", report.violations);
     let counts = report.counts;
     assert_eq!((counts.submitted, counts.jobs, counts.expired, counts.purged()), (6, 5, 1, 1));
     assert_eq!((counts.claims, counts.steals, counts.losses), (8, 1, 2));
@@ -128,176 +128,186 @@ fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
     const REMOVE: &str = "DELETE FROM job WHERE seq = 2; DELETE FROM job_state WHERE seq = 2;
                           DELETE FROM payload WHERE seq = 2; DELETE FROM note WHERE job = 2;";
     let pair = history();
-    let plants: &[(&str, Rule, Option<u64>, &str)] = &[
+    let plants: &[(&str, IntegrityRule, Option<u64>, &str)] = &[
         // Two owners at once.
         (
             "UPDATE lease SET cause = 0, from_worker = NULL WHERE number = 2",
-            Rule::S2,
+            IntegrityRule::S2,
             Some(2),
             "lease row 1: worker 0000000000000001 claimed it under fence 1 at 1 ms, who has not let \
              go of it; then lease row 2: worker 0000000000000002 claimed it under fence 2 at 2 ms",
         ),
         (
             "UPDATE lease SET from_worker = 3 WHERE number = 2",
-            Rule::S2,
+            IntegrityRule::S2,
             Some(2),
             "worker 0000000000000002 stole it from worker 0000000000000003",
         ),
-        ("DELETE FROM lease WHERE number = 5", Rule::S2, Some(4), "who has not let go of it"),
+        (
+            "DELETE FROM lease WHERE number = 5",
+            IntegrityRule::S2,
+            Some(4),
+            "who has not let go of it",
+        ),
         (
             "UPDATE job_state SET state = 4, holder = 1, fence = 3 WHERE seq = 4",
-            Rule::S2,
+            IntegrityRule::S2,
             Some(4),
             "does not own it",
         ),
         // Numbers that go back.
         (
             "UPDATE lease SET jobs = x'0401' WHERE number = 4",
-            Rule::S7,
+            IntegrityRule::S7,
             Some(2),
             "the fence does not grow",
         ),
         (
             "UPDATE job_state SET fence = 9 WHERE seq = 2",
-            Rule::S7,
+            IntegrityRule::S7,
             Some(2),
             "its fence is 9, but it changed hands 3 times",
         ),
-        ("UPDATE store_meta SET seq_last = 3", Rule::S7, Some(6), "numbering stands at 3"),
-        ("UPDATE store_meta SET lease_last = 3", Rule::S7, None, "there is a lease row 7"),
+        ("UPDATE store_meta SET seq_last = 3", IntegrityRule::S7, Some(6), "numbering stands at 3"),
+        ("UPDATE store_meta SET lease_last = 3", IntegrityRule::S7, None, "there is a lease row 7"),
         // Jobs that are gone.
-        (REMOVE, Rule::S1, Some(2), "it was acknowledged, and is neither kept nor purged"),
+        (REMOVE, IntegrityRule::S1, Some(2), "it was acknowledged, and is neither kept nor purged"),
         (
             "DELETE FROM purge; DELETE FROM purged_range;",
-            Rule::S1,
+            IntegrityRule::S1,
             Some(6),
             "it was acknowledged, and is neither kept nor purged",
         ),
-        ("DELETE FROM purge", Rule::S1, None, "1 jobs are gone, and it is written down why for 0"),
+        (
+            "DELETE FROM purge",
+            IntegrityRule::S1,
+            None,
+            "1 jobs are gone, and it is written down why for 0",
+        ),
         (
             "INSERT INTO purged_range VALUES (2, 2)",
-            Rule::S1,
+            IntegrityRule::S1,
             Some(2),
             "it is there, and among those that were purged",
         ),
-        ("DELETE FROM payload WHERE seq = 3", Rule::S1, Some(3), "its payload is gone"),
+        ("DELETE FROM payload WHERE seq = 3", IntegrityRule::S1, Some(3), "its payload is gone"),
         // Purged too early.
         (
             "UPDATE purge SET waited_least_ms = 5",
-            Rule::S1,
+            IntegrityRule::S1,
             Some(6),
             "it was purged 5 ms after its end, and jobs were to be kept for 3600000 ms",
         ),
         // A child that was started before its parent ended.
         (
             "UPDATE job_state SET lease_last = 6, leases_since = 0 WHERE seq = 1",
-            Rule::S12,
+            IntegrityRule::S12,
             Some(3),
             "lease row 3 gives it to a worker before the success of all its parents: job number 1 is \
              succeeded, but not by then",
         ),
         (
             "UPDATE job_state SET state = 2 WHERE seq = 1",
-            Rule::S12,
+            IntegrityRule::S12,
             Some(3),
             "job number 1 is queued",
         ),
         (
             "UPDATE job SET condition = 3, otherwise = 0 WHERE seq = 3",
-            Rule::S12,
+            IntegrityRule::S12,
             Some(3),
             "the failure of one",
         ),
         // What ended did not stay so, or not rightly.
         (
             "UPDATE job_state SET state = 5 WHERE seq = 3",
-            Rule::S5,
+            IntegrityRule::S5,
             Some(3),
             "claimed it under fence 3 at 6 ms, but it had ended before",
         ),
-        ("DELETE FROM note WHERE kind = 2", Rule::S5, Some(5), "nobody asked for that"),
+        ("DELETE FROM note WHERE kind = 2", IntegrityRule::S5, Some(5), "nobody asked for that"),
         (
             "INSERT INTO note (at, kind, job, fence, worker, outcome, text)
                  VALUES (0, 1, 1, 1, 1, 0, 'x')",
-            Rule::S3,
+            IntegrityRule::S3,
             Some(1),
             "it is succeeded under fence 1, and nobody owned it",
         ),
         (
             "UPDATE job_state SET attempts = 2 WHERE seq = 3",
-            Rule::S9,
+            IntegrityRule::S9,
             Some(3),
             "what is noted charges 0",
         ),
         (
             "UPDATE note SET fence = 1 WHERE job = 2",
-            Rule::S9,
+            IntegrityRule::S9,
             Some(2),
             "did not give it that fence",
         ),
         // Tables that disagree.
         (
             "UPDATE live SET bits = zeroblob(512)",
-            Rule::Index,
+            IntegrityRule::Index,
             Some(3),
             "the table of live jobs says that it has ended",
         ),
         (
             "UPDATE live SET bits = CAST(x'ff' || substr(bits, 2) AS BLOB)",
-            Rule::Index,
+            IntegrityRule::Index,
             Some(1),
             "the table of live jobs says that it lives",
         ),
         (
             "UPDATE live SET bits = CAST(substr(bits, 1, 100) || x'ff' || substr(bits, 102) AS BLOB)",
-            Rule::Index,
+            IntegrityRule::Index,
             Some(800),
             "it is among the live jobs, and there is no such job; so are the 7 after it",
         ),
         (
             "DELETE FROM lease_open",
-            Rule::Index,
+            IntegrityRule::Index,
             Some(3),
             "lease row 6 says who owns it, but is not among",
         ),
         (
             "INSERT INTO lease_open VALUES (1)",
-            Rule::Index,
+            IntegrityRule::Index,
             None,
             "lease row 1 is open, but says nothing",
         ),
         (
             "INSERT INTO lease_open VALUES (99)",
-            Rule::Index,
+            IntegrityRule::Index,
             None,
             "lease row 99 is among the open ones",
         ),
         (
             "INSERT INTO payload VALUES (77, '')",
-            Rule::Index,
+            IntegrityRule::Index,
             Some(77),
             "in the table payload, and no such job",
         ),
         (
             "INSERT INTO attempt_output VALUES (2, 9, NULL, NULL)",
-            Rule::Index,
+            IntegrityRule::Index,
             Some(2),
-            "something remains of fence 9",
+            "there is output of fence 9",
         ),
         // What cannot be read.
         (
             "UPDATE lease SET jobs = x'80' WHERE number = 1",
-            Rule::File,
+            IntegrityRule::File,
             None,
             "lease row 1: the file is damaged",
         ),
         (
             "UPDATE job SET condition = 9 WHERE seq = 3",
-            Rule::File,
+            IntegrityRule::File,
             None,
             "job number 3: the file is damaged",
         ),
-        ("DROP TABLE purged_range", Rule::File, None, "no such table: purged_range"),
+        ("DROP TABLE purged_range", IntegrityRule::File, None, "no such table: purged_range"),
     ];
     for (damage, rule, job, evidence) in plants {
         let path = damaged(&pair, |copy| {
@@ -306,8 +316,8 @@ fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
             connection.pragma_update(None, "ignore_check_constraints", true).expect("known");
             connection.execute_batch(damage).expect("the damage is done");
         });
-        let found = report(&path).findings;
-        let is_it = |found: &&filch_store::proof::Finding| {
+        let found = report(&path).violations;
+        let is_it = |found: &&filch_store::integrity::IntegrityViolation| {
             found.rule == *rule && found.job == job.map(Seq) && found.what.contains(evidence)
         };
         assert!(found.iter().any(|found| is_it(&found)), "{damage}: {found:#?}");
@@ -330,11 +340,11 @@ fn a_purge_that_comes_too_early_leaves_its_trace() {
         pair.commit(&commit(CommitNo(number), mutations)).expect("it fits");
     }
     pair.commit(&expiring(18, vec![Mutation::Purge(vec![Seq(7)])])).expect("it fits");
-    let found = report(&pair.path()).findings;
-    let [finding] = &found[..] else { panic!("{found:#?}") };
-    assert_eq!((finding.rule, finding.job), (Rule::S1, Some(Seq(7))));
-    assert!(finding.what.contains("and jobs were to be kept for 3600000 ms"), "{finding:?}");
-    assert!(finding.what.contains("(one of 2 that were purged"), "{finding:?}");
+    let found = report(&pair.path()).violations;
+    let [violation] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!((violation.rule, violation.job), (IntegrityRule::S1, Some(Seq(7))));
+    assert!(violation.what.contains("and jobs were to be kept for 3600000 ms"), "{violation:?}");
+    assert!(violation.what.contains("(one of 2 that were purged"), "{violation:?}");
 }
 
 #[test]
@@ -349,9 +359,9 @@ fn a_job_that_has_the_id_of_a_forgotten_parent_is_none() {
     for (number, mutations) in (15..).zip(commits) {
         pair.commit(&expiring(number, mutations)).expect("it fits");
     }
-    pair.prove();
+    pair.check();
     let report = report(&pair.path());
-    assert!(report.holds(), "{:#?}", report.findings);
+    assert!(report.holds(), "{:#?}", report.violations);
     assert_eq!((report.counts.children, report.counts.orphans), (0, 1));
 }
 
@@ -377,16 +387,16 @@ fn a_flipped_page_is_found() {
     let pair = history();
     for name in ["job", "job_state", "lease", "job_id", "note_job", "payload"] {
         let path = damaged(&pair, |copy| change(copy, page_of(copy, name), 4_096));
-        let found = report(&path).findings;
-        let is_it = |rule| matches!(rule, Rule::File | Rule::Index);
+        let found = report(&path).violations;
+        let is_it = |rule| matches!(rule, IntegrityRule::File | IntegrityRule::Index);
         assert!(found.iter().any(|found| is_it(found.rule)), "{name}: {found:#?}");
     }
     // One byte of one entry of an index: the last of the page, in which the first entry ends.
     let path = damaged(&pair, |copy| change(copy, page_of(copy, "job_id") + 4_096 - 8, 1));
-    let found = report(&path).findings;
+    let found = report(&path).violations;
     let is_it = |what: &str| what.contains("missing from index job_id");
     assert!(
-        found.iter().any(|found| found.rule == Rule::Index && is_it(&found.what)),
+        found.iter().any(|found| found.rule == IntegrityRule::Index && is_it(&found.what)),
         "{found:#?}"
     );
 }
@@ -400,7 +410,7 @@ fn a_look_does_not_keep_a_writer_from_writing_nor_sees_half_of_what_it_writes() 
             let mut looks = 0;
             while !is_over.load(Ordering::Relaxed) || looks < 2 {
                 let report = report(&pair.path());
-                assert!(report.holds(), "{:#?}", report.findings);
+                assert!(report.holds(), "{:#?}", report.violations);
                 looks += 1;
             }
         });
@@ -421,7 +431,7 @@ fn a_look_does_not_keep_a_writer_from_writing_nor_sees_half_of_what_it_writes() 
         }
         is_over.store(true, Ordering::Relaxed);
         // Whoever began to look before sees what was there then.
-        assert_eq!(prove(&snapshot).expect("it can be read").counts.jobs, 5);
+        assert_eq!(check(&snapshot).expect("it can be read").counts.jobs, 5);
         looking.join().expect("all looks were fine");
     });
     assert_eq!(report(&pair.path()).counts.jobs, 105);

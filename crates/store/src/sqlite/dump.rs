@@ -13,14 +13,14 @@ use super::error::Failure;
 use super::live::Live;
 use super::numbers::Numbers;
 use super::rows::{self, Names, select_jobs};
-use super::{codes, notes, purged};
-use crate::keep::PurgeCause;
-use crate::proof::{Kept, Parent, Piece, Purge, Rule};
+use super::{codes, notes, purge_log};
+use crate::integrity::{DumpRecord, IntegrityRule, ParentJob, PurgeRecord, StoredJob};
+use crate::store::PurgeCause;
 
-/// Hands out everything in the order that [`Piece`] asks for.
-pub(super) fn evidence(
+/// Hands out everything in the order that [`DumpRecord`] asks for.
+pub(super) fn dump(
     connection: &Connection,
-    each: &mut dyn FnMut(Piece),
+    each: &mut dyn FnMut(DumpRecord),
 ) -> Result<(), Failure> {
     let mut walk = Walk { connection, each };
     for step in [Walk::whole, Walk::numbers, Walk::purges, Walk::strays, Walk::jobs_and_leases] {
@@ -32,7 +32,7 @@ pub(super) fn evidence(
 
 struct Walk<'walk> {
     connection: &'walk Connection,
-    each: &'walk mut dyn FnMut(Piece),
+    each: &'walk mut dyn FnMut(DumpRecord),
 }
 
 impl Walk<'_> {
@@ -41,15 +41,15 @@ impl Walk<'_> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(failure) if is_damage(&failure) => {
-                self.damage(Rule::File, None, format!("{place}: {failure}"));
+                self.damage(IntegrityRule::File, None, format!("{place}: {failure}"));
                 Ok(None)
             }
             Err(failure) => Err(failure),
         }
     }
 
-    fn damage(&mut self, rule: Rule, job: Option<Seq>, what: String) {
-        (self.each)(Piece::Damage { rule, job, what });
+    fn damage(&mut self, rule: IntegrityRule, job: Option<Seq>, what: String) {
+        (self.each)(DumpRecord::Damage { rule, job, what });
     }
 
     /// SQLite's own word on pages, tables and indexes.
@@ -59,8 +59,13 @@ impl Walk<'_> {
         while let Some(row) = found.next()? {
             let said = rows::text(row, 0)?;
             if said != "ok" {
-                let rule = if said.contains("index") { Rule::Index } else { Rule::File };
-                (self.each)(Piece::Damage { rule, job: None, what: format!("SQLite: {said}") });
+                let rule =
+                    if said.contains("index") { IntegrityRule::Index } else { IntegrityRule::File };
+                (self.each)(DumpRecord::Damage {
+                    rule,
+                    job: None,
+                    what: format!("SQLite: {said}"),
+                });
             }
         }
         Ok(())
@@ -68,7 +73,7 @@ impl Walk<'_> {
 
     fn numbers(&mut self) -> Result<(), Failure> {
         let Numbers { commit, seq, lease } = Numbers::read(self.connection)?;
-        (self.each)(Piece::Numbers { commit, seq, lease });
+        (self.each)(DumpRecord::Numbers { commit, seq, lease });
         Ok(())
     }
 
@@ -78,16 +83,16 @@ impl Walk<'_> {
         let mut found = ranges.query(())?;
         while let Some(row) = found.next()? {
             let (first, last) = (rows::unsigned(row, 0)?, rows::unsigned(row, 1)?);
-            (self.each)(Piece::Purged(Seq(first), Seq(last)));
+            (self.each)(DumpRecord::Purged(Seq(first), Seq(last)));
         }
         let sql = "SELECT cause, retention_ms, at_last, jobs, waited_least_ms, waited_least_job
                    FROM purge ORDER BY number";
         let mut purges = self.connection.prepare(sql)?;
         let mut found = purges.query(())?;
         while let Some(row) = found.next()? {
-            let purge = Purge {
+            let purge = PurgeRecord {
                 cause: match row.get(0)? {
-                    purged::EXPIRED => {
+                    purge_log::EXPIRED => {
                         let retention = Duration::from_millis(rows::unsigned(row, 1)?);
                         PurgeCause::Expired { retention }
                     }
@@ -97,7 +102,7 @@ impl Walk<'_> {
                 jobs: rows::unsigned(row, 3)?,
                 waited_least: (row.get(4)?, Seq(rows::unsigned(row, 5)?)),
             };
-            (self.each)(Piece::Purge(purge));
+            (self.each)(DumpRecord::Purge(purge));
         }
         Ok(())
     }
@@ -116,7 +121,7 @@ impl Walk<'_> {
             while let Some(row) = found.next()? {
                 let seq = Seq(rows::unsigned(row, 0)?);
                 let what = format!("there is a row about it in the table {table}, and no such job");
-                self.damage(Rule::Index, Some(seq), what);
+                self.damage(IntegrityRule::Index, Some(seq), what);
             }
         }
         let sql = "SELECT number FROM lease_open WHERE number NOT IN (SELECT number FROM lease)";
@@ -126,7 +131,7 @@ impl Walk<'_> {
             let number: i64 = row.get(0)?;
             let what =
                 format!("lease row {number} is among the open ones, and there is no such row");
-            self.damage(Rule::Index, None, what);
+            self.damage(IntegrityRule::Index, None, what);
         }
         Ok(())
     }
@@ -148,7 +153,7 @@ impl Walk<'_> {
             while let Some((number, lease)) = beside.leases.next_to(kept.lease_before.0)? {
                 self.lease(number, lease)?;
             }
-            (self.each)(Piece::Job(Box::new(kept)));
+            (self.each)(DumpRecord::Job(Box::new(kept)));
         }
         while let Some((number, lease)) = beside.leases.next_to(u64::MAX)? {
             self.lease(number, lease)?;
@@ -159,14 +164,14 @@ impl Walk<'_> {
                 more => format!("; so are the {more} after it"),
             };
             let what = format!("it is among the live jobs, and there is no such job{more}");
-            self.damage(Rule::Index, Some(first), what);
+            self.damage(IntegrityRule::Index, Some(first), what);
         }
         Ok(())
     }
 
     fn lease(&mut self, number: u64, lease: Result<Lease, Failure>) -> Result<(), Failure> {
         if let Some((row, is_open)) = self.excuse(lease, &format!("lease row {number}"))? {
-            (self.each)(Piece::Lease { row, is_open });
+            (self.each)(DumpRecord::Lease { row, is_open });
         }
         Ok(())
     }
@@ -179,7 +184,7 @@ type Lease = (LeaseRow, bool);
 struct Statements<'walk> {
     places: Statement<'walk>,
     notes: Statement<'walk>,
-    remains: Statement<'walk>,
+    outputs: Statement<'walk>,
     leases: Statement<'walk>,
     parent: Statement<'walk>,
 }
@@ -199,7 +204,7 @@ impl<'walk> Statements<'walk> {
                 "SELECT job, kind, fence, worker, outcome, text FROM note INDEXED BY note_job
                  WHERE job IS NOT NULL ORDER BY job, number",
             )?,
-            remains: connection
+            outputs: connection
                 .prepare("SELECT job, fence FROM attempt_output ORDER BY job, fence")?,
             leases: connection.prepare(
                 "SELECT lease.number, worker, cause, from_worker, at, jobs,
@@ -230,7 +235,7 @@ struct Place {
 struct Beside<'walk, 'connection> {
     places: Cursor<'walk, Place>,
     notes: Cursor<'walk, Note>,
-    remains: Cursor<'walk, Fence>,
+    outputs: Cursor<'walk, Fence>,
     leases: Cursor<'walk, Lease>,
     parent: &'walk mut Statement<'connection>,
     /// Those that were not met yet.
@@ -244,14 +249,14 @@ impl<'walk, 'connection> Beside<'walk, 'connection> {
         connection: &Connection,
         statements: &'walk mut Statements<'connection>,
     ) -> Result<Self, Failure> {
-        let Statements { places, notes, remains, leases, parent } = statements;
+        let Statements { places, notes, outputs, leases, parent } = statements;
         Ok(Self {
             places: Cursor::new(places, place)?,
             notes: Cursor::new(notes, |row| {
                 // Whose id it is does not matter to a proof.
                 notes::read(row, Seq(rows::unsigned(row, 0)?), JobId(0))
             })?,
-            remains: Cursor::new(remains, |row| Ok(Fence(rows::unsigned(row, 1)?)))?,
+            outputs: Cursor::new(outputs, |row| Ok(Fence(rows::unsigned(row, 1)?)))?,
             leases: Cursor::new(leases, |row| Ok((rows::lease(row)?, row.get(6)?)))?,
             parent,
             live: Live::read(connection)?,
@@ -259,16 +264,16 @@ impl<'walk, 'connection> Beside<'walk, 'connection> {
         })
     }
 
-    fn keep(&mut self, row: JobRow) -> Result<Kept, Failure> {
+    fn keep(&mut self, row: JobRow) -> Result<StoredJob, Failure> {
         let seq = row.seq.0;
         let gone = || Failure::Content("it was there a moment ago".into());
         let place = self.places.of(seq)?.pop().ok_or_else(gone)?;
-        Ok(Kept {
+        Ok(StoredJob {
             lease_before: place.before,
             lease_ended: place.written,
             lease_last: place.last.unwrap_or(LeaseNo(u64::MAX)),
             notes: self.notes.of(seq)?,
-            remains: self.remains.of(seq)?,
+            outputs: self.outputs.of(seq)?,
             has_payload: place.has_payload,
             is_live: self.is_live,
             parents: row
@@ -281,12 +286,12 @@ impl<'walk, 'connection> Beside<'walk, 'connection> {
         })
     }
 
-    fn parent(&mut self, id: JobId) -> Result<Option<Parent>, Failure> {
+    fn parent(&mut self, id: JobId) -> Result<Option<ParentJob>, Failure> {
         let mut found = self.parent.query([id.0.to_be_bytes()])?;
         let Some(row) = found.next()? else {
             return Ok(None);
         };
-        Ok(Some(Parent {
+        Ok(Some(ParentJob {
             seq: Seq(rows::unsigned(row, 0)?),
             submitted_at: rows::wall(row, 4)?,
             state: codes::state(row.get(1)?)?,

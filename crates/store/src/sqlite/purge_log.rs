@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::error::Failure;
 use super::rows::of_wall;
 use crate::clock::clock;
-use crate::keep::PurgeCause;
+use crate::store::PurgeCause;
 
 /// What happens within this span for one cause is one row.
 const DAY_MS: i64 = 24 * 3_600 * 1_000;

@@ -1,4 +1,4 @@
-//! Everything that is in memory, as a proof wants it. What only stores have (payloads, what remains of
+//! Everything that is in memory, as a proof wants it. What only stores have (payloads, what outputs of
 //! attempts, why jobs were purged) is taken to be as it should be.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,21 +7,26 @@ use filch_scheduler::id::{JobId, LeaseNo, Seq};
 use filch_scheduler::record::{JobRow, Note};
 
 use super::Memory;
-use crate::keep::{PurgeCause, ReadError};
-use crate::proof::{Evidence, Kept, Parent, Piece, Purge};
+use crate::integrity::{DumpRecord, ParentJob, PurgeRecord, StoreDump, StoredJob};
+use crate::store::{PurgeCause, StoreError};
 
-impl Evidence for Memory {
-    fn evidence(&self, each: &mut dyn FnMut(Piece)) -> Result<(), ReadError> {
+impl StoreDump for Memory {
+    fn dump(&self, each: &mut dyn FnMut(DumpRecord)) -> Result<(), StoreError> {
         let (commit, seq, lease) = (self.commit, self.last_seq, self.last_lease);
-        each(Piece::Numbers { commit, seq, lease });
+        each(DumpRecord::Numbers { commit, seq, lease });
         for &seq in &self.purged {
-            each(Piece::Purged(seq, seq));
+            each(DumpRecord::Purged(seq, seq));
         }
         let jobs = self.purged.len() as u64;
         if jobs > 0 {
             let at = filch_scheduler::time::Wall::default();
             let waited_least = (0, self.purged.first().copied().unwrap_or_default());
-            each(Piece::Purge(Purge { cause: PurgeCause::Discarded, at, jobs, waited_least }));
+            each(DumpRecord::Purge(PurgeRecord {
+                cause: PurgeCause::Discarded,
+                at,
+                jobs,
+                waited_least,
+            }));
         }
         let mut notes: BTreeMap<Seq, Vec<Note>> = BTreeMap::new();
         let mut retried = BTreeSet::new();
@@ -35,26 +40,29 @@ impl Evidence for Memory {
         for row in self.jobs.values() {
             let place = self.places[&row.seq];
             while let Some(lease) = leases.next_if(|lease| lease.number <= place.put) {
-                each(Piece::Lease {
+                each(DumpRecord::Lease {
                     is_open: self.open.contains(&lease.number),
                     row: lease.clone(),
                 });
             }
-            each(Piece::Job(Box::new(Kept {
+            each(DumpRecord::Job(Box::new(StoredJob {
                 row: row.clone(),
                 lease_before: place.put,
                 lease_ended: place.written,
                 // Where the commit ended that wrote it is not known here.
                 lease_last: LeaseNo(u64::MAX),
                 notes: notes.remove(&row.seq).unwrap_or_default(),
-                remains: Vec::new(),
+                outputs: Vec::new(),
                 has_payload: true,
                 is_live: self.live.contains(&row.seq),
                 parents: self.parents(row, &retried),
             })));
         }
         for lease in leases {
-            each(Piece::Lease { is_open: self.open.contains(&lease.number), row: lease.clone() });
+            each(DumpRecord::Lease {
+                is_open: self.open.contains(&lease.number),
+                row: lease.clone(),
+            });
         }
         Ok(())
     }
@@ -65,10 +73,10 @@ impl Evidence for Memory {
 }
 
 impl Memory {
-    fn parents(&self, row: &JobRow, retried: &BTreeSet<Seq>) -> Vec<Option<Parent>> {
+    fn parents(&self, row: &JobRow, retried: &BTreeSet<Seq>) -> Vec<Option<ParentJob>> {
         let parent = |id: &JobId| {
             let parent = self.by_id(*id)?;
-            Some(Parent {
+            Some(ParentJob {
                 seq: parent.seq,
                 submitted_at: parent.submitted_at,
                 state: parent.now.state,

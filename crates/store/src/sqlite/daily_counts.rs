@@ -1,11 +1,11 @@
-//! Tallies of purged jobs as rows, one for each day and queue.
+//! DailyCounts of purged jobs as rows, one for each day and queue.
 
 use filch_scheduler::name::Name;
 use rusqlite::Connection;
 
 use super::error::Failure;
 use super::rows::{self, bound};
-use crate::tally::{DAY_MS, DAYS_MAX, OTHERS, QUEUES_MAX, Tally};
+use crate::daily_count::{DAY_MS, DAYS_MAX, DailyCount, OTHERS, QUEUES_MAX};
 
 /// Takes down what became of the jobs of these ranges, which are still there and about to be purged.
 pub(super) fn count(connection: &Connection, ranges: &[[i64; 2]]) -> Result<(), Failure> {
@@ -25,21 +25,21 @@ pub(super) fn count(connection: &Connection, ranges: &[[i64; 2]]) -> Result<(), 
     Ok(())
 }
 
-fn add(connection: &Connection, tally: &Tally) -> Result<(), Failure> {
-    let mut queue = tally.queue.as_str();
-    let day = bound(tally.day);
+fn add(connection: &Connection, count: &DailyCount) -> Result<(), Failure> {
+    let mut queue = count.queue.as_str();
+    let day = bound(count.day);
     let sql = "SELECT count(*), coalesce(sum(queue = ?2), 0) FROM daily_count WHERE day = ?1";
     let mut known = connection.prepare_cached(sql)?;
-    let (count, is_known): (i64, i64) =
+    let (queues, is_known): (i64, i64) =
         known.query_row((day, queue), |row| Ok((row.get(0)?, row.get(1)?)))?;
-    if is_known == 0 && count >= QUEUES_MAX as i64 {
+    if is_known == 0 && queues >= QUEUES_MAX as i64 {
         queue = OTHERS;
     }
     let sql = "INSERT INTO daily_count VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                ON CONFLICT (day, queue) DO UPDATE SET
                    succeeded = succeeded + ?3, dead = dead + ?4, cancelled = cancelled + ?5,
                    spent_ms = spent_ms + ?6";
-    let counts = [tally.succeeded, tally.dead, tally.cancelled, tally.spent_ms].map(bound);
+    let counts = [count.succeeded, count.dead, count.cancelled, count.spent_ms].map(bound);
     let [succeeded, dead, cancelled, spent] = counts;
     let row = (day, queue, succeeded, dead, cancelled, spent);
     connection.prepare_cached(sql)?.execute(row)?;
@@ -47,20 +47,20 @@ fn add(connection: &Connection, tally: &Tally) -> Result<(), Failure> {
 }
 
 /// The newest day first, and the queues of a day in their order.
-pub(super) fn list(connection: &Connection, limit: usize) -> Result<Vec<Tally>, Failure> {
+pub(super) fn list(connection: &Connection, limit: usize) -> Result<Vec<DailyCount>, Failure> {
     let sql = "SELECT day, queue, succeeded, dead, cancelled, spent_ms FROM daily_count
                ORDER BY day DESC, queue LIMIT ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query([bound(limit as u64)])?;
-    let mut tallies = Vec::new();
+    let mut daily_counts = Vec::new();
     while let Some(row) = found.next()? {
-        tallies.push(read(row)?);
+        daily_counts.push(read(row)?);
     }
-    Ok(tallies)
+    Ok(daily_counts)
 }
 
-fn read(row: &rusqlite::Row<'_>) -> Result<Tally, Failure> {
-    Ok(Tally {
+fn read(row: &rusqlite::Row<'_>) -> Result<DailyCount, Failure> {
+    Ok(DailyCount {
         day: rows::unsigned(row, 0)?,
         queue: Name::from(rows::text(row, 1)?),
         succeeded: rows::unsigned(row, 2)?,

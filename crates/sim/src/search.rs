@@ -9,11 +9,11 @@ use std::sync::{Mutex, Once};
 use std::thread;
 
 use filch_scheduler::time::{Duration, Monotonic};
-use filch_store::proof;
+use filch_store::integrity::IntegrityRule;
 
 use crate::check::{Checkers, Rule, Violation};
 use crate::plan::Plan;
-use crate::world::{Audit, Counts, Tape, World};
+use crate::world::{Audit, Counts, Recording, World};
 use crate::{script, shrink, swarm};
 
 /// So many seeds of a hunt are audited after every event.
@@ -24,7 +24,7 @@ const AUDITED_EVERY: u64 = 64;
 
 /// What to hunt through.
 #[derive(Clone, Debug)]
-pub struct Hunt {
+pub struct SeedSearch {
     /// Each seed is a cluster of its own.
     pub seeds: RangeInclusive<u64>,
     /// How long anything may break; then everything heals and the rest must come to an end.
@@ -50,7 +50,7 @@ pub enum Faults {
 
 /// Where a hunt looks for what is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Looks {
+pub enum AuditScope {
     /// Also into the brains, after every event.
     Inside,
     /// Only at what a bystander sees.
@@ -59,7 +59,7 @@ pub enum Looks {
 
 /// What was seen so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Tally {
+pub struct SearchStats {
     /// Seeds that are done.
     pub seeds: u64,
     /// Simulated time over all clusters, each seed counted once.
@@ -86,7 +86,7 @@ pub struct Tally {
 
 /// What went wrong, made small.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct SearchFailure {
     /// In which seed.
     pub seed: u64,
     /// Which rule: `S2`, `L1`, `audit`, `panic`, `twice`.
@@ -99,12 +99,15 @@ pub struct Failure {
     pub trace: String,
 }
 
-impl Hunt {
+impl SeedSearch {
     /// Runs every seed. `watch` hears of each that is done; after a violation no more are begun, and the
     /// lowest seed that has one is made small.
-    pub fn run(&self, watch: &(dyn Fn(&Tally) + Sync)) -> (Tally, Option<Failure>) {
+    pub fn run(
+        &self,
+        watch: &(dyn Fn(&SearchStats) + Sync),
+    ) -> (SearchStats, Option<SearchFailure>) {
         let (next, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-        let state = Mutex::new((Tally::default(), None::<(u64, Violation)>));
+        let state = Mutex::new((SearchStats::default(), None::<(u64, Violation)>));
         let count = (self.seeds.end() - self.seeds.start()).saturating_add(1);
         thread::scope(|scope| {
             for _ in 0..self.threads.max(1) {
@@ -120,9 +123,9 @@ impl Hunt {
                             true => Audit::Always,
                             false => Audit::Sampled(AUDITED_EVERY),
                         };
-                        let (tally, violation) = self.run_seed(seed, audit);
+                        let (stats, violation) = self.run_seed(seed, audit);
                         let mut state = state.lock().expect("no other thread panics in here");
-                        state.0.add(&tally);
+                        state.0.add(&stats);
                         watch(&state.0);
                         if let Some(violation) = violation {
                             is_over.store(true, Ordering::Relaxed);
@@ -134,20 +137,20 @@ impl Hunt {
                 });
             }
         });
-        let (tally, found) = state.into_inner().expect("no thread panicked in there");
+        let (stats, found) = state.into_inner().expect("no thread panicked in there");
         let failure = found.map(|(seed, violation)| {
             let _quiet = Quiet::new();
             make_small(self.plan(seed), violation)
         });
-        (tally, failure)
+        (stats, failure)
     }
 
     /// The first seed that breaks a rule, and which, as it is; each seed is run once.
     #[must_use]
-    pub fn first_violation(&self, looks: Looks) -> Option<(u64, Violation)> {
+    pub fn first_violation(&self, looks: AuditScope) -> Option<(u64, Violation)> {
         let audit = match looks {
-            Looks::Inside => Audit::Always,
-            Looks::OutsideOnly => Audit::Never,
+            AuditScope::Inside => Audit::Always,
+            AuditScope::OutsideOnly => Audit::Never,
         };
         let _quiet = Quiet::new();
         self.seeds
@@ -162,11 +165,11 @@ impl Hunt {
     }
 
     /// A seed, twice; the second time nobody looks into the brains, and it must be the same run.
-    fn run_seed(&self, seed: u64, audit: Audit) -> (Tally, Option<Violation>) {
+    fn run_seed(&self, seed: u64, audit: Audit) -> (SearchStats, Option<Violation>) {
         let plan = self.plan(seed);
         let first = run(&plan, audit, None);
-        let mut tally = first.tally;
-        tally.seeds = 1;
+        let mut stats = first.stats;
+        stats.seeds = 1;
         let violation = first.violation.or_else(|| {
             let second = run(&plan, Audit::Never, None);
             let is_same = second.fingerprint == first.fingerprint;
@@ -177,45 +180,45 @@ impl Hunt {
             };
             second.violation.or((!is_same).then_some(differs))
         });
-        tally.violations = u64::from(violation.is_some());
-        (tally, violation)
+        stats.violations = u64::from(violation.is_some());
+        (stats, violation)
     }
 }
 
 /// Runs a plan once, looking closely.
 #[must_use]
-pub fn play(plan: &Plan) -> (Tally, Option<Violation>) {
+pub fn play(plan: &Plan) -> (SearchStats, Option<Violation>) {
     let _quiet = Quiet::new();
-    let Run { mut tally, violation, .. } = run(plan, Audit::Always, None);
-    (tally.seeds, tally.violations) = (1, u64::from(violation.is_some()));
-    (tally, violation)
+    let Run { mut stats, violation, .. } = run(plan, Audit::Always, None);
+    (stats.seeds, stats.violations) = (1, u64::from(violation.is_some()));
+    (stats, violation)
 }
 
 /// What came of one run.
 pub(crate) struct Run {
-    pub(crate) tally: Tally,
+    pub(crate) stats: SearchStats,
     pub(crate) violation: Option<Violation>,
     pub(crate) fingerprint: u64,
     pub(crate) ended_at: Monotonic,
-    pub(crate) tape: Option<Tape>,
+    pub(crate) recording: Option<Recording>,
 }
 
 /// Runs a plan under the eyes of all checkers.
-pub(crate) fn run(plan: &Plan, audit: Audit, tape: Option<Tape>) -> Run {
-    let mut world = World::new(plan, audit, Checkers::new(plan.retention), tape);
+pub(crate) fn run(plan: &Plan, audit: Audit, recording: Option<Recording>) -> Run {
+    let mut world = World::new(plan, audit, Checkers::new(plan.retention), recording);
     let panicked = catch_unwind(AssertUnwindSafe(|| world.run())).err();
     let at = world.now();
     let found = |rule, what| Violation { rule, at, what };
     // What a bystander saw says more than what stopped the run afterwards.
     let violation = world
-        .witness
+        .observer
         .violation()
         .cloned()
         .or_else(|| world.audit_error().map(|error| found(Rule::Audit, error.to_owned())))
         .or_else(|| panicked.map(|payload| found(Rule::Panic, message_of(&*payload))))
-        .or_else(|| world.prove().map(|finding| found(rule_of(finding.rule), finding.what)));
+        .or_else(|| world.check_integrity().map(|it| found(rule_of(it.rule), it.what)));
     let Counts { steps, faults, starts, jobs, server } = world.counts;
-    let tally = Tally {
+    let stats = SearchStats {
         seeds: 0,
         simulated: Duration::from_micros(at.0),
         steps,
@@ -229,20 +232,20 @@ pub(crate) fn run(plan: &Plan, audit: Audit, tape: Option<Tape>) -> Run {
         violations: 0,
     };
     let fingerprint = world.fingerprint();
-    Run { tally, violation, fingerprint, ended_at: at, tape: world.tape.take() }
+    Run { stats, violation, fingerprint, ended_at: at, recording: world.recording.take() }
 }
 
 /// The rules of the proof by ledger are among ours.
-const fn rule_of(rule: proof::Rule) -> Rule {
+const fn rule_of(rule: IntegrityRule) -> Rule {
     match rule {
-        proof::Rule::S1 => Rule::S1,
-        proof::Rule::S2 => Rule::S2,
-        proof::Rule::S3 => Rule::S3,
-        proof::Rule::S5 => Rule::S5,
-        proof::Rule::S7 => Rule::S7,
-        proof::Rule::S9 => Rule::S9,
-        proof::Rule::S12 => Rule::S12,
-        proof::Rule::Index | proof::Rule::File => Rule::Audit,
+        IntegrityRule::S1 => Rule::S1,
+        IntegrityRule::S2 => Rule::S2,
+        IntegrityRule::S3 => Rule::S3,
+        IntegrityRule::S5 => Rule::S5,
+        IntegrityRule::S7 => Rule::S7,
+        IntegrityRule::S9 => Rule::S9,
+        IntegrityRule::S12 => Rule::S12,
+        IntegrityRule::Index | IntegrityRule::File => Rule::Audit,
     }
 }
 
@@ -252,16 +255,16 @@ fn message_of(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or_else(|| "it panicked without a word".to_owned())
 }
 
-fn make_small(plan: Plan, violation: Violation) -> Failure {
+fn make_small(plan: Plan, violation: Violation) -> SearchFailure {
     let seed = plan.seed;
     let (plan, violation) = shrink::shrink(plan, violation);
-    let tape = run(&plan, Audit::Always, Some(Tape::default())).tape;
-    let trace = tape.map(|tape| tape.about(&violation.what)).unwrap_or_default();
+    let recording = run(&plan, Audit::Always, Some(Recording::default())).recording;
+    let trace = recording.map(|recording| recording.about(&violation.what)).unwrap_or_default();
     let (rule, what) = (violation.rule.name(), violation.what);
-    Failure { seed, rule, what, run: script::print(&plan), trace }
+    SearchFailure { seed, rule, what, run: script::print(&plan), trace }
 }
 
-impl Tally {
+impl SearchStats {
     fn add(&mut self, other: &Self) {
         self.seeds += other.seeds;
         self.simulated += other.simulated;

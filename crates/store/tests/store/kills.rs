@@ -7,7 +7,7 @@ use filch_scheduler::id::{CommitNo, Fence, Hold, LeaseNo, Seq};
 use filch_scheduler::record::{Cause, LeaseRow, Mutation};
 use filch_scheduler::state::State;
 use filch_scheduler::time::Wall;
-use filch_store::{Filter, Order, OwnerNote, Remains, Sqlite, Store, holder};
+use filch_store::{AttemptOutput, Filter, ListOrder, OwnerNote, Sqlite, Store, holder};
 use rusqlite::Connection;
 
 use crate::pair::{NO_RESERVE, commit, load, payload};
@@ -26,7 +26,7 @@ fn what_has_its_receipt_survives_a_kill() {
     let mut acknowledged = 0;
     for round in 0..8_u64 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "kill::child", "--nocapture"])
+            .args(["--exact", "kills::child", "--nocapture"])
             .env(PATH, &path)
             .stdout(Stdio::piped())
             .spawn()
@@ -61,7 +61,7 @@ fn check(path: &std::path::Path, acknowledged: u64) {
     // One more may be kept, the one that was on its way.
     assert!((acknowledged..=acknowledged + 1).contains(&last.0), "{acknowledged} {last:?}");
     let rows = store
-        .list(&Filter::default(), Order::After(Seq(0)), usize::MAX)
+        .list(&Filter::default(), ListOrder::After(Seq(0)), usize::MAX)
         .expect("what was killed can be opened");
     assert_eq!(rows.len() as u64, last.0 * JOBS);
     let seqs: Vec<Seq> = rows.iter().map(|row| row.seq).collect();
@@ -104,8 +104,8 @@ fn child() {
         let holds: Vec<Hold> = holds.collect();
         let mut mutations: Vec<Mutation> =
             (before + 1..=before + JOBS).map(|seq| put(seq, &format!("j{seq}"))).collect();
-        let remains = |&hold: &Hold| Remains { hold, result: Some("1".into()), log: None };
-        let remains = holds.iter().map(remains).collect();
+        let outputs = |&hold: &Hold| AttemptOutput { hold, result: Some("1".into()), log: None };
+        let outputs = holds.iter().map(outputs).collect();
         mutations.push(Mutation::Lease(LeaseRow {
             number: LeaseNo(last.0),
             worker: Some(WORKER),
@@ -115,7 +115,7 @@ fn child() {
         }));
         mutations.extend(jobs.map(|job| Mutation::Write(write(job, State::Succeeded, 1))));
         mutations.push(Mutation::Close(LeaseNo(last.0)));
-        let commit = filch_store::Commit { remains, ..commit(last, mutations) };
+        let commit = filch_store::Commit { outputs, ..commit(last, mutations) };
         store.commit(&commit).unwrap();
         let mut out = std::io::stdout().lock();
         writeln!(out, "kept {}", last.0).unwrap();

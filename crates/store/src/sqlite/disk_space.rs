@@ -1,4 +1,4 @@
-//! Room on the disk: when to stop taking jobs, and what to throw overboard when there is none.
+//! DiskSpace on the disk: when to stop taking jobs, and what to throw overboard when there is none.
 //!
 //! Reports of jobs that run must be taken also when the disk is nearly full, or their work is lost. So
 //! new jobs are refused while there is still some room, and a file that holds nothing takes up a little
@@ -13,18 +13,18 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 use super::owner::beside;
-use crate::keep::{Commit, Room};
+use crate::store::{Commit, DiskSpace};
 
 /// How much room a store leaves on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reserve {
+pub struct DiskReserve {
     /// With fewer bytes free than this, no new jobs are taken.
     pub mark: u64,
     /// The size of a file that takes up room only to be removed when a commit finds none.
     pub ballast: u64,
 }
 
-impl Default for Reserve {
+impl Default for DiskReserve {
     /// 64 MiB free, and a ballast of 16 MiB.
     fn default() -> Self {
         Self { mark: 64 << 20, ballast: 16 << 20 }
@@ -39,7 +39,7 @@ const MUTATION_BYTES: u64 = 512;
 
 /// Knows how much room there is, and holds some of it back.
 pub(super) struct Watch {
-    reserve: Reserve,
+    reserve: DiskReserve,
     folder: PathBuf,
     ballast: PathBuf,
     began: Instant,
@@ -51,7 +51,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(database: &Path, reserve: Reserve) -> Self {
+    pub(super) fn new(database: &Path, reserve: DiskReserve) -> Self {
         let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
         let watch = Self {
             reserve,
@@ -66,17 +66,17 @@ impl Watch {
         watch
     }
 
-    pub(super) fn room(&self) -> Room {
+    pub(super) fn disk_space(&self) -> DiskSpace {
         let (free, mark) = (self.free(), self.reserve.mark);
-        if free < mark { Room::Low { free, mark } } else { Room::Enough }
+        if free < mark { DiskSpace::Low { free, mark } } else { DiskSpace::Enough }
     }
 
     /// Takes notice that a commit is about to be written: the faster the disk fills, the more often it
     /// is asked.
     pub(super) fn spend(&self, commit: &Commit) {
         let payloads = commit.payloads.iter().map(|(_, text)| text.len());
-        let remains = commit.remains.iter().flat_map(|left| [&left.result, &left.log]);
-        let texts = payloads.chain(remains.flatten().map(|text| text.len())).sum::<usize>() as u64;
+        let outputs = commit.outputs.iter().flat_map(|left| [&left.result, &left.log]);
+        let texts = payloads.chain(outputs.flatten().map(|text| text.len())).sum::<usize>() as u64;
         let bytes = texts + MUTATION_BYTES * commit.mutations.len() as u64;
         if self.spent.fetch_add(bytes, Ordering::Relaxed) + bytes >= self.reserve.mark / 8 {
             self.ask_again();
@@ -116,7 +116,7 @@ impl Watch {
             let disk = statvfs(&self.folder);
             disk.map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
         };
-        let Reserve { mark, ballast } = self.reserve;
+        let DiskReserve { mark, ballast } = self.reserve;
         let free = ask();
         // Only where it does not bring the mark near, so that it does not come and go.
         if ballast > 0 && free / 2 >= mark.saturating_add(ballast) && !self.ballast.exists() {

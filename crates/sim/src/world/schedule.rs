@@ -16,7 +16,7 @@ use crate::work::Deed;
 /// is void when that is over.
 #[derive(Clone, Debug)]
 pub(super) enum Happening {
-    Act(usize),
+    Planned(usize),
     Heals,
     Clears,
     ServerStarts,
@@ -30,7 +30,7 @@ pub(super) enum Happening {
     ReachesServer(Box<Letter>),
     ServerHearsClose { connection: u64, server: u64 },
     CutEnds { place: usize, turn: u64 },
-    WeatherEnds { place: usize, turn: u64 },
+    NetworkEnds { place: usize, turn: u64 },
     ProcessStarts { place: usize },
     Resumes { place: usize, life: u64 },
     GuardianKills { place: usize, life: u64 },
@@ -86,7 +86,7 @@ pub(super) enum InProcess {
 }
 
 #[derive(Default)]
-pub(super) struct Agenda {
+pub(super) struct Schedule {
     heap: BinaryHeap<Reverse<Entry>>,
     count: u64,
 }
@@ -117,7 +117,7 @@ impl Ord for Entry {
     }
 }
 
-impl Agenda {
+impl Schedule {
     pub(super) fn put(&mut self, at: Monotonic, happening: Happening) {
         self.count += 1;
         self.heap.push(Reverse(Entry { at, number: self.count, happening }));

@@ -11,11 +11,11 @@ use filch_scheduler::state::State;
 use filch_scheduler::time::{Duration, Wall};
 
 use crate::CommitError;
-use crate::tally::Tally;
+use crate::daily_count::DailyCount;
 use crate::token::TokenRow;
 
 /// What goes with a job and is never looked into here: JSON text, as it was given.
-pub type Text = Arc<str>;
+pub type StoredText = Arc<str>;
 
 /// One or more consecutive commits that are kept together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,9 +25,9 @@ pub struct Commit {
     /// What is to be kept, in order.
     pub mutations: Vec<Mutation>,
     /// The payload of each job that `mutations` puts, and of no other. Written once.
-    pub payloads: Vec<(Seq, Text)>,
-    /// What attempts left behind that `mutations` end. Of a job that is not kept, nothing remains.
-    pub remains: Vec<Remains>,
+    pub payloads: Vec<(Seq, StoredText)>,
+    /// What attempts left behind that `mutations` end. Of a job that is not kept, nothing outputs.
+    pub outputs: Vec<AttemptOutput>,
     /// Why jobs are purged: one for each time that `mutations` purge some, in their order.
     pub purges: Vec<PurgeCause>,
 }
@@ -46,13 +46,13 @@ pub enum PurgeCause {
 
 /// What one attempt left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remains {
+pub struct AttemptOutput {
     /// Which job, under which fence.
     pub hold: Hold,
     /// What it came to; the job's result if the attempt succeeded.
-    pub result: Option<Text>,
+    pub result: Option<StoredText>,
     /// What it printed, perhaps shortened.
-    pub log: Option<Text>,
+    pub log: Option<StoredText>,
 }
 
 /// Everything that is kept of one job.
@@ -61,18 +61,18 @@ pub struct History {
     /// The job itself. While it lives, the brain knows better.
     pub row: JobRow,
     /// What it was submitted with.
-    pub payload: Text,
+    pub payload: StoredText,
     /// Its changes of owner, each with the fence it gave, in order.
-    pub owners: Vec<Owner>,
+    pub owners: Vec<OwnerChange>,
     /// What is noted about it, in order, and when that was kept by the store's own clock.
     pub notes: Vec<(Wall, Note)>,
     /// What its attempts left behind, in order.
-    pub remains: Vec<Remains>,
+    pub outputs: Vec<AttemptOutput>,
 }
 
 /// One change of owner of one job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct OwnerChange {
     /// The job with the fence it got.
     pub hold: Hold,
     /// Who owned it from then on; nobody means that it was queued.
@@ -109,7 +109,7 @@ impl Filter {
 
 /// In which order a list goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum ListOrder {
     /// From the number after this one upwards.
     After(Seq),
     /// From the number before this one downwards.
@@ -140,7 +140,7 @@ pub struct Outdated {
 
 /// Whether there is room for more jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum DiskSpace {
     /// There is.
     Enough,
     /// The disk is nearly full: what runs may still be reported, but nothing new is taken.
@@ -158,7 +158,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// If it cannot be read.
-    fn load(&self, each: &mut dyn FnMut(Loaded)) -> Result<(), ReadError>;
+    fn load(&self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError>;
 
     /// Keeps a commit, all of it or nothing, and returns once it is durable. A commit that is kept
     /// already is recognised by its number. Called by one thread at a time.
@@ -171,39 +171,44 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// If they cannot be read.
-    fn find(&self, ids: &[JobId], keys: &[Name], seqs: &[Seq]) -> Result<Vec<JobRow>, ReadError>;
+    fn find(&self, ids: &[JobId], keys: &[Name], seqs: &[Seq]) -> Result<Vec<JobRow>, StoreError>;
 
     /// The payloads of these jobs, in the same order; `None` for a job that is not kept.
     ///
     /// # Errors
     /// If they cannot be read.
-    fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<Text>>, ReadError>;
+    fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError>;
 
     /// What the newest attempt that is noted of each of these jobs said went wrong, in the same order;
     /// `None` for one that said nothing.
     ///
     /// # Errors
     /// If it cannot be read.
-    fn errors(&self, jobs: &[Seq]) -> Result<Vec<Option<Text>>, ReadError>;
+    fn errors(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError>;
 
     /// Everything about one job.
     ///
     /// # Errors
     /// If it cannot be read.
-    fn history(&self, job: JobId) -> Result<Option<History>, ReadError>;
+    fn history(&self, job: JobId) -> Result<Option<History>, StoreError>;
 
     /// At most `limit` jobs that the filter includes, as the rows say it: a leased job is still the
     /// one it was before.
     ///
     /// # Errors
     /// If they cannot be read.
-    fn list(&self, filter: &Filter, order: Order, limit: usize) -> Result<Vec<JobRow>, ReadError>;
+    fn list(
+        &self,
+        filter: &Filter,
+        order: ListOrder,
+        limit: usize,
+    ) -> Result<Vec<JobRow>, StoreError>;
 
     /// At most `limit` ids that end with these hexadecimal digits, the newest first.
     ///
     /// # Errors
     /// If they cannot be read.
-    fn ids_ending(&self, digits: &str, limit: usize) -> Result<Vec<JobId>, ReadError>;
+    fn ids_ending(&self, digits: &str, limit: usize) -> Result<Vec<JobId>, StoreError>;
 
     /// At most `limit` jobs that ended before this moment and that nobody holds, the oldest end first,
     /// beginning behind the one that ended at this moment under this number, if one is given. Whether
@@ -216,7 +221,7 @@ pub trait Store: Send + Sync + 'static {
         after: Option<(Wall, Seq)>,
         before: Wall,
         limit: usize,
-    ) -> Result<Vec<Expired>, ReadError>;
+    ) -> Result<Vec<Expired>, StoreError>;
 
     /// Looks at most at so many rows of the ledger after this number that were written before this moment,
     /// and says which closed ones no kept job has a part in. Whether they are trimmed is for others to
@@ -224,23 +229,23 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// If they cannot be read.
-    fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Result<Outdated, ReadError>;
+    fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Result<Outdated, StoreError>;
 
-    /// At most `limit` tallies of purged jobs, the newest day first.
+    /// At most `limit` daily_counts of purged jobs, the newest day first.
     ///
     /// # Errors
     /// If they cannot be read.
-    fn tallies(&self, limit: usize) -> Result<Vec<Tally>, ReadError>;
+    fn daily_counts(&self, limit: usize) -> Result<Vec<DailyCount>, StoreError>;
 
     /// At most `limit` rows of the ledger after this number, the oldest first. Closed rows of which no
     /// job is kept may be gone.
     ///
     /// # Errors
     /// If they cannot be read.
-    fn ledger(&self, after: LeaseNo, limit: usize) -> Result<Vec<LeaseRow>, ReadError>;
+    fn ledger(&self, after: LeaseNo, limit: usize) -> Result<Vec<LeaseRow>, StoreError>;
 
     /// Whether there is room for more jobs. Asked often, so cheap.
-    fn room(&self) -> Room;
+    fn disk_space(&self) -> DiskSpace;
 
     /// How many times this keeping has made the disk hold on to what was written.
     fn sync_count(&self) -> u64;
@@ -249,26 +254,26 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// If they cannot be read.
-    fn tokens(&self) -> Result<Vec<TokenRow>, ReadError>;
+    fn tokens(&self) -> Result<Vec<TokenRow>, StoreError>;
 
     /// Keeps a new token, and returns once it is durable.
     ///
     /// # Errors
     /// If it cannot be written, or its id is taken.
-    fn keep_token(&self, token: &TokenRow) -> Result<(), ReadError>;
+    fn keep_token(&self, token: &TokenRow) -> Result<(), StoreError>;
 
     /// Keeps when a token was ended, and returns once that is durable; false if there is none of that id
     /// that has not been ended before.
     ///
     /// # Errors
     /// If it cannot be written.
-    fn revoke_token(&self, id: &str, at: Wall) -> Result<bool, ReadError>;
+    fn revoke_token(&self, id: &str, at: Wall) -> Result<bool, StoreError>;
 
     /// Writes a copy of everything to a new file.
     ///
     /// # Errors
     /// If the file is there already or cannot be written.
-    fn backup(&self, to: &Path) -> Result<(), ReadError>;
+    fn backup(&self, to: &Path) -> Result<(), StoreError>;
 
     /// Lets go of it, once what is being written is durable: another may open it from now on, however many
     /// still hold this. What is written later is refused; what was kept can still be read.
@@ -277,20 +282,20 @@ pub trait Store: Send + Sync + 'static {
 
 /// The keeping could not be read. What it holds is not changed.
 #[derive(Debug)]
-pub struct ReadError {
+pub struct StoreError {
     /// What was being done.
     pub doing: &'static str,
     /// What came in between.
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-impl fmt::Display for ReadError {
+impl fmt::Display for StoreError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "cannot {}: {}", self.doing, self.source)
     }
 }
 
-impl std::error::Error for ReadError {
+impl std::error::Error for StoreError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&*self.source)
     }

@@ -21,7 +21,7 @@ pub(crate) const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
 /// Purged jobs of one queue that ended on one day.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tally {
+pub struct DailyCount {
     /// The day of their end: days since the beginning of 1970.
     pub day: u64,
     /// Their queue.
@@ -42,7 +42,7 @@ pub const fn day_of(at: Wall) -> u64 {
     at.0 / DAY_MS
 }
 
-impl Tally {
+impl DailyCount {
     /// One job.
     pub(crate) fn of(row: &JobRow) -> Self {
         let count = |state| u64::from(row.now.state == state);
@@ -64,32 +64,32 @@ impl Tally {
     }
 }
 
-/// The tallies of a keeping in memory.
+/// The daily_counts of a keeping in memory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Tallies(BTreeMap<(u64, Name), Tally>);
+pub(crate) struct DailyCounts(BTreeMap<(u64, Name), DailyCount>);
 
-impl Tallies {
-    pub(crate) fn add(&mut self, mut tally: Tally) {
-        let day = tally.day;
+impl DailyCounts {
+    pub(crate) fn add(&mut self, mut count: DailyCount) {
+        let day = count.day;
         let has = |queue: &Name| self.0.contains_key(&(day, queue.clone()));
         let of_day = self.0.keys().filter(|(other, _)| *other == day).count();
-        if !has(&tally.queue) && of_day >= QUEUES_MAX {
-            tally.queue = Name::from(OTHERS);
+        if !has(&count.queue) && of_day >= QUEUES_MAX {
+            count.queue = Name::from(OTHERS);
         }
-        match self.0.get_mut(&(day, tally.queue.clone())) {
-            Some(known) => known.add(&tally),
-            None => _ = self.0.insert((day, tally.queue.clone()), tally),
+        match self.0.get_mut(&(day, count.queue.clone())) {
+            Some(known) => known.add(&count),
+            None => _ = self.0.insert((day, count.queue.clone()), count),
         }
         let newest = self.0.last_key_value().map_or(0, |((day, _), _)| *day);
         self.0.retain(|(day, _), _| *day + DAYS_MAX > newest);
     }
 
     /// The newest day first, and the queues of a day in their order.
-    pub(crate) fn newest(&self, limit: usize) -> Vec<Tally> {
-        let mut tallies: Vec<Tally> = self.0.values().cloned().collect();
-        tallies.sort_by(|one, other| (other.day, &one.queue).cmp(&(one.day, &other.queue)));
-        tallies.truncate(limit);
-        tallies
+    pub(crate) fn newest(&self, limit: usize) -> Vec<DailyCount> {
+        let mut daily_counts: Vec<DailyCount> = self.0.values().cloned().collect();
+        daily_counts.sort_by(|one, other| (other.day, &one.queue).cmp(&(one.day, &other.queue)));
+        daily_counts.truncate(limit);
+        daily_counts
     }
 }
 
@@ -97,25 +97,25 @@ impl Tallies {
 mod tests {
     use super::*;
 
-    fn tally(day: u64, queue: &str) -> Tally {
+    fn count(day: u64, queue: &str) -> DailyCount {
         let queue = Name::from(queue);
-        Tally { day, queue, succeeded: 1, dead: 0, cancelled: 0, spent_ms: 5 }
+        DailyCount { day, queue, succeeded: 1, dead: 0, cancelled: 0, spent_ms: 5 }
     }
 
     #[test]
     fn days_and_queues_are_bounded() {
-        let mut tallies = Tallies::default();
+        let mut daily_counts = DailyCounts::default();
         for queue in 0..QUEUES_MAX + 50 {
-            tallies.add(tally(1_000, &format!("q{queue}")));
+            daily_counts.add(count(1_000, &format!("q{queue}")));
         }
-        let kept = tallies.newest(usize::MAX);
+        let kept = daily_counts.newest(usize::MAX);
         assert_eq!(kept.len(), QUEUES_MAX + 1);
-        let others = kept.iter().find(|tally| tally.queue.as_str() == OTHERS).unwrap();
+        let others = kept.iter().find(|count| count.queue.as_str() == OTHERS).unwrap();
         assert_eq!((others.succeeded, others.spent_ms), (50, 250));
         for day in 1_001..=1_000 + DAYS_MAX {
-            tallies.add(tally(day, "q"));
+            daily_counts.add(count(day, "q"));
         }
-        let kept = tallies.newest(usize::MAX);
+        let kept = daily_counts.newest(usize::MAX);
         assert_eq!(kept.len() as u64, DAYS_MAX);
         assert_eq!((kept[0].day, kept[kept.len() - 1].day), (1_000 + DAYS_MAX, 1_001));
     }

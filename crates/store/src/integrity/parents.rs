@@ -11,9 +11,9 @@ use filch_scheduler::record::Reason;
 use filch_scheduler::spec::{Condition, Otherwise};
 use filch_scheduler::state::State;
 
-use super::Parent;
-use super::life::{Family, Life};
-use super::report::{Report, Rule};
+use super::ParentJob;
+use super::job::{Family, JobHistory};
+use super::report::{IntegrityReport, IntegrityRule};
 
 /// Jobs that wait for others, and for which ones.
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub(super) struct Blocked {
 
 /// How a job's parents stood at one moment.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Tally {
+struct ParentCounts {
     pending: usize,
     succeeded: usize,
     failed: usize,
@@ -45,13 +45,13 @@ enum Retried {
 
 impl Blocked {
     /// Whether what became of the job follows from what became of its parents.
-    pub(super) fn judge(&mut self, seq: Seq, life: &Life, report: &mut Report) {
+    pub(super) fn judge(&mut self, seq: Seq, life: &JobHistory, report: &mut IntegrityReport) {
         let Some(family) = life.family.as_deref() else {
             return;
         };
         let is_kept_as_blocked = life.now.state == State::Blocked;
         if family.parents.iter().any(Option::is_none) {
-            report.ensure(!is_kept_as_blocked, Rule::S12, Some(seq), || {
+            report.ensure(!is_kept_as_blocked, IntegrityRule::S12, Some(seq), || {
                 "it is kept as blocked, and a job that it waits for is gone".to_owned()
             });
             report.counts.orphans += 1;
@@ -66,7 +66,7 @@ impl Blocked {
         if let Some(first) = life.first {
             report.ensure(
                 family.may(|parent| parent.is_before(first), is_released),
-                Rule::S12,
+                IntegrityRule::S12,
                 Some(seq),
                 || {
                     let parents = family.show(|parent| parent.is_before(first));
@@ -78,11 +78,11 @@ impl Blocked {
                 },
             );
         } else if life.now.reason == Some(Reason::Condition) {
-            let ended = |parent: &Parent| parent.is_ended_by(life.lease_ended);
+            let ended = |parent: &ParentJob| parent.is_ended_by(life.lease_ended);
             let may = family.may(ended, |verdict| verdict == Verdict::Never);
             report.ensure(
                 may && family.otherwise == Otherwise::Cancel,
-                Rule::S12,
+                IntegrityRule::S12,
                 Some(seq),
                 || {
                     let parents = family.show(ended);
@@ -96,7 +96,7 @@ impl Blocked {
             let is_never =
                 |verdict| verdict == Verdict::Never && family.otherwise == Otherwise::Cancel;
             let verdict = family.verdict(|parent| parent.state.is_ended(), Retried::AsItIs);
-            report.ensure(!is_never(verdict), Rule::S12, Some(seq), || {
+            report.ensure(!is_never(verdict), IntegrityRule::S12, Some(seq), || {
                 let parents = family.show(|parent| parent.state.is_ended());
                 format!(
                     "it still waits although {} cannot come any more: {parents}",
@@ -109,7 +109,7 @@ impl Blocked {
     }
 
     /// Whoever waits for nobody that waits can go; whoever is left over waits for itself.
-    pub(super) fn finish(&mut self, report: &mut Report) {
+    pub(super) fn finish(&mut self, report: &mut IntegrityReport) {
         let mut children: BTreeMap<Seq, Vec<Seq>> = BTreeMap::new();
         let mut left: BTreeMap<Seq, usize> = BTreeMap::new();
         for (&child, parents) in &self.waits {
@@ -135,12 +135,12 @@ impl Blocked {
         if let Some((first, _)) = left.first_key_value() {
             let seqs: Vec<String> = left.keys().take(10).map(|seq| seq.0.to_string()).collect();
             let what = format!("jobs wait for one another: {}", seqs.join(", "));
-            report.find(Rule::S12, Some(*first), what);
+            report.add(IntegrityRule::S12, Some(*first), what);
         }
     }
 }
 
-impl Parent {
+impl ParentJob {
     /// Whether it had ended before this row of the ledger was written.
     fn is_before(&self, row: LeaseNo) -> bool {
         self.state.is_ended() && self.lease_ended < row
@@ -154,23 +154,23 @@ impl Parent {
 
 impl Family {
     /// Whether the condition may have stood so, whenever retried parents died.
-    fn may(&self, ended: impl Fn(&Parent) -> bool, is: impl Fn(Verdict) -> bool) -> bool {
+    fn may(&self, ended: impl Fn(&ParentJob) -> bool, is: impl Fn(Verdict) -> bool) -> bool {
         [Retried::AsItIs, Retried::AsFailed]
             .into_iter()
             .any(|retried| is(self.verdict(&ended, retried)))
     }
 
-    fn verdict(&self, ended: impl Fn(&Parent) -> bool, retried: Retried) -> Verdict {
-        let mut tally = Tally::default();
+    fn verdict(&self, ended: impl Fn(&ParentJob) -> bool, retried: Retried) -> Verdict {
+        let mut counts = ParentCounts::default();
         for parent in self.parents.iter().flatten() {
             match parent.state {
-                _ if parent.is_retried && retried == Retried::AsFailed => tally.failed += 1,
-                _ if !ended(parent) => tally.pending += 1,
-                State::Succeeded => tally.succeeded += 1,
-                _ => tally.failed += 1,
+                _ if parent.is_retried && retried == Retried::AsFailed => counts.failed += 1,
+                _ if !ended(parent) => counts.pending += 1,
+                State::Succeeded => counts.succeeded += 1,
+                _ => counts.failed += 1,
             }
         }
-        judge(self.condition, tally)
+        judge(self.condition, counts)
     }
 
     fn words(&self) -> &'static str {
@@ -182,8 +182,8 @@ impl Family {
         }
     }
 
-    fn show(&self, ended: impl Fn(&Parent) -> bool) -> String {
-        let show = |parent: &Parent| {
+    fn show(&self, ended: impl Fn(&ParentJob) -> bool) -> String {
+        let show = |parent: &ParentJob| {
             let when = match (parent.state.is_ended(), ended(parent)) {
                 (true, false) => ", but not by then",
                 _ => "",
@@ -196,8 +196,8 @@ impl Family {
 }
 
 /// The four conditions, once more: the scheduler's own word is not taken for it.
-fn judge(condition: Condition, tally: Tally) -> Verdict {
-    let Tally { pending, succeeded, failed } = tally;
+fn judge(condition: Condition, counts: ParentCounts) -> Verdict {
+    let ParentCounts { pending, succeeded, failed } = counts;
     let (holds, never) = match condition {
         Condition::AllSucceeded => (pending + failed == 0, failed > 0),
         Condition::AnySucceeded => (succeeded > 0, succeeded + pending == 0),
