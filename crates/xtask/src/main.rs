@@ -26,7 +26,8 @@ usage: cargo xtask COMMAND
 
   test                    everything CI runs: format, lints, tests, docs, simulation, schema, tidy
   schema                  hold a running server to its OpenAPI document, with schemathesis
-  tidy                    the house rules that no compiler checks
+  tidy [RULE...]          check the house rules that no compiler checks, or only these, e.g.
+                          `tidy widths names`
   soak --minutes N        hunt for bugs with fresh seeds until N minutes are over or one is found;
                           then as many of load, at most ten
   bench NAME [FLAG...]    run a bench in release mode, e.g. `bench scheduler --json`
@@ -43,7 +44,7 @@ enum Request {
     Help,
     Test,
     Schema,
-    Tidy,
+    Tidy { rules: Vec<String> },
     Soak { minutes: NonZeroU32 },
     Bench { name: String, flags: Vec<String> },
     Table { files: Vec<PathBuf>, action: figures::Action },
@@ -71,7 +72,7 @@ fn perform(request: Request) -> Result<ExitCode> {
         }
         Request::Test => test::run(&workspace_root()?),
         Request::Schema => schema::run(&workspace_root()?),
-        Request::Tidy => tidy::run(&workspace_root()?),
+        Request::Tidy { rules } => tidy::run(&workspace_root()?, &rules),
         Request::Soak { minutes } => soak::run(&workspace_root()?, minutes),
         Request::Bench { name, flags } => bench::run(&name, &flags),
         Request::Table { files, action } => figures::run(&workspace_root()?, &files, action),
@@ -91,7 +92,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Request, String> {
         "help" | "--help" | "-h" => Ok(Request::Help),
         "test" => nothing_more("test", rest).map(|()| Request::Test),
         "schema" => nothing_more("schema", rest).map(|()| Request::Schema),
-        "tidy" => nothing_more("tidy", rest).map(|()| Request::Tidy),
+        "tidy" => Ok(Request::Tidy { rules: rest.to_vec() }),
         "soak" => parse_soak(rest),
         "bench" => parse_bench(rest),
         "table" => parse_table(rest),
@@ -187,7 +188,9 @@ mod tests {
     fn commands_are_recognised() {
         assert_eq!(parsed("test"), Ok(Request::Test));
         assert_eq!(parsed("schema"), Ok(Request::Schema));
-        assert_eq!(parsed("tidy"), Ok(Request::Tidy));
+        assert_eq!(parsed("tidy"), Ok(Request::Tidy { rules: vec![] }));
+        let rules = vec!["names".to_owned()];
+        assert_eq!(parsed("tidy names"), Ok(Request::Tidy { rules }));
         assert_eq!(parsed("--help"), Ok(Request::Help));
         let minutes = NonZeroU32::new(90).unwrap();
         assert_eq!(parsed("soak --minutes 90"), Ok(Request::Soak { minutes }));
@@ -205,7 +208,6 @@ mod tests {
             ("", "no command given"),
             ("tset", "unknown command `tset`"),
             ("test --fast", "`test` takes no arguments, but got `--fast`"),
-            ("tidy now", "`tidy` takes no arguments, but got `now`"),
             ("soak", "`soak` needs `--minutes N`"),
             ("soak 5", "`soak` needs `--minutes N`, but got `5`"),
             ("soak --hours 5", "`soak` needs `--minutes N`, but got `--hours`"),

@@ -249,7 +249,7 @@ fn perform(step: &Step, root: &Path) -> Result<()> {
 }
 
 fn check_tidiness(root: &Path) -> Result<()> {
-    if tidy::run(root)? != ExitCode::SUCCESS {
+    if tidy::run(root, &[])? != ExitCode::SUCCESS {
         bail!("step `tidy` failed\n  help: repeat it with `cargo xtask tidy`");
     }
     Ok(())

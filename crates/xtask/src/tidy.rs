@@ -1,8 +1,8 @@
-//! Tidy: the house rules that no compiler checks, held by a test.
+//! Tidy: the house rules that no compiler checks.
 //!
-//! Each rule is a function from the files of the repository, or from what cargo makes of them, to
-//! findings, in a file of its own under `tidy/`; none of them stops at the first. This file
-//! collects and prints what they found.
+//! Each rule has its own file under `tidy/`: a function from the files of the repository, or from
+//! what cargo knows about them, to findings. No rule stops at the first finding. This file runs the
+//! rules and prints what they found.
 
 mod dependencies;
 mod edges;
@@ -14,13 +14,16 @@ mod lints;
 mod machine;
 mod manifest;
 mod map;
+mod names;
+mod source;
 mod tree;
+mod widths;
 
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use tree::Tree;
 
@@ -45,34 +48,60 @@ impl fmt::Display for Finding {
     }
 }
 
-pub(crate) fn run(root: &Path) -> Result<ExitCode> {
-    let findings = find(root)?;
+/// A rule's name and its function.
+type Rule = (&'static str, fn(&Path, &Tree) -> Result<Vec<Finding>>);
+
+const RULES: &[Rule] = &[
+    ("dependencies", |_, tree| Ok(dependencies::check(tree))),
+    ("edges", edges::check),
+    ("features", |root, _| features::check(root)),
+    ("headers", |_, tree| Ok(headers::check(tree))),
+    ("leftovers", |_, tree| Ok(leftovers::check(tree))),
+    ("links", |_, tree| Ok(links::check(tree))),
+    ("lints", |_, tree| Ok(lints::check(tree))),
+    ("machine", |_, tree| Ok(machine::check(tree))),
+    ("map", |_, tree| Ok(map::check(tree))),
+    ("names", |_, tree| Ok(names::check(tree))),
+    ("widths", |_, tree| Ok(widths::check(tree))),
+];
+
+/// Rules that are only checked by name so far.
+const BY_NAME_ONLY: &[&str] = &["names", "widths"];
+
+/// Checks the rules of these names, or all of them.
+pub(crate) fn run(root: &Path, names: &[String]) -> Result<ExitCode> {
+    let findings = find(root, names)?;
     for finding in &findings {
         eprintln!("{finding}");
     }
     match findings.len() {
         0 => Ok(ExitCode::SUCCESS),
+        1 => {
+            eprintln!("tidy: 1 finding");
+            Ok(ExitCode::FAILURE)
+        }
         count => {
-            eprintln!("tidy: {count} found");
+            eprintln!("tidy: {count} findings");
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
-fn find(root: &Path) -> Result<Vec<Finding>> {
+fn find(root: &Path, names: &[String]) -> Result<Vec<Finding>> {
+    if let Some(unknown) = names.iter().find(|name| RULES.iter().all(|rule| rule.0 != **name)) {
+        let known: Vec<&str> = RULES.iter().map(|rule| rule.0).collect();
+        bail!("unknown rule `{unknown}`\n  help: the rules are {}", known.join(", "));
+    }
     let tree = Tree::read(root)?;
-    let mut findings = edges::check(root, &tree)?;
-    findings.extend(features::check(root)?);
-    for rule in [
-        dependencies::check,
-        headers::check,
-        leftovers::check,
-        links::check,
-        lints::check,
-        machine::check,
-        map::check,
-    ] {
-        findings.extend(rule(&tree));
+    let mut findings = Vec::new();
+    for (name, check) in RULES {
+        let is_chosen = match names {
+            [] => !BY_NAME_ONLY.contains(name),
+            names => names.iter().any(|chosen| chosen == name),
+        };
+        if is_chosen {
+            findings.extend(check(root, &tree)?);
+        }
     }
     findings.sort();
     Ok(findings)
@@ -84,9 +113,15 @@ mod tests {
 
     #[test]
     fn this_repository_is_tidy() {
-        let findings = find(&crate::workspace_root().unwrap()).unwrap();
+        let findings = find(&crate::workspace_root().unwrap(), &[]).unwrap();
         let lines: String = findings.iter().map(|finding| format!("{finding}\n")).collect();
         assert!(findings.is_empty(), "\n{lines}");
+    }
+
+    #[test]
+    fn an_unknown_rule_is_refused() {
+        let error = find(Path::new("."), &["width".to_owned()]).unwrap_err().to_string();
+        assert!(error.starts_with("unknown rule `width`\n  help: the rules are "), "{error}");
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub(super) fn entries(text: &str) -> Vec<Entry<'_>> {
 }
 
 /// The line without its comment, and the comment if it says anything.
-fn split_comment(line: &str) -> (&str, Option<&str>) {
+pub(super) fn split_comment(line: &str) -> (&str, Option<&str>) {
     let mut quote = None;
     let mut escaped = false;
     for (index, character) in line.char_indices() {
