@@ -19,7 +19,7 @@ impl Wake for Bell {
 }
 
 /// Waits for a future on the calling thread, which drives it and nothing else. Timers and sockets
-/// that it uses are watched by the [global pool](crate::global).
+/// that it uses are watched by the [global pool](crate::Pool::global).
 ///
 /// ```
 /// let sum = filch_pool::block_on(async { 1 + 2 });

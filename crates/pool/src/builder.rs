@@ -6,31 +6,28 @@ use std::time::Duration;
 
 use crate::core::{Core, IdleHook};
 use crate::pool::Pool;
-use crate::steal::Steal;
+use crate::steal::StealPolicy;
 use crate::trace;
-
-/// The most threads a pool can have; beside them there are seats for guests and reserves.
-pub const THREADS_MAX: usize = 512;
 
 /// What a pool is to be like: see [`Pool::builder`].
 #[must_use]
 #[derive(Default)]
-pub struct Builder {
+pub struct PoolBuilder {
     threads: Option<usize>,
     name: Option<String>,
     stack_size: Option<usize>,
     is_pinned: bool,
     seed: Option<u64>,
-    steal: Steal,
+    steal: StealPolicy,
     idle_hook: Option<IdleHook>,
     trace: trace::Settings,
     #[cfg(feature = "tokio")]
     tokio: Option<tokio::runtime::Handle>,
 }
 
-impl fmt::Debug for Builder {
+impl fmt::Debug for PoolBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("threads", &self.threads).finish_non_exhaustive()
+        f.debug_struct("PoolBuilder").field("threads", &self.threads).finish_non_exhaustive()
     }
 }
 
@@ -40,7 +37,7 @@ pub(crate) struct Settings {
     pub(crate) stack_size: Option<usize>,
     pub(crate) is_pinned: bool,
     pub(crate) seed: u64,
-    pub(crate) steal: Steal,
+    pub(crate) steal: StealPolicy,
     pub(crate) idle_hook: Option<IdleHook>,
     #[cfg(feature = "tokio")]
     pub(crate) tokio: Option<tokio::runtime::Handle>,
@@ -52,7 +49,7 @@ pub(crate) struct Settings {
 pub enum BuildError {
     /// No thread at all was asked for.
     NoThreads,
-    /// More than [`THREADS_MAX`].
+    /// More than [`PoolBuilder::THREADS_MAX`].
     TooManyThreads(usize),
     /// A thread could not be started.
     Thread(io::Error),
@@ -68,8 +65,9 @@ impl fmt::Display for BuildError {
             ),
             Self::TooManyThreads(count) => write!(
                 f,
-                "{count} threads are too many, {THREADS_MAX} are the most: threads that wait are \
-                 told to the pool by `blocking`, and need no larger one"
+                "{count} threads are too many, {} are the most: wrap waiting in `blocking` instead, and another \
+                 thread takes over meanwhile",
+                PoolBuilder::THREADS_MAX
             ),
             Self::Thread(error) => write!(f, "a thread could not be started: {error}"),
             Self::GlobalExists => f.write_str(
@@ -89,7 +87,11 @@ impl std::error::Error for BuildError {
     }
 }
 
-impl Builder {
+impl PoolBuilder {
+    /// The most threads a pool can have. External threads that enter it and reserve threads come
+    /// on top.
+    pub const THREADS_MAX: usize = 512;
+
     /// How many threads work at the same time; if not said, one for each core.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
@@ -121,7 +123,7 @@ impl Builder {
     }
 
     /// How much a thief takes.
-    pub fn steal(mut self, steal: Steal) -> Self {
+    pub fn steal(mut self, steal: StealPolicy) -> Self {
         self.steal = steal;
         self
     }
@@ -133,7 +135,7 @@ impl Builder {
         self
     }
 
-    /// Prints what the pool is doing, one [line](crate::Stats::trace_line) per period, to stderr, and a
+    /// Prints what the pool is doing, one [line](crate::stats::PoolStats::trace_line) per period, to stderr, and a
     /// last one when the pool has been dropped. A period of zero is no trace.
     ///
     /// If this is not called, the environment is asked: `FILCH_SCHEDTRACE=1000` prints a line each second.
@@ -150,7 +152,7 @@ impl Builder {
         self
     }
 
-    /// Where the [trace](Builder::trace) goes instead of stderr. A thread that does nothing else writes there.
+    /// Where the [trace](PoolBuilder::trace) goes instead of stderr. A thread that does nothing else writes there.
     ///
     /// ```
     /// use std::time::Duration;
@@ -202,7 +204,7 @@ impl Builder {
         let threads = self.threads.unwrap_or_else(cores);
         match threads {
             0 => Err(BuildError::NoThreads),
-            1..=THREADS_MAX => Ok(Settings {
+            1..=Self::THREADS_MAX => Ok(Settings {
                 threads,
                 name: self.name.unwrap_or_else(|| "filch".to_owned()),
                 stack_size: self.stack_size,
@@ -219,5 +221,5 @@ impl Builder {
 }
 
 fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
+    std::thread::available_parallelism().map_or(1, usize::from).min(PoolBuilder::THREADS_MAX)
 }

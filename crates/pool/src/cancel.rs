@@ -11,13 +11,13 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 /// that runs is never stopped, but it [can ask](is_cancelled).
 ///
 /// ```
-/// use filch_pool::{CancelToken, Pool};
+/// use filch_pool::{Pool, task::CancelToken};
 ///
 /// let pool = Pool::builder().threads(1).build()?;
 /// let token = CancelToken::new();
 /// token.cancel();
 /// let handle = pool.task().token(&token).spawn(|| 42);
-/// assert!(matches!(handle.wait(), Err(filch_pool::Lost::Cancelled)));
+/// assert!(matches!(handle.wait(), Err(filch_pool::task::TaskError::Cancelled)));
 /// # Ok::<(), filch_pool::BuildError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -71,14 +71,14 @@ thread_local! {
 /// ```
 /// let pool = filch_pool::Pool::builder().threads(1).build()?;
 /// let handle = pool.spawn(|| {
-///     while !filch_pool::is_cancelled() {
+///     while !filch_pool::task::is_cancelled() {
 ///         std::hint::spin_loop();
 ///     }
 ///     "stopped by itself"
 /// });
 /// handle.cancel();
 /// // It had begun and stopped by itself, or it never began.
-/// assert!(matches!(handle.wait(), Ok("stopped by itself") | Err(filch_pool::Lost::Cancelled)));
+/// assert!(matches!(handle.wait(), Ok("stopped by itself") | Err(filch_pool::task::TaskError::Cancelled)));
 /// # Ok::<(), filch_pool::BuildError>(())
 /// ```
 pub fn is_cancelled() -> bool {

@@ -7,6 +7,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::builder::Settings;
 use crate::deterministic::Script;
+use crate::events::PoolEventKind;
 use crate::local::Local;
 use crate::monitor::Monitor;
 use crate::protocol::crew::Crew;
@@ -18,14 +19,14 @@ use crate::protocol::sync::atomic::{AtomicBool, AtomicUsize, fence};
 use crate::protocol::sync::{self, Mutex, OnceLock, thread};
 use crate::protocol::waiters::Waiters;
 use crate::random::Random;
+use crate::raw_task::Task;
 use crate::reactor::{Reactor, Watch, Woken};
 use crate::roster::Roster;
 use crate::seat::Seat;
 use crate::shared_queue::{Priority, SharedQueue};
-use crate::steal::Steal;
-use crate::task::Task;
+use crate::steal::StealPolicy;
 use crate::trace::Trace;
-use crate::watch::{EventKind, Watchers};
+use crate::watch::Watchers;
 use crate::{current, worker};
 
 /// What is called when a worker has found nothing in this process; true if it has brought work.
@@ -38,7 +39,7 @@ pub(crate) struct Core {
     pub(crate) name: String,
     /// How many threads work at the same time.
     pub(crate) threads: usize,
-    pub(crate) steal: Steal,
+    pub(crate) steal: StealPolicy,
     pub(crate) seed: u64,
     pub(crate) idle_hook: Option<IdleHook>,
     stack_size: Option<usize>,
@@ -309,6 +310,7 @@ impl Core {
         self.reactor.get()
     }
 
+    #[cfg(feature = "net")]
     pub(crate) fn make_reactor(&self) -> std::io::Result<&Arc<Reactor>> {
         if let Some(reactor) = self.reactor() {
             return Ok(reactor);
@@ -333,7 +335,7 @@ impl Core {
             Some(_) | None => {
                 self.shared.push(task, priority)?;
                 let worker = local.filter(|local| local.is_of(self)).map(|local| local.index);
-                self.watchers.tell(worker, EventKind::Push);
+                self.watchers.tell(worker, PoolEventKind::Push);
                 self.wake_one();
                 Ok(())
             }

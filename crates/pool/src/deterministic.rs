@@ -8,7 +8,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::builder::{Builder, THREADS_MAX};
+use crate::builder::PoolBuilder;
 use crate::core::Core;
 use crate::current;
 use crate::fork::Stolen;
@@ -35,12 +35,12 @@ use crate::worker::Work;
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-/// use filch_pool::{deterministic, interleave, spawn_detached};
+/// use filch_pool::{deterministic::{self, interleave}, task::spawn_detached};
 ///
 /// // Two tasks want to do something once. There is a gap between the look and the deed.
 /// let times_done = |seed| {
 ///     let times = Arc::new(AtomicU32::new(0));
-///     let (_, schedule) = deterministic(seed, 2, |_pool| {
+///     let (_, schedule) = deterministic::run(seed, 2, |_pool| {
 ///         for _ in 0..2 {
 ///             let times = Arc::clone(&times);
 ///             spawn_detached(move || {
@@ -59,13 +59,15 @@ use crate::worker::Work;
 /// ```
 ///
 /// # Panics
-/// If `body` does; or if `workers` is zero or more than [`THREADS_MAX`].
-pub fn deterministic<R>(seed: u64, workers: usize, body: impl FnOnce(&Pool) -> R) -> (R, Schedule) {
+/// If `body` does; or if `workers` is zero or more than [`PoolBuilder::THREADS_MAX`].
+pub fn run<R>(seed: u64, workers: usize, body: impl FnOnce(&Pool) -> R) -> (R, Schedule) {
     assert!(
-        (1..=THREADS_MAX).contains(&workers),
-        "a deterministic pool has from 1 to {THREADS_MAX} workers, not {workers}"
+        (1..=PoolBuilder::THREADS_MAX).contains(&workers),
+        "a deterministic pool has from 1 to {} workers, not {workers}",
+        PoolBuilder::THREADS_MAX
     );
-    let settings = Builder::default().threads(workers).name("deterministic").seed(seed).settings();
+    let settings =
+        PoolBuilder::default().threads(workers).name("deterministic").seed(seed).settings();
     let pool = Pool::new(Core::new(settings.expect("the number of workers was looked at")));
     let core = pool.core();
     let script = core.script.get_or_init(|| Script::new(seed, workers));
@@ -77,17 +79,19 @@ pub fn deterministic<R>(seed: u64, workers: usize, body: impl FnOnce(&Pool) -> R
     match outcome {
         Ok(value) => (value, schedule),
         Err(panic) => {
-            eprintln!("note: `deterministic` with seed {seed} and {workers} workers: {schedule}");
+            eprintln!(
+                "note: `deterministic::run` with seed {seed} and {workers} workers: {schedule}"
+            );
             resume_unwind(panic)
         }
     }
 }
 
-/// In [`deterministic`] mode, a moment at which other workers may do something; elsewhere nothing. To be
+/// In deterministic mode, a moment at which other workers may do something; elsewhere nothing. To be
 /// put where a test should consider that something comes between.
 ///
 /// ```
-/// filch_pool::interleave();
+/// filch_pool::deterministic::interleave();
 /// ```
 pub fn interleave() {
     current::with(|local| {
@@ -120,10 +124,10 @@ pub(crate) fn wait(is_over: impl Fn() -> bool) {
     });
 }
 
-/// What happened in a [`deterministic`] run: the choices that were made, in their order.
+/// What happened in a deterministic [run](run()): the choices that were made, in their order.
 ///
 /// ```
-/// let (sum, schedule) = filch_pool::deterministic(7, 3, |_pool| filch_pool::join(|| 1, || 2));
+/// let (sum, schedule) = filch_pool::deterministic::run(7, 3, |_pool| filch_pool::join(|| 1, || 2));
 /// assert_eq!(sum, (1, 2));
 /// assert_eq!((schedule.seed(), schedule.workers()), (7, 3));
 /// // Such as `w0 lays 1 open; w2 steals a fork of w0; w2 ends`.
@@ -140,7 +144,7 @@ impl Schedule {
     /// From which seed it was made.
     ///
     /// ```
-    /// assert_eq!(filch_pool::deterministic(7, 2, |_pool| ()).1.seed(), 7);
+    /// assert_eq!(filch_pool::deterministic::run(7, 2, |_pool| ()).1.seed(), 7);
     /// ```
     pub fn seed(&self) -> u64 {
         self.seed
@@ -149,7 +153,7 @@ impl Schedule {
     /// How many workers there were.
     ///
     /// ```
-    /// assert_eq!(filch_pool::deterministic(7, 2, |_pool| ()).1.workers(), 2);
+    /// assert_eq!(filch_pool::deterministic::run(7, 2, |_pool| ()).1.workers(), 2);
     /// ```
     pub fn workers(&self) -> usize {
         self.workers

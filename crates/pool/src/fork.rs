@@ -19,7 +19,7 @@ use crate::protocol::deque::Theft;
 use crate::protocol::latch::Latch;
 use crate::protocol::lineage::{Cause, Origin, Place};
 use crate::protocol::sync;
-use crate::task::contain;
+use crate::raw_task::contain;
 
 /// What the memory of every fork begins with.
 #[repr(C)]
@@ -144,7 +144,7 @@ impl<B: FnOnce() -> R, R> Fork<B, R> {
 /// stores more than calling one after the other. A panic in either is passed on when both have ended; if both panic, the
 /// first one's is.
 ///
-/// Outside of any pool this moves into the [global one](crate::global).
+/// Outside of any pool this moves into the [global one](crate::Pool::global).
 ///
 /// ```
 /// fn fib(n: u64) -> u64 {

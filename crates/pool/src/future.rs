@@ -9,19 +9,19 @@ use std::task::{Context, Poll};
 use async_task::FallibleTask;
 
 use crate::core::Core;
-use crate::lost::Lost;
 use crate::pool::Pool;
+use crate::task_error::TaskError;
 use crate::{current, global};
 
 /// Drives a future on the pool that the calling thread belongs to; on any other thread, on the
-/// [global one](crate::global). See [`Pool::spawn_future`].
+/// [global one](crate::Pool::global). See [`Pool::spawn_future`].
 ///
 /// ```
 /// let sum = filch_pool::spawn_future(async { 1 + 2 });
 /// assert_eq!(filch_pool::block_on(sum)?, 3);
-/// # Ok::<(), filch_pool::Lost>(())
+/// # Ok::<(), filch_pool::task::TaskError>(())
 /// ```
-pub fn spawn_future<F>(future: F) -> JoinHandle<F::Output>
+pub fn spawn_future<F>(future: F) -> FutureHandle<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -46,7 +46,7 @@ impl Pool {
     /// assert_eq!(block_on(halves)?, (20, 22));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn spawn_future<F>(&self, future: F) -> JoinHandle<F::Output>
+    pub fn spawn_future<F>(&self, future: F) -> FutureHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
@@ -55,7 +55,7 @@ impl Pool {
     }
 }
 
-fn spawn<F>(core: &Core, future: F) -> JoinHandle<F::Output>
+fn spawn<F>(core: &Core, future: F) -> FutureHandle<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -67,7 +67,7 @@ where
         runnable.schedule();
         task
     });
-    JoinHandle { task }
+    FutureHandle { task }
 }
 
 /// A future that a pool drives: awaiting this gives what came of it.
@@ -76,27 +76,27 @@ where
 /// [`cancel`](Self::cancel) or [`abort`](Self::abort).
 ///
 /// ```
-/// # use filch_pool::{Lost, block_on, spawn_future};
+/// # use filch_pool::{block_on, spawn_future, task::TaskError};
 /// let fine = spawn_future(async { 7 });
 /// let broken = spawn_future(async { if true { panic!("no luck") } });
 /// assert_eq!(block_on(fine)?, 7);
 /// let lost = block_on(broken).unwrap_err();
 /// assert_eq!(lost.message(), Some("no luck"));
-/// # Ok::<(), Lost>(())
+/// # Ok::<(), TaskError>(())
 /// ```
 #[must_use = "a future goes on without its handle, but nobody hears of its panic; `drop` it to say so"]
-pub struct JoinHandle<T> {
+pub struct FutureHandle<T> {
     /// None if the pool was closed already when it was to be made.
     task: Option<FallibleTask<T>>,
 }
 
-impl<T> fmt::Debug for JoinHandle<T> {
+impl<T> fmt::Debug for FutureHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinHandle").field("is_finished", &self.is_finished()).finish()
+        f.debug_struct("FutureHandle").field("is_finished", &self.is_finished()).finish()
     }
 }
 
-impl<T> JoinHandle<T> {
+impl<T> FutureHandle<T> {
     /// Whether the future has ended, in whatever way.
     ///
     /// ```
@@ -112,18 +112,18 @@ impl<T> JoinHandle<T> {
     /// being driven at this moment goes on to its next `.await` that has to wait.
     ///
     /// Nothing happens before this is awaited. If the future has ended nevertheless, its result is
-    /// not lost; otherwise the answer is [`Lost::Cancelled`].
+    /// not lost; otherwise the answer is [`TaskError::Cancelled`].
     ///
     /// ```
-    /// # use filch_pool::{Lost, block_on, spawn_future};
+    /// # use filch_pool::{block_on, spawn_future, task::TaskError};
     /// let endless = spawn_future(std::future::pending::<()>());
-    /// assert!(matches!(block_on(endless.cancel()), Err(Lost::Cancelled)));
+    /// assert!(matches!(block_on(endless.cancel()), Err(TaskError::Cancelled)));
     /// ```
-    pub async fn cancel(mut self) -> Result<T, Lost> {
-        let Some(task) = self.task.take() else { return Err(Lost::Closed) };
+    pub async fn cancel(mut self) -> Result<T, TaskError> {
+        let Some(task) = self.task.take() else { return Err(TaskError::Closed) };
         let mut cancelled = std::pin::pin!(task.cancel());
         std::future::poll_fn(|context| {
-            outcome(|| cancelled.as_mut().poll(context), Lost::Cancelled)
+            outcome(|| cancelled.as_mut().poll(context), TaskError::Cancelled)
         })
         .await
     }
@@ -141,16 +141,16 @@ impl<T> JoinHandle<T> {
     }
 }
 
-impl<T> Future for JoinHandle<T> {
-    type Output = Result<T, Lost>;
+impl<T> Future for FutureHandle<T> {
+    type Output = Result<T, TaskError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(task) = &mut self.task else { return Poll::Ready(Err(Lost::Closed)) };
-        outcome(|| Pin::new(task).poll(context), Lost::Closed)
+        let Some(task) = &mut self.task else { return Poll::Ready(Err(TaskError::Closed)) };
+        outcome(|| Pin::new(task).poll(context), TaskError::Closed)
     }
 }
 
-impl<T> Drop for JoinHandle<T> {
+impl<T> Drop for FutureHandle<T> {
     fn drop(&mut self) {
         if let Some(task) = self.task.take() {
             task.detach();
@@ -160,10 +160,13 @@ impl<T> Drop for JoinHandle<T> {
 
 /// What a look at a future's end brought. `async_task` passes a panic of the future on to whoever
 /// looks; here it becomes a value. Without a result, the reason is the one given.
-fn outcome<T>(look: impl FnOnce() -> Poll<Option<T>>, reason: Lost) -> Poll<Result<T, Lost>> {
+fn outcome<T>(
+    look: impl FnOnce() -> Poll<Option<T>>,
+    reason: TaskError,
+) -> Poll<Result<T, TaskError>> {
     match catch_unwind(AssertUnwindSafe(look)) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(result)) => Poll::Ready(result.ok_or(reason)),
-        Err(panic) => Poll::Ready(Err(Lost::Panicked(panic))),
+        Err(panic) => Poll::Ready(Err(TaskError::Panicked(panic))),
     }
 }

@@ -1,9 +1,12 @@
-//! Threads of one process that steal work from one another.
+//! A work-stealing thread pool: fork-join, tasks and futures on the same threads.
 //!
-//! - **Fork-join**: [`join`] two closures, [`scope`] for tasks that borrow from the stack,
+//! - **Fork-join**: [`join`] two closures, [`scope`](scope()) for tasks that borrow from the stack,
 //!   [`for_each`] and [`map_reduce`] over slices and ranges.
-//! - **Tasks**: [`Pool::spawn`] with a result, cancelling, three priorities and names.
-//! - **Blocking**: [`blocking`] tells the pool that a thread will wait; another takes its place.
+//! - **Tasks**: [`spawn`](spawn()) returns a handle; the module [`task`] has cancellation, three
+//!   priorities and names.
+//! - **Futures**: [`spawn_future`] and [`block_on`]. Sockets (`net`) and timers (`time`) come with the
+//!   feature `net`; the feature `tokio` lets futures use tokio's instead.
+//! - **Blocking**: wrap a call that waits in [`blocking`], and another thread takes over meanwhile.
 //!
 //! ```
 //! fn sum(numbers: &[u64]) -> u64 {
@@ -18,21 +21,38 @@
 //! assert_eq!(sum(&numbers), 4_999_950_000);
 //! ```
 //!
-//! A fork that nobody steals costs a fraction of a nanosecond more than a call, so there is no need
-//! to stop forking where the parts become small. A thread that waits in a join runs only what
-//! descends from what it waits for: a lock may be held across a join. How all this works is told in
-//! the page `docs/pool.md` of the repository.
+//! A fork that is not stolen costs a fraction of a nanosecond more than a call, so there is no need
+//! to stop forking when the parts become small. A thread that waits in a join runs only descendants
+//! of the fork it waits for, so a lock may be held across a join. The page `docs/pool.md` in the
+//! repository describes the design, its figures and its limits.
 //!
-//! Under the free functions lies the pool that the calling thread belongs to, or the [`global`] one.
+//! The free functions use the pool that the calling thread belongs to, or else the
+//! [global pool](Pool::global).
 //!
-//! # Looking for work
+//! # Features
 //!
-//! A worker looks at its `next` slot, at its own tasks, at the queue that all share (first at one
-//! turn in 61), at I/O and timers, at half of what a random other has open, at what is not urgent, and
-//! asks its idle hook; then it sleeps without spinning, and is woken by whoever brings work.
+//! None is enabled by default.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `net` | the modules `net` (sockets) and `time` (timers) |
+//! | `tokio` | `PoolBuilder::tokio`: futures that need tokio's reactor |
+//! | `watch` | the module `watch`: a pool's events as they happen |
+//! | `deterministic` | the module `deterministic`: tests whose schedule is chosen by a seed |
+//! | `full` | all of these but `tokio` |
+//!
+//! # Search order
+//!
+//! A worker looks for work in its `next` slot, its own tasks, the shared queue (checked first on every
+//! 61st turn), I/O and timers, and half of the exposed tasks of a random other worker; then among
+//! low-priority tasks, and last it calls its idle hook. If it finds nothing, it sleeps without
+//! spinning until new work wakes it.
 #![cfg_attr(
     loom,
-    expect(dead_code, reason = "only the protocol is there, and not all of it is tried")
+    expect(
+        dead_code,
+        reason = "only the protocol is compiled, and the models do not use all of it"
+    )
 )]
 
 #[cfg(not(loom))]
@@ -41,7 +61,7 @@ mod block_on;
 mod blocking;
 #[cfg(not(loom))]
 mod blocks;
-#[cfg(not(loom))]
+#[cfg(all(feature = "net", not(loom)))]
 mod budget;
 #[cfg(not(loom))]
 mod builder;
@@ -49,13 +69,19 @@ mod builder;
 mod cancel;
 #[cfg(not(loom))]
 mod core;
+#[cfg(not(loom))]
 mod counters;
 #[cfg(not(loom))]
 mod current;
-#[cfg(not(loom))]
+#[cfg(all(feature = "net", not(loom)))]
 mod deadlines;
-#[cfg(not(loom))]
+#[cfg(all(feature = "deterministic", not(loom)))]
+pub mod deterministic;
+#[cfg(all(not(feature = "deterministic"), not(loom)))]
+#[path = "deterministic_off.rs"]
 mod deterministic;
+#[cfg(not(loom))]
+mod events;
 #[cfg(not(loom))]
 mod fork;
 #[cfg(not(loom))]
@@ -67,18 +93,22 @@ mod handle;
 #[cfg(not(loom))]
 mod local;
 #[cfg(not(loom))]
-mod lost;
-#[cfg(not(loom))]
 mod metrics;
 #[cfg(not(loom))]
 mod monitor;
-#[cfg(not(loom))]
-mod net;
+#[cfg(all(feature = "net", not(loom)))]
+pub mod net;
 #[cfg(not(loom))]
 mod pool;
 mod protocol;
+#[cfg(not(loom))]
 mod random;
 #[cfg(not(loom))]
+mod raw_task;
+#[cfg(all(feature = "net", not(loom)))]
+mod reactor;
+#[cfg(all(not(feature = "net"), not(loom)))]
+#[path = "reactor_off.rs"]
 mod reactor;
 #[cfg(not(loom))]
 mod relief;
@@ -92,7 +122,7 @@ mod seat;
 mod shared_queue;
 #[cfg(not(loom))]
 mod slots;
-#[cfg(not(loom))]
+#[cfg(all(feature = "net", not(loom)))]
 mod source;
 #[cfg(not(loom))]
 mod spawn;
@@ -101,17 +131,23 @@ mod split;
 #[cfg(all(test, not(loom)))]
 mod stage;
 #[cfg(not(loom))]
-mod stats;
+pub mod stats;
+#[cfg(not(loom))]
 mod steal;
 #[cfg(not(loom))]
-mod task;
+pub mod task;
 #[cfg(not(loom))]
-mod timer;
+mod task_error;
+#[cfg(all(feature = "net", not(loom)))]
+pub mod time;
 #[cfg(not(loom))]
 mod trace;
 #[cfg(not(loom))]
 mod visit;
-#[cfg(not(loom))]
+#[cfg(all(feature = "watch", not(loom)))]
+pub mod watch;
+#[cfg(all(not(feature = "watch"), not(loom)))]
+#[path = "watch_off.rs"]
 mod watch;
 #[cfg(not(loom))]
 mod worker;
@@ -119,29 +155,18 @@ mod worker;
 #[cfg(all(not(loom), filch_sanitized))]
 #[doc(hidden)]
 pub use protocol::sync::planted::plant_races;
-pub use steal::Steal;
 #[cfg(not(loom))]
 pub use {
     block_on::block_on,
     blocking::blocking,
-    builder::{BuildError, Builder, THREADS_MAX},
-    cancel::{CancelToken, is_cancelled},
-    deterministic::{Schedule, deterministic, interleave},
+    builder::{BuildError, PoolBuilder},
     fork::join,
-    future::{JoinHandle, spawn_future},
-    global::global,
-    handle::Handle,
-    lost::Lost,
-    net::{Async, Incoming},
+    future::spawn_future,
     pool::Pool,
     scope::{Scope, scope},
-    shared_queue::Priority,
-    source::IoSafe,
-    spawn::{TaskBuilder, spawn, spawn_detached, task_name},
-    split::{Parts, for_each, map_reduce},
-    stats::{State, Stats, WorkerStats},
-    timer::{Elapsed, Interval, Sleep, Timeout, interval, sleep, sleep_until, timeout},
-    watch::{Event, EventKind, Watch},
+    spawn::spawn,
+    split::{Splittable, for_each, map_reduce},
+    steal::StealPolicy,
 };
 
 /// The examples of the page on the pool.

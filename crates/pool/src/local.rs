@@ -9,15 +9,15 @@ use std::cell::Cell;
 use std::ptr;
 
 use crate::core::Core;
+use crate::events::PoolEventKind;
 use crate::fork;
 use crate::protocol::lineage::Origin;
 use crate::protocol::ring::PLACES;
 use crate::protocol::sync;
 use crate::random::Random;
+use crate::raw_task::Task;
 use crate::reactor::Woken;
 use crate::seat::Seat;
-use crate::task::Task;
-use crate::watch::EventKind;
 
 /// How many forks one worker can have waiting privately; a deeper one is a plain call.
 const FORKS: usize = 1024;
@@ -92,7 +92,7 @@ impl<'c> Local<'c> {
     }
 
     /// Tells whoever watches.
-    pub(crate) fn tell(&self, kind: EventKind) {
+    pub(crate) fn tell(&self, kind: PoolEventKind) {
         self.core.watchers.tell(Some(self.index), kind);
     }
 
@@ -216,7 +216,7 @@ impl<'c> Local<'c> {
         let count = tasks.len();
         let refused = self.core.shared.overflow(tasks.into_iter());
         self.seat.counters.overflowed.add(count as u64);
-        self.tell(EventKind::Overflow { count });
+        self.tell(PoolEventKind::Overflow { count });
         self.offer();
         refused
     }
@@ -279,7 +279,7 @@ impl<'c> Local<'c> {
         let exposed = self.expose_forks();
         if exposed > 0 {
             self.seat.counters.promotions.add(exposed as u64);
-            self.tell(EventKind::Expose { count: exposed });
+            self.tell(PoolEventKind::Expose { count: exposed });
         }
         exposed
     }

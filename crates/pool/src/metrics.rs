@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use crate::pool::Pool;
-use crate::stats::{State, Stats, WorkerStats};
+use crate::stats::{PoolStats, WorkerState, WorkerStats};
 
 /// A number of each worker that only grows.
 struct Count {
@@ -72,7 +72,7 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-fn write(page: &mut String, pool: &str, stats: &Stats) -> fmt::Result {
+fn write(page: &mut String, pool: &str, stats: &PoolStats) -> fmt::Result {
     let pool = Escaped(pool);
     for Count { name, help, of } in &COUNTS {
         writeln!(page, "# HELP filch_pool_{name}_total {help}")?;
@@ -100,7 +100,7 @@ fn write(page: &mut String, pool: &str, stats: &Stats) -> fmt::Result {
     writeln!(page, "filch_pool_shared_queue_length{{pool=\"{pool}\"}} {}", stats.shared)?;
     writeln!(page, "# HELP filch_pool_workers How many workers are in a state.")?;
     writeln!(page, "# TYPE filch_pool_workers gauge")?;
-    State::ALL.into_iter().try_for_each(|state| {
+    WorkerState::ALL.into_iter().try_for_each(|state| {
         let value = stats.in_state(state);
         writeln!(page, "filch_pool_workers{{pool=\"{pool}\",state=\"{state}\"}} {value}")
     })

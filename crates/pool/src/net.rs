@@ -13,18 +13,19 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with};
 
 use crate::reactor::Reactor;
-use crate::source::{IoSafe, Side, Watched};
+pub use crate::source::IoSafe;
+use crate::source::{Side, Watched};
 use crate::{budget, current, global};
 
 /// A socket, or another file that can be ready or not, for futures.
 ///
 /// It is watched by the pool on whose thread it was made; if that was no pool's, by the
-/// [global one](crate::global). Any future, on any thread, may use it, and several at once. When that pool
+/// [global one](crate::Pool::global). Any future, on any thread, may use it, and several at once. When that pool
 /// is closed, whoever waits gets an error.
 ///
 /// ```
 /// use std::net::{TcpListener, TcpStream};
-/// use filch_pool::{Async, block_on, spawn_future};
+/// use filch_pool::{block_on, spawn_future, net::Async};
 ///
 /// let listener = Async::<TcpListener>::bind(([127, 0, 0, 1], 0).into())?;
 /// let address = listener.get_ref().local_addr()?;
@@ -68,7 +69,7 @@ impl<T: IoSafe> Async<T> {
     ///
     /// ```
     /// # use std::os::unix::net::UnixStream;
-    /// # use filch_pool::Async;
+    /// # use filch_pool::net::Async;
     /// use std::io::{Read, Write};
     /// let (left, right) = UnixStream::pair()?;
     /// let (left, right) = (Async::new(left)?, Async::new(right)?);
@@ -89,7 +90,7 @@ impl<T: IoSafe> Async<T> {
     /// What is watched.
     ///
     /// ```
-    /// # use filch_pool::Async;
+    /// # use filch_pool::net::Async;
     /// let socket = Async::<std::net::UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
     /// assert_ne!(socket.get_ref().local_addr()?.port(), 0);
     /// # std::io::Result::Ok(())
@@ -101,7 +102,7 @@ impl<T: IoSafe> Async<T> {
     /// Gives back what was watched. It still never waits by itself.
     ///
     /// ```
-    /// # use filch_pool::Async;
+    /// # use filch_pool::net::Async;
     /// let socket = Async::<std::net::UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
     /// socket.into_inner().set_nonblocking(false)?;
     /// # std::io::Result::Ok(())
@@ -116,7 +117,7 @@ impl<T: IoSafe> Async<T> {
     /// If the pool that watches it is closed.
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::os::unix::net::UnixStream;
     /// let (left, right) = UnixStream::pair()?;
     /// let right = Async::new(right)?;
@@ -134,7 +135,7 @@ impl<T: IoSafe> Async<T> {
     /// If the pool that watches it is closed.
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::os::unix::net::UnixStream;
     /// let (left, _right) = UnixStream::pair()?;
     /// block_on(Async::new(left)?.writable())?;
@@ -151,7 +152,7 @@ impl<T: IoSafe> Async<T> {
     /// Whatever else `operation` says, or if the pool that watches it is closed.
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::os::unix::net::UnixDatagram;
     /// let (left, right) = UnixDatagram::pair()?;
     /// left.send(b"hello")?;
@@ -171,7 +172,7 @@ impl<T: IoSafe> Async<T> {
     /// Whatever else `operation` says, or if the pool that watches it is closed.
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::os::unix::net::UnixDatagram;
     /// let (left, _right) = UnixDatagram::pair()?;
     /// let left = Async::new(left)?;
@@ -209,7 +210,7 @@ impl Async<TcpStream> {
     /// If nobody listens there, or it cannot be reached; or as [`Async::new`].
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::net::{TcpListener, TcpStream};
     /// let listener = TcpListener::bind("127.0.0.1:0")?;
     /// let address = listener.local_addr()?;
@@ -258,7 +259,7 @@ impl Async<TcpStream> {
     /// If the connection is broken, or the pool that watches it is closed.
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::net::{TcpListener, TcpStream};
     /// # let listener = TcpListener::bind("127.0.0.1:0")?;
     /// let stream = block_on(Async::<TcpStream>::connect(listener.local_addr()?))?;
@@ -277,7 +278,7 @@ impl Async<TcpStream> {
     /// [`read`](Self::read).
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::net::{TcpListener, TcpStream};
     /// # use std::io::Write;
     /// # let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -305,7 +306,7 @@ impl Async<TcpStream> {
     /// As [`read`](Self::read).
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::net::{TcpListener, TcpStream};
     /// # use std::io::Write;
     /// # let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -325,7 +326,7 @@ impl Async<TcpStream> {
     /// If the connection is broken, or the pool that watches it is closed.
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::net::{TcpListener, TcpStream};
     /// # let listener = TcpListener::bind("127.0.0.1:0")?;
     /// let stream = block_on(Async::<TcpStream>::connect(listener.local_addr()?))?;
@@ -342,7 +343,7 @@ impl Async<TcpStream> {
     /// As [`write`](Self::write).
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::net::{TcpListener, TcpStream};
     /// # let listener = TcpListener::bind("127.0.0.1:0")?;
     /// let stream = block_on(Async::<TcpStream>::connect(listener.local_addr()?))?;
@@ -366,7 +367,7 @@ impl Async<TcpStream> {
     /// If the connection is broken.
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::net::{Shutdown, TcpListener, TcpStream};
     /// # use std::io::Read;
     /// # let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -387,7 +388,7 @@ impl Async<TcpListener> {
     /// If the address is taken, or not one of this machine's; or as [`Async::new`].
     ///
     /// ```
-    /// # use filch_pool::Async;
+    /// # use filch_pool::net::Async;
     /// # use std::net::TcpListener;
     /// let listener = Async::<TcpListener>::bind(([127, 0, 0, 1], 0).into())?;
     /// assert_ne!(listener.get_ref().local_addr()?.port(), 0);
@@ -403,7 +404,7 @@ impl Async<TcpListener> {
     /// If the system has no room for it, or the pool that watches the listener is closed.
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::net::{TcpListener, TcpStream};
     /// let listener = Async::<TcpListener>::bind(([127, 0, 0, 1], 0).into())?;
     /// let client = TcpStream::connect(listener.get_ref().local_addr()?)?;
@@ -419,7 +420,7 @@ impl Async<TcpListener> {
     /// The connections, one after the other.
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::net::{TcpListener, TcpStream};
     /// let listener = Async::<TcpListener>::bind(([127, 0, 0, 1], 0).into())?;
     /// let client = TcpStream::connect(listener.get_ref().local_addr()?)?;
@@ -436,7 +437,7 @@ impl Async<TcpListener> {
 /// Connections as they come: see [`Async::incoming`].
 ///
 /// ```
-/// # use filch_pool::Async;
+/// # use filch_pool::net::Async;
 /// # use std::net::TcpListener;
 /// let listener = Async::<TcpListener>::bind(([127, 0, 0, 1], 0).into())?;
 /// let incoming = listener.incoming();
@@ -455,7 +456,7 @@ impl Incoming<'_> {
     /// As [`Async::accept`].
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::net::{TcpListener, TcpStream};
     /// let listener = Async::<TcpListener>::bind(([127, 0, 0, 1], 0).into())?;
     /// let _client = TcpStream::connect(listener.get_ref().local_addr()?)?;
@@ -474,7 +475,7 @@ impl Async<UdpSocket> {
     /// If the address is taken, or not one of this machine's; or as [`Async::new`].
     ///
     /// ```
-    /// # use filch_pool::Async;
+    /// # use filch_pool::net::Async;
     /// # use std::net::UdpSocket;
     /// let socket = Async::<UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
     /// assert_ne!(socket.get_ref().local_addr()?.port(), 0);
@@ -490,7 +491,7 @@ impl Async<UdpSocket> {
     /// If the address cannot be used.
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::net::UdpSocket;
     /// let one = Async::<UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
     /// let other = Async::<UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
@@ -510,7 +511,7 @@ impl Async<UdpSocket> {
     /// If it is too large, or cannot be sent there; or if the pool that watches the socket is closed.
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::net::UdpSocket;
     /// let one = Async::<UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
     /// let other = Async::<UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
@@ -529,7 +530,7 @@ impl Async<UdpSocket> {
     /// If the pool that watches the socket is closed.
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::net::UdpSocket;
     /// let socket = Async::<UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
     /// UdpSocket::bind("127.0.0.1:0")?.send_to(b"hello", socket.get_ref().local_addr()?)?;
@@ -546,7 +547,7 @@ impl Async<UdpSocket> {
     /// As [`send_to`](Self::send_to), or if it is not connected.
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::net::UdpSocket;
     /// let other = UdpSocket::bind("127.0.0.1:0")?;
     /// let socket = Async::<UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;
@@ -564,7 +565,7 @@ impl Async<UdpSocket> {
     /// As [`recv_from`](Self::recv_from), or if nobody is there any more.
     ///
     /// ```
-    /// # use filch_pool::{Async, block_on};
+    /// # use filch_pool::{block_on, net::Async};
     /// # use std::net::UdpSocket;
     /// let other = UdpSocket::bind("127.0.0.1:0")?;
     /// let socket = Async::<UdpSocket>::bind(([127, 0, 0, 1], 0).into())?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::builder::Builder;
+use crate::builder::PoolBuilder;
 use crate::core::Core;
 use crate::protocol::sync::thread;
 use crate::{current, visit};
@@ -25,8 +25,8 @@ impl fmt::Debug for Pool {
 
 impl Pool {
     /// Describes a pool to be made.
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> PoolBuilder {
+        PoolBuilder::default()
     }
 
     pub(crate) fn new(core: Arc<Core>) -> Self {

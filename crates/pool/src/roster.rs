@@ -15,15 +15,16 @@ use async_task::{FallibleTask, Runnable};
 use crossbeam_utils::CachePadded;
 use pin_project_lite::pin_project;
 
+#[cfg(feature = "net")]
 use crate::budget;
 use crate::core::Core;
 use crate::current;
 use crate::local::Local;
 use crate::protocol::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::protocol::sync::{self, Mutex};
+use crate::raw_task::Task;
 use crate::shared_queue::Priority;
 use crate::slots::Slots;
-use crate::task::Task;
 
 pub(crate) struct Roster {
     /// One for each thread, and the last for all who come from elsewhere.
@@ -142,7 +143,10 @@ impl<F: Future> Future for Listed<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
+        #[cfg(feature = "net")]
         let polled = budget::step(|| this.future.poll(context));
+        #[cfg(not(feature = "net"))]
+        let polled = this.future.poll(context);
         // Its wake at the closing went for nothing if it lay in a queue at that time. Relaxed: such a
         // wake and the step that took the future out of the queue are ordered, by the future's state.
         if polled.is_pending() && this.entry.list.is_closed.load(Relaxed) {

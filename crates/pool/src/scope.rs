@@ -24,8 +24,8 @@ use crate::protocol::sync::atomic::AtomicUsize;
 use crate::protocol::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::protocol::sync::{self, Mutex};
 use crate::protocol::tally::Tally;
+use crate::raw_task::{Task, contain};
 use crate::shared_queue::Priority;
-use crate::task::{Task, contain};
 
 /// Where tasks are spawned that may borrow whatever outlives `'scope`: see [`scope`].
 pub struct Scope<'scope> {
@@ -63,7 +63,7 @@ struct Part {
 ///
 /// While it waits, the caller runs tasks of this scope, and what these fork, and nothing else. A panic in `f` or in a task
 /// is passed on when all have ended, the first of them if there are several. Outside of any pool this
-/// moves into the [global one](crate::global).
+/// moves into the [global one](crate::Pool::global).
 ///
 /// ```
 /// let words = ["steal", "half"];

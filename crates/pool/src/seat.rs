@@ -8,8 +8,8 @@ use crate::protocol::deque::Deque;
 use crate::protocol::lineage::Lineage;
 use crate::protocol::sync::atomic::Ordering::Relaxed;
 use crate::protocol::sync::atomic::{AtomicU8, AtomicUsize};
-use crate::stats::State;
-use crate::task::{TaskRing, TaskSlot};
+use crate::raw_task::{TaskRing, TaskSlot};
+use crate::stats::WorkerState;
 
 pub(crate) struct Seat {
     /// The one word that a fork looks at: as long as fewer private forks than this were made, nobody
@@ -35,7 +35,7 @@ impl Seat {
             forks: Deque::new(),
             lineage: CachePadded::new(Lineage::new()),
             counters: CachePadded::new(Counters::default()),
-            state: AtomicU8::new(State::Working as u8),
+            state: AtomicU8::new(WorkerState::Working as u8),
         }
     }
 
@@ -78,13 +78,13 @@ impl Seat {
     }
 
     /// What its worker does.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> WorkerState {
         // Relaxed: to be shown, nothing follows from it.
-        State::ALL[usize::from(self.state.load(Relaxed))]
+        WorkerState::ALL[usize::from(self.state.load(Relaxed))]
     }
 
     /// For the owner, where it costs nothing that matters.
-    pub(crate) fn set_state(&self, state: State) {
+    pub(crate) fn set_state(&self, state: WorkerState) {
         self.state.store(state as u8, Relaxed);
     }
 }

@@ -2,7 +2,7 @@
 //! priority.
 
 use crate::protocol::lane::Lane;
-use crate::task::Task;
+use crate::raw_task::Task;
 
 /// How urgent a task is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

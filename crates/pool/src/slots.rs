@@ -24,6 +24,7 @@ impl<T> Slots<T> {
         self.slots.len() - 1
     }
 
+    #[cfg(any(feature = "net", test))]
     pub(crate) fn get_mut(&mut self, number: usize) -> Option<&mut T> {
         self.slots.get_mut(number)?.as_mut()
     }

@@ -26,7 +26,7 @@ use crate::slots::Slots;
 /// ```
 /// use std::os::fd::{AsFd, BorrowedFd};
 /// use std::os::unix::net::UnixDatagram;
-/// use filch_pool::{Async, IoSafe, block_on};
+/// use filch_pool::{block_on, net::{Async, IoSafe}};
 ///
 /// struct Mailbox {
 ///     socket: UnixDatagram,

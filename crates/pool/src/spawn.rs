@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use crate::cancel::{self, CancelToken};
 use crate::core::Core;
-use crate::handle::{self, Handle};
-use crate::lost::Lost;
+use crate::handle::{self, TaskHandle};
 use crate::pool::Pool;
+use crate::raw_task::Task;
 use crate::shared_queue::Priority;
-use crate::task::Task;
+use crate::task_error::TaskError;
 use crate::{current, global};
 
 /// What a task is to be like: see [`Pool::task`].
@@ -35,7 +35,7 @@ thread_local! {
 
 /// What the task that calls this is called: the name it was given, or the place in the source where
 /// it was spawned.
-pub fn task_name() -> Option<String> {
+pub fn current_name() -> Option<String> {
     CURRENT.with_borrow(|name| {
         name.as_ref().map(|name| match name {
             Name::Given(name) => name.to_string(),
@@ -64,7 +64,7 @@ impl TaskBuilder<'_> {
     }
 
     /// Runs `f` some time.
-    pub fn spawn<T: Send + 'static>(self, f: impl FnOnce() -> T + Send + 'static) -> Handle<T> {
+    pub fn spawn<T: Send + 'static>(self, f: impl FnOnce() -> T + Send + 'static) -> TaskHandle<T> {
         let token = self.token.map_or_else(CancelToken::new, |token| token.child());
         start(self.pool.core(), self.name, self.priority, token, f)
     }
@@ -76,18 +76,18 @@ fn start<T: Send + 'static>(
     priority: Priority,
     token: CancelToken,
     f: impl FnOnce() -> T + Send + 'static,
-) -> Handle<T> {
+) -> TaskHandle<T> {
     let (promise, handle) = handle::pair(token.clone());
     let body = move || {
         if token.is_cancelled() {
             drop(f);
-            promise.keep(Err(Lost::Cancelled));
+            promise.keep(Err(TaskError::Cancelled));
             return;
         }
         let before = CURRENT.replace(Some(name));
         let result = catch_unwind(AssertUnwindSafe(|| cancel::with_token(&token, f)));
         CURRENT.set(before);
-        promise.keep(result.map_err(Lost::Panicked));
+        promise.keep(result.map_err(TaskError::Panicked));
     };
     // If the pool is closed, the promise is dropped with the task, and says so.
     drop(core.submit(Task::new(body), priority));
@@ -105,7 +105,10 @@ impl Pool {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[track_caller]
-    pub fn spawn<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Handle<T> {
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> TaskHandle<T> {
         let place = Name::Place(Location::caller());
         start(self.core(), place, Priority::Normal, CancelToken::new(), f)
     }
@@ -113,11 +116,11 @@ impl Pool {
     /// Describes a task to be spawned.
     ///
     /// ```
-    /// use filch_pool::{Pool, Priority};
+    /// use filch_pool::{Pool, task::Priority};
     ///
     /// let pool = Pool::builder().threads(1).build()?;
     /// let task = pool.task().name("nightly report").priority(Priority::Low);
-    /// let name = task.spawn(filch_pool::task_name).wait()?;
+    /// let name = task.spawn(filch_pool::task::current_name).wait()?;
     /// assert_eq!(name.as_deref(), Some("nightly report"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -136,7 +139,7 @@ impl Pool {
 
 /// [`Pool::spawn`] in the pool that the calling thread belongs to, or in the global one.
 #[track_caller]
-pub fn spawn<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Handle<T> {
+pub fn spawn<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> TaskHandle<T> {
     let place = Name::Place(Location::caller());
     here(|core| start(core, place, Priority::Normal, CancelToken::new(), f))
 }

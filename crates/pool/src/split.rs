@@ -18,7 +18,7 @@ const LOOKS: usize = 256;
 const LOOK_MAX: usize = 4096;
 
 /// What can be cut in two, and walked through: slices, and ranges of whole numbers.
-pub trait Parts: Send + Sized {
+pub trait Splittable: Send + Sized {
     /// What it is made of.
     type Item;
     /// How one walks through it.
@@ -27,12 +27,12 @@ pub trait Parts: Send + Sized {
     /// How many items there are.
     fn count(&self) -> usize;
     /// The first `at` of them, and the rest.
-    fn cut(self, at: usize) -> (Self, Self);
+    fn split_at(self, at: usize) -> (Self, Self);
     /// One after the other.
     fn items(self) -> Self::Iter;
 }
 
-impl<'a, T: Sync> Parts for &'a [T] {
+impl<'a, T: Sync> Splittable for &'a [T] {
     type Item = &'a T;
     type Iter = slice::Iter<'a, T>;
 
@@ -40,7 +40,7 @@ impl<'a, T: Sync> Parts for &'a [T] {
         self.len()
     }
 
-    fn cut(self, at: usize) -> (Self, Self) {
+    fn split_at(self, at: usize) -> (Self, Self) {
         self.split_at(at)
     }
 
@@ -49,7 +49,7 @@ impl<'a, T: Sync> Parts for &'a [T] {
     }
 }
 
-impl<'a, T: Send> Parts for &'a mut [T] {
+impl<'a, T: Send> Splittable for &'a mut [T] {
     type Item = &'a mut T;
     type Iter = slice::IterMut<'a, T>;
 
@@ -57,7 +57,7 @@ impl<'a, T: Send> Parts for &'a mut [T] {
         self.len()
     }
 
-    fn cut(self, at: usize) -> (Self, Self) {
+    fn split_at(self, at: usize) -> (Self, Self) {
         self.split_at_mut(at)
     }
 
@@ -68,7 +68,7 @@ impl<'a, T: Send> Parts for &'a mut [T] {
 
 macro_rules! ranges {
     ($($number:ty),*) => {$(
-        impl Parts for Range<$number> {
+        impl Splittable for Range<$number> {
             type Item = $number;
             type Iter = Self;
 
@@ -78,7 +78,7 @@ macro_rules! ranges {
                 usize::try_from(self.end.abs_diff(self.start)).unwrap_or(usize::MAX)
             }
 
-            fn cut(self, at: usize) -> (Self, Self) {
+            fn split_at(self, at: usize) -> (Self, Self) {
                 let at = <$number>::try_from(at).ok().and_then(|at| self.start.checked_add(at));
                 let middle = at.map_or(self.end, |at| at.min(self.end));
                 (self.start..middle, middle..self.end)
@@ -100,7 +100,7 @@ ranges!(usize, u64, u32, i64, i32);
 /// filch_pool::for_each(squares.as_mut_slice(), |n| *n *= *n);
 /// assert_eq!(squares[999], 998_001);
 /// ```
-pub fn for_each<P: Parts>(parts: P, f: impl Fn(P::Item) + Sync) {
+pub fn for_each<P: Splittable>(parts: P, f: impl Fn(P::Item) + Sync) {
     map_reduce(parts, || (), f, |(), ()| ());
 }
 
@@ -111,7 +111,7 @@ pub fn for_each<P: Parts>(parts: P, f: impl Fn(P::Item) + Sync) {
 /// let sum = filch_pool::map_reduce(0..1000_u64, || 0, |n| n, |a, b| a + b);
 /// assert_eq!(sum, 499_500);
 /// ```
-pub fn map_reduce<P: Parts, R: Send>(
+pub fn map_reduce<P: Splittable, R: Send>(
     parts: P,
     identity: impl Fn() -> R + Sync,
     map: impl Fn(P::Item) -> R + Sync,
@@ -132,7 +132,7 @@ struct Walk<I, M, F> {
 }
 
 impl<I, M, F> Walk<I, M, F> {
-    fn run<P: Parts, R: Send>(&self, mut parts: P) -> R
+    fn run<P: Splittable, R: Send>(&self, mut parts: P) -> R
     where
         I: Fn() -> R + Sync,
         M: Fn(P::Item) -> R + Sync,
@@ -145,11 +145,11 @@ impl<I, M, F> Walk<I, M, F> {
                 return so_far;
             }
             if count > 1 && is_wanted() {
-                let (left, right) = parts.cut(count / 2);
+                let (left, right) = parts.split_at(count / 2);
                 let (left, right) = join(|| self.run(left), || self.run(right));
                 return (self.reduce)(so_far, (self.reduce)(left, right));
             }
-            let (now, rest) = parts.cut((count / LOOKS).clamp(1, LOOK_MAX));
+            let (now, rest) = parts.split_at((count / LOOKS).clamp(1, LOOK_MAX));
             so_far = now.items().map(&self.map).fold(so_far, &self.reduce);
             parts = rest;
         }

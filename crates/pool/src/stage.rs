@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::builder::Builder;
+use crate::builder::PoolBuilder;
 use crate::core::Core;
 use crate::current;
 use crate::local::Local;
-use crate::stats::State;
+use crate::stats::WorkerState;
 
 /// Waits for something that another thread does.
 pub(crate) fn until(is_so: impl Fn() -> bool) {
@@ -28,7 +28,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        let settings = Builder::default().threads(2).settings().expect("two are a pool");
+        let settings = PoolBuilder::default().threads(2).settings().expect("two are a pool");
         let core = Core::new(settings);
         core.monitor.prevent();
         Self { core, leaves: AtomicUsize::new(0) }
@@ -63,6 +63,6 @@ impl Stage {
 
     /// Returns when that worker is about to sleep until what it waits for has ended.
     pub(crate) fn until_it_waits(&self, index: usize) {
-        until(|| self.core.seat(index).state() == State::Waiting);
+        until(|| self.core.seat(index).state() == WorkerState::Waiting);
     }
 }

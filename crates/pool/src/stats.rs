@@ -24,7 +24,7 @@ use crate::seat::Seat;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stats {
+pub struct PoolStats {
     /// How long the pool has been there.
     pub elapsed: Duration,
     /// The threads of the pool first, then guests and reserves, in the order in which they first
@@ -51,7 +51,7 @@ pub struct Stats {
 #[non_exhaustive]
 pub struct WorkerStats {
     /// What it does just now.
-    pub state: State,
+    pub state: WorkerState,
     /// Tasks and stolen forks that it ran. Forks that nobody stole are plain calls, and not counted.
     pub executed: u64,
     /// Its successful thefts.
@@ -83,17 +83,17 @@ pub struct WorkerStats {
 /// What a worker does: see [`WorkerStats::state`].
 ///
 /// ```
-/// use filch_pool::{Pool, State};
+/// use filch_pool::{Pool, stats::WorkerState};
 ///
 /// let pool = Pool::builder().threads(1).build()?;
 /// let state = pool.install(|| pool.stats().workers[0].state);
-/// assert_eq!(state, State::Working);
+/// assert_eq!(state, WorkerState::Working);
 /// assert_eq!(state.to_string(), "working");
 /// # Ok::<(), filch_pool::BuildError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum State {
+pub enum WorkerState {
     /// It runs something, or is about to.
     Working,
     /// It looks for something to take from others.
@@ -106,11 +106,11 @@ pub enum State {
     Absent,
 }
 
-impl State {
+impl WorkerState {
     /// Every state.
     ///
     /// ```
-    /// assert!(filch_pool::State::ALL.contains(&filch_pool::State::Sleeping));
+    /// assert!(filch_pool::stats::WorkerState::ALL.contains(&filch_pool::stats::WorkerState::Sleeping));
     /// ```
     pub const ALL: [Self; 5] =
         [Self::Working, Self::Searching, Self::Sleeping, Self::Waiting, Self::Absent];
@@ -118,7 +118,7 @@ impl State {
     /// Its name in metrics and messages.
     ///
     /// ```
-    /// assert_eq!(filch_pool::State::Searching.as_str(), "searching");
+    /// assert_eq!(filch_pool::stats::WorkerState::Searching.as_str(), "searching");
     /// ```
     pub fn as_str(self) -> &'static str {
         match self {
@@ -131,7 +131,7 @@ impl State {
     }
 }
 
-impl std::fmt::Display for State {
+impl std::fmt::Display for WorkerState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
     }
@@ -142,7 +142,7 @@ impl WorkerStats {
         let counters = &seat.counters;
         let is_there = core.sleep.is_taken(index);
         Self {
-            state: if is_there { seat.state() } else { State::Absent },
+            state: if is_there { seat.state() } else { WorkerState::Absent },
             executed: counters.executed.get(),
             thefts: counters.thefts.get(),
             stolen: counters.stolen.get(),
@@ -176,7 +176,7 @@ impl WorkerStats {
     }
 }
 
-impl Stats {
+impl PoolStats {
     pub(crate) fn of(core: &Core) -> Self {
         let workers = (0..core.seats()).map(|index| WorkerStats::of(core, index, core.seat(index)));
         Self {
@@ -333,14 +333,14 @@ impl Stats {
     /// How many workers are in that state.
     ///
     /// ```
-    /// use filch_pool::{Pool, State};
+    /// use filch_pool::{Pool, stats::WorkerState};
     ///
     /// let pool = Pool::builder().threads(1).build()?;
     /// let stats = pool.install(|| pool.stats());
-    /// assert_eq!(stats.in_state(State::Working), 1);
+    /// assert_eq!(stats.in_state(WorkerState::Working), 1);
     /// # Ok::<(), filch_pool::BuildError>(())
     /// ```
-    pub fn in_state(&self, state: State) -> usize {
+    pub fn in_state(&self, state: WorkerState) -> usize {
         self.workers.iter().filter(|worker| worker.state == state).count()
     }
 }
@@ -358,7 +358,7 @@ impl Pool {
     /// assert!(stats.executed() >= 1);
     /// # Ok::<(), filch_pool::BuildError>(())
     /// ```
-    pub fn stats(&self) -> Stats {
-        Stats::of(self.core())
+    pub fn stats(&self) -> PoolStats {
+        PoolStats::of(self.core())
     }
 }

@@ -3,7 +3,7 @@
 /// How many of the tasks that another worker has exposed a thief takes, oldest first. Forks are always
 /// taken one at a time: the oldest is the largest part of the work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Steal {
+pub enum StealPolicy {
     /// One.
     One,
     /// Half, rounded up, at most 32: fewer thefts than one by one, and the victim need not steal back.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::core::Core;
 use crate::pool::Pool;
 use crate::protocol::sync::{self, Condvar, Mutex, thread};
-use crate::stats::{State, Stats, WorkerStats};
+use crate::stats::{PoolStats, WorkerState, WorkerStats};
 
 /// Where to ask for a trace of all pools of a process: a number of milliseconds.
 const VARIABLE: &str = "FILCH_SCHEDTRACE";
@@ -82,7 +82,7 @@ impl Trace {
         loop {
             let is_over = self.wait_until(due);
             // Nobody can be told if nothing can be written.
-            let _ = writeln!(writer, "{}", line(&Stats::of(core)));
+            let _ = writeln!(writer, "{}", line(&PoolStats::of(core)));
             if is_over {
                 let _ = writer.flush();
                 return;
@@ -134,7 +134,7 @@ impl<N: fmt::Display, F: Fn(&WorkerStats) -> N> fmt::Display for Row<'_, F> {
     }
 }
 
-fn line(stats: &Stats) -> String {
+fn line(stats: &PoolStats) -> String {
     format!(
         "SCHED {}ms: workers={} idle={} searching={} parked={} runqueue={} {} ticks={} \
          steal={} stealfail={} stolen={} overflow={} done={}",
@@ -142,7 +142,7 @@ fn line(stats: &Stats) -> String {
         stats.workers.len(),
         stats.searching + stats.sleeping,
         stats.searching,
-        stats.in_state(State::Sleeping) + stats.in_state(State::Waiting),
+        stats.in_state(WorkerState::Sleeping) + stats.in_state(WorkerState::Waiting),
         stats.shared,
         Row(&stats.workers, WorkerStats::queued),
         Row(&stats.workers, |worker: &WorkerStats| worker.ticks),
@@ -154,7 +154,7 @@ fn line(stats: &Stats) -> String {
     )
 }
 
-impl Stats {
+impl PoolStats {
     /// These numbers as a line of the schedule trace.
     ///
     /// | field | is |
@@ -183,7 +183,7 @@ impl Stats {
 }
 
 impl Pool {
-    /// The line that a [schedule trace](crate::Builder::trace) would print now.
+    /// The line that a [schedule trace](crate::PoolBuilder::trace) would print now.
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(2).build()?;
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn the_line_has_the_documented_shape() {
         let worker = WorkerStats {
-            state: State::Working,
+            state: WorkerState::Working,
             executed: 3,
             thefts: 1,
             stolen: 2,
@@ -235,8 +235,8 @@ mod tests {
             exposed_forks: 1,
             exposed_tasks: 2,
         };
-        let asleep = WorkerStats { state: State::Sleeping, ticks: 9, ..worker.clone() };
-        let stats = Stats {
+        let asleep = WorkerStats { state: WorkerState::Sleeping, ticks: 9, ..worker.clone() };
+        let stats = PoolStats {
             elapsed: Duration::from_millis(1000),
             workers: vec![worker, asleep],
             shared: 7,

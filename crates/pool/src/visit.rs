@@ -11,8 +11,8 @@ use crate::core::Core;
 use crate::current;
 use crate::local::Local;
 use crate::protocol::bell::Bell;
+use crate::raw_task::Task;
 use crate::shared_queue::Priority;
-use crate::task::Task;
 
 /// A closure and where its result goes. In this order: should it never be called, the closure is
 /// dropped before the bell rings.

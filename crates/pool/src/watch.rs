@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+pub use crate::events::PoolEventKind;
 use crate::pool::Pool;
 use crate::protocol::sync::atomic::AtomicUsize;
 use crate::protocol::sync::atomic::Ordering::Relaxed;
@@ -19,63 +20,25 @@ const CAPACITY: usize = 4096;
 /// Something that happened in a pool: see [`Pool::watch`].
 ///
 /// ```
-/// use filch_pool::{EventKind, Pool};
+/// use filch_pool::{Pool, watch::PoolEventKind};
 ///
 /// let pool = Pool::builder().threads(1).build()?;
 /// let mut watch = pool.watch();
 /// pool.spawn_detached(|| ());
-/// let push = watch.find(|event| event.kind == EventKind::Push).expect("it was just done");
+/// let push = watch.find(|event| event.kind == PoolEventKind::Push).expect("it was just done");
 /// assert_eq!(push.worker, None);
 /// # Ok::<(), filch_pool::BuildError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Event {
+pub struct PoolEvent {
     /// When, since the pool began. A watcher sees events in this order.
     pub at: Duration,
-    /// Which worker did it, as counted in [`Stats::workers`](crate::Stats::workers); none if it came from
+    /// Which worker did it, as counted in [`PoolStats::workers`](crate::stats::PoolStats::workers); none if it came from
     /// outside.
     pub worker: Option<usize>,
     /// What happened.
-    pub kind: EventKind,
-}
-
-/// What happened in a pool: see [`Event`].
-///
-/// ```
-/// use filch_pool::EventKind;
-///
-/// let theft = EventKind::Steal { from: 0, to: 1, count: 3 };
-/// assert_eq!(format!("{theft:?}"), "Steal { from: 0, to: 1, count: 3 }");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum EventKind {
-    /// A task was put into the shared queue, from outside or because of its priority.
-    Push,
-    /// A worker laid so many forks and tasks open for others to take.
-    Expose {
-        /// How many.
-        count: usize,
-    },
-    /// A worker took so many forks and tasks from another.
-    Steal {
-        /// From whom.
-        from: usize,
-        /// Who took them.
-        to: usize,
-        /// How many.
-        count: usize,
-    },
-    /// A worker moved so many of its tasks to the shared queue, for want of room.
-    Overflow {
-        /// How many.
-        count: usize,
-    },
-    /// A worker goes to sleep.
-    Park,
-    /// A worker has slept, and goes on.
-    Unpark,
+    pub kind: PoolEventKind,
 }
 
 /// Who watches a pool.
@@ -102,7 +65,7 @@ struct Ring {
 
 #[derive(Default)]
 struct Events {
-    events: VecDeque<Event>,
+    events: VecDeque<PoolEvent>,
     lost: u64,
     is_waited_for: bool,
     is_over: bool,
@@ -115,7 +78,7 @@ impl Watchers {
 
     /// Something happens. If nobody watches, this is the question whether somebody does.
     #[inline]
-    pub(crate) fn tell(&self, worker: Option<usize>, kind: EventKind) {
+    pub(crate) fn tell(&self, worker: Option<usize>, kind: PoolEventKind) {
         if self.count.load(Relaxed) > 0 {
             self.tell_all(worker, kind);
         }
@@ -123,10 +86,10 @@ impl Watchers {
 
     #[cold]
     #[inline(never)]
-    fn tell_all(&self, worker: Option<usize>, kind: EventKind) {
+    fn tell_all(&self, worker: Option<usize>, kind: PoolEventKind) {
         let rings = sync::lock(&self.rings);
         // Under the lock, so that the order of events is the order of their times.
-        let event = Event { at: self.begun.elapsed(), worker, kind };
+        let event = PoolEvent { at: self.begun.elapsed(), worker, kind };
         rings.rings.iter().for_each(|ring| ring.push(event));
     }
 
@@ -159,7 +122,7 @@ impl Watchers {
 }
 
 impl Ring {
-    fn push(&self, event: Event) {
+    fn push(&self, event: PoolEvent) {
         let mut events = sync::lock(&self.events);
         if events.events.len() == self.capacity {
             events.events.pop_front();
@@ -172,7 +135,7 @@ impl Ring {
     }
 
     /// The oldest event, as soon as there is one, until that moment at the latest.
-    fn pop(&self, until: Option<Instant>) -> Option<Event> {
+    fn pop(&self, until: Option<Instant>) -> Option<PoolEvent> {
         let mut events = sync::lock(&self.events);
         while events.events.is_empty() && !events.is_over {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -206,13 +169,13 @@ impl Ring {
 /// happened was read. Dropping it ends the watch.
 ///
 /// ```
-/// use filch_pool::{EventKind, Pool};
+/// use filch_pool::{Pool, watch::PoolEventKind};
 ///
 /// let pool = Pool::builder().threads(2).build()?;
 /// let watch = pool.watch();
 /// pool.install(|| ());
 /// drop(pool);
-/// assert!(watch.into_iter().any(|event| event.kind == EventKind::Push));
+/// assert!(watch.into_iter().any(|event| event.kind == PoolEventKind::Push));
 /// # Ok::<(), filch_pool::BuildError>(())
 /// ```
 #[must_use = "nothing is watched any more when this is dropped"]
@@ -237,7 +200,7 @@ impl Watch {
     /// assert!(watch.try_next().is_some());
     /// # Ok::<(), filch_pool::BuildError>(())
     /// ```
-    pub fn try_next(&self) -> Option<Event> {
+    pub fn try_next(&self) -> Option<PoolEvent> {
         sync::lock(&self.ring.events).events.pop_front()
     }
 
@@ -252,7 +215,7 @@ impl Watch {
     /// assert!(watch.next_within(Duration::from_secs(10)).is_some());
     /// # Ok::<(), filch_pool::BuildError>(())
     /// ```
-    pub fn next_within(&self, time: Duration) -> Option<Event> {
+    pub fn next_within(&self, time: Duration) -> Option<PoolEvent> {
         // A moment that cannot be counted to does not come.
         self.ring.pop(Instant::now().checked_add(time))
     }
@@ -272,9 +235,9 @@ impl Watch {
 }
 
 impl Iterator for Watch {
-    type Item = Event;
+    type Item = PoolEvent;
 
-    fn next(&mut self) -> Option<Event> {
+    fn next(&mut self) -> Option<PoolEvent> {
         self.ring.pop(None)
     }
 }
@@ -293,14 +256,14 @@ impl Pool {
     /// nothing that could be measured.
     ///
     /// ```
-    /// use filch_pool::{EventKind, Pool};
+    /// use filch_pool::{Pool, watch::PoolEventKind};
     ///
     /// let pool = Pool::builder().threads(2).build()?;
     /// let watch = pool.watch();
     /// pool.install(|| filch_pool::join(|| (), || ()));
     /// drop(pool);
     /// for event in watch {
-    ///     if let EventKind::Steal { from, to, count } = event.kind {
+    ///     if let PoolEventKind::Steal { from, to, count } = event.kind {
     ///         println!("after {:?}: {to} took {count} from {from}", event.at);
     ///     }
     /// }

@@ -8,18 +8,18 @@ use std::hint;
 use crate::blocking;
 use crate::core::Core;
 use crate::current;
+use crate::events::PoolEventKind;
 use crate::fork::Stolen;
 use crate::local::Local;
 use crate::protocol::latch::Latch;
 use crate::protocol::lineage::Cause;
 use crate::protocol::ring::PLACES;
 use crate::protocol::sync::thread;
+use crate::raw_task::{Task, contain};
 use crate::reactor::Woken;
 use crate::seat::Seat;
-use crate::stats::State;
-use crate::steal::Steal;
-use crate::task::{Task, contain};
-use crate::watch::EventKind;
+use crate::stats::WorkerState;
+use crate::steal::StealPolicy;
 
 /// At one turn in so many the shared queue comes first: what waits there never starves.
 const FAIRNESS: u32 = 61;
@@ -149,7 +149,7 @@ impl Local<'_> {
                 return None;
             }
             self.searching.set(true);
-            self.seat.set_state(State::Searching);
+            self.seat.set_state(WorkerState::Searching);
         }
         let mut suspect = None;
         for round in 0..ROUNDS {
@@ -214,8 +214,8 @@ impl Local<'_> {
     pub(crate) fn steal_tasks(&self, victim: usize) -> Option<Task> {
         let seat = self.core.seat(victim);
         let count = match self.core.steal {
-            Steal::One => |there: usize| there.min(1),
-            Steal::Half => |there: usize| there.div_ceil(2),
+            StealPolicy::One => |there: usize| there.min(1),
+            StealPolicy::Half => |there: usize| there.div_ceil(2),
         };
         let mut first = None;
         let stolen = seat.tasks.steal(count, |task| match first {
@@ -233,7 +233,7 @@ impl Local<'_> {
         self.seat.counters.thefts.add(1);
         self.seat.counters.stolen.add(stolen as u64);
         self.core.seat(victim).counters.stolen_from.add_shared(stolen as u64);
-        self.tell(EventKind::Steal { from: victim, to: self.index, count: stolen });
+        self.tell(PoolEventKind::Steal { from: victim, to: self.index, count: stolen });
     }
 
     /// What can wait, and what the idle hook brings.
@@ -253,7 +253,7 @@ impl Local<'_> {
         if !self.searching.replace(false) {
             return;
         }
-        self.seat.set_state(State::Working);
+        self.seat.set_state(WorkerState::Working);
         if !self.core.sleep.found() {
             return;
         }
@@ -279,14 +279,14 @@ impl Local<'_> {
                 self.core.monitor.owe(self.core);
             }
             self.seat.counters.parks.add(1);
-            self.tell(EventKind::Park);
-            self.seat.set_state(State::Sleeping);
+            self.tell(PoolEventKind::Park);
+            self.seat.set_state(WorkerState::Sleeping);
             woken = self.core.park(self);
-            self.tell(EventKind::Unpark);
+            self.tell(PoolEventKind::Unpark);
         }
         self.core.sleep.get_up(self.index);
         self.searching.set(true);
-        self.seat.set_state(State::Searching);
+        self.seat.set_state(WorkerState::Searching);
         self.deliver(woken);
     }
 
@@ -348,11 +348,11 @@ impl Local<'_> {
         self.core.waiters.wait(self.index, cause);
         if !self.can_help(cause) {
             self.seat.counters.parks.add(1);
-            self.tell(EventKind::Park);
-            self.seat.set_state(State::Waiting);
+            self.tell(PoolEventKind::Park);
+            self.seat.set_state(WorkerState::Waiting);
             rest();
-            self.tell(EventKind::Unpark);
-            self.seat.set_state(State::Working);
+            self.tell(PoolEventKind::Unpark);
+            self.seat.set_state(WorkerState::Working);
         }
         let was_called = self.core.waiters.leave(self.index);
         if was_called && is_over() {

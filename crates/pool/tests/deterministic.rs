@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use filch_pool::{
-    Handle, Priority, Schedule, deterministic, for_each, interleave, join, scope, spawn,
-    spawn_detached,
+    deterministic::{self, Schedule, interleave},
+    for_each, join, scope, spawn,
+    task::{Priority, TaskHandle, spawn_detached},
 };
 
 /// What was done by whom, in the order in which it was done.
@@ -26,7 +27,7 @@ fn run(seed: u64, workers: usize) -> (Vec<String>, Schedule) {
             journal.lock().unwrap().push(name.to_owned());
         }
     };
-    let (sum, schedule) = deterministic(seed, workers, |pool| {
+    let (sum, schedule) = deterministic::run(seed, workers, |pool| {
         spawn_detached(task("first"));
         pool.spawn_detached(task("second"));
         let third = spawn(task("third"));
@@ -102,7 +103,7 @@ fn the_second_half_of_a_join_runs_before_within_or_after_the_first() {
                 interleave();
                 write('A');
             };
-            deterministic(seed, 2, |_pool| join(first, || write('b')));
+            deterministic::run(seed, 2, |_pool| join(first, || write('b')));
             journal.into_inner().unwrap()
         })
         .collect();
@@ -112,7 +113,7 @@ fn the_second_half_of_a_join_runs_before_within_or_after_the_first() {
 /// How often two tasks do what should be done once: one looks, the other comes between, both act.
 fn times_done(seed: u64) -> (u32, Schedule) {
     let (is_done, times) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
-    let ((), schedule) = deterministic(seed, 3, |_pool| {
+    let ((), schedule) = deterministic::run(seed, 3, |_pool| {
         for _ in 0..2 {
             let (is_done, times) = (Arc::clone(&is_done), Arc::clone(&times));
             spawn_detached(move || {
@@ -148,7 +149,7 @@ fn a_panic_of_the_body_comes_out_when_all_tasks_have_run() {
     let ran = Arc::new(AtomicU32::new(0));
     for seed in 0..20 {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            deterministic(seed, 2, |_pool| {
+            deterministic::run(seed, 2, |_pool| {
                 let ran = Arc::clone(&ran);
                 spawn_detached(move || _ = ran.fetch_add(1, SeqCst));
                 join(|| (), || std::panic::resume_unwind(Box::new("planned")));
@@ -163,8 +164,8 @@ fn a_panic_of_the_body_comes_out_when_all_tasks_have_run() {
 fn waiting_for_oneself_is_told_instead_of_waiting_for_ever() {
     let told = |seed| {
         let told = Arc::new(Mutex::new(None));
-        deterministic(seed, 2, |_pool| {
-            let own = Arc::new(Mutex::new(None::<Handle<()>>));
+        deterministic::run(seed, 2, |_pool| {
+            let own = Arc::new(Mutex::new(None::<TaskHandle<()>>));
             let (taken, told) = (Arc::clone(&own), Arc::clone(&told));
             let task = spawn(move || {
                 // If it does not run before it is known to itself.
@@ -182,8 +183,8 @@ fn waiting_for_oneself_is_told_instead_of_waiting_for_ever() {
 
 #[test]
 fn workers_may_not_be_none_or_too_many() {
-    for workers in [0, filch_pool::THREADS_MAX + 1] {
-        let panic = catch_unwind(|| deterministic(0, workers, |_pool| ())).unwrap_err();
+    for workers in [0, filch_pool::PoolBuilder::THREADS_MAX + 1] {
+        let panic = catch_unwind(|| deterministic::run(0, workers, |_pool| ())).unwrap_err();
         let text = panic.downcast_ref::<String>().unwrap();
         assert!(text.contains(&format!("not {workers}")), "{text}");
     }
@@ -192,7 +193,7 @@ fn workers_may_not_be_none_or_too_many() {
 #[test]
 fn another_thread_may_be_a_guest() {
     for seed in 0..20 {
-        let (sum, _) = deterministic(seed, 3, |pool| {
+        let (sum, _) = deterministic::run(seed, 3, |pool| {
             thread::scope(|threads| {
                 let guest = threads.spawn(|| pool.enter(|| fib(10, &drop::<String>)));
                 fib(10, &drop::<String>) + guest.join().unwrap()

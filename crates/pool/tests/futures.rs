@@ -8,7 +8,10 @@ use std::sync::mpsc;
 use std::task::{Poll, Waker};
 use std::thread;
 
-use filch_pool::{JoinHandle, Lost, Pool, block_on, join, spawn_future};
+use filch_pool::{
+    Pool, block_on, join, spawn_future,
+    task::{FutureHandle, TaskError},
+};
 
 fn pool(threads: usize) -> Pool {
     Pool::builder().threads(threads).build().expect("threads can be started")
@@ -63,7 +66,7 @@ fn a_future_may_spawn_others_into_its_pool_and_await_them() {
     let pool = Arc::new(pool(1));
     let inner = Arc::downgrade(&pool);
     let handle = pool.spawn_future(async move {
-        let handles: Vec<JoinHandle<bool>> = (0..100)
+        let handles: Vec<FutureHandle<bool>> = (0..100)
             .map(|_| {
                 let pool = inner.clone();
                 spawn_future(async move { pool.upgrade().is_some_and(|pool| pool.is_current()) })
@@ -90,7 +93,7 @@ fn a_panic_reaches_who_awaits_it_and_nobody_else() {
         }
     });
     let lost = block_on(broken).expect_err("it panicked");
-    assert!(matches!(lost, Lost::Panicked(_)));
+    assert!(matches!(lost, TaskError::Panicked(_)));
     assert_eq!(lost.message(), Some("planned"));
     assert_eq!(drops.load(SeqCst), 1);
     assert_eq!(block_on(pool.spawn_future(async { 5 })).expect("the pool goes on"), 5);
@@ -125,7 +128,7 @@ fn a_cancelled_future_is_dropped_once_before_cancel_returns() {
     let (begun, has_begun) = mpsc::channel();
     let handle = pool.spawn_future(waits(&drops, begun));
     has_begun.recv().expect("it begins");
-    assert!(matches!(block_on(handle.cancel()), Err(Lost::Cancelled)));
+    assert!(matches!(block_on(handle.cancel()), Err(TaskError::Cancelled)));
     assert_eq!(drops.load(SeqCst), 1);
 }
 
@@ -173,7 +176,7 @@ fn a_pool_that_is_dropped_drops_every_future_once_and_tells_who_awaits() {
         has_begun.recv().expect("they begin");
     }
     let awaiter = thread::spawn(move || {
-        handles.into_iter().map(block_on).all(|lost| matches!(lost, Err(Lost::Closed)))
+        handles.into_iter().map(block_on).all(|lost| matches!(lost, Err(TaskError::Closed)))
     });
     drop(pool);
     assert_eq!(drops.load(SeqCst), 100);
@@ -188,7 +191,7 @@ fn a_closed_pool_takes_no_future() {
     let (begun, _) = mpsc::channel();
     let handle = pool.spawn_future(waits(&drops, begun));
     assert!(handle.is_finished());
-    assert!(matches!(block_on(handle), Err(Lost::Closed)));
+    assert!(matches!(block_on(handle), Err(TaskError::Closed)));
     assert_eq!(drops.load(SeqCst), 1);
 }
 
@@ -207,7 +210,7 @@ fn a_waker_may_outlive_its_pool() {
     drop(pool);
     assert_eq!(drops.load(SeqCst), 1);
     waker.wake();
-    assert!(matches!(block_on(handle), Err(Lost::Closed)));
+    assert!(matches!(block_on(handle), Err(TaskError::Closed)));
 }
 
 #[test]

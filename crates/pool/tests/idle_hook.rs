@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filch_pool::{EventKind, Pool, spawn_detached};
+use filch_pool::{Pool, task::spawn_detached, watch::PoolEventKind};
 
 fn wait_until(pool: &Pool, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
@@ -54,7 +54,7 @@ fn what_it_brings_is_run_without_a_sleep() {
     let mut watch = pool.watch();
     drop(start);
     let first = watch.next().unwrap();
-    assert_eq!((first.worker, first.kind), (Some(0), EventKind::Park));
+    assert_eq!((first.worker, first.kind), (Some(0), PoolEventKind::Park));
     assert_eq!((brought.load(SeqCst), done.load(SeqCst)), (100, 100));
 }
 

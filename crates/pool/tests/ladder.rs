@@ -6,7 +6,11 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filch_pool::{Pool, Priority, State, Steal, spawn_detached};
+use filch_pool::{
+    Pool, StealPolicy,
+    stats::WorkerState,
+    task::{Priority, spawn_detached},
+};
 
 #[derive(Clone, Default)]
 struct Journal(Arc<Mutex<Vec<String>>>);
@@ -34,7 +38,7 @@ fn settle(pool: &Pool) {
     let threads = pool.threads();
     wait_until(pool, || {
         let stats = pool.stats();
-        stats.sleeping == threads && stats.in_state(State::Sleeping) == threads
+        stats.sleeping == threads && stats.in_state(WorkerState::Sleeping) == threads
     });
 }
 
@@ -80,7 +84,7 @@ fn one_worker_takes_what_is_urgent_its_next_its_own_what_is_shared_and_what_is_n
 }
 
 /// One worker has 128 tasks open and is busy; the other comes to them when it has nothing else.
-fn steal_from_a_busy_one(steal: Steal) -> (Vec<String>, u64) {
+fn steal_from_a_busy_one(steal: StealPolicy) -> (Vec<String>, u64) {
     let pool = Pool::builder().threads(2).steal(steal).build().unwrap();
     let journal = Journal::default();
     // Both are busy, so that nobody steals while this is prepared.
@@ -104,7 +108,7 @@ fn steal_from_a_busy_one(steal: Steal) -> (Vec<String>, u64) {
 
 #[test]
 fn what_lies_open_at_another_comes_after_the_shared_queue_oldest_first() {
-    for steal in [Steal::One, Steal::Half] {
+    for steal in [StealPolicy::One, StealPolicy::Half] {
         let (read, stolen) = steal_from_a_busy_one(steal);
         let oldest = (0..128).map(|number| format!("other's {number}"));
         let expected: Vec<_> = std::iter::once("shared".to_owned()).chain(oldest).collect();

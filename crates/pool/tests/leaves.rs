@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filch_pool::{Pool, State, for_each, join, scope};
+use filch_pool::{Pool, for_each, join, scope, stats::WorkerState};
 
 /// How long leaves wait until it is clear that nobody does the others.
 const LONG: Duration = Duration::from_secs(60);
@@ -44,7 +44,7 @@ fn rest(pool: &Pool, awake: usize) {
     let begin = Instant::now();
     let sleeping = || {
         let stats = pool.stats();
-        stats.workers.iter().filter(|worker| worker.state == State::Sleeping).count()
+        stats.workers.iter().filter(|worker| worker.state == WorkerState::Sleeping).count()
     };
     while sleeping() + awake < pool.threads() {
         assert!(begin.elapsed() < LONG, "a worker that has nothing to do goes to sleep");

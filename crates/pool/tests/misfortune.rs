@@ -11,7 +11,7 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filch_pool::{Pool, Watch, scope, sleep_until, spawn, spawn_detached};
+use filch_pool::{Pool, scope, spawn, task::spawn_detached, time::sleep_until, watch::Watch};
 
 use occupied::occupy;
 

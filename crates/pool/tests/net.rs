@@ -9,7 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use filch_pool::{Async, Elapsed, Pool, block_on, spawn_future, timeout};
+use filch_pool::{
+    Pool, block_on,
+    net::Async,
+    spawn_future,
+    time::{Elapsed, timeout},
+};
 
 use occupied::occupy;
 

@@ -7,7 +7,7 @@
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use filch_pool::{Pool, plant_races, scope, spawn_detached};
+use filch_pool::{Pool, plant_races, scope, task::spawn_detached};
 
 /// How many races were reported.
 static REPORTS: AtomicUsize = AtomicUsize::new(0);

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-use filch_pool::{Async, Pool};
+use filch_pool::{Pool, net::Async};
 
 /// How much time all threads of this process have computed for.
 fn computed() -> Duration {
@@ -18,7 +18,7 @@ fn waiting_costs_no_computing() {
         .install(|| Async::<TcpListener>::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))
         .unwrap();
     let server = pool.spawn_future(async move { listener.accept().await.map(|_| ()) });
-    let timer = pool.spawn_future(filch_pool::sleep(Duration::from_secs(3600)));
+    let timer = pool.spawn_future(filch_pool::time::sleep(Duration::from_secs(3600)));
     // The first seconds may have in them what comes before the waiting. A pool that spins computes in all.
     let patience = Instant::now() + Duration::from_secs(60);
     loop {

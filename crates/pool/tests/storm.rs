@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use filch_pool::{Async, Pool, block_on, join, sleep, spawn_future};
+use filch_pool::{Pool, block_on, join, net::Async, spawn_future, time::sleep};
 
 fn fib(n: u64) -> u64 {
     if n < 2 {

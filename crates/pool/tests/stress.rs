@@ -9,13 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use filch_pool::{CancelToken, Pool, Priority, Steal, block_on, join, scope};
+use filch_pool::{
+    Pool, StealPolicy, block_on, join, scope,
+    task::{CancelToken, Priority},
+};
 
 fn pool(threads: usize) -> Pool {
-    pool_that(threads, Steal::Half)
+    pool_that(threads, StealPolicy::Half)
 }
 
-fn pool_that(threads: usize, steal: Steal) -> Pool {
+fn pool_that(threads: usize, steal: StealPolicy) -> Pool {
     Pool::builder()
         .threads(threads)
         .steal(steal)
@@ -124,7 +127,7 @@ fn grow(pool: &Arc<Pool>, ledger: &Arc<Ledger>, number: usize) {
 #[test]
 fn every_task_of_a_tree_runs_once() {
     for threads in 1..5 {
-        for steal in [Steal::One, Steal::Half] {
+        for steal in [StealPolicy::One, StealPolicy::Half] {
             let pool = Arc::new(pool_that(threads, steal));
             let ledger = Ledger::new(5000);
             ledger.entry(0).ledger.runs[0].fetch_add(1, SeqCst);
@@ -147,7 +150,7 @@ fn a_pool_dropped_in_the_middle_drops_every_task_once() {
             let from_inside: Vec<Entry> = (0..500).map(|number| ledger.entry(number)).collect();
             pool.spawn_detached(move || {
                 for entry in from_inside {
-                    filch_pool::spawn_detached(move || entry.run());
+                    filch_pool::task::spawn_detached(move || entry.run());
                 }
             });
             for number in 500..1000 {
@@ -488,7 +491,7 @@ fn guests_come_and_go_while_others_work() {
                     let (a, b) = pool.enter(|| {
                         for part in 0..4 {
                             let entry = ledger.entry(guest * 400 + round * 4 + part);
-                            filch_pool::spawn_detached(|| entry.run());
+                            filch_pool::task::spawn_detached(|| entry.run());
                         }
                         join(|| round, || guest)
                     });

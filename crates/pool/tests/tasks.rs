@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::sync::{Arc, Barrier, Mutex};
 
-use filch_pool::{BuildError, CancelToken, Lost, Pool, Priority, blocking, join, task_name};
+use filch_pool::{
+    BuildError, Pool, blocking, join,
+    task::{CancelToken, Priority, TaskError, current_name},
+};
 
 use occupied::occupy;
 
@@ -44,8 +47,8 @@ fn what_was_cancelled_before_it_began_does_not_begin() {
     token.cancel();
     by_handle.cancel();
     go_on.send(()).expect("it waits");
-    assert!(matches!(by_token.wait(), Err(Lost::Cancelled)));
-    assert!(matches!(by_handle.wait(), Err(Lost::Cancelled)));
+    assert!(matches!(by_token.wait(), Err(TaskError::Cancelled)));
+    assert!(matches!(by_handle.wait(), Err(TaskError::Cancelled)));
     assert_eq!(Arc::strong_count(&held), 1);
 }
 
@@ -105,11 +108,11 @@ fn low_priority_does_not_starve() {
 #[test]
 fn a_task_is_called_after_its_place_or_its_name() {
     let pool = pool(1);
-    let place = pool.spawn(task_name).wait().expect("it ends").expect("every task has a name");
+    let place = pool.spawn(current_name).wait().expect("it ends").expect("every task has a name");
     assert!(place.contains("tests/tasks.rs:"), "{place}");
-    let name = pool.task().name("mine").spawn(task_name).wait().expect("it ends");
+    let name = pool.task().name("mine").spawn(current_name).wait().expect("it ends");
     assert_eq!(name.as_deref(), Some("mine"));
-    assert_eq!(task_name(), None);
+    assert_eq!(current_name(), None);
 }
 
 #[test]
@@ -210,8 +213,8 @@ fn a_closed_pool_says_so() {
     let waiting = pool.spawn(|| 1);
     pool.close();
     go_on.send(()).expect("it waits");
-    assert!(matches!(waiting.wait(), Err(Lost::Closed)));
-    assert!(matches!(pool.spawn(|| 2).wait(), Err(Lost::Closed)));
+    assert!(matches!(waiting.wait(), Err(TaskError::Closed)));
+    assert!(matches!(pool.spawn(|| 2).wait(), Err(TaskError::Closed)));
     let installed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pool.install(|| 3)));
     let panic = installed.expect_err("there is nobody to do it");
     let message = panic.downcast_ref::<String>().expect("it says why");
@@ -279,7 +282,7 @@ fn the_idle_hook_may_bring_work() {
             let more = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
             let Ok(more) = more else { return false };
             let sender = sender.clone();
-            filch_pool::spawn_detached(move || sender.send(more).expect("somebody listens"));
+            filch_pool::task::spawn_detached(move || sender.send(more).expect("somebody listens"));
             true
         }
     };

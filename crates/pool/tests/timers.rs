@@ -7,7 +7,10 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filch_pool::{Elapsed, Pool, block_on, interval, sleep, sleep_until, timeout};
+use filch_pool::{
+    Pool, block_on,
+    time::{Elapsed, interval, sleep, sleep_until, timeout},
+};
 
 fn pool(threads: usize) -> Pool {
     Pool::builder().threads(threads).build().expect("threads can be started")

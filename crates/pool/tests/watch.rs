@@ -4,22 +4,26 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filch_pool::{Event, EventKind, Pool, State, Stats, Watch};
+use filch_pool::{
+    Pool,
+    stats::{PoolStats, WorkerState},
+    watch::{PoolEvent, PoolEventKind, Watch},
+};
 
 /// All workers have nothing to do any more, and have told all that they had to tell.
 fn settle(pool: &Pool) {
     let begun = Instant::now();
-    let is_still = |stats: &Stats| {
-        stats.sleeping == pool.threads() && stats.in_state(State::Sleeping) == pool.threads()
+    let is_still = |stats: &PoolStats| {
+        stats.sleeping == pool.threads() && stats.in_state(WorkerState::Sleeping) == pool.threads()
     };
-    let parks = |stats: Stats| is_still(&stats).then(|| stats.parks());
+    let parks = |stats: PoolStats| is_still(&stats).then(|| stats.parks());
     while parks(pool.stats()).is_none_or(|before| parks(pool.stats()) != Some(before)) {
         assert!(begun.elapsed() < Duration::from_secs(60), "{}", pool.trace_line());
         thread::yield_now();
     }
 }
 
-fn read(watch: &Watch) -> Vec<Event> {
+fn read(watch: &Watch) -> Vec<PoolEvent> {
     std::iter::from_fn(|| watch.try_next()).collect()
 }
 
@@ -52,18 +56,19 @@ fn what_is_told_is_what_is_counted() {
     }
     let (events, after) = (read(&watch), pool.stats());
     assert_eq!(watch.lost(), 0);
-    let sum = |count: fn(EventKind) -> usize| {
+    let sum = |count: fn(PoolEventKind) -> usize| {
         events.iter().map(|event| count(event.kind) as u64).sum::<u64>()
     };
-    let stolen = sum(|kind| if let EventKind::Steal { count, .. } = kind { count } else { 0 });
-    let exposed = sum(|kind| if let EventKind::Expose { count } = kind { count } else { 0 });
-    let overflowed = sum(|kind| if let EventKind::Overflow { count } = kind { count } else { 0 });
+    let stolen = sum(|kind| if let PoolEventKind::Steal { count, .. } = kind { count } else { 0 });
+    let exposed = sum(|kind| if let PoolEventKind::Expose { count } = kind { count } else { 0 });
+    let overflowed =
+        sum(|kind| if let PoolEventKind::Overflow { count } = kind { count } else { 0 });
     assert_eq!(stolen, after.stolen() - before.stolen());
     assert_eq!(exposed, after.promotions() - before.promotions());
     assert_eq!(overflowed, after.overflowed() - before.overflowed());
-    let thefts = sum(|kind| usize::from(matches!(kind, EventKind::Steal { .. })));
+    let thefts = sum(|kind| usize::from(matches!(kind, PoolEventKind::Steal { .. })));
     assert_eq!(thefts, after.thefts() - before.thefts());
-    let parks = sum(|kind| usize::from(kind == EventKind::Park));
+    let parks = sum(|kind| usize::from(kind == PoolEventKind::Park));
     assert_eq!(parks, after.parks() - before.parks());
 }
 
@@ -77,7 +82,7 @@ fn events_are_in_order_and_say_who() {
     assert!(events.is_sorted_by_key(|event| event.at));
     assert_eq!(
         (events[0].worker, events[0].kind),
-        (None, EventKind::Push),
+        (None, PoolEventKind::Push),
         "the task from outside"
     );
     for worker in 0..3 {
@@ -87,9 +92,9 @@ fn events_are_in_order_and_say_who() {
         let mut is_asleep = true;
         for kind in own {
             match kind {
-                EventKind::Unpark => assert!(std::mem::replace(&mut is_asleep, false)),
-                EventKind::Park => assert!(!std::mem::replace(&mut is_asleep, true)),
-                EventKind::Steal { from, to, count } => {
+                PoolEventKind::Unpark => assert!(std::mem::replace(&mut is_asleep, false)),
+                PoolEventKind::Park => assert!(!std::mem::replace(&mut is_asleep, true)),
+                PoolEventKind::Steal { from, to, count } => {
                     assert!(!is_asleep && to == worker && from != worker && count > 0);
                 }
                 _ => assert!(!is_asleep),
@@ -121,7 +126,7 @@ fn who_stops_watching_is_told_nothing_and_the_others_all() {
     assert_eq!(read(&first), read(&second));
     drop(first);
     pool.spawn_detached(|| ());
-    assert_eq!(second.try_next().map(|event| event.kind), Some(EventKind::Push));
+    assert_eq!(second.try_next().map(|event| event.kind), Some(PoolEventKind::Push));
     drop(second);
     pool.install(|| ());
     assert_eq!(pool.watch().try_next(), None, "what was before is not told");
@@ -135,7 +140,7 @@ fn who_waits_for_an_event_is_woken_by_it() {
     thread::scope(|scope| {
         let waiting = scope.spawn(move || watch.next());
         pool.spawn_detached(|| ());
-        assert_eq!(waiting.join().unwrap().unwrap().kind, EventKind::Push);
+        assert_eq!(waiting.join().unwrap().unwrap().kind, PoolEventKind::Push);
     });
 }
 

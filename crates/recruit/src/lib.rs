@@ -41,7 +41,7 @@
 //! # let builder = Recruiter::builder().job("reap", Rate::ALL, |_: &mut _| Ok(Duty::Done));
 //! let recruiter = Arc::new(builder.build()?);
 //! let idle = Arc::clone(&recruiter);
-//! // To be given to `filch_pool::Builder::idle_hook`, or whatever another pool has.
+//! // To be given to `filch_pool::PoolBuilder::idle_hook`, or whatever another pool has.
 //! let hook = move || {
 //!     idle.enlist();
 //!     false // it brings no tasks

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use filch_pool::{Pool, THREADS_MAX};
+use filch_pool::{Pool, PoolBuilder};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -43,7 +43,8 @@ impl Threads {
     /// If a thread cannot be started.
     pub(crate) fn start(slots: u32, trace: Option<Duration>, idle: Idle) -> Self {
         // If there are more slots, the rest wait until a thread is free.
-        let threads = usize::try_from(slots).unwrap_or(THREADS_MAX).clamp(1, THREADS_MAX);
+        let most = PoolBuilder::THREADS_MAX;
+        let threads = usize::try_from(slots).unwrap_or(most).clamp(1, most);
         let runtime = Handle::current();
         let idle_hook = move || {
             idle.say();

@@ -37,7 +37,7 @@ const PLANTED: &str = "-p filch-scheduler -p filch-sim \
                        --features filch-scheduler/planted,filch-sim/planted";
 
 /// What no crate of ours enables, and users may: checked with everything else.
-const FEATURES: &str = "--features filch-recruit/redis,filch-recruit/tower";
+const FEATURES: &str = "--features filch-pool/full,filch-recruit/redis,filch-recruit/tower";
 
 /// What makes ThreadSanitizer part of a program. Only a nightly compiler knows it; std was built without.
 const SANITIZER: &str =
@@ -202,8 +202,8 @@ fn sanitizer(target: &Path) -> Step {
             ("RUST_BACKTRACE", "0".to_owned()),
         ],
         arguments: format!(
-            "test --package filch-pool --lib --tests --locked --target {SANITIZED} --target-dir {} \
-             -- --nocapture",
+            "test --package filch-pool --features full --lib --tests --locked --target {SANITIZED} \
+             --target-dir {} -- --nocapture",
             target.join("sanitizer").display()
         ),
     }
@@ -377,15 +377,17 @@ mod tests {
     fn steps_can_be_repeated_by_hand() {
         let expected = "\
 format: cargo fmt --all --check
-lints: cargo clippy --workspace --features filch-recruit/redis,filch-recruit/tower --all-targets \
+lints: cargo clippy --workspace \
+--features filch-pool/full,filch-recruit/redis,filch-recruit/tower --all-targets \
 --locked -- -D warnings
 lints, planted: cargo clippy --locked -p filch-scheduler -p filch-sim \
 --features filch-scheduler/planted,filch-sim/planted --all-targets -- -D warnings
 tests: cargo nextest run --workspace --exclude filch-e2e --no-fail-fast \
---features filch-recruit/redis,filch-recruit/tower --locked
-doc tests: cargo test --workspace --features filch-recruit/redis,filch-recruit/tower --doc --locked
+--features filch-pool/full,filch-recruit/redis,filch-recruit/tower --locked
+doc tests: cargo test --workspace \
+--features filch-pool/full,filch-recruit/redis,filch-recruit/tower --doc --locked
 docs: RUSTDOCFLAGS='-D warnings' cargo doc --workspace \
---features filch-recruit/redis,filch-recruit/tower --no-deps --locked
+--features filch-pool/full,filch-recruit/redis,filch-recruit/tower --no-deps --locked
 planted bugs: cargo nextest run --release --locked -p filch-scheduler -p filch-sim \
 --features filch-scheduler/planted,filch-sim/planted --test planted
 models: RUSTFLAGS='--cfg loom' cargo test --package filch-pool --lib --locked \
@@ -425,8 +427,8 @@ schema: FILCH_BINARY='/t/release/filch' cargo xtask schema
             sanitizer(Path::new("/t")).to_string(),
             "RUSTFLAGS='-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg filch_sanitized' \
              TSAN_OPTIONS='suppressions=sanitizer.supp' RUST_BACKTRACE='0' cargo +nightly test \
-             --package filch-pool --lib --tests --locked --target x86_64-unknown-linux-gnu \
-             --target-dir /t/sanitizer -- --nocapture"
+             --package filch-pool --features full --lib --tests --locked \
+             --target x86_64-unknown-linux-gnu --target-dir /t/sanitizer -- --nocapture"
         );
     }
 

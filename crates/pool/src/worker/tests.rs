@@ -4,11 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+#[cfg(feature = "net")]
 use std::task::{Wake, Waker};
+#[cfg(feature = "net")]
 use std::time::Instant;
 
 use super::*;
-use crate::builder::Builder;
+use crate::builder::PoolBuilder;
 use crate::protocol::ring::{LOOT_MAX, PLACES};
 use crate::random::Random;
 use crate::shared_queue::Priority;
@@ -29,21 +31,23 @@ impl Journal {
     }
 }
 
+#[cfg(feature = "net")]
 /// A future as far as the reactor knows one: it is made ready where its waker is called.
 struct Sleeper(Journal);
 
+#[cfg(feature = "net")]
 impl Wake for Sleeper {
     fn wake(self: Arc<Self>) {
         current::with(|local| local.unwrap().ready(self.0.task("awoken")));
     }
 }
 
-fn core(builder: Builder) -> Arc<Core> {
+fn core(builder: PoolBuilder) -> Arc<Core> {
     Core::new(builder.settings().unwrap())
 }
 
 fn pair() -> Arc<Core> {
-    core(Builder::default().threads(2))
+    core(PoolBuilder::default().threads(2))
 }
 
 /// Runs what the worker finds until it finds nothing.
@@ -53,6 +57,7 @@ fn exhaust(local: &Local<'_>) {
     }
 }
 
+#[cfg(feature = "net")]
 #[test]
 fn places_are_looked_at_in_the_order_of_the_ladder() {
     let journal = Journal::default();
@@ -65,7 +70,7 @@ fn places_are_looked_at_in_the_order_of_the_ladder() {
         let task = brought.task("brought by the hook");
         current::with(|local| is_first.then(|| local.unwrap().spawn(task))).is_some()
     };
-    let core = core(Builder::default().threads(2).idle_hook(hook));
+    let core = core(PoolBuilder::default().threads(2).idle_hook(hook));
     core.monitor.prevent();
     let (local, other) = (Local::new(&core, 0), Local::new(&core, 1));
     let awoken = Waker::from(Arc::new(Sleeper(journal.clone())));
@@ -165,9 +170,9 @@ fn the_next_slot_yields_after_three_in_a_row() {
 }
 
 /// How many a theft takes if so many lie open.
-fn loot(steal: Steal, there: usize) -> u64 {
+fn loot(steal: StealPolicy, there: usize) -> u64 {
     let journal = Journal::default();
-    let core = core(Builder::default().threads(2).steal(steal));
+    let core = core(PoolBuilder::default().threads(2).steal(steal));
     let (local, other) = (Local::new(&core, 0), Local::new(&core, 1));
     (0..there).for_each(|number| other.seat.tasks.push(journal.task(number.to_string())));
     let first = local.steal_tasks(1);
@@ -188,11 +193,11 @@ fn loot(steal: Steal, there: usize) -> u64 {
 fn a_theft_takes_half_rounded_up_and_at_most_32() {
     let halves = [(0, 0), (1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (63, 32), (64, 32), (65, 32)];
     for (there, taken) in halves {
-        assert_eq!(loot(Steal::Half, there), taken, "of {there}");
+        assert_eq!(loot(StealPolicy::Half, there), taken, "of {there}");
     }
-    assert_eq!(loot(Steal::Half, PLACES), LOOT_MAX as u64);
+    assert_eq!(loot(StealPolicy::Half, PLACES), LOOT_MAX as u64);
     for there in [0, 1, 2, 100] {
-        assert_eq!(loot(Steal::One, there), u64::from(there > 0), "of {there}");
+        assert_eq!(loot(StealPolicy::One, there), u64::from(there > 0), "of {there}");
     }
 }
 
@@ -220,7 +225,7 @@ fn too_many_tasks_overflow_by_half_to_the_shared_queue() {
 #[test]
 fn every_other_worker_is_looked_at_once_and_each_as_often_first() {
     for threads in 2..=9 {
-        let core = core(Builder::default().threads(threads));
+        let core = core(PoolBuilder::default().threads(threads));
         for index in 0..threads {
             let random = Random::new(index as u64);
             let mut firsts = BTreeMap::new();

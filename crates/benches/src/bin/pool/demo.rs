@@ -7,7 +7,7 @@ use filch_benches::figure::{Aim, Figure};
 use filch_benches::machine;
 use filch_benches::report::Findings;
 use filch_benches::samples::Samples;
-use filch_pool::{Pool, Steal};
+use filch_pool::{Pool, StealPolicy};
 
 use crate::judged::once;
 use crate::sizes::Sizes;
@@ -31,14 +31,14 @@ struct Run {
     shares: Vec<f64>,
 }
 
-fn run(steal: Steal, (tasks, count): (usize, u64)) -> Run {
+fn run(steal: StealPolicy, (tasks, count): (usize, u64)) -> Run {
     let pool = Pool::builder().threads(WORKERS).steal(steal).build();
     let pool = pool.expect("threads can be started");
     let expected = tally::total() + tasks as u64;
     let time = wall_ms(|| {
         pool.install(|| {
             for _ in 0..tasks {
-                filch_pool::spawn_detached(move || {
+                filch_pool::task::spawn_detached(move || {
                     black_box(additions(black_box(count)));
                     tally::one();
                 });
@@ -57,7 +57,7 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
     let (tasks, count) = sizes.demo;
     let title = format!("{tasks} tasks on worker 0 of {WORKERS}");
     let mut serials = Vec::new();
-    let mut runs = [(Steal::One, Vec::new()), (Steal::Half, Vec::new())];
+    let mut runs = [(StealPolicy::One, Vec::new()), (StealPolicy::Half, Vec::new())];
     for _ in 0..sizes.rounds_long {
         serials.push(wall_ms(|| {
             (0..tasks).map(|_| additions(black_box(count))).fold(0, u64::wrapping_add)
@@ -78,7 +78,7 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
             time.range().0 * cores as f64 / serial,
             "times",
         );
-        let is_usual = *steal == Steal::default();
+        let is_usual = *steal == StealPolicy::default();
         findings.push(if is_usual { even.aiming(Aim::AtMost(1.15)) } else { even });
         let samples = Samples::new(runs.iter().map(|run| run.thefts).collect());
         thefts.push(samples.median());

@@ -69,7 +69,7 @@ fn inside(count: u64, rounds: usize) -> ContestResult {
 
 pub(crate) fn from_inside(pool: &Pool, count: u64) {
     pool.install(|| {
-        (0..count).for_each(|number| filch_pool::spawn_detached(move || tiny(number)));
+        (0..count).for_each(|number| filch_pool::task::spawn_detached(move || tiny(number)));
     });
 }
 
@@ -103,7 +103,7 @@ fn chain(count: u64, rounds: usize) -> ContestResult {
 
 fn link_ours(left: u64) {
     if left > 0 {
-        filch_pool::spawn_detached(move || link_ours(left - 1));
+        filch_pool::task::spawn_detached(move || link_ours(left - 1));
     }
     tally::one();
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use filch_pool::{Pool, Steal};
+use filch_pool::{Pool, StealPolicy};
 
 /// What every task adds: the numbers below this one.
 pub(super) const ADDITIONS: u64 = 1_000_000;
@@ -21,7 +21,7 @@ const NAME: &str = "imbalance";
 pub(super) struct Setup {
     pub(super) workers: usize,
     pub(super) tasks: u64,
-    pub(super) steal: Steal,
+    pub(super) steal: StealPolicy,
     /// How often the schedule trace has a line.
     pub(super) period: Duration,
 }
@@ -117,7 +117,7 @@ fn seat(pool: &Pool, workers: usize, tasks: u64) -> (Sender<()>, Receiver<u64>) 
 fn spawn(tasks: u64, sum: &Sender<u64>) {
     for _ in 0..tasks {
         let sum = sum.clone();
-        filch_pool::spawn_detached(move || {
+        filch_pool::task::spawn_detached(move || {
             // Nobody listens if another sum was wrong.
             let _ = sum.send(add());
         });

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use filch_pool::{Steal, THREADS_MAX};
+use filch_pool::{PoolBuilder, StealPolicy};
 use serde::Serialize;
 
 use self::load::{ADDITIONS, Run, Setup};
@@ -29,7 +29,7 @@ Examples:
   filch demo imbalance --workers 4 --tasks 1000 --steal half")]
 pub(crate) struct ImbalanceArgs {
     /// How many threads the pool has
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=THREADS_MAX as u64))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=PoolBuilder::THREADS_MAX as u64))]
     workers: u64,
     /// How many tasks there are
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
@@ -60,7 +60,7 @@ impl Amount {
     }
 }
 
-impl From<Amount> for Steal {
+impl From<Amount> for StealPolicy {
     fn from(amount: Amount) -> Self {
         match amount {
             Amount::One => Self::One,

@@ -24,7 +24,7 @@ use crate::reactor::Reactor;
 /// ```
 /// # use std::time::{Duration, Instant};
 /// let begun = Instant::now();
-/// filch_pool::block_on(filch_pool::sleep(Duration::from_millis(5)));
+/// filch_pool::block_on(filch_pool::time::sleep(Duration::from_millis(5)));
 /// assert!(begun.elapsed() >= Duration::from_millis(5));
 /// ```
 pub fn sleep(duration: Duration) -> Sleep {
@@ -36,7 +36,7 @@ pub fn sleep(duration: Duration) -> Sleep {
 /// ```
 /// # use std::time::{Duration, Instant};
 /// let then = Instant::now() + Duration::from_millis(5);
-/// filch_pool::block_on(filch_pool::sleep_until(then));
+/// filch_pool::block_on(filch_pool::time::sleep_until(then));
 /// assert!(Instant::now() >= then);
 /// ```
 pub fn sleep_until(until: Instant) -> Sleep {
@@ -46,7 +46,7 @@ pub fn sleep_until(until: Instant) -> Sleep {
 /// A future that ends at a certain time: see [`sleep`]. Dropping it leaves nothing behind.
 ///
 /// ```
-/// let nap = filch_pool::sleep(std::time::Duration::ZERO);
+/// let nap = filch_pool::time::sleep(std::time::Duration::ZERO);
 /// filch_pool::block_on(nap);
 /// ```
 #[must_use = "nothing waits until it is awaited"]
@@ -119,7 +119,7 @@ impl Drop for Timer {
 ///
 /// ```
 /// # use std::time::Duration;
-/// use filch_pool::{Elapsed, block_on, timeout};
+/// use filch_pool::{block_on, time::{Elapsed, timeout}};
 /// let soon = block_on(timeout(Duration::from_secs(60), async { 1 }));
 /// assert_eq!(soon, Ok(1));
 /// let never = block_on(timeout(Duration::from_millis(1), std::future::pending::<()>()));
@@ -133,7 +133,7 @@ pin_project! {
     /// A future that is awaited for a limited time: see [`timeout`].
     ///
     /// ```
-    /// let quick = filch_pool::timeout(std::time::Duration::ZERO, async { 1 });
+    /// let quick = filch_pool::time::timeout(std::time::Duration::ZERO, async { 1 });
     /// assert_eq!(filch_pool::block_on(quick), Ok(1));
     /// ```
     #[must_use = "nothing waits until it is awaited"]
@@ -160,7 +160,7 @@ impl<F: Future> Future for Timeout<F> {
 /// The time of a [`timeout`] is over.
 ///
 /// ```
-/// assert_eq!(filch_pool::Elapsed.to_string(), "it took longer than it was given");
+/// assert_eq!(filch_pool::time::Elapsed.to_string(), "it took longer than it was given");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
@@ -181,7 +181,7 @@ impl Error for Elapsed {}
 /// ```
 /// # use std::time::Duration;
 /// filch_pool::block_on(async {
-///     let mut beat = filch_pool::interval(Duration::from_millis(2));
+///     let mut beat = filch_pool::time::interval(Duration::from_millis(2));
 ///     let first = beat.tick().await;
 ///     let second = beat.tick().await;
 ///     assert!(second - first >= Duration::from_millis(2));
@@ -196,7 +196,7 @@ pub fn interval(period: Duration) -> Interval {
 /// A steady beat: see [`interval`].
 ///
 /// ```
-/// let beat = filch_pool::interval(std::time::Duration::from_secs(1));
+/// let beat = filch_pool::time::interval(std::time::Duration::from_secs(1));
 /// assert!(format!("{beat:?}").contains("1s"));
 /// ```
 #[derive(Debug)]
@@ -212,7 +212,7 @@ impl Interval {
     /// ```
     /// # use std::time::Duration;
     /// filch_pool::block_on(async {
-    ///     filch_pool::interval(Duration::from_secs(1)).tick().await;
+    ///     filch_pool::time::interval(Duration::from_secs(1)).tick().await;
     /// });
     /// ```
     pub async fn tick(&mut self) -> Instant {

@@ -6,7 +6,7 @@ use std::panic::resume_unwind;
 
 /// Why a task has no result.
 #[non_exhaustive]
-pub enum Lost {
+pub enum TaskError {
     /// It panicked, with this.
     Panicked(Box<dyn Any + Send>),
     /// It was cancelled before it began; a future, before it ended.
@@ -15,7 +15,7 @@ pub enum Lost {
     Closed,
 }
 
-impl Lost {
+impl TaskError {
     /// Passes a panic on, or panics with the reason.
     ///
     /// # Panics
@@ -35,7 +35,7 @@ impl Lost {
     }
 }
 
-impl fmt::Display for Lost {
+impl fmt::Display for TaskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Panicked(_) => {
@@ -47,10 +47,10 @@ impl fmt::Display for Lost {
     }
 }
 
-impl fmt::Debug for Lost {
+impl fmt::Debug for TaskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl std::error::Error for Lost {}
+impl std::error::Error for TaskError {}
