@@ -25,6 +25,7 @@ mod flow;
 mod group;
 mod job;
 mod job_options;
+mod logging;
 mod logs;
 mod man;
 mod moment;

@@ -16,6 +16,7 @@ use crate::connection::Connection;
 use crate::embedded::{Embedded, EmbeddedOptions, OpenResult, default_slots};
 use crate::exit::{self, Exit};
 use crate::job_options::{CommandOptions, JobOptions};
+use crate::logging::Logging;
 use crate::output::{Bytes, message, printed};
 use crate::runtime::{ShutdownSignals, block_on};
 use crate::unserved;
@@ -151,6 +152,7 @@ async fn reach(connection: &Connection) -> Result<(Client, Option<Box<Embedded>>
         queues: None,
         commands: true,
     };
+    Logging::QUIET.start();
     match Embedded::open(connection, wanted).await? {
         OpenResult::Started(local) => {
             // It is our own: whatever tokens are kept with the data, we may.

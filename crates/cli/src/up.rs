@@ -14,6 +14,7 @@ use filch_server::Config;
 use crate::connection::Connection;
 use crate::embedded::{Embedded, EmbeddedOptions, OpenResult, SHUTDOWN_GRACE, default_slots};
 use crate::exit::{self, Exit};
+use crate::logging::Logging;
 use crate::name_list;
 use crate::output::{data, message};
 use crate::runtime::{ShutdownSignals, block_on};
@@ -64,6 +65,8 @@ pub(crate) struct Serve {
     /// Further names by which the server may be called; may be given several times
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = name_list::parse)]
     allow_host: Vec<String>,
+    #[command(flatten)]
+    pub(crate) logging: Logging,
 }
 
 fn read_address(text: &str) -> Result<SocketAddr, String> {
@@ -77,7 +80,8 @@ fn read_address(text: &str) -> Result<SocketAddr, String> {
 impl Serve {
     /// How the server behaves. The files are read, and nothing is changed.
     pub(crate) fn config(self, connection: &Connection) -> Result<Config> {
-        let Self { listen, lease, retention, tls_cert, tls_key, tls_client_ca, allow_host } = self;
+        let Self { listen, lease, retention, tls_cert, tls_key, tls_client_ca, allow_host, .. } =
+            self;
         let tls = match (tls_cert, tls_key, tls_client_ca) {
             (None, None, None) => None,
             (Some(certificate), Some(key), client_ca) => {
@@ -101,6 +105,7 @@ impl Serve {
 
 pub(crate) fn run(options: UpArgs) -> Result<ExitCode> {
     let UpArgs { connection, serve, slots, queues, no_commands } = options;
+    serve.logging.start();
     let wanted = EmbeddedOptions {
         config: serve.config(&connection)?,
         slots: slots.unwrap_or_else(default_slots),

@@ -13,7 +13,7 @@ use filch_scheduler::dispatch::{Answer, Dispatch, Effect, Event, Request};
 use filch_scheduler::gate::{Gate, Told};
 use filch_scheduler::id::{CommitNo, Digest, FetchNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::message::{Assignment, FromWorker, ToWorker};
-use filch_scheduler::record::{JobRow, Mutation};
+use filch_scheduler::record::{JobRow, Mutation, Note};
 use filch_scheduler::time::Now;
 use filch_store::{Commit, CommitError, PurgeCause, Store, StoreError, StoredText};
 use tokio::sync::mpsc::error::TrySendError;
@@ -26,6 +26,7 @@ use crate::link::{Batch, LinkNo};
 use crate::logs::Logs;
 use crate::metrics::Metrics;
 use crate::payloads::Payloads;
+use crate::roster::Roster;
 use crate::sweep::{Proposal, Sweeper, Turns};
 use crate::writer::{Receipt, Writer};
 
@@ -139,6 +140,7 @@ pub(crate) struct Brain {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) events: Arc<Events>,
     pub(crate) logs: Arc<Logs>,
+    pub(crate) roster: Arc<Roster>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) writer: Writer,
     pub(crate) inputs: Receiver<Input>,
@@ -174,7 +176,12 @@ pub(crate) struct Desk {
     turns: Turns,
     /// How long what workers run may take when they are told to drain, where somebody has said so.
     graces: HashMap<WorkerId, Duration>,
+    /// Names of workers whose connection broke, for the log: they may still be lost.
+    names: HashMap<WorkerId, String>,
 }
+
+/// Once as many names are remembered, those of workers that are gone are dropped.
+const NAMES_MAX: usize = 1_024;
 
 /// Somebody who waits for an answer, and what they brought.
 struct Asked {
@@ -187,6 +194,8 @@ struct Connection {
     session: SessionNo,
     link: LinkNo,
     way: Way,
+    /// The worker's name, if it has one.
+    name: Option<String>,
 }
 
 /// Why the loop has ended.
@@ -337,7 +346,11 @@ impl Brain {
         if matches!(messages.first(), Some(FromWorker::Hello(_)))
             && known.is_none_or(|known| session > known)
         {
-            let connection = Connection { session, link, way };
+            let name = self.roster.about(worker).and_then(|about| about.name);
+            let id = filch_api::id::worker(worker);
+            tracing::info!(worker = id, name, session = session.0, "worker connected");
+            self.desk.names.remove(&worker);
+            let connection = Connection { session, link, way, name };
             if let Some(older) = self.desk.sessions.insert(worker, connection) {
                 self.desk.links.remove(&older.link);
                 older.way.hang_up.notify_one();
@@ -345,7 +358,7 @@ impl Brain {
             self.desk.links.insert(link, (worker, session));
         } else if known.is_none() {
             // A stranger is told so over the connection that it came by.
-            self.desk.sessions.insert(worker, Connection { session, link, way });
+            self.desk.sessions.insert(worker, Connection { session, link, way, name: None });
             self.desk.links.insert(link, (worker, session));
         } else if known.is_some_and(|known| session > known) {
             // No session begins without a hello.
@@ -374,11 +387,37 @@ impl Brain {
 
     fn closed(&mut self, worker: WorkerId, session: SessionNo) -> Result<(), End> {
         if self.desk.sessions.get(&worker).is_none_or(|open| open.session == session) {
-            self.desk.sessions.remove(&worker);
+            if let Some(open) = self.desk.sessions.remove(&worker) {
+                self.disconnected(worker, open.name);
+            }
             self.desk.payloads.closed(worker);
         }
         self.desk.gate.close(worker, session);
         self.handle(Event::Closed { worker, session })
+    }
+
+    /// Logs that a worker's connection is over, and remembers the worker's name.
+    fn disconnected(&mut self, worker: WorkerId, name: Option<String>) {
+        tracing::info!(worker = filch_api::id::worker(worker), name, "worker disconnected");
+        let Some(name) = name else { return };
+        if self.desk.names.len() >= NAMES_MAX {
+            let known: BTreeSet<WorkerId> =
+                self.dispatch.worker_views().map(|view| view.id).collect();
+            self.desk.names.retain(|worker, _| known.contains(worker));
+        }
+        self.desk.names.insert(worker, name);
+    }
+
+    /// Logs the workers that a commit gives up.
+    fn log_lost(&mut self, mutations: &[Mutation]) {
+        for mutation in mutations {
+            if let Mutation::Note(Note::WorkerLost { worker, jobs }) = mutation {
+                let open = self.desk.sessions.get(worker).and_then(|open| open.name.clone());
+                let name = open.or_else(|| self.desk.names.remove(worker));
+                let id = filch_api::id::worker(*worker);
+                tracing::warn!(worker = id, name, jobs, "worker lost: its lease has expired");
+            }
+        }
     }
 
     fn fetched(&mut self, (fetch, found): Fetched) -> Result<(), End> {
@@ -427,7 +466,15 @@ impl Brain {
                     });
                 }
                 Some(Effect::Sweep) => self.sweeper.asked(self.clock.now()),
-                Some(Effect::HangUp { worker, session }) => self.hang_up(worker, session),
+                Some(Effect::HangUp { worker, session }) => {
+                    let id = filch_api::id::worker(worker);
+                    tracing::debug!(
+                        worker = id,
+                        session = session.0,
+                        "session ended by the server"
+                    );
+                    self.hang_up(worker, session);
+                }
                 Some(Effect::Send { .. } | Effect::Reply { .. }) | None => {}
             }
         }
@@ -445,6 +492,7 @@ impl Brain {
         let happened = Happened::all(&commit.mutations, self.clock.now().wall);
         self.desk.untold.push_back((number, happened));
         self.note_ends(number, &commit.mutations);
+        self.log_lost(&commit.mutations);
         let dispatch = &self.dispatch;
         self.metrics.committed(&commit.mutations, |job| dispatch.job_at(job));
         self.desk.turns.committed(&commit.mutations);
@@ -494,6 +542,8 @@ impl Brain {
         }
         self.desk.told = told;
         for (worker, session) in broken {
+            let id = filch_api::id::worker(worker);
+            tracing::debug!(worker = id, "closing a connection that is broken or too slow");
             self.hang_up(worker, session);
             self.closed(worker, session)?;
         }
@@ -544,7 +594,8 @@ impl Brain {
         {
             // That the link has closed is heard from the link itself.
             open.way.hang_up.notify_one();
-            self.desk.sessions.remove(&worker);
+            let name = self.desk.sessions.remove(&worker).and_then(|open| open.name);
+            self.disconnected(worker, name);
         }
     }
 }

@@ -53,9 +53,9 @@ impl WakingTime {
         self.last = now.monotonic;
         if span > STILL {
             self.missed += span;
-            eprintln!(
-                "the server stood still for {:.1} s; leases last that much longer",
-                span.as_secs_f64()
+            tracing::warn!(
+                seconds = span.as_secs_f64(),
+                "the process was suspended; leases were extended by as long"
             );
         }
         let awake = now.monotonic.0.saturating_sub(self.missed.as_micros() as u64);

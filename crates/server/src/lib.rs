@@ -18,6 +18,7 @@ mod payloads;
 mod roster;
 mod server;
 mod sweep;
+mod throttle;
 pub mod tokens;
 mod writer;
 

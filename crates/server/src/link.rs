@@ -143,7 +143,10 @@ pub(crate) async fn deliver(batch: Batch, store: &Arc<dyn Store>) -> Result<Deli
     if !missing.is_empty() {
         let store = Arc::clone(store);
         let read = tokio::task::spawn_blocking(move || store.payloads(&missing)).await;
-        let read = read.map_err(|_| LinkClosed)?.map_err(|_| LinkClosed)?;
+        let read = read.map_err(|_| LinkClosed)?.map_err(|error| {
+            tracing::error!(%error, "store error: cannot read the payloads of assigned jobs");
+            LinkClosed
+        })?;
         let gaps = works.iter_mut().filter(|(_, text)| text.is_none());
         for ((_, text), found) in gaps.zip(read) {
             *text = found;

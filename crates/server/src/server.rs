@@ -164,6 +164,7 @@ impl Server {
         let loading = Arc::clone(&store);
         let brain_config = brain_config(&config);
         let (dispatch, first) = blocking(move || load(brain_config, begun, &*loading)).await?;
+        let jobs = dispatch.job_count();
 
         let (inputs, waiting) = channel::<Input>(INPUTS_MAX);
         let doorbell = Doorbell::new(inputs);
@@ -183,6 +184,7 @@ impl Server {
             store: Arc::clone(&store),
             events: Arc::clone(&events),
             logs: Arc::clone(&house.logs),
+            roster: Arc::clone(&house.roster),
             metrics: Arc::clone(&metrics),
             writer: Writer::start(Arc::clone(&store), receipts, Arc::clone(&metrics)),
             inputs: waiting,
@@ -211,6 +213,17 @@ impl Server {
             closed: &closed,
         });
         tokio::spawn(http::serve(listener, config.tls.clone(), state));
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            url = names.url(),
+            listen = %address,
+            tls = config.tls.is_some(),
+            tokens_required = tokens.are_required(),
+            lease = filch_api::span::write(config.lease),
+            retention = filch_api::span::write(config.retention),
+            jobs,
+            "server started"
+        );
         Ok(Self { address, names, doorbell, house, store, tokens, ended, closing })
     }
 
@@ -261,11 +274,14 @@ impl Server {
     /// Stops it. What was answered is durable; what was not is as if it had not been asked. Afterwards the
     /// store can be opened by another.
     pub async fn stop(&self) {
+        tracing::info!("shutting down: no new connections");
         self.closing.send_replace(true);
         let _ = self.doorbell.ring(Input::Stop).await;
         self.ended().await;
+        tracing::info!("shutting down: scheduler stopped, closing the store");
         let store = Arc::clone(&self.store);
         blocking(move || store.close()).await;
+        tracing::info!("server stopped");
     }
 }
 
@@ -333,6 +349,11 @@ fn think(brain: Brain, first: Vec<Effect>, end: watch::Sender<Option<Arc<End>>>)
         .name("filch-brain".into())
         .spawn(move || {
             let ended = runtime.block_on(brain.run(first));
+            match &ended {
+                End::Asked => {}
+                End::Commit(error) => tracing::error!(%error, "store error: stopping"),
+                End::Read(error) => tracing::error!(%error, "store error: stopping"),
+            }
             end.send_replace(Some(Arc::new(ended)));
         })
         .expect("the system has room for one thread");

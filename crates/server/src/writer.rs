@@ -17,6 +17,9 @@ pub(crate) type Receipt = Result<CommitNo, CommitError>;
 /// So many mutations at most are made durable together: a group that is too large makes everybody wait.
 const GROUP_MUTATIONS: usize = 32_768;
 
+/// A commit that takes this long is logged.
+const SLOW: Duration = Duration::from_secs(1);
+
 /// Hands over commits; the thread ends when this is dropped.
 pub(crate) struct Writer {
     commits: Sender<Commit>,
@@ -54,19 +57,19 @@ fn keep(store: &dyn Store, group: &Commit, is_over: impl Fn() -> bool) -> Result
         let kept = store.commit(group);
         match kept {
             // The same mutations under the same number settle it.
-            Err(CommitError::Unknown) => {}
+            Err(CommitError::Unknown) => {
+                tracing::warn!("the outcome of a commit is unknown; repeating it");
+            }
             Err(CommitError::DiskFull(ref why)) if !is_over() => {
                 if !is_waiting {
-                    eprintln!(
-                        "waiting for room on the disk, where nothing more can be kept: {why}"
-                    );
+                    tracing::error!(error = %why, "disk full: commits are paused until space is freed");
                 }
                 is_waiting = true;
                 thread::sleep(ROOM_PAUSE);
             }
             other => {
                 if is_waiting && other.is_ok() {
-                    eprintln!("there is room on the disk again");
+                    tracing::info!("disk space is available again: commits continue");
                 }
                 return other;
             }
@@ -92,7 +95,12 @@ fn write(
         }
         let began = Instant::now();
         let kept = keep(store, &group, || receipts.is_closed());
-        metrics.commit_took(began.elapsed());
+        let took = began.elapsed();
+        metrics.commit_took(took);
+        if took >= SLOW {
+            let (seconds, mutations) = (took.as_secs_f64(), group.mutations.len());
+            tracing::warn!(seconds, mutations, "slow commit");
+        }
         let is_over = kept.is_err();
         if receipts.send(kept.map(|()| group.last)).is_err() || is_over {
             return;

@@ -105,6 +105,15 @@ impl Teller {
         self.0.send_if_modified(|said| {
             let is_new = *said != notice && !said.as_ref().is_some_and(Notice::is_final);
             if is_new {
+                match &notice {
+                    Some(Notice::Trouble(why)) => {
+                        tracing::warn!(error = why, "no connection to the server; retrying");
+                    }
+                    Some(Notice::Refused(why) | Notice::OtherVersion(why)) => {
+                        tracing::error!(error = why, "the server refused this worker");
+                    }
+                    None => {}
+                }
                 *said = notice;
             }
             is_new

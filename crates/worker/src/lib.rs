@@ -8,6 +8,7 @@
 mod clock;
 pub mod command;
 pub mod connect;
+mod connection_log;
 mod errand;
 pub mod guardian;
 pub mod handler;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use filch_api::delivery::Delivery;
 use filch_api::session::{self, About, Held, LeftBehind, Output, Stream, UpFrame};
-use filch_scheduler::agent::{self, Agent, Effect, Event};
+use filch_scheduler::agent::{self, Agent, Effect, Event, StopReason};
 use filch_scheduler::id::{Hold, MessageNo, SessionNo, WorkerId};
 use filch_scheduler::message::{Again, Assignment, FromWorker, Serves, ToWorker};
 use filch_scheduler::name::Name;
@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use crate::clock;
 use crate::connect::{Connect, NoConnection, Wire};
+use crate::connection_log::{self, ConnectionLog};
 use crate::handler::{Ended, Handlers, Outcome, Running};
 use crate::spare::{self, Spare};
 use crate::threads::{Idle, Threads};
@@ -97,6 +98,7 @@ impl Worker {
             pid: Some(std::process::id()),
             offers_per_million: Some(spare::PARTS_PER_MILLION),
         };
+        let queues = config.queues.as_ref().map(|queues| queues.join(","));
         let serves = config.queues.map_or(Serves::All, |queues| {
             Serves::Named(queues.iter().map(|queue| Name::from(queue.as_str())).collect())
         });
@@ -116,6 +118,16 @@ impl Worker {
         let mut effects = Vec::new();
         let agent = Agent::new(agent_config, clock::now(), &mut effects);
         let id = agent.id();
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            worker = filch_api::id::worker(id),
+            name = about.name,
+            slots = config.slots,
+            queues,
+            kinds = about.kinds.as_ref().map(|kinds| kinds.join(",")),
+            grace = connection_log::span(config.grace),
+            "worker started"
+        );
         let shell = Shell {
             agent,
             effects,
@@ -135,6 +147,8 @@ impl Worker {
             grace: config.grace,
             telling,
             spare: Spare::default(),
+            connection_log: ConnectionLog::default(),
+            incarnation: id,
         };
         tokio::spawn(async move {
             shell.run(happened).await;
@@ -206,6 +220,9 @@ struct Shell {
     telling: watch::Sender<Option<Duration>>,
     /// Moments in which there is nothing to do.
     spare: Spare,
+    connection_log: ConnectionLog,
+    /// The id that was logged last: a fenced worker goes on under another.
+    incarnation: WorkerId,
 }
 
 /// The clock is looked at this often, should the machine have slept.
@@ -292,7 +309,10 @@ impl Shell {
                     self.printed.push(Output { job: Held::from(hold), stream, text });
                 }
             }
-            Happened::Drain { grace } => self.handle(Event::Drain { grace }),
+            Happened::Drain { grace } => {
+                self.log_drain(grace);
+                self.handle(Event::Drain { grace });
+            }
         }
     }
 
@@ -301,10 +321,13 @@ impl Shell {
         if sweeps {
             self.spare.offer();
         }
+        self.connection_log.connected(self.agent.id(), clock::now().monotonic);
         self.works.extend(works);
         let is_told = messages.contains(&ToWorker::DrainNow);
         if is_told {
-            self.telling.send_replace(Some(grace.unwrap_or(self.grace)));
+            let grace = grace.unwrap_or(self.grace);
+            self.log_drain(grace);
+            self.telling.send_replace(Some(grace));
         }
         // With a grace of its own, it is the same as if somebody here wanted it.
         let drain = grace.filter(|_| is_told).map(|grace| Event::Drain { grace });
@@ -322,8 +345,18 @@ impl Shell {
         self.handle(Event::Disconnected);
     }
 
+    fn log_drain(&self, grace: Duration) {
+        tracing::info!(
+            running = self.agent.running_count(),
+            not_started = self.agent.waiting_count(),
+            grace = connection_log::span(grace),
+            "draining: no new jobs, waiting for those that run"
+        );
+    }
+
     fn hang_up(&mut self) {
         self.wire = None;
+        self.connection_log.disconnected(self.agent.id(), clock::now().monotonic);
         // The next server may be an older one.
         self.spare.withdraw();
     }
@@ -378,7 +411,8 @@ impl Shell {
                     is_lost |= !self.send(worker, session, number, &messages);
                 }
                 Effect::Start(assignment) => self.start(assignment),
-                Effect::Stop { hold, .. } => {
+                Effect::Stop { hold, why } => {
+                    log_stop(why);
                     if let Some(stop) = self.stops.get(&hold) {
                         stop.send_replace(true);
                     }
@@ -386,8 +420,17 @@ impl Shell {
                 Effect::Answered { hold, .. } => {
                     self.left.remove(&hold);
                 }
-                Effect::Leave => self.has_left = true,
+                Effect::Leave => {
+                    tracing::info!("worker stopped: nothing runs, and every report is answered");
+                    self.has_left = true;
+                }
             }
+        }
+        if self.agent.id() != self.incarnation {
+            let before = filch_api::id::worker(self.incarnation);
+            self.incarnation = self.agent.id();
+            let worker = filch_api::id::worker(self.incarnation);
+            tracing::warn!(worker, before, "the lease has expired; continuing as a new worker");
         }
         // Those that wait to be confirmed are in slots already.
         if self.agent.waiting_count() + self.agent.running_count() == 0 {
@@ -488,6 +531,15 @@ impl Shell {
             self.deadline = deadline;
             runner.deadline(deadline.map(clock::until));
         }
+    }
+}
+
+fn log_stop(why: StopReason) {
+    match why {
+        StopReason::Fenced => tracing::warn!("fenced: stopping a job, because the lease expired"),
+        StopReason::Drained => tracing::info!("draining: the grace is over, stopping a job"),
+        StopReason::Cancelled => tracing::debug!("stopping a job: it was cancelled or reassigned"),
+        StopReason::TimedOut => tracing::debug!("stopping a job: it has timed out"),
     }
 }
 

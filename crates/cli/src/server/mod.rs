@@ -36,6 +36,7 @@ pub(crate) fn run(group: Group<ServerCommand>) -> Result<ExitCode> {
     let Group { connection, command } = group;
     match command {
         ServerCommand::Start(serve) => {
+            serve.logging.start();
             let config = serve.config(&connection)?;
             let wanted = EmbeddedOptions { config, slots: 0, queues: None, commands: false };
             block_on(serve_until_stopped(&connection, wanted))

@@ -48,6 +48,7 @@ use Fallback::{Described, Value as Fixed};
 
 const SERVERS: Commands = Only(&["up", "server start"]);
 const WORKERS: Commands = Only(&["up", "worker start"]);
+const LOGGERS: Commands = Only(&["up", "server start", "worker start"]);
 const SUBMITTERS: Commands = Only(&["run", "submit", "enqueue"]);
 
 const fn setting(
@@ -96,6 +97,20 @@ pub(crate) const SETTINGS: &[Setting] = &[
         ValueKind::Count { least: 0 },
         Fixed("1024"),
         Only(&["worker start"]),
+    ),
+    setting(
+        "log",
+        "log-level",
+        ValueKind::Choice(&["error", "warn", "info", "debug", "trace"]),
+        Fixed("info"),
+        LOGGERS,
+    ),
+    setting(
+        "log_format",
+        "log-format",
+        ValueKind::Choice(&["text", "json"]),
+        Fixed("text"),
+        LOGGERS,
     ),
     setting("submit.queue", "queue", ValueKind::Text, Described("default"), SUBMITTERS),
     setting("submit.priority", "priority", ValueKind::Priority, Fixed("0"), SUBMITTERS),

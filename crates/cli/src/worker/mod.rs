@@ -18,6 +18,7 @@ use crate::connection::Connection;
 use crate::embedded::{SHUTDOWN_GRACE, default_slots, handlers, host_name};
 use crate::exit::{self, Exit};
 use crate::group::{Group, with_client};
+use crate::logging::Logging;
 use crate::name_list;
 use crate::output::message;
 use crate::runtime::{ShutdownSignals, block_on};
@@ -62,6 +63,8 @@ pub(crate) struct StartArgs {
     /// Print what the threads that compute do, this often, to stderr; else as FILCH_SCHEDTRACE says
     #[arg(long, value_name = "SPAN", value_parser = filch_api::span::read)]
     trace_schedule: Option<Duration>,
+    #[command(flatten)]
+    logging: Logging,
 }
 
 pub(crate) fn run(group: Group<WorkerCommand>) -> Result<ExitCode> {
@@ -81,6 +84,7 @@ pub(crate) fn run(group: Group<WorkerCommand>) -> Result<ExitCode> {
 }
 
 async fn work(connection: &Connection, start: StartArgs) -> Result<ExitCode> {
+    start.logging.start();
     let mut signals = ShutdownSignals::listen()?;
     let mut urls = vec![connection.url()?];
     urls.extend(start.or);
@@ -126,11 +130,11 @@ async fn work(connection: &Connection, start: StartArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what there is to say of the way to the server, until that will have nothing to do with us.
+/// Waits until the server refuses this worker. Other trouble is logged by the worker itself.
 async fn refused(notices: &mut Notices) -> Exit {
     loop {
         match notices.next().await {
-            Notice::Trouble(why) => message(format_args!("{why}; trying again")),
+            Notice::Trouble(_) => {}
             Notice::Refused(why) => return Exit::new(exit::NOT_PERMITTED, why),
             Notice::OtherVersion(why) => return Exit::new(exit::OTHER_VERSION, why),
         }

@@ -16,6 +16,7 @@ mod flow;
 mod hostile;
 mod imbalance;
 mod job;
+mod logging;
 mod logs;
 mod manual;
 mod mask;

@@ -272,9 +272,26 @@ impl Running {
         (ready > 0).then(|| self.next_line())
     }
 
-    /// Waits for a line on stderr.
+    /// Waits for a line on stderr that is not a line of the log.
     pub(crate) fn next_stderr_line(&mut self) -> String {
-        line(self.0.stderr.as_mut().expect("asked for"))
+        loop {
+            let line = line(self.0.stderr.as_mut().expect("asked for"));
+            let is_log = line.starts_with("20") && line.contains("Z ");
+            if !is_log {
+                return line;
+            }
+        }
+    }
+
+    /// Waits for a line on stderr that contains this text.
+    pub(crate) fn stderr_line_with(&mut self, text: &str) -> String {
+        loop {
+            let line = line(self.0.stderr.as_mut().expect("asked for"));
+            assert!(!line.is_empty(), "it ended without {text:?}");
+            if line.contains(text) {
+                return line;
+            }
+        }
     }
 
     /// What it has said on stderr, after which it is ended.
@@ -284,6 +301,16 @@ impl Running {
         let stderr = self.0.stderr.as_mut().expect("asked for");
         stderr.read_to_string(&mut said).expect("it says text");
         said
+    }
+
+    /// Lets it shut down gracefully, and returns what is left on stderr.
+    pub(crate) fn stop(&mut self) -> String {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+        let mut stderr = String::new();
+        self.0.stderr.as_mut().expect("asked for").read_to_string(&mut stderr).expect("text");
+        assert_eq!(self.code(), Some(0), "{stderr}");
+        stderr
     }
 
     pub(crate) fn code(&mut self) -> Option<i32> {

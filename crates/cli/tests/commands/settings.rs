@@ -27,6 +27,8 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
     ("slots", ["1", "2", "3"]),
     ("queues", ["one", "two,three", "four"]),
     ("reserve", ["1", "2", "3"]),
+    ("log", ["debug", "trace", "warn"]),
+    ("log_format", ["json", "text", "json"]),
     ("submit.queue", ["one", "two", "three"]),
     ("submit.priority", ["1", "-2", "3"]),
     ("submit.retry", ["1", "2", "3"]),

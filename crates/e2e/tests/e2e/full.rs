@@ -62,7 +62,7 @@ async fn a_full_disk_refuses_takes_reports_and_goes_on_when_there_is_room() {
     // Room again: nothing else has to be done.
     std::fs::remove_file(small.path("film")).unwrap();
     done(&stage, &server, &id(&work[2])).await;
-    assert!(server.said().contains("there is room on the disk again"), "{}", server.said());
+    assert!(server.said().contains("disk space is available again"), "{}", server.said());
     open(&gates[3]);
     done(&stage, &server, &id(&work[3])).await;
     work_again(&stage, &server).await;

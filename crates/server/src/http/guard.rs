@@ -10,48 +10,24 @@ use filch_api::problem::Problem;
 use filch_api::token::{self, Secret};
 use futures_util::StreamExt as _;
 
+use super::listen::Peer;
 use super::names::Names;
 use super::{Failure, State};
 use crate::tokens::Caller;
 
-/// Checks where a request comes from before anything looks at it.
+/// Checks where a request comes from and who sends it before anything else looks at it.
 pub(crate) async fn guard(
     Given(state): Given<State>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, Failure> {
-    let headers = request.headers();
-    let names = &state.names;
-    if !headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok())
-        .is_some_and(|host| names.is_host(host))
-    {
-        return Err(Problem::new(421, "wrong-host", "this server does not have that name")
-            .help(format!("use {}; `--allow-host NAME` gives it another name", names.url()))
-            .into());
-    }
-    if request.uri().query().is_some_and(token::is_in) {
-        let title = "there is a token in the URL, where logs and histories keep it";
-        return Err(Problem::new(400, "token-in-url", title)
-            .help("revoke it, make another, and send that as `Authorization: Bearer ...`")
-            .into());
-    }
-    let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
-    if (changes || is_upgrade(headers)) && !comes_from_here(headers, names) {
-        return Err(
-            Problem::new(403, "wrong-origin", "pages of other sites may not do this").into()
-        );
-    }
-    let has_body = headers.get(header::CONTENT_LENGTH).is_none_or(|length| length != "0")
-        && (headers.contains_key(header::CONTENT_LENGTH)
-            || headers.contains_key(header::TRANSFER_ENCODING));
-    if changes && has_body && !is_json(headers) {
-        return Err(Problem::new(415, "not-json", "the body is not said to be JSON")
-            .help("send it with content-type: application/json, or application/x-ndjson for lines")
-            .into());
-    }
-    let caller = admit(&state, &request)?;
+    let caller = match check(&state, &request) {
+        Ok(caller) => caller,
+        Err(problem) => {
+            log_refusal(&state, &request, &problem);
+            return Err(problem.into());
+        }
+    };
     let mut response = match caller {
         None => next.run(request).await,
         Some(caller) => {
@@ -71,6 +47,53 @@ pub(crate) async fn guard(
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     Ok(response)
+}
+
+/// Checks a request; returns who sends it, if that matters.
+fn check(state: &State, request: &Request) -> Result<Option<Caller>, Problem> {
+    let headers = request.headers();
+    let names = &state.names;
+    if !headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok())
+        .is_some_and(|host| names.is_host(host))
+    {
+        return Err(Problem::new(421, "wrong-host", "this server does not have that name")
+            .help(format!("use {}; `--allow-host NAME` gives it another name", names.url())));
+    }
+    if request.uri().query().is_some_and(token::is_in) {
+        let title = "there is a token in the URL, where logs and histories keep it";
+        return Err(Problem::new(400, "token-in-url", title)
+            .help("revoke it, make another, and send that as `Authorization: Bearer ...`"));
+    }
+    let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
+    if (changes || is_upgrade(headers)) && !comes_from_here(headers, names) {
+        return Err(Problem::new(403, "wrong-origin", "pages of other sites may not do this"));
+    }
+    let has_body = headers.get(header::CONTENT_LENGTH).is_none_or(|length| length != "0")
+        && (headers.contains_key(header::CONTENT_LENGTH)
+            || headers.contains_key(header::TRANSFER_ENCODING));
+    if changes && has_body && !is_json(headers) {
+        return Err(Problem::new(415, "not-json", "the body is not said to be JSON").help(
+            "send it with content-type: application/json, or application/x-ndjson for lines",
+        ));
+    }
+    admit(state, request)
+}
+
+/// Logs why a request was refused. A URL may contain secrets, so only its route is logged.
+fn log_refusal(state: &State, request: &Request, problem: &Problem) {
+    let Some(suppressed) = state.log_limits.requests.admit() else { return };
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.0.to_string());
+    let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let (method, code) = (request.method().as_str(), problem.code.as_str());
+    let what = match problem.status {
+        401 => "authentication failed",
+        403 => "not permitted",
+        _ => "request refused",
+    };
+    let reason = problem.title.as_str();
+    tracing::warn!(peer, method, route, code, reason, suppressed, "{what}");
 }
 
 /// Who asks, if that matters, and whether they may.

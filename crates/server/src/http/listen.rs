@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -16,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::closing;
+use crate::throttle::LogLimits;
 
 /// How long a connection may take over the headers of a request, or wait between two of them. Longer
 /// than clients keep a connection for later, so that none is closed while it is about to be used.
@@ -43,16 +45,27 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(LINE)
 }
 
-/// Serves until it is told to close, and then until every answer that was begun is given. So many
-/// connections are let in at once.
+/// How connections are accepted.
+pub(crate) struct Door {
+    /// How many may be open at once; further clients wait.
+    pub(crate) connections_max: usize,
+    pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) log_limits: Arc<LogLimits>,
+}
+
+/// The address of a request's client, for the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+/// Accepts connections until the server closes, and then finishes the responses that were begun.
 pub(crate) async fn serve(
     listener: TcpListener,
-    most: usize,
-    tls: Option<TlsAcceptor>,
+    door: Door,
     app: Router,
     closed: watch::Receiver<bool>,
 ) {
-    let places = Arc::new(Semaphore::new(most));
+    let door = Arc::new(door);
+    let places = Arc::new(Semaphore::new(door.connections_max));
     let mut connections = JoinSet::new();
     loop {
         let place = tokio::select! {
@@ -64,11 +77,17 @@ pub(crate) async fn serve(
         tokio::select! {
             () = closing(closed.clone()) => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     let (app, closed) = (app.clone(), closed.clone());
-                    connections.spawn(connection(stream, tls.clone(), app, closed, place));
+                    let (door, peer) = (Arc::clone(&door), Peer(peer));
+                    connections.spawn(connection(stream, peer, door, app, closed, place));
                 }
-                Err(_) => tokio::time::sleep(BREATH).await,
+                Err(error) => {
+                    if let Some(suppressed) = door.log_limits.accept.admit() {
+                        tracing::warn!(%error, suppressed, "cannot accept a connection");
+                    }
+                    tokio::time::sleep(BREATH).await;
+                }
             },
         }
     }
@@ -78,33 +97,44 @@ pub(crate) async fn serve(
 
 async fn connection(
     stream: TcpStream,
-    tls: Option<TlsAcceptor>,
+    peer: Peer,
+    door: Arc<Door>,
     app: Router,
     closed: watch::Receiver<bool>,
     _place: OwnedSemaphorePermit,
 ) {
     // Answers are small and awaited.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else {
-        return speak(stream, app, closed).await;
+    let Some(tls) = &door.tls else {
+        return speak(stream, peer, app, closed).await;
     };
     let secured = tokio::select! {
         secured = tokio::time::timeout(HANDSHAKE, tls.accept(stream)) => secured,
         () = closing(closed.clone()) => return,
     };
-    // Who cannot be trusted, or does not trust us, was told so.
-    if let Ok(Ok(stream)) = secured {
-        speak(stream, app, closed).await;
+    // The handshake itself tells the client why it failed.
+    let error = match secured {
+        Ok(Ok(stream)) => return speak(stream, peer, app, closed).await,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "timed out".to_owned(),
+    };
+    if let Some(suppressed) = door.log_limits.tls.admit() {
+        tracing::warn!(peer = %peer.0, error, suppressed, "TLS handshake failed");
     }
 }
 
-async fn speak<S>(stream: S, app: Router, closed: watch::Receiver<bool>)
+async fn speak<S>(stream: S, peer: Peer, app: Router, closed: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADERS);
-    let serving = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+    let routes = TowerToHyperService::new(app);
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(peer);
+        routes.call(request)
+    });
+    let serving = builder.serve_connection(TokioIo::new(stream), service);
     let mut serving = std::pin::pin!(serving.with_upgrades());
     tokio::select! {
         // However it ends: who was at the other end knows better.

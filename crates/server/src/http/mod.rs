@@ -53,6 +53,7 @@ use crate::link::House;
 use crate::metrics::Metrics;
 use crate::server::Config;
 use crate::sweep::Sweeper;
+use crate::throttle::LogLimits;
 use crate::tokens::Tokens;
 
 /// What every door leads to.
@@ -70,6 +71,7 @@ pub(crate) struct State {
     pub(crate) rights: Arc<Rights>,
     pub(crate) sweeper: Arc<Sweeper>,
     pub(crate) bounds: Bounds,
+    pub(crate) log_limits: Arc<LogLimits>,
     /// Turns of bodies that are larger than one object's.
     pub(crate) large: Arc<Semaphore>,
     /// The OpenAPI document.
@@ -108,6 +110,7 @@ impl State {
             rights: Arc::new(Rights::of(&document)),
             sweeper: Arc::clone(parts.sweeper),
             bounds: parts.config.bounds,
+            log_limits: Arc::default(),
             large: Arc::new(Semaphore::new(body::LARGE_MAX)),
             document: Arc::from(openapi::finish(document)),
             closed: parts.closed.clone(),
@@ -121,8 +124,10 @@ impl State {
     ) -> Result<T, Failure> {
         let store = Arc::clone(&self.store);
         let read = tokio::task::spawn_blocking(move || read(&*store)).await;
-        read.map_err(|_| Failure::ended())?
-            .map_err(|error| Failure(Problem::new(500, "store", error.to_string())))
+        read.map_err(|_| Failure::ended())?.map_err(|error| {
+            tracing::error!(%error, "store error: cannot read");
+            Failure(Problem::new(500, "store", error.to_string()))
+        })
     }
 }
 
@@ -135,8 +140,12 @@ pub(crate) async fn closing(mut closed: watch::Receiver<bool>) {
 /// Serves until it is told to close.
 pub(crate) async fn serve(listener: TcpListener, tls: Option<Arc<Tls>>, state: State) {
     let closed = state.closed.clone();
-    let acceptor = tls.map(TlsAcceptor::from);
-    listen::serve(listener, state.bounds.connections, acceptor, router(state), closed).await;
+    let door = listen::Door {
+        connections_max: state.bounds.connections,
+        tls: tls.map(TlsAcceptor::from),
+        log_limits: Arc::clone(&state.log_limits),
+    };
+    listen::serve(listener, door, router(state), closed).await;
 }
 
 /// Every door, with its description.

@@ -171,6 +171,9 @@ impl Deputies {
         let most = state.bounds.plain_workers;
         if by_worker.len() >= most {
             let title = format!("{most} workers are here over plain HTTP already");
+            if let Some(suppressed) = state.log_limits.sessions.admit() {
+                tracing::warn!(reason = title, suppressed, "session refused");
+            }
             return Err(Problem::new(503, "too-many-workers", title)
                 .help("use fewer workers with more slots")
                 .into());

@@ -144,6 +144,9 @@ pub(super) async fn hand_over(
 ) -> Result<Answer, Failure> {
     jobs.iter().try_for_each(|job| caller.check(&job.spec.queue))?;
     if let DiskSpace::Low { free, mark } = state.store.disk_space() {
+        if let Some(suppressed) = state.log_limits.disk.admit() {
+            tracing::warn!(free, needed = mark, suppressed, "disk space is low: submit refused");
+        }
         return Err(Problem::new(
             507,
             "disk-full",

@@ -40,7 +40,11 @@ pub(crate) async fn connect(
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Failure> {
-    protocol::check_worker(headers.get(protocol::HEADER).map(HeaderValue::as_bytes))?;
+    let protocol = headers.get(protocol::HEADER).map(HeaderValue::as_bytes);
+    if let Err(problem) = protocol::check_worker(protocol) {
+        log_refused(&state, &problem.title);
+        return Err(problem.into());
+    }
     let upgrade = upgrade.map_err(|rejection| {
         Problem::new(rejection.status().as_u16(), "no-websocket", rejection.body_text())
             .help("workers connect here; those without WebSockets POST to /v1/work/{worker}/claim")
@@ -121,11 +125,21 @@ async fn talk(state: State, caller: Caller, socket: WebSocket) {
         why = caller.over() => End::not_permitted(&why),
     };
     if let End::Said { code, reason } = end {
+        // Errors of parsers quote the frame, which may hold results and output of jobs.
+        let is_quoted = matches!(code, close_code::INVALID | close_code::PROTOCOL);
+        log_refused(&state, if is_quoted { "invalid frame" } else { &reason });
         let frame = CloseFrame { code, reason: reason.into() };
         // Who does not listen any more finds out when it comes again.
         let _ = tokio::time::timeout(FAREWELL, sink.send(Message::Close(Some(frame)))).await;
     }
     link.close().await;
+}
+
+/// Logs why a worker's session is refused.
+fn log_refused(state: &State, reason: &str) {
+    if let Some(suppressed) = state.log_limits.sessions.admit() {
+        tracing::warn!(reason, suppressed, "session refused");
+    }
 }
 
 /// The protocol has no room for more.

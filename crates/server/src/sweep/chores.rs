@@ -88,7 +88,12 @@ pub(crate) struct Chores {
     jobs_purged: AtomicU64,
     lease_rows_trimmed: AtomicU64,
     notes_trimmed: AtomicU64,
+    /// When purged jobs were last logged, and how many there were by then.
+    logged: std::sync::Mutex<(Option<Instant>, u64)>,
 }
+
+/// Purged jobs are logged at most this often.
+const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// How much a slice may do at most.
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +136,7 @@ impl Chores {
             jobs_purged: AtomicU64::new(0),
             lease_rows_trimmed: AtomicU64::new(0),
             notes_trimmed: AtomicU64::new(0),
+            logged: std::sync::Mutex::default(),
         }
     }
 
@@ -193,8 +199,15 @@ impl Chores {
         };
         let began = Instant::now();
         let found = self.walk(chore, &mut walk, now, most).await;
-        if found.is_err() {
-            self.put_off(chore, plus(now, PAUSE));
+        match &found {
+            Ok(rows) => {
+                tracing::debug!(job = chore.name(), rows, "a slice of retention is done");
+                self.log_purged();
+            }
+            Err(error) => {
+                tracing::warn!(job = chore.name(), %error, "a slice of retention failed");
+                self.put_off(chore, plus(now, PAUSE));
+            }
         }
         let rest = began.elapsed() * RESTS;
         self.rests_until.store(self.clock.now().monotonic.plus(rest).0, Relaxed);
@@ -221,6 +234,16 @@ impl Chores {
             if left == 0 || is_late || !self.has(chore, now) {
                 return Ok(found);
             }
+        }
+    }
+
+    /// Logs how many jobs were purged, at most once a minute.
+    fn log_purged(&self) {
+        let mut logged = self.logged.lock().expect("no panic while it is locked");
+        let total = self.jobs_purged.load(Relaxed);
+        if total > logged.1 && logged.0.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
+            tracing::info!(jobs = total - logged.1, "retention: purged jobs that ended long ago");
+            *logged = (Some(Instant::now()), total);
         }
     }
 
