@@ -1,4 +1,4 @@
-//! A worker with a handler of its own: handler [URL]
+//! A worker with a custom handler. Usage: handler [URL]
 
 use std::error::Error;
 use std::time::Duration;
@@ -18,10 +18,10 @@ struct Resize {
 fn resize(attempt: Attempt) -> Outcome {
     let job: Resize = match serde_json::from_str(&attempt.args()) {
         Ok(job) => job,
-        // Trying again would not change what was submitted.
+        // A retry would get the same arguments, so the failure is permanent.
         Err(error) => return Outcome::Failed { error: error.to_string(), forever: true },
     };
-    // Here it would work, call `progress` now and then, and look at `should_stop`.
+    // Real work would call `progress` now and then, and check `should_stop`.
     attempt.progress(50);
     let thumbnail = json!({ "thumbnail": format!("{}@{}", job.path, job.width) });
     Outcome::Finished(Some(thumbnail.to_string()))
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let handlers = Handlers::new().sync("resize", resize);
     let worker = Worker::start(config, handlers, connect::to(vec![url]));
     tokio::select! {
-        // Somebody has drained it.
+        // An operator has drained it.
         _ = worker.left() => {}
         _ = tokio::signal::ctrl_c() => {
             worker.drain(Duration::from_secs(30));

@@ -1,26 +1,26 @@
 #!/usr/bin/env python3
-"""A filch worker over plain HTTP, with nothing but Python's standard library: worker.py [URL]
+"""A filch worker over plain HTTP, with only the Python standard library: worker.py [URL]
 
-Runs commands one at a time; of any other job it prints the arguments. While a job runs it beats ten times a
-lease, and stops the job if it is told to. On SIGTERM it finishes its job and leaves. If it cannot reach the
-server for seven tenths of its lease it stops its job, which is about to be given to others, and begins
-again under a new id.
+Runs commands one at a time; for jobs of other kinds it prints the arguments. While a job runs, it sends
+a heartbeat ten times per lease, and stops the job if the server cancels it. On SIGTERM it finishes its
+job and ends. If it cannot reach the server for 70 % of its lease, it stops its job, because the server
+is about to give the job to another worker, and continues under a new worker id.
 """
 import json, os, secrets, signal, subprocess, sys, tempfile, time, urllib.error, urllib.request
 
 URL = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("FILCH_URL", "http://127.0.0.1:7420")
-now = lambda: time.clock_gettime(time.CLOCK_BOOTTIME)  # Goes on while the machine sleeps.
+now = lambda: time.clock_gettime(time.CLOCK_BOOTTIME)  # Keeps counting while the machine sleeps.
 draining, claiming = False, False
 
-class Gone(Exception): "Our jobs are, or are about to be, somebody else's."
-class Drain(Exception): "Somebody wants us to leave, and nothing runs."
+class Gone(Exception): "The lease has expired or is about to: another worker gets our jobs."
+class Drain(Exception): "We were asked to drain, and nothing runs."
 
 class Worker:
     def __init__(self):
         self.id, self.lease, self.renewed = "0" + secrets.token_hex(8)[1:], 10, now()
 
     def ask(self, verb, body, holds_jobs=True):
-        """Asks until there is an answer. Whatever is asked may be asked again."""
+        """Repeats a request until it is answered. Every request is safe to repeat."""
         while not holds_jobs or now() < self.renewed + 0.7 * self.lease:
             sent, headers = now(), {"content-type": "application/json"}
             request = urllib.request.Request(f"{URL}/v1/work/{self.id}/{verb}", json.dumps(body).encode(), headers)
@@ -28,7 +28,7 @@ class Worker:
                 with urllib.request.urlopen(request, timeout=30 if verb == "claim" else 2) as response:
                     answer = json.load(response)
                 self.lease = answer.get("lease_ms", self.lease * 1000) / 1000
-                self.renewed = sent  # The lease counts from when we asked, not from when we were answered.
+                self.renewed = sent  # The lease starts when we send, not when the answer arrives.
                 return answer
             except urllib.error.HTTPError as error:
                 if error.code == 410:
@@ -36,7 +36,7 @@ class Worker:
                 if error.code < 500:
                     sys.exit(error.read().decode())
             except OSError:
-                pass  # Nobody answers.
+                pass  # The server does not answer.
             time.sleep(0.1)
         raise Gone
 
@@ -66,7 +66,7 @@ class Worker:
                     if now() > ends_at:
                         report |= {"ending": "failed", "error": f"timed out after {job['timeout_ms']} ms"}
                         break
-        finally:  # However this ends, nothing of the job goes on.
+        finally:  # Never leave processes of the job behind.
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
         if process.wait() and report["ending"] == "finished":
@@ -105,7 +105,7 @@ while True:
     except Drain:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         try:
-            worker.ask("goodbye", {})  # Whatever an answer brought that we did not wait for goes back, too.
+            worker.ask("goodbye", {})  # Jobs of an answer that we did not read go back to the queue.
         except Gone:
             pass
         break

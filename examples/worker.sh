@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# A filch worker over plain HTTP, with nothing but bash, curl, sed and coreutils: worker.sh [URL]
+# A filch worker over plain HTTP, with only bash, curl, sed and coreutils: worker.sh [URL]
 #
-# Runs commands one at a time; of any other job it prints the arguments. While a job runs it beats ten times a
-# lease, and stops the job if it is told to. On SIGTERM it finishes its job and leaves. If it cannot reach the
-# server for seven tenths of its lease it stops its job, which is about to be given to others, and begins
-# again under a new id.
-set -um # Each job in a process group of its own.
+# Runs commands one at a time; for jobs of other kinds it prints the arguments. While a job runs, it sends
+# a heartbeat ten times per lease, and stops the job if the server cancels it. On SIGTERM it finishes its
+# job and ends. If it cannot reach the server for 70 % of its lease, it stops its job, because the server
+# is about to give the job to another worker, and continues under a new worker id.
+set -um # Each job gets its own process group.
 url=${1:-${FILCH_URL:-http://127.0.0.1:7420}} drain=''
 answer=$(mktemp) log=$(mktemp)
 trap 'rm -f "$answer" "$log"' EXIT
 trap drain=1 TERM
 
-clock() { local up; read -r up _ </proc/uptime; now=$((10#${up/./} * 10)); } # In ms, also while the machine sleeps.
+clock() { local up; read -r up _ </proc/uptime; now=$((10#${up/./} * 10)); } # In ms; keeps counting while the machine sleeps.
 
-# ask VERB BODY: asks once, and succeeds if there is an answer.
+# ask VERB BODY: sends a request once; succeeds if it is answered.
 ask() {
     local code sent most=2
     [ "$1" != claim ] || most=30
@@ -23,7 +23,7 @@ ask() {
     case $code in 200) renewed=$sent ;; 410) gone=1; false ;; *) false ;; esac
 }
 
-# insist VERB BODY: asks until there is an answer, or our right to own jobs is over.
+# insist VERB BODY: repeats a request until it is answered or the lease is nearly over.
 insist() {
     until ask "$@"; do
         clock
@@ -33,7 +33,7 @@ insist() {
     done
 }
 
-# Runs the job that was claimed, if there is one, and reports it.
+# Runs the claimed job, if there is one, and reports its end.
 work() {
     local word value hold='' job='' kind='' timeout=0 args='' dir=. run=() env=() pid code ending text
     while IFS=$'\t' read -r word value; do
@@ -65,7 +65,7 @@ work() {
         *) : "${ending:="\"failed\",\"error\":\"exit code $code\""}" ;;
     esac
     echo "$job $ending $(tail -n 1 "$log")"
-    # In a string JSON takes no raw ends of lines, nor other control characters.
+    # JSON strings must not contain raw newlines or other control characters.
     text=$(tail -c 50000 "$log" | LC_ALL=C tr -cd '\11\12\40-\176' |
         sed -e 's/[\\"]/\\&/g' -e 's/\t/\\t/g' -e 's/$/\\n/' | tr -d '\n')
     [ -n "$gone" ] || insist report "{\"reports\":[{\"job\":[$hold],\"ending\":$ending,\"log\":\"$text\"}]}"
@@ -74,7 +74,7 @@ work() {
 until [ -n "$drain" ]; do
     id=0$(od -An -N8 -tx8 /dev/urandom | tr -d ' ' | cut -c2-) number=1 lease=10000 gone=''
     until [ -n "$drain$gone" ]; do
-        # Without a job there is nothing to lose: it may ask for as long as it takes.
+        # Without a job there is no lease to lose, so it may retry for as long as it takes.
         if ask claim "{\"number\":$number,\"slots\":1,\"wait\":\"10s\"}"; then
             number=$((number + 1))
             work
