@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use filch_api::submission::{COMMAND, Work};
 use filch_api::suggest::did_you_mean;
+use filch_recruit::Recruiter;
 use filch_scheduler::message::Assignment;
 use futures_util::FutureExt as _;
 use serde_json::value::RawValue;
@@ -140,6 +141,7 @@ enum Handler {
 pub struct Handlers {
     by_kind: HashMap<String, Handler>,
     commands: Option<Arc<crate::command::Runner>>,
+    side_jobs: Option<filch_recruit::Builder>,
 }
 
 impl Handlers {
@@ -182,6 +184,27 @@ impl Handlers {
     pub fn commands(mut self, runner: crate::command::Runner) -> Self {
         self.commands = Some(Arc::new(runner));
         self
+    }
+
+    /// Runs a side job while the worker is idle: this share of its idle moments gets a slice of the
+    /// job, within the budget that [`side_job`](crate::side_job) describes. The name is for logs and
+    /// statistics.
+    #[must_use]
+    pub fn side_job(
+        mut self,
+        name: &str,
+        rate: filch_recruit::Rate,
+        job: impl filch_recruit::SideJob + 'static,
+    ) -> Self {
+        let jobs = self.side_jobs.unwrap_or_else(Recruiter::builder);
+        self.side_jobs = Some(jobs.job(name, rate, job));
+        self
+    }
+
+    /// Takes the side jobs out, as a recruiter.
+    pub(crate) fn recruiter(&mut self) -> Option<Recruiter> {
+        let jobs = self.side_jobs.take()?;
+        Some(jobs.build().unwrap_or_else(|error| panic!("{error}")))
     }
 
     pub(crate) fn runner(&self) -> Option<&Arc<crate::command::Runner>> {
@@ -228,7 +251,8 @@ impl Handlers {
             None => match &self.commands {
                 Some(runner) if attempt.kind() == COMMAND => {
                     let runner = Arc::clone(runner);
-                    let running = async move { crate::errand::run(&runner, attempt).await };
+                    let running =
+                        async move { crate::command_handler::run(&runner, attempt).await };
                     Running::Waits(Box::pin(running))
                 }
                 _ => {

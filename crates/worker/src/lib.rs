@@ -1,19 +1,20 @@
-//! The shell around a worker's brain: connections, handlers, child processes.
+//! A worker: connects to a server, runs jobs by handlers or as child processes, and reports their ends.
 //!
-//! `shell` is the loop that gives the brain its events and performs what it causes; `connect` is the
-//! way to a server; `handler` is what can be run, `errand` a command among them, `threads` where sync
-//! handlers run, `spare` which idle moments are offered to the server. [`command`] runs child processes, and [`guardian`] is
-//! the process that ends them should this one not be able to.
+//! `shell` is the loop that passes events to the scheduler's `Agent` and performs its effects;
+//! [`connect`] opens connections to servers; [`handler`] maps kinds of jobs to your code;
+//! `command_handler` runs jobs that are commands; `threads` runs sync handlers; [`side_job`] uses idle
+//! moments. [`command`] runs child processes, and [`guardian`] is the process that ends them if this one
+//! cannot.
 
 mod clock;
 pub mod command;
+mod command_handler;
 pub mod connect;
 mod connection_log;
-mod errand;
 pub mod guardian;
 pub mod handler;
 mod shell;
-mod spare;
+pub mod side_job;
 mod threads;
 
 pub use shell::{Config, Left, Worker};

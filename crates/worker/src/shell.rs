@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use filch_api::delivery::Delivery;
 use filch_api::session::{self, About, Held, LeftBehind, Output, Stream, UpFrame};
+use filch_recruit::Recruiter;
 use filch_scheduler::agent::{self, Agent, Effect, Event, StopReason};
 use filch_scheduler::id::{Hold, MessageNo, SessionNo, WorkerId};
 use filch_scheduler::message::{Again, Assignment, FromWorker, Serves, ToWorker};
@@ -18,7 +19,7 @@ use crate::clock;
 use crate::connect::{Connect, NoConnection, Wire};
 use crate::connection_log::{self, ConnectionLog};
 use crate::handler::{Ended, Handlers, Outcome, Running};
-use crate::spare::{self, Spare};
+use crate::side_job::SideWork;
 use crate::threads::{Idle, Threads};
 
 /// How a worker behaves.
@@ -71,24 +72,41 @@ pub struct Worker {
     left: watch::Receiver<bool>,
     told: watch::Receiver<Option<Duration>>,
     id: WorkerId,
+    recruiter: Option<Arc<Recruiter>>,
 }
 
 /// What the loop is given.
 pub(crate) enum Happened {
     Wired(Result<Wire, NoConnection>),
-    Ended { hold: Hold, ended: Ended },
-    Progressed { hold: Hold, percent: u8 },
-    Printed { hold: Hold, stream: Stream, text: String },
-    Drain { grace: Duration },
+    Ended {
+        hold: Hold,
+        ended: Ended,
+    },
+    Progressed {
+        hold: Hold,
+        percent: u8,
+    },
+    Printed {
+        hold: Hold,
+        stream: Stream,
+        text: String,
+    },
+    Drain {
+        grace: Duration,
+    },
+    /// A slice of a side job has done something.
+    SideWorkDone,
 }
 
 impl Worker {
     /// Starts to work. Needs a running tokio runtime.
     ///
     /// # Panics
-    /// If there are sync handlers, and no threads can be started for them.
+    /// If there are sync handlers and no threads can be started for them, or if the side jobs do not fit
+    /// together: two have the same name, or their rates add up to more than 1.
     #[must_use]
-    pub fn start(config: Config, handlers: Handlers, connect: Connect) -> Self {
+    pub fn start(config: Config, mut handlers: Handlers, connect: Connect) -> Self {
+        let recruiter = handlers.recruiter().map(Arc::new);
         let (orders, happened) = unbounded_channel();
         let (gone, left) = watch::channel(false);
         let (telling, told) = watch::channel(None);
@@ -96,7 +114,7 @@ impl Worker {
             name: config.name,
             kinds: Some(handlers.kinds()),
             pid: Some(std::process::id()),
-            offers_per_million: Some(spare::PARTS_PER_MILLION),
+            offers_per_million: None,
         };
         let queues = config.queues.as_ref().map(|queues| queues.join(","));
         let serves = config.queues.map_or(Serves::All, |queues| {
@@ -146,7 +164,7 @@ impl Worker {
             about,
             grace: config.grace,
             telling,
-            spare: Spare::default(),
+            side_work: recruiter.clone().map(SideWork::new),
             connection_log: ConnectionLog::default(),
             incarnation: id,
         };
@@ -154,13 +172,19 @@ impl Worker {
             shell.run(happened).await;
             gone.send_replace(true);
         });
-        Self { orders, left, told, id }
+        Self { orders, left, told, id, recruiter }
     }
 
     /// Its first incarnation.
     #[must_use]
     pub const fn id(&self) -> WorkerId {
         self.id
+    }
+
+    /// Statistics of its side jobs, if it has any.
+    #[must_use]
+    pub fn side_jobs(&self) -> Option<filch_recruit::Stats> {
+        self.recruiter.as_ref().map(|recruiter| recruiter.stats())
     }
 
     /// Tells it to start nothing more, to hand back what has not started, and to leave when the rest is
@@ -218,8 +242,8 @@ struct Shell {
     grace: Duration,
     /// That the server has told it to leave, and the grace.
     telling: watch::Sender<Option<Duration>>,
-    /// Moments in which there is nothing to do.
-    spare: Spare,
+    /// Side jobs, if there are any.
+    side_work: Option<SideWork>,
     connection_log: ConnectionLog,
     /// The id that was logged last: a fenced worker goes on under another.
     incarnation: WorkerId,
@@ -256,6 +280,8 @@ impl Shell {
         self.perform();
         while !self.has_left {
             let wait = self.agent.next_deadline().map_or(TICK, |at| clock::until(at).min(TICK));
+            let soon = self.side_work.as_ref().and_then(SideWork::wait);
+            let wait = soon.map_or(wait, |soon| wait.min(soon));
             tokio::select! {
                 biased;
                 delivery = receive(&mut self.wire) => match delivery {
@@ -275,13 +301,17 @@ impl Shell {
                 () = self.idle.said() => self.handle(Event::Idle),
                 () = tokio::time::sleep(wait) => self.handle(Event::Tick),
             }
-            // The last rung: whatever there was to do has been done or asked for.
-            if self.agent.is_spare() && self.spare.is_picked() {
-                self.handle(Event::Sweep);
+            if let Some(side_work) = &mut self.side_work
+                && self.agent.running_count() + self.agent.waiting_count() == 0
+            {
+                side_work.idle_moment(&self.orders);
             }
             self.print();
         }
         self.close_threads().await;
+        if let Some(side_work) = &mut self.side_work {
+            side_work.close().await;
+        }
     }
 
     /// Waits for them, unless a handler goes on that was told to stop.
@@ -313,14 +343,16 @@ impl Shell {
                 self.log_drain(grace);
                 self.handle(Event::Drain { grace });
             }
+            Happened::SideWorkDone => {
+                if let Some(side_work) = &mut self.side_work {
+                    side_work.done();
+                }
+            }
         }
     }
 
     fn received(&mut self, delivery: Delivery) {
-        let Delivery { session, number, mut messages, works, grace, sweeps } = delivery;
-        if sweeps {
-            self.spare.offer();
-        }
+        let Delivery { session, number, mut messages, works, grace, .. } = delivery;
         self.connection_log.connected(self.agent.id(), clock::now().monotonic);
         self.works.extend(works);
         let is_told = messages.contains(&ToWorker::DrainNow);
@@ -357,8 +389,6 @@ impl Shell {
     fn hang_up(&mut self) {
         self.wire = None;
         self.connection_log.disconnected(self.agent.id(), clock::now().monotonic);
-        // The next server may be an older one.
-        self.spare.withdraw();
     }
 
     fn ended(&mut self, hold: Hold, ended: Ended) {

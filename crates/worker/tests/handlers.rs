@@ -11,6 +11,7 @@ use filch_scheduler::message::{Assignment, Place, Start, ToWorker};
 use filch_scheduler::name::Name;
 use filch_worker::connect::{Connect, Wire};
 use filch_worker::handler::{Handlers, Outcome};
+use filch_worker::side_job::{Duty, Rate, Slice};
 use filch_worker::{Config, Worker};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -19,8 +20,6 @@ struct Server {
     up: Receiver<UpFrame>,
     down: Sender<Delivery>,
     said: u64,
-    /// Whether it takes the moments that workers offer.
-    sweeps: bool,
 }
 
 impl Server {
@@ -31,8 +30,8 @@ impl Server {
     async fn say(&mut self, messages: Vec<ToWorker>, works: Vec<(Hold, Arc<str>)>) {
         self.said += 1;
         let number = MessageNo(self.said);
-        let (session, sweeps) = (SessionNo(1), self.sweeps);
-        let delivery = Delivery { session, number, messages, works, grace: None, sweeps };
+        let session = SessionNo(1);
+        let delivery = Delivery { session, number, messages, works, grace: None, sweeps: false };
         self.down.send(delivery).await.expect("the worker is connected");
     }
 
@@ -107,7 +106,7 @@ async fn worker_with(slots: u32, handlers: Handlers) -> (Worker, Server) {
         ..Config::default()
     };
     let worker = Worker::start(config, handlers, connect);
-    let mut server = Server { up: heard, down, said: 0, sweeps: false };
+    let mut server = Server { up: heard, down, said: 0 };
     assert!(matches!(server.hear().await[..], [Up::Hello(_), ..]));
     let lease = Duration::from_secs(3_600);
     let truth = ToWorker::Truth { lease, keep: Vec::new() };
@@ -163,29 +162,56 @@ async fn a_kind_that_nobody_knows_is_named_with_those_that_are_known() {
     assert!(error.contains("\"resise\"") && error.contains("resize"), "{error}");
 }
 
-/// It draws among the moments in which it has nothing to do, which it has whenever it hears from the server.
 #[tokio::test]
-async fn an_idle_worker_offers_some_of_its_moments_to_who_takes_them() {
-    let (_worker, mut server) = worker(Handlers::new()).await;
-    server.sweeps = true;
-    let offered = async {
-        let mut heard = MessageNo(1);
-        loop {
-            tokio::select! {
-                frame = server.up.recv() => {
-                    let frame = frame.expect("the worker is connected");
-                    if frame.messages.iter().any(|message| matches!(message, Up::Sweep)) {
-                        break;
-                    }
-                    heard = MessageNo(frame.number);
-                }
-                () = tokio::time::sleep(Duration::from_millis(1)) => {
-                    server.say(vec![ToWorker::Renewed(heard)], Vec::new()).await;
-                }
-            }
-        }
+async fn side_jobs_run_while_the_worker_is_idle_and_not_while_it_runs_jobs() {
+    let (slices, mut done) = tokio::sync::mpsc::unbounded_channel();
+    let side_job = move |_: &mut Slice| {
+        let _ = slices.send(());
+        Ok(Duty::Done)
     };
-    tokio::time::timeout(Duration::from_secs(60), offered).await.expect("one in twenty is offered");
+    let (release, released) = tokio::sync::watch::channel(false);
+    let (started, mut has_started) = channel(1);
+    let handlers = Handlers::new()
+        .asynchronous("waits", move |_| {
+            let (started, mut released) = (started.clone(), released.clone());
+            async move {
+                started.send(()).await.expect("the test listens");
+                let _ = released.wait_for(|released| *released).await;
+                Outcome::Finished(None)
+            }
+        })
+        .side_job("count", Rate::ALL, side_job);
+    let (worker, mut server) = worker(handlers).await;
+    // One slice after the other: a slice that did something is followed by another idle moment.
+    for _ in 0..3 {
+        done.recv().await.expect("the side job goes on");
+    }
+    let hold = server.assign(1, "waits").await;
+    has_started.recv().await.expect("the handler has started");
+    let enlisted = || worker.side_jobs().expect("there is one").enlisted;
+    let before = enlisted();
+    for _ in 0..50 {
+        server.say(vec![ToWorker::Renewed(MessageNo(1))], Vec::new()).await;
+        tokio::task::yield_now().await;
+    }
+    // One slice may have been under way when the job came.
+    assert!(enlisted() <= before + 1, "idle moments of a busy worker");
+    release.send_replace(true);
+    assert_eq!(server.hear_end(hold).await, (Ended::Finished, None));
+    server.accept(hold).await;
+    while done.try_recv().is_ok() {}
+    done.recv().await.expect("the side job goes on");
+    let stats = worker.side_jobs().expect("there is one");
+    assert_eq!((stats.jobs[0].id.as_str(), stats.jobs[0].counts.failed), ("count", 0));
+}
+
+#[tokio::test]
+#[should_panic(expected = "two side jobs called `gc`")]
+async fn side_jobs_of_the_same_name_are_refused() {
+    let gc = |_: &mut Slice| Ok(Duty::NoWork);
+    let handlers = Handlers::new().side_job("gc", Rate::ALL, gc).side_job("gc", Rate::ALL, gc);
+    let connect: Connect = Arc::new(|| Box::pin(std::future::pending()));
+    drop(Worker::start(Config::default(), handlers, connect));
 }
 
 fn fib(n: u64) -> u64 {
