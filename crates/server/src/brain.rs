@@ -26,8 +26,8 @@ use crate::link::{Batch, LinkNo};
 use crate::logs::Logs;
 use crate::metrics::Metrics;
 use crate::payloads::Payloads;
+use crate::retention::{Proposal, Retention, Turns};
 use crate::roster::Roster;
-use crate::sweep::{Proposal, Sweeper, Turns};
 use crate::writer::{Receipt, Writer};
 
 /// What the loop is given.
@@ -147,7 +147,7 @@ pub(crate) struct Brain {
     pub(crate) receipts: UnboundedReceiver<Receipt>,
     pub(crate) fetches: UnboundedSender<Fetched>,
     pub(crate) fetched: UnboundedReceiver<Fetched>,
-    pub(crate) sweeper: Arc<Sweeper>,
+    pub(crate) retention: Arc<Retention>,
     pub(crate) proposed: UnboundedReceiver<Proposal>,
     pub(crate) desk: Desk,
 }
@@ -221,7 +221,7 @@ impl Brain {
         }
         loop {
             let now = self.waking.now();
-            let latest = now.monotonic.plus(self.sweeper.next_moment(now).unwrap_or(TICK));
+            let latest = now.monotonic.plus(self.retention.next_moment(now).unwrap_or(TICK));
             let wake = self.dispatch.next_deadline().map_or(latest, |at| at.min(latest));
             let wake = tokio::time::Instant::from_std(self.waking.instant(wake));
             let is_full = self.dispatch.is_full();
@@ -243,7 +243,7 @@ impl Brain {
                 return end;
             }
             if self.inputs.is_empty() && self.dispatch.newest_commit().is_none() {
-                self.sweeper.idle_moment(self.clock.now());
+                self.retention.idle_moment(self.clock.now());
             }
         }
     }
@@ -465,7 +465,7 @@ impl Brain {
                         let _ = fetches.send((fetch, store.find(&ids, &keys, &seqs)));
                     });
                 }
-                Some(Effect::Sweep) => self.sweeper.asked(self.clock.now()),
+                Some(Effect::Sweep) => {}
                 Some(Effect::HangUp { worker, session }) => {
                     let id = filch_api::id::worker(worker);
                     tracing::debug!(
@@ -497,7 +497,7 @@ impl Brain {
         self.metrics.committed(&commit.mutations, |job| dispatch.job_at(job));
         self.desk.turns.committed(&commit.mutations);
         self.writer.keep(commit);
-        self.sweeper.after_commit(&mut self.desk.turns, self.clock.now());
+        self.retention.after_commit(&mut self.desk.turns, self.clock.now());
     }
 
     /// Whoever waits for one of these ends is told once it is durable.

@@ -155,8 +155,7 @@ pub(crate) async fn deliver(batch: Batch, store: &Arc<dyn Store>) -> Result<Deli
     // A job that was purged meanwhile is not this worker's any more, whatever it does with it.
     let nothing = || StoredText::from("{}");
     let works = works.into_iter().map(|(hold, text)| (hold, text.unwrap_or_else(nothing)));
-    let sweeps = messages.iter().any(|message| matches!(message, ToWorker::Truth { .. }));
-    Ok(Delivery { session, number, messages, works: works.collect(), grace, sweeps })
+    Ok(Delivery { session, number, messages, works: works.collect(), grace, sweeps: false })
 }
 
 /// The same, as a frame whose parts can be looked at.

@@ -43,16 +43,6 @@ impl Roster {
         Some(kinds)
     }
 
-    /// The least and the most of a million idle moments that one of the workers offers; `None` if none says.
-    pub(crate) fn offers_per_million(&self) -> Option<(u32, u32)> {
-        let entries = self.entries();
-        let offers = entries.values().filter_map(|(_, about)| about.offers_per_million);
-        offers.fold(None, |range, offer| {
-            let (least, most) = range.unwrap_or((offer, offer));
-            Some((least.min(offer), most.max(offer)))
-        })
-    }
-
     fn entries(&self) -> MutexGuard<'_, HashMap<WorkerId, (LinkNo, About)>> {
         self.0.lock().expect("nobody panics with it")
     }

@@ -24,7 +24,7 @@ use crate::http;
 use crate::http::names::Names;
 use crate::link::{Embedded, House};
 use crate::metrics::Metrics;
-use crate::sweep::{SideWork, Sweeper};
+use crate::retention::{Retention, SideWork};
 use crate::tokens::Tokens;
 use crate::writer::Writer;
 
@@ -175,8 +175,8 @@ impl Server {
         let house = House::default();
         let (proposals, proposed) = unbounded_channel();
         let (kept, side_work) = (Arc::clone(&store), config.side_work);
-        let sweeper = Sweeper::new(side_work, kept, clock, config.retention, proposals);
-        let sweeper = Arc::new(sweeper);
+        let retention = Retention::new(side_work, kept, clock, config.retention, proposals);
+        let retention = Arc::new(retention);
         let brain = Brain {
             dispatch,
             clock,
@@ -191,7 +191,7 @@ impl Server {
             receipts: receipted,
             fetches,
             fetched,
-            sweeper: Arc::clone(&sweeper),
+            retention: Arc::clone(&retention),
             proposed,
             desk: Desk::default(),
         };
@@ -209,7 +209,7 @@ impl Server {
             events: &events,
             metrics: &metrics,
             tokens: &tokens,
-            sweeper: &sweeper,
+            retention: &retention,
             closed: &closed,
         });
         tokio::spawn(http::serve(listener, config.tls.clone(), state));

@@ -141,7 +141,7 @@ enum Handler {
 pub struct Handlers {
     by_kind: HashMap<String, Handler>,
     commands: Option<Arc<crate::command::Runner>>,
-    side_jobs: Option<filch_recruit::Builder>,
+    side_jobs: Option<filch_recruit::RecruiterBuilder>,
 }
 
 impl Handlers {

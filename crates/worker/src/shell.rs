@@ -183,7 +183,7 @@ impl Worker {
 
     /// Statistics of its side jobs, if it has any.
     #[must_use]
-    pub fn side_jobs(&self) -> Option<filch_recruit::Stats> {
+    pub fn side_jobs(&self) -> Option<filch_recruit::RecruiterStats> {
         self.recruiter.as_ref().map(|recruiter| recruiter.stats())
     }
 

@@ -10,7 +10,7 @@ use super::extract::{Nothing, Params};
 use super::{Failure, State};
 use crate::metrics::OTHERS;
 use crate::metrics::page::Page;
-use crate::sweep::Sweeper;
+use crate::retention::Retention;
 
 /// Queues that are shown on their own: the fullest.
 const QUEUES_MAX: usize = 200;
@@ -90,8 +90,8 @@ impl Seen {
 }
 
 /// What was forgotten, and what should have been; slices that followed commits, and those of recruits.
-fn side_work(page: &mut Page, sweeper: &Sweeper) {
-    let found = sweeper.found();
+fn retention(page: &mut Page, retention: &Retention) {
+    let found = retention.found();
     let help = "Ended jobs that were forgotten after their time.";
     page.one("filch_purged_total", "counter", help, found.jobs_purged);
     let name = "filch_trimmed_total";
@@ -101,9 +101,9 @@ fn side_work(page: &mut Page, sweeper: &Sweeper) {
         page.sample(name, &[("what", what)], count);
     }
     let help = "For how long the oldest job has been overdue that should have been forgotten; 0 without one.";
-    let overdue = sweeper.overdue().unwrap_or_default().as_secs_f64();
+    let overdue = retention.overdue().unwrap_or_default().as_secs_f64();
     page.one("filch_overdue_seconds", "gauge", help, overdue);
-    let turns = sweeper.turns();
+    let turns = retention.turns();
     let name = "filch_commit_slices_total";
     page.describe(name, "counter", "Slices of side-work that followed commits.");
     let outcomes =
@@ -113,7 +113,7 @@ fn side_work(page: &mut Page, sweeper: &Sweeper) {
     }
     let help = "How long they took together.";
     page.one("filch_commit_slice_seconds_total", "counter", help, turns.time.as_secs_f64());
-    page.0 += &sweeper.metrics();
+    page.0 += &retention.metrics();
 }
 
 /// Metrics
@@ -141,7 +141,7 @@ pub(crate) async fn show(
     let syncs = state.store.sync_count();
     page.one("filch_syncs_total", "counter", "Times that the disk was made to hold on.", syncs);
     state.metrics.write(&mut page);
-    side_work(&mut page, &state.sweeper);
+    retention(&mut page, &state.retention);
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     Ok((kind, page.0).into_response())
 }

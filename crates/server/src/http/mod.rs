@@ -51,8 +51,8 @@ use crate::brain::{Doorbell, Ended};
 use crate::events::Events;
 use crate::link::House;
 use crate::metrics::Metrics;
+use crate::retention::Retention;
 use crate::server::Config;
-use crate::sweep::Sweeper;
 use crate::throttle::LogLimits;
 use crate::tokens::Tokens;
 
@@ -69,7 +69,7 @@ pub(crate) struct State {
     pub(crate) deputies: Arc<Deputies>,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) rights: Arc<Rights>,
-    pub(crate) sweeper: Arc<Sweeper>,
+    pub(crate) retention: Arc<Retention>,
     pub(crate) bounds: Bounds,
     pub(crate) log_limits: Arc<LogLimits>,
     /// Turns of bodies that are larger than one object's.
@@ -90,7 +90,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) events: &'a Arc<Events>,
     pub(crate) metrics: &'a Arc<Metrics>,
     pub(crate) tokens: &'a Arc<Tokens>,
-    pub(crate) sweeper: &'a Arc<Sweeper>,
+    pub(crate) retention: &'a Arc<Retention>,
     pub(crate) closed: &'a watch::Receiver<bool>,
 }
 
@@ -108,7 +108,7 @@ impl State {
             deputies: Arc::default(),
             tokens: Arc::clone(parts.tokens),
             rights: Arc::new(Rights::of(&document)),
-            sweeper: Arc::clone(parts.sweeper),
+            retention: Arc::clone(parts.retention),
             bounds: parts.config.bounds,
             log_limits: Arc::default(),
             large: Arc::new(Semaphore::new(body::LARGE_MAX)),

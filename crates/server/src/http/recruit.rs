@@ -9,7 +9,7 @@ use filch_store::DailyCount;
 
 use super::extract::{Nothing, Params};
 use super::{Failure, State};
-use crate::sweep::{IDLE_SPARE, Place, Row, SWEEP_SPARE};
+use crate::retention::{IDLE_SPARE, Place, Row};
 
 /// So many days and queues are shown.
 const DAYS_SHOWN: usize = 1_000;
@@ -32,17 +32,16 @@ pub(crate) async fn show(
     Given(state): Given<State>,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Recruit>, Failure> {
-    let sweeper = &state.sweeper;
-    let found = sweeper.found();
-    let overdue = sweeper.overdue();
-    let offers = state.house.roster.offers_per_million();
+    let retention = &state.retention;
+    let found = retention.found();
+    let overdue = retention.overdue();
     let daily_counts = state.read(|store| store.daily_counts(DAYS_SHOWN)).await?;
     Ok(Json(Recruit {
-        retention_ms: u64::try_from(sweeper.retention().as_millis()).unwrap_or(u64::MAX),
+        retention_ms: u64::try_from(retention.period().as_millis()).unwrap_or(u64::MAX),
         overdue: overdue.is_some(),
         overdue_ms: overdue.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
-        offered: sweeper.offered(),
-        jobs: sweeper.rows().into_iter().map(|row| shown(row, offers)).collect(),
+        offered: 0,
+        jobs: retention.rows().into_iter().map(shown).collect(),
         found: Found {
             jobs_purged: found.jobs_purged,
             lease_rows_trimmed: found.lease_rows_trimmed,
@@ -64,13 +63,10 @@ fn part(per_million: u32) -> f64 {
     f64::from(per_million) / 1e6
 }
 
-/// `offers` is how many of a million idle moments workers offer, at least and at most.
-fn shown(row: Row, offers: Option<(u32, u32)>) -> SideJob {
-    let offers = offers.filter(|_| matches!(row.place, Place::Workers));
+fn shown(row: Row) -> SideJob {
     let (place, spare) = match row.place {
         Place::Commits => ("commits", None),
         Place::Idle => ("idle", Some(IDLE_SPARE)),
-        Place::Workers => ("workers", Some(SWEEP_SPARE)),
     };
     let share = if row.enlisted == 0 { 0.0 } else { row.selected as f64 / row.enlisted as f64 };
     SideJob {
@@ -79,8 +75,8 @@ fn shown(row: Row, offers: Option<(u32, u32)>) -> SideJob {
         rate: row.rate,
         rate_min: row.bounds.map(|(least, _)| part(least.parts_per_million())),
         rate_max: row.bounds.map(|(_, most)| part(most.parts_per_million())),
-        offer_rate_min: offers.map(|(least, _)| part(least)),
-        offer_rate_max: offers.map(|(_, most)| part(most)),
+        offer_rate_min: None,
+        offer_rate_max: None,
         share,
         budget_ms: spare.map(|part| (part * 1_000.0) as u64),
         enlisted: row.enlisted,

@@ -18,7 +18,7 @@ mod matrix;
 mod metrics;
 mod past;
 mod queue;
+mod retention;
 mod socket;
-mod sweep;
 mod tokens;
 mod work;

@@ -34,7 +34,7 @@ async fn the_page_is_one_that_prometheus_reads() {
         "filch_commit_slices_total{outcome=\"failed\"} 0",
         "# TYPE filch_commit_slice_seconds_total counter",
         "recruiter_slices_total{job=\"retention\",outcome=\"failed\"} 0",
-        "recruiter_slices_total{job=\"sweep\",outcome=\"recruited\"} 0",
+        "recruiter_slices_total{job=\"trimming\",outcome=\"recruited\"} 0",
         "# TYPE recruiter_slice_seconds histogram",
         "# TYPE filch_jobs_finished_total counter",
         "# TYPE filch_commit_seconds histogram",

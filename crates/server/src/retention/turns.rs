@@ -1,12 +1,12 @@
-//! When it is the turn of side-work because of what else is done: what comes in has to go out again, so the
-//! more there is of the one, the more of the other.
+//! When a slice follows commits: the more jobs are submitted, the more rows the slices look at, so that
+//! retention keeps up.
 
 use filch_scheduler::record::Mutation;
 
-/// So many commits are followed by one slice.
+/// One slice follows this many commits.
 const COMMITS_EACH: u32 = 8;
 
-/// So many jobs a slice looks at, and at most.
+/// How many jobs a slice looks at, at least and at most.
 const JOBS_LEAST: usize = 500;
 const JOBS_MOST: usize = 4_000;
 
@@ -14,13 +14,13 @@ const JOBS_MOST: usize = 4_000;
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     commits: u32,
-    /// Jobs that came since the last turn.
+    /// Jobs that were submitted since the last slice.
     jobs: usize,
     cleared: u64,
 }
 
 impl Turns {
-    /// A commit is on its way. Those that only clear away do not count: they would bring about themselves.
+    /// Counts a commit. Commits of retention itself do not count: otherwise slices would cause slices.
     pub(crate) fn committed(&mut self, mutations: &[Mutation]) {
         let mut is_other = false;
         for mutation in mutations {
@@ -37,25 +37,25 @@ impl Turns {
         self.commits += u32::from(is_other);
     }
 
-    /// Whether enough commits have been made since the last turn.
+    /// Whether enough commits have been made since the last slice.
     pub(crate) const fn has_come(&self) -> bool {
         self.commits >= COMMITS_EACH
     }
 
-    /// Takes the turn, and says how much may be looked at: twice as much as has come since the last one, so
-    /// that whatever comes in goes out in time.
+    /// Begins a slice; returns how many jobs it may look at: twice as many as were submitted since the
+    /// last one, so that retention keeps up.
     pub(crate) fn take(&mut self) -> usize {
         self.commits = 0;
         (std::mem::take(&mut self.jobs) * 2).clamp(JOBS_LEAST, JOBS_MOST)
     }
 
-    /// How much was cleared away so far.
+    /// How many jobs and rows were removed so far.
     pub(crate) const fn cleared(&self) -> u64 {
         self.cleared
     }
 }
 
-/// How much a slice looks at that somebody was recruited for.
+/// How many jobs a slice in an idle moment looks at.
 pub(crate) const RECRUITED_JOBS: usize = JOBS_LEAST;
 
 #[cfg(test)]
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_comes_after_a_few_commits_that_do_not_only_clear_away() {
+    fn a_slice_follows_every_few_commits_that_are_not_retention() {
         let mut turns = Turns::default();
         for _ in 0..100 {
             turns.committed(&[Mutation::Purge(vec![Seq(1), Seq(2)])]);

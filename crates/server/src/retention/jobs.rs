@@ -1,5 +1,5 @@
-//! What a slice of side-work does. It reads from the store on a thread that may wait for a disk, proposes
-//! what it found to the brain, and is over when that is decided and durable.
+//! The jobs of retention: what a slice of each does. A slice reads from the store on a thread that may
+//! wait for a disk, proposes to the scheduler what it found, and ends when the decision is durable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,43 +16,42 @@ use tokio::sync::{Mutex, MutexGuard, oneshot};
 use super::Proposal;
 use crate::clock::Clock;
 
-/// What there is to do, the most urgent first.
+/// The jobs of retention, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Chore {
-    /// Forgets jobs that ended long enough ago.
-    Retention,
-    /// Trims the ledger and notes about workers: what is old, and no kept job has a part in.
-    Trimming,
+pub(crate) enum RetentionJob {
+    /// Purges jobs that ended long enough ago.
+    Purge,
+    /// Trims the ledger and notes about workers: rows that are old and belong to no stored job.
+    Trim,
 }
 
-pub(crate) const CHORES: [Chore; 2] = [Chore::Retention, Chore::Trimming];
+pub(crate) const JOBS: [RetentionJob; 2] = [RetentionJob::Purge, RetentionJob::Trim];
 
-impl Chore {
+impl RetentionJob {
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Retention => "retention",
-            Self::Trimming => "trimming",
+            Self::Purge => "retention",
+            Self::Trim => "trimming",
         }
     }
 
-    /// The least and the most of all idle moments that it wants.
+    /// The least and the largest share of idle moments that it gets.
     pub(crate) fn rates(self) -> (Rate, Rate) {
         let (least, most) = match self {
-            Self::Retention => (50_000, 500_000),
-            Self::Trimming => (10_000, 250_000),
+            Self::Purge => (50_000, 500_000),
+            Self::Trim => (10_000, 250_000),
         };
         (Rate::per_million(least), Rate::per_million(most))
     }
 }
 
-/// A slice goes on in steps of so many rows, each a commit of its own: the commits of others wait for no more
-/// than one of them.
+/// Rows of one step of a slice. Each step is one commit, so other commits wait for at most one step.
 const STEP: usize = 100;
 
-/// When nothing is known to be overdue, now or later.
+/// The time of a job that is never due.
 const NEVER: u64 = u64::MAX;
 
-/// What slices have found so far.
+/// Totals of all slices.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) jobs_purged: u64,
@@ -60,30 +59,30 @@ pub(crate) struct Found {
     pub(crate) notes_trimmed: u64,
 }
 
-/// How long nothing is looked at again that the brain did not let go, because somebody still waits for it, or
-/// that could not be read.
+/// How long to wait before looking again at jobs that the scheduler keeps because they are still needed,
+/// and after a failed read.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// When nothing at all has ended, or has been trimmed, somebody looks again after this time: the clock may
-/// have been wrong.
+/// If there is nothing to purge or to trim, the next look is after this time: the clock may have been
+/// wrong.
 const LOOKS_EVERY: Duration = Duration::from_secs(3_600);
 
-/// A slice is followed by a rest of so many times its length before it is the turn of the next, however many
-/// commits there are.
+/// After a slice, the next one waits for this many times the length of the slice, however many commits
+/// there are.
 const RESTS: u32 = 4;
 
-pub(crate) struct Chores {
+/// Runs slices, one at a time.
+pub(crate) struct RetentionJobs {
     store: Arc<dyn Store>,
     clock: Clock,
     retention: Duration,
     proposals: UnboundedSender<Proposal>,
-    /// Held by the one slice that is under way.
+    /// Locked by the slice that runs.
     walk: Mutex<Walk>,
-    /// When each chore has something to do, by the wall clock.
-    due: [AtomicU64; CHORES.len()],
+    /// When each job has something to do, by the wall clock.
+    due: [AtomicU64; JOBS.len()],
     rests_until: AtomicU64,
-    /// Since when the oldest job that is overdue has been, or when the first will be, as far as was seen when
-    /// somebody last looked.
+    /// Since when the oldest overdue job has been overdue, or when the first will be, as of the last look.
     overdue_since: AtomicU64,
     jobs_purged: AtomicU64,
     lease_rows_trimmed: AtomicU64,
@@ -95,28 +94,28 @@ pub(crate) struct Chores {
 /// Purged jobs are logged at most this often.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// How much a slice may do at most.
+/// The bounds of a slice.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Most {
-    /// So many rows are looked at.
+pub(crate) struct SliceBounds {
+    /// How many rows it may look at.
     pub(crate) rows: usize,
-    /// After this moment no further step is taken.
+    /// When it begins no further step.
     pub(crate) until: Option<Instant>,
 }
 
-/// How far somebody has come.
+/// Where the next slice continues.
 #[derive(Default)]
 struct Walk {
-    /// The last ended job that was proposed. What lies before it was let go, or is still needed, and does not
-    /// keep others from being proposed.
+    /// The last ended job that was proposed. Jobs before it were purged or are still needed; the latter
+    /// do not keep later ones from being proposed.
     ended: Option<(Wall, Seq)>,
-    /// How many were let go since the first was proposed.
+    /// How many jobs were purged since the walk began.
     purged: u64,
     /// The last row of the ledger that was looked at.
     lease: LeaseNo,
 }
 
-impl Chores {
+impl RetentionJobs {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         clock: Clock,
@@ -129,7 +128,7 @@ impl Chores {
             retention,
             proposals,
             walk: Mutex::default(),
-            // Nobody knows before somebody has looked.
+            // Both are due at first: only a look at the store can tell.
             due: Default::default(),
             rests_until: AtomicU64::new(0),
             overdue_since: AtomicU64::new(NEVER),
@@ -152,61 +151,65 @@ impl Chores {
         }
     }
 
-    /// Whether something is due and nobody is at it. Costs next to nothing.
+    /// Whether a job is due and no slice is running. Cheap.
     pub(crate) fn may_begin(&self, now: Now) -> bool {
         self.are_due(now) && self.walk.try_lock().is_ok()
     }
 
-    /// Whether something is due: to be done, or to be looked at.
+    /// Whether a job is due.
     pub(crate) fn are_due(&self, now: Now) -> bool {
-        CHORES.iter().any(|&chore| self.has(chore, now.wall))
+        JOBS.iter().any(|&job| self.is_due(job, now.wall))
     }
 
-    /// Whether the last slice was only just over.
+    /// Whether the last slice ended so recently that the next one has to wait.
     pub(crate) fn is_resting(&self, now: Now) -> bool {
         now.monotonic < Monotonic(self.rests_until.load(Relaxed))
     }
 
-    /// For how long the oldest job has been overdue that nobody needs, if there is one, as far as was seen when
-    /// somebody last looked.
+    /// For how long the oldest job that can be purged has been overdue, if there is one, as of the last
+    /// look.
     pub(crate) fn overdue(&self) -> Option<Duration> {
         let millis = self.clock.now().wall.0.checked_sub(self.overdue_since.load(Relaxed))?;
         Some(Duration::from_millis(millis))
     }
 
-    fn has(&self, chore: Chore, now: Wall) -> bool {
-        self.due[chore as usize].load(Relaxed) <= now.0
+    fn is_due(&self, job: RetentionJob, now: Wall) -> bool {
+        self.due[job as usize].load(Relaxed) <= now.0
     }
 
-    fn put_off(&self, chore: Chore, until: Wall) {
-        self.due[chore as usize].store(until.0, Relaxed);
+    fn put_off(&self, job: RetentionJob, until: Wall) {
+        self.due[job as usize].store(until.0, Relaxed);
     }
 
-    /// A slice of the most urgent chore that has anything to do.
-    pub(crate) async fn whatever_is_due(&self, most: Most) -> Result<Duty, SideError> {
+    /// Runs a slice of the most urgent job that is due.
+    pub(crate) async fn run_due(&self, bounds: SliceBounds) -> Result<Duty, SideError> {
         let now = self.clock.now().wall;
-        match CHORES.into_iter().find(|&chore| self.has(chore, now)) {
-            Some(chore) => self.slice(chore, most).await,
+        match JOBS.into_iter().find(|&job| self.is_due(job, now)) {
+            Some(job) => self.slice(job, bounds).await,
             None => Ok(Duty::NoWork),
         }
     }
 
-    /// A slice of this chore.
-    pub(crate) async fn slice(&self, chore: Chore, most: Most) -> Result<Duty, SideError> {
+    /// Runs a slice of this job.
+    pub(crate) async fn slice(
+        &self,
+        job: RetentionJob,
+        bounds: SliceBounds,
+    ) -> Result<Duty, SideError> {
         let now = self.clock.now().wall;
-        let Some(mut walk) = self.begin(chore, now) else {
+        let Some(mut walk) = self.begin(job, now) else {
             return Ok(Duty::NoWork);
         };
         let began = Instant::now();
-        let found = self.walk(chore, &mut walk, now, most).await;
+        let found = self.walk(job, &mut walk, now, bounds).await;
         match &found {
             Ok(rows) => {
-                tracing::debug!(job = chore.name(), rows, "a slice of retention is done");
+                tracing::debug!(job = job.name(), rows, "a slice of retention is done");
                 self.log_purged();
             }
             Err(error) => {
-                tracing::warn!(job = chore.name(), %error, "a slice of retention failed");
-                self.put_off(chore, plus(now, PAUSE));
+                tracing::warn!(job = job.name(), %error, "a slice of retention failed");
+                self.put_off(job, plus(now, PAUSE));
             }
         }
         let rest = began.elapsed() * RESTS;
@@ -214,24 +217,24 @@ impl Chores {
         Ok(if found? > 0 { Duty::Done } else { Duty::NoWork })
     }
 
-    /// Goes on until nothing is left, or as much was done as may be.
+    /// Goes on until nothing is left or a bound is reached.
     async fn walk(
         &self,
-        chore: Chore,
+        job: RetentionJob,
         walk: &mut Walk,
         now: Wall,
-        most: Most,
+        bounds: SliceBounds,
     ) -> Result<u64, SideError> {
-        let (mut left, mut found) = (most.rows, 0);
+        let (mut left, mut found) = (bounds.rows, 0);
         loop {
             let step = left.min(STEP);
-            found += match chore {
-                Chore::Retention => self.forget(walk, now, step).await?,
-                Chore::Trimming => self.trim(walk, now, step).await?,
+            found += match job {
+                RetentionJob::Purge => self.purge(walk, now, step).await?,
+                RetentionJob::Trim => self.trim(walk, now, step).await?,
             };
             left -= step;
-            let is_late = most.until.is_some_and(|until| Instant::now() >= until);
-            if left == 0 || is_late || !self.has(chore, now) {
+            let is_late = bounds.until.is_some_and(|until| Instant::now() >= until);
+            if left == 0 || is_late || !self.is_due(job, now) {
                 return Ok(found);
             }
         }
@@ -247,12 +250,12 @@ impl Chores {
         }
     }
 
-    fn begin(&self, chore: Chore, now: Wall) -> Option<MutexGuard<'_, Walk>> {
-        self.walk.try_lock().ok().filter(|_| self.has(chore, now))
+    fn begin(&self, job: RetentionJob, now: Wall) -> Option<MutexGuard<'_, Walk>> {
+        self.walk.try_lock().ok().filter(|_| self.is_due(job, now))
     }
 
     /// Proposes the next jobs that ended long enough ago.
-    async fn forget(&self, walk: &mut Walk, now: Wall, limit: usize) -> Result<u64, SideError> {
+    async fn purge(&self, walk: &mut Walk, now: Wall, limit: usize) -> Result<u64, SideError> {
         let (retention, after, before) = (self.retention, walk.ended, self.long_ago(now));
         let expired = self.read(move |store| store.expired(after, before, limit)).await?;
         let last = expired.last().filter(|_| expired.len() == limit);
@@ -271,27 +274,27 @@ impl Chores {
             let first = self.read(move |store| store.expired(None, everything, 1)).await?;
             let (due, overdue_since) = match first.first().map(|first| plus(first.at, retention)) {
                 Some(due) if due > now => (due, due.0),
-                // Somebody needs it.
+                // It is still needed, for instance by a job that waits for it.
                 Some(_) => (plus(now, PAUSE), NEVER),
                 None => (plus(now, retention.min(LOOKS_EVERY)), NEVER),
             };
-            self.put_off(Chore::Retention, due);
+            self.put_off(RetentionJob::Purge, due);
             self.overdue_since.store(overdue_since, Relaxed);
-            // Whoever goes leaves something behind.
+            // Purged jobs leave rows of the ledger behind.
             if std::mem::take(&mut walk.purged) > 0 {
-                self.put_off(Chore::Trimming, now);
+                self.put_off(RetentionJob::Trim, now);
             }
         }
         Ok(purged)
     }
 
-    /// Proposes the next old rows of the ledger that no kept job has a part in, and old notes.
+    /// Proposes the next old rows of the ledger that belong to no stored job, and old notes.
     async fn trim(&self, walk: &mut Walk, now: Wall, limit: usize) -> Result<u64, SideError> {
         let (after, before) = (walk.lease, self.long_ago(now));
         let outdated = self.read(move |store| store.outdated(after, before, limit)).await?;
         walk.lease = outdated.last.unwrap_or_default();
         if outdated.last.is_none() {
-            self.put_off(Chore::Trimming, plus(now, LOOKS_EVERY));
+            self.put_off(RetentionJob::Trim, plus(now, LOOKS_EVERY));
         }
         let (leases, notes) = (outdated.leases, outdated.notes);
         if leases.is_empty() && notes == 0 {
@@ -304,7 +307,7 @@ impl Chores {
         Ok(rows + notes)
     }
 
-    /// Before this moment everything is old.
+    /// Rows from before this time are old.
     fn long_ago(&self, now: Wall) -> Wall {
         let millis = u64::try_from(self.retention.as_millis()).unwrap_or(u64::MAX);
         Wall(now.0.saturating_sub(millis))
@@ -318,10 +321,13 @@ impl Chores {
         Ok(tokio::task::spawn_blocking(move || read(&*store)).await??)
     }
 
-    /// Has the brain decide, and waits until that is durable. How much was cleared away.
+    /// Proposes something to the scheduler, and waits until its decision is durable. Returns how many
+    /// rows were removed.
     async fn propose(&self, event: Event, cause: Option<PurgeCause>) -> Result<u64, SideError> {
         let (decided, answer) = oneshot::channel();
-        self.proposals.send(Proposal { event, cause, decided }).map_err(|_| "the server ends")?;
+        self.proposals
+            .send(Proposal { event, cause, decided })
+            .map_err(|_| "the server is stopping")?;
         Ok(answer.await?)
     }
 }
