@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::client::Place;
+use crate::client::{LEASE, Place};
 
 #[tokio::test]
 async fn a_body_that_stops_coming_is_not_waited_for() {
@@ -94,7 +94,7 @@ async fn so_many_tokens_are_kept() {
     for number in 0..10_000 - 1 {
         store.keep_token(&row(number)).unwrap();
     }
-    let place = Place::with(store, Duration::from_secs(10), None).await;
+    let place = Place::with(store, LEASE, None).await;
     let insider = place.server.insider();
     let make = async || {
         let request = place.request(Method::POST, "/v1/tokens").bearer_auth(insider.reveal());

@@ -9,13 +9,19 @@ use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+/// A lease that no worker of a test loses, however slow the machine is.
+pub(crate) const LEASE: Duration = Duration::from_secs(600);
+
+/// How long a test waits for an event before it fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
 pub(crate) struct Place {
     pub(crate) server: Server,
     pub(crate) http: reqwest::Client,
     _folder: Option<TempDir>,
 }
 
-/// What a request was answered.
+/// The response to a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -24,7 +30,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// What was answered, if that is what was hoped for.
+    /// The body of a successful response.
     #[track_caller]
     pub(crate) fn ok(self) -> Value {
         assert!((200..300).contains(&self.status), "{self:?}");
@@ -43,14 +49,9 @@ impl Answer {
 }
 
 impl Place {
-    /// A server that forgets everything.
+    /// A server whose store is in memory.
     pub(crate) async fn start() -> Self {
-        Self::with(Arc::new(Transient::default()), Duration::from_secs(10), None).await
-    }
-
-    /// The same with another lease.
-    pub(crate) async fn with_lease(lease: Duration) -> Self {
-        Self::with(Arc::new(Transient::default()), lease, None).await
+        Self::with(Arc::new(Transient::default()), LEASE, None).await
     }
 
     /// A server over a file.
@@ -58,7 +59,7 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         let note = OwnerNote::this_process();
         let store = Sqlite::open(&folder.path().join("filch.db"), &note).unwrap();
-        Self::with(Arc::new(store), Duration::from_secs(10), Some(folder)).await
+        Self::with(Arc::new(store), LEASE, Some(folder)).await
     }
 
     /// A server over this store.
@@ -70,13 +71,13 @@ impl Place {
         Self::configured(Config { lease, ..Config::default() }, store, folder).await
     }
 
-    /// A server that lets only so much in.
+    /// A server with these bounds.
     pub(crate) async fn bounded(bounds: Bounds) -> Self {
         let config = Config { bounds, ..Config::default() };
         Self::configured(config, Arc::new(Transient::default()), None).await
     }
 
-    /// A server over this store that is otherwise like this.
+    /// A server over this store with this configuration.
     pub(crate) async fn configured(
         config: Config,
         store: Arc<dyn Store>,
@@ -118,7 +119,7 @@ impl Place {
         receipt["id"].as_str().unwrap().to_owned()
     }
 
-    /// Submits a job that will be dead, and lets it die.
+    /// Submits a job and fails it for good.
     pub(crate) async fn submit_dead(&self, worker: &mut Worker<'_>, job: &Value) -> String {
         let id = self.submit(job).await;
         let claimed = worker.claim("10s").await.ok();
@@ -138,7 +139,7 @@ impl Place {
 
     /// The job, once it has ended.
     pub(crate) async fn ended(&self, id: &str) -> Value {
-        let job = self.get(&format!("/v1/jobs/{id}?wait=30s")).await.ok();
+        let job = self.get(&format!("/v1/jobs/{id}?wait=60s")).await.ok();
         assert!(job.get("ended_at").is_some(), "it has not ended: {job}");
         job
     }
@@ -148,7 +149,7 @@ impl Place {
     }
 }
 
-/// A client for HTTP alone.
+/// A client for plain HTTP.
 fn http() -> reqwest::Client {
     let nobody = (*filch_api::tls::nobody()).clone();
     reqwest::Client::builder().tls_backend_preconfigured(nobody).build().unwrap()
@@ -209,13 +210,13 @@ impl Worker<'_> {
     }
 }
 
-/// Waits until something is so, or fails after a while.
+/// Waits until the check succeeds, or fails after a long time.
 pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, check: impl Fn() -> F) {
     let waiting = async {
         while !check().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let waited = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+    let waited = tokio::time::timeout(PATIENCE, waiting).await;
     assert!(waited.is_ok(), "never: {what}");
 }

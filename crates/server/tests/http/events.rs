@@ -7,7 +7,7 @@ use filch_store::{OwnerNote, Sqlite};
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
-use crate::client::Place;
+use crate::client::{LEASE, Place};
 
 /// A reader of events.
 struct Reader {
@@ -217,7 +217,7 @@ async fn who_asks_for_what_was_before_a_restart_is_told_that_it_is_not_held() {
     for (is_first, names) in [(true, &[""][..]), (false, &["reset", ""][..])] {
         kept.push(open());
         let store = Arc::clone(kept.last().unwrap());
-        let place = Place::with(store, Duration::from_secs(10), None).await;
+        let place = Place::with(store, LEASE, None).await;
         place.submit(&json!({"kind": "k", "key": is_first.to_string()})).await;
         let events = Reader::ask(&place, past, None).await.rest().await;
         let seen: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();

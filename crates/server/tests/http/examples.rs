@@ -10,7 +10,7 @@ use filch_store::{Store, Transient};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use crate::client::{Place, eventually};
+use crate::client::{PATIENCE, Place, eventually};
 
 /// One of the examples, at work for a server.
 struct Example {
@@ -38,7 +38,7 @@ impl Example {
     }
 
     async fn left(mut self) {
-        let left = tokio::time::timeout(Duration::from_secs(20), self.child.wait()).await;
+        let left = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         let status = left.expect("it leaves when it is told to").unwrap();
         assert!(status.success(), "{status}");
     }

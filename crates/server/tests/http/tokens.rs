@@ -1,13 +1,12 @@
 //! Tokens: made, listed, ended; and what ends with them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use filch_store::{OwnerNote, Sqlite, Store};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use crate::client::{Answer, Place, eventually, read};
+use crate::client::{Answer, LEASE, PATIENCE, Place, eventually, read};
 
 async fn send(request: RequestBuilder) -> Answer {
     read(request.send().await.unwrap()).await
@@ -37,7 +36,7 @@ async fn from_the_first_token_on_everybody_needs_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("filch.db");
     let open = || Arc::new(Sqlite::open(&file, &OwnerNote::this_process()).unwrap());
-    let place = Place::with(open(), Duration::from_secs(10), None).await;
+    let place = Place::with(open(), LEASE, None).await;
     place.get("/v1/status").await.ok();
     // Somebody else's token does no harm as long as none is needed.
     let stranger = format!("filch_00000000_{}", "0".repeat(64));
@@ -62,7 +61,7 @@ async fn from_the_first_token_on_everybody_needs_one() {
     let is_free = async || Sqlite::open(&file, &OwnerNote::this_process()).is_ok();
     eventually("the file is let go of", is_free).await;
     let reopened: Arc<dyn Store> = open();
-    let place = Place::with(reopened, Duration::from_secs(10), None).await;
+    let place = Place::with(reopened, LEASE, None).await;
     place.get("/v1/status").await.refused(401, "no-token");
     get(&place, &admin, "/v1/status").await.refused(401, "bad-token");
     // The process itself may, whatever is kept.
@@ -76,7 +75,7 @@ async fn no_token_is_in_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("filch.db");
     let store = Arc::new(Sqlite::open(&file, &OwnerNote::this_process()).unwrap());
-    let place = Place::with(store, Duration::from_secs(10), None).await;
+    let place = Place::with(store, LEASE, None).await;
     let (id, admin) = make(&place, None, json!({"role": "admin"})).await;
     let secret = admin.rsplit('_').next().unwrap();
     let mut is_id_there = false;
@@ -125,7 +124,7 @@ async fn whoever_waits_or_listens_is_sent_away_when_the_token_is_revoked() {
         while events.chunk().await.unwrap().is_some() {}
         while log.chunk().await.unwrap().is_some() {}
     };
-    tokio::time::timeout(Duration::from_secs(20), until_end).await.expect("the streams end");
+    tokio::time::timeout(PATIENCE, until_end).await.expect("the streams end");
     revoke(&place, &admin, &id).await.refused(404, "not-found");
     let problem = revoke(&place, &admin, "a b").await.refused(404, "not-found");
     assert_eq!(problem["title"], "no token \"a b\" that has not been revoked");
@@ -150,7 +149,7 @@ async fn whoever_came_without_a_token_goes_when_there_is_one() {
     assert_eq!(problem["title"], "a token is needed from now on");
     assert!(problem["help"].as_str().unwrap().contains("FILCH_TOKEN"), "{problem}");
     let until_end = async { while events.chunk().await.unwrap().is_some() {} };
-    tokio::time::timeout(Duration::from_secs(20), until_end).await.expect("the stream ends");
+    tokio::time::timeout(PATIENCE, until_end).await.expect("the stream ends");
 }
 
 #[tokio::test]
@@ -161,7 +160,7 @@ async fn what_is_waited_for_ends_with_a_token_that_expires() {
     let request = place.request(Method::GET, "/v1/events").bearer_auth(&short);
     let mut events = request.send().await.unwrap();
     let until_end = async { while events.chunk().await.unwrap().is_some() {} };
-    tokio::time::timeout(Duration::from_secs(20), until_end).await.expect("the stream ends");
+    tokio::time::timeout(PATIENCE, until_end).await.expect("the stream ends");
     get(&place, &short, "/v1/status").await.refused(401, "bad-token");
 }
 
