@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use filch_worker::connect;
 use filch_worker::handler::{Attempt, Handlers, Outcome};
-use filch_worker::{Config, Worker};
+use filch_worker::{RunningWorker, WorkerConfig};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -30,9 +30,10 @@ fn resize(attempt: Attempt) -> Outcome {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:7420".to_owned());
-    let config = Config { slots: 4, queues: Some(vec!["img".to_owned()]), ..Config::default() };
+    let config =
+        WorkerConfig { slots: 4, queues: Some(vec!["img".to_owned()]), ..WorkerConfig::default() };
     let handlers = Handlers::new().sync("resize", resize);
-    let worker = Worker::start(config, handlers, connect::to(vec![url]));
+    let worker = RunningWorker::start(config, handlers, connect::to(vec![url]));
     tokio::select! {
         // An operator has drained it.
         _ = worker.left() => {}

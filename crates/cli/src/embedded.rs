@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use filch_scheduler::agent::{Home, Reserve};
-use filch_server::{Config, Server, StartError, exposure};
+use filch_server::{Server, ServerConfig, StartError, exposure};
 use filch_store::{OpenError, OwnerNote, Sqlite, Store};
 use filch_worker::command::{Options, Runner};
 use filch_worker::connect::{Connect, Wire};
 use filch_worker::handler::Handlers;
-use filch_worker::{Config as WorkerConfig, Left, Worker};
+use filch_worker::{Left, RunningWorker, WorkerConfig};
 
 use crate::connection::Connection;
 use crate::data;
@@ -21,12 +21,12 @@ use crate::exit::{self, Exit};
 /// What runs here.
 pub(crate) struct Embedded {
     pub(crate) server: Server,
-    pub(crate) worker: Option<Worker>,
+    pub(crate) worker: Option<RunningWorker>,
 }
 
 /// What is wanted of it.
 pub(crate) struct EmbeddedOptions {
-    pub(crate) config: Config,
+    pub(crate) config: ServerConfig,
     pub(crate) slots: u32,
     pub(crate) queues: Option<Vec<String>>,
     pub(crate) commands: bool,
@@ -85,7 +85,7 @@ impl Embedded {
 }
 
 /// Whether a server may be started so: found out before anything is opened or made.
-fn check_exposure(connection: &Connection, config: &Config) -> Result<()> {
+fn check_exposure(connection: &Connection, config: &ServerConfig) -> Result<()> {
     config.check().map_err(|error| Exit::new(exit::USAGE, error.to_string()))?;
     let (file, listen) = (connection.store_file(), config.listen);
     if !listen.ip().is_loopback() {
@@ -120,7 +120,7 @@ async fn open(file: PathBuf) -> Result<Result<Sqlite, OpenError>> {
     }
 }
 
-fn start_worker(server: &Server, wanted: &EmbeddedOptions) -> Worker {
+fn start_worker(server: &Server, wanted: &EmbeddedOptions) -> RunningWorker {
     let connector = server.connector();
     let connect: Connect = Arc::new(move || {
         let embedded = connector();
@@ -135,7 +135,7 @@ fn start_worker(server: &Server, wanted: &EmbeddedOptions) -> Worker {
         name: Some(host_name()),
         trace_schedule: None,
     };
-    Worker::start(config, handlers(wanted.commands), connect)
+    RunningWorker::start(config, handlers(wanted.commands), connect)
 }
 
 /// What this program can run by itself.

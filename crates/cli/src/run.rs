@@ -10,7 +10,7 @@ use filch_api::access::Access;
 use filch_api::client::Client;
 use filch_api::job::Job;
 use filch_api::submission::{Retry, Submission};
-use filch_server::Config;
+use filch_server::ServerConfig;
 
 use crate::connection::Connection;
 use crate::embedded::{Embedded, EmbeddedOptions, OpenResult, default_slots};
@@ -147,7 +147,7 @@ async fn reach(connection: &Connection) -> Result<(Client, Option<Box<Embedded>>
     }
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let wanted = EmbeddedOptions {
-        config: Config { listen, ..Config::default() },
+        config: ServerConfig { listen, ..ServerConfig::default() },
         slots: default_slots(),
         queues: None,
         commands: true,

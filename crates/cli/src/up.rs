@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use filch_api::client::Error;
 use filch_api::tls::{Identity, ServerFiles};
-use filch_server::Config;
+use filch_server::ServerConfig;
 
 use crate::connection::Connection;
 use crate::embedded::{Embedded, EmbeddedOptions, OpenResult, SHUTDOWN_GRACE, default_slots};
@@ -79,7 +79,7 @@ fn read_address(text: &str) -> Result<SocketAddr, String> {
 
 impl Serve {
     /// How the server behaves. The files are read, and nothing is changed.
-    pub(crate) fn config(self, connection: &Connection) -> Result<Config> {
+    pub(crate) fn config(self, connection: &Connection) -> Result<ServerConfig> {
         let Self { listen, lease, retention, tls_cert, tls_key, tls_client_ca, allow_host, .. } =
             self;
         let tls = match (tls_cert, tls_key, tls_client_ca) {
@@ -99,7 +99,7 @@ impl Serve {
         };
         let plain = connection.plain();
         let hosts = allow_host;
-        Ok(Config { listen, lease, retention, tls, plain, hosts, ..Config::default() })
+        Ok(ServerConfig { listen, lease, retention, tls, plain, hosts, ..ServerConfig::default() })
     }
 }
 

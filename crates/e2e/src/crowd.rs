@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use filch_scheduler::agent::{Config as Usual, Home};
 use filch_worker::handler::Handlers;
-use filch_worker::{Config, Worker, connect};
+use filch_worker::{RunningWorker, WorkerConfig, connect};
 
 /// Workers that wait for work. They leave when this is dropped.
-pub struct Crowd(Vec<Worker>);
+pub struct Crowd(Vec<RunningWorker>);
 
 impl Crowd {
     /// So many workers for the server at this URL. Needs a running tokio runtime.
@@ -16,7 +16,7 @@ impl Crowd {
     pub fn gather(url: &str, count: usize) -> Self {
         let worker = |_| {
             let Usual { reserve, .. } = Usual::default();
-            let config = Config {
+            let config = WorkerConfig {
                 slots: 1,
                 queues: None,
                 home: Home::Apart,
@@ -25,7 +25,7 @@ impl Crowd {
                 name: None,
                 trace_schedule: None,
             };
-            Worker::start(config, Handlers::default(), connect::to(vec![url.to_owned()]))
+            RunningWorker::start(config, Handlers::default(), connect::to(vec![url.to_owned()]))
         };
         Self((0..count).map(worker).collect())
     }

@@ -25,4 +25,4 @@ mod writer;
 pub use bounds::Bounds;
 pub use link::{Embedded, LinkClosed};
 pub use retention::SideWork;
-pub use server::{Config, Server, StartError, Stopped};
+pub use server::{Server, ServerConfig, StartError, Stopped};

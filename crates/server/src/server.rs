@@ -30,7 +30,7 @@ use crate::writer::Writer;
 
 /// How a server behaves.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct ServerConfig {
     /// Where it listens. Beyond loopback only with tokens, and with TLS or `plain`.
     pub listen: SocketAddr,
     /// How it encrypts, if it does.
@@ -51,7 +51,7 @@ pub struct Config {
     pub bounds: Bounds,
 }
 
-impl Default for Config {
+impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 7420)),
@@ -145,7 +145,7 @@ impl Server {
     ///
     /// # Errors
     /// If it cannot listen there, or what is kept cannot be loaded.
-    pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<Self, StartError> {
+    pub async fn start(config: ServerConfig, store: Arc<dyn Store>) -> Result<Self, StartError> {
         config.check()?;
         let loading = Arc::clone(&store);
         let tokens = blocking(move || Tokens::load(&*loading)).await.map_err(StartError::Read)?;
@@ -285,7 +285,7 @@ impl Server {
     }
 }
 
-impl Config {
+impl ServerConfig {
     /// What keeps strangers out of a server that is started so.
     #[must_use]
     pub const fn protection(&self, has_tokens: bool) -> Protection {
@@ -307,7 +307,7 @@ async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -
     tokio::task::spawn_blocking(act).await.expect("keeping does not panic")
 }
 
-fn brain_config(config: &Config) -> dispatch::Config {
+fn brain_config(config: &ServerConfig) -> dispatch::Config {
     let limits = dispatch::Limits { unreceipted: UNRECEIPTED_MAX, ..dispatch::Limits::default() };
     dispatch::Config {
         seed: config.seed,

@@ -17,4 +17,4 @@ mod shell;
 pub mod side_job;
 mod threads;
 
-pub use shell::{Config, Left, Worker};
+pub use shell::{Left, RunningWorker, WorkerConfig};

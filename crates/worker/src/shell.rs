@@ -23,7 +23,7 @@ use crate::side_job::SideWork;
 use crate::threads::{Idle, Threads};
 
 /// How a worker behaves.
-pub struct Config {
+pub struct WorkerConfig {
     /// How many jobs it runs at once.
     pub slots: u32,
     /// Which queues it serves; all if `None`.
@@ -41,7 +41,7 @@ pub struct Config {
     pub trace_schedule: Option<Duration>,
 }
 
-impl Default for Config {
+impl Default for WorkerConfig {
     /// A process of its own that runs as many jobs at once as it has cores, of every queue.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -67,7 +67,7 @@ pub enum Left {
 }
 
 /// A worker that works.
-pub struct Worker {
+pub struct RunningWorker {
     orders: UnboundedSender<Happened>,
     left: watch::Receiver<bool>,
     told: watch::Receiver<Option<Duration>>,
@@ -98,14 +98,14 @@ pub(crate) enum Happened {
     SideWorkDone,
 }
 
-impl Worker {
+impl RunningWorker {
     /// Starts to work. Needs a running tokio runtime.
     ///
     /// # Panics
     /// If there are sync handlers and no threads can be started for them, or if the side jobs do not fit
     /// together: two have the same name, or their rates add up to more than 1.
     #[must_use]
-    pub fn start(config: Config, mut handlers: Handlers, connect: Connect) -> Self {
+    pub fn start(config: WorkerConfig, mut handlers: Handlers, connect: Connect) -> Self {
         let recruiter = handlers.recruiter().map(Arc::new);
         let (orders, happened) = unbounded_channel();
         let (gone, left) = watch::channel(false);

@@ -12,7 +12,7 @@ use filch_scheduler::name::Name;
 use filch_worker::connect::{Connect, Wire};
 use filch_worker::handler::{Handlers, Outcome};
 use filch_worker::side_job::{Duty, Rate, Slice};
-use filch_worker::{Config, Worker};
+use filch_worker::{RunningWorker, WorkerConfig};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// The server's end of a connection.
@@ -86,11 +86,11 @@ impl Server {
 }
 
 /// A worker with one slot and these handlers that has been let in.
-async fn worker(handlers: Handlers) -> (Worker, Server) {
+async fn worker(handlers: Handlers) -> (RunningWorker, Server) {
     worker_with(1, handlers).await
 }
 
-async fn worker_with(slots: u32, handlers: Handlers) -> (Worker, Server) {
+async fn worker_with(slots: u32, handlers: Handlers) -> (RunningWorker, Server) {
     let (up, heard) = channel(64);
     let (down, told) = channel(64);
     let wire = std::sync::Mutex::new(Some(Wire { up, down: told }));
@@ -98,14 +98,14 @@ async fn worker_with(slots: u32, handlers: Handlers) -> (Worker, Server) {
         let wire = wire.lock().expect("nobody panics").take();
         Box::pin(async move { Ok(wire.expect("one connection is enough")) })
     });
-    let config = Config {
+    let config = WorkerConfig {
         slots,
         home: Home::Apart,
         grace: Duration::ZERO,
         reserve: Reserve::Fixed(0),
-        ..Config::default()
+        ..WorkerConfig::default()
     };
-    let worker = Worker::start(config, handlers, connect);
+    let worker = RunningWorker::start(config, handlers, connect);
     let mut server = Server { up: heard, down, said: 0 };
     assert!(matches!(server.hear().await[..], [Up::Hello(_), ..]));
     let lease = Duration::from_secs(3_600);
@@ -211,7 +211,7 @@ async fn side_jobs_of_the_same_name_are_refused() {
     let gc = |_: &mut Slice| Ok(Duty::NoWork);
     let handlers = Handlers::new().side_job("gc", Rate::ALL, gc).side_job("gc", Rate::ALL, gc);
     let connect: Connect = Arc::new(|| Box::pin(std::future::pending()));
-    drop(Worker::start(Config::default(), handlers, connect));
+    drop(RunningWorker::start(WorkerConfig::default(), handlers, connect));
 }
 
 fn fib(n: u64) -> u64 {

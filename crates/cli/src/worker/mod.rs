@@ -11,7 +11,7 @@ use filch_api::access::{NoAccess, Target};
 use filch_api::client::Error;
 use filch_scheduler::agent::{Home, Reserve};
 use filch_worker::connect::{Notice, Notices};
-use filch_worker::{Config, Left, Worker, connect};
+use filch_worker::{Left, RunningWorker, WorkerConfig, connect};
 
 pub(crate) use self::manage::resolve_id;
 use crate::connection::Connection;
@@ -98,7 +98,7 @@ async fn work(connection: &Connection, start: StartArgs) -> Result<ExitCode> {
     let targets = targets.map_err(Error::NoAccess)?;
     let slots = start.slots.unwrap_or_else(default_slots);
     message(format_args!("working for {} in {slots} slots", urls.join(", ")));
-    let config = Config {
+    let config = WorkerConfig {
         slots,
         queues: start.queues,
         home: Home::Apart,
@@ -108,7 +108,7 @@ async fn work(connection: &Connection, start: StartArgs) -> Result<ExitCode> {
         trace_schedule: start.trace_schedule,
     };
     let (connect, mut notices) = connect::with(targets, access);
-    let worker = Worker::start(config, handlers(!start.no_commands), connect);
+    let worker = RunningWorker::start(config, handlers(!start.no_commands), connect);
     let left = tokio::select! {
         left = until_left(&worker) => left,
         // What runs is stopped with us: it is not ours to run any more.
@@ -142,7 +142,7 @@ async fn refused(notices: &mut Notices) -> Exit {
 }
 
 /// Waits until the worker has left; if the server tells it to, that is said.
-async fn until_left(worker: &Worker) -> Left {
+async fn until_left(worker: &RunningWorker) -> Left {
     tokio::select! {
         left = worker.left() => return left,
         grace = worker.told_to_leave() => message(format_args!(

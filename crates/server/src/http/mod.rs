@@ -52,7 +52,7 @@ use crate::events::Events;
 use crate::link::House;
 use crate::metrics::Metrics;
 use crate::retention::Retention;
-use crate::server::Config;
+use crate::server::ServerConfig;
 use crate::throttle::LogLimits;
 use crate::tokens::Tokens;
 
@@ -82,7 +82,7 @@ pub(crate) struct State {
 
 /// What a server is made of, as far as its doors lead to it.
 pub(crate) struct Parts<'a> {
-    pub(crate) config: &'a Config,
+    pub(crate) config: &'a ServerConfig,
     pub(crate) names: &'a Arc<Names>,
     pub(crate) doorbell: &'a Doorbell,
     pub(crate) house: &'a House,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use filch_server::{Bounds, Config, Server};
+use filch_server::{Bounds, Server, ServerConfig};
 use filch_store::{OwnerNote, Sqlite, Store, Transient};
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
@@ -68,23 +68,24 @@ impl Place {
         lease: Duration,
         folder: Option<TempDir>,
     ) -> Self {
-        Self::configured(Config { lease, ..Config::default() }, store, folder).await
+        Self::configured(ServerConfig { lease, ..ServerConfig::default() }, store, folder).await
     }
 
     /// A server with these bounds.
     pub(crate) async fn bounded(bounds: Bounds) -> Self {
-        let config = Config { bounds, ..Config::default() };
+        let config = ServerConfig { bounds, ..ServerConfig::default() };
         Self::configured(config, Arc::new(Transient::default()), None).await
     }
 
     /// A server over this store with this configuration.
     pub(crate) async fn configured(
-        config: Config,
+        config: ServerConfig,
         store: Arc<dyn Store>,
         folder: Option<TempDir>,
     ) -> Self {
         let listen = ([127, 0, 0, 1], 0).into();
-        let server = Server::start(Config { listen, seed: 7, ..config }, store).await.unwrap();
+        let server =
+            Server::start(ServerConfig { listen, seed: 7, ..config }, store).await.unwrap();
         Self { server, http: http(), _folder: folder }
     }
 

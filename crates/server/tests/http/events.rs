@@ -1,7 +1,6 @@
 //! What happens, as server-sent events: in order, from where a reader left off, or anew.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use filch_store::{OwnerNote, Sqlite};
 use reqwest::{Method, Response};

@@ -9,7 +9,7 @@ use filch_scheduler::record::{Cause, JobRow, JobWrite, LeaseRow, Mutation};
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::state::State;
 use filch_scheduler::time::Wall;
-use filch_server::{Config, SideWork};
+use filch_server::{ServerConfig, SideWork};
 use filch_store::{Commit, OwnerNote, Sqlite, Store, StoredText};
 
 use crate::client::Place;
@@ -114,7 +114,7 @@ pub(crate) async fn with_past<T>(
     let note = OwnerNote::this_process();
     let store = Arc::new(Sqlite::open(&folder.path().join("filch.db"), &note).unwrap());
     let made = past(&mut Past { store: &*store, commit: 0, seq: 0, lease: 0 });
-    let config = Config { side_work, ..Config::default() };
+    let config = ServerConfig { side_work, ..ServerConfig::default() };
     let shared = Arc::clone(&store);
     (Place::configured(config, shared, Some(folder)).await, store, made)
 }
