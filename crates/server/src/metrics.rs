@@ -1,16 +1,17 @@
-//! What is counted as it happens: what commits contain, and how long they take.
+//! Metrics that are counted as things happen: what commits contain, and how long they take.
 //!
-//! However many queues and kinds there are, the page stays short: those beyond a bound are counted
-//! together. What is looked at only when somebody asks is in `http/metrics`.
+//! The page stays short however many queues and kinds there are: those beyond a bound are counted
+//! together. Metrics that are computed on request are in `http/metrics`.
 
+mod histogram;
 mod pace;
-pub(crate) mod page;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use filch_metrics::{MetricKind, MetricsPage};
 use filch_scheduler::dispatch::JobView;
 use filch_scheduler::id::Seq;
 use filch_scheduler::name::Name;
@@ -18,16 +19,16 @@ use filch_scheduler::record::{AttemptOutcome, Cause, JobWrite, Mutation, Note, R
 use filch_scheduler::state::State as JobState;
 use filch_scheduler::time::Wall;
 
+use self::histogram::Histogram;
 use self::pace::{LATELY_SECONDS, Pace, rate};
-use self::page::{Histogram, Page};
 
 /// Pairs of a queue and a kind that are counted on their own.
 const PAIRS_MAX: usize = 500;
 
-/// What those beyond the bounds are called.
+/// The label of all names beyond the bounds.
 pub(crate) const OTHERS: &str = "(others)";
 
-/// What is told as it happens.
+/// The metrics of a server.
 pub(crate) struct Metrics {
     jobs: Mutex<Jobs>,
     commits: Mutex<Histogram>,
@@ -43,7 +44,7 @@ struct Jobs {
     last: usize,
     /// Attempts that did not succeed: failed, snoozed, interrupted, lost.
     attempts: [u64; 4],
-    /// Jobs that somebody owns, and since when they run, if that is known.
+    /// Jobs that workers own, and since when they run, if that is known.
     owned: HashMap<Seq, Option<Wall>, BuildHasherDefault<Spread>>,
     wait: Histogram,
     run: Histogram,
@@ -86,15 +87,15 @@ impl Metrics {
         Self { jobs: Mutex::default(), commits }
     }
 
-    /// A commit was made durable, which took so long.
+    /// Counts the time that a commit took to be durable.
     pub(crate) fn commit_took(&self, took: Duration) {
-        self.commits.lock().expect("nobody panics with it").observe(took.as_secs_f64());
+        self.commits.lock().expect("no panic while it is locked").observe(took.as_secs_f64());
     }
 
-    /// A commit was decided on. `look` finds a job that is in memory; every job that a commit is about is
-    /// there until the receipt.
+    /// Counts what a commit contains. `look` finds a job in memory; every job of a commit is there until
+    /// the commit is durable.
     pub(crate) fn committed(&self, mutations: &[Mutation], look: impl Fn(Seq) -> Option<JobView>) {
-        let mut jobs = self.jobs.lock().expect("nobody panics with it");
+        let mut jobs = self.jobs.lock().expect("no panic while it is locked");
         for mutation in mutations {
             match mutation {
                 Mutation::Lease(row) => {
@@ -130,23 +131,23 @@ impl Metrics {
     pub(crate) fn ended_last_minute(&self, queue: &Name) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let from = now.as_secs().saturating_sub(LATELY_SECONDS - 1);
-        let jobs = self.jobs.lock().expect("nobody panics with it");
+        let jobs = self.jobs.lock().expect("no panic while it is locked");
         let pairs = jobs.ended.iter().zip(&jobs.paces);
         pairs.filter(|((of, ..), _)| of == queue).map(|(_, pace)| pace.since(from)).sum()
     }
 
-    /// How many jobs of a queue end in a second, by what ran and ended within the last minute.
+    /// Throughput of a queue in jobs a second, over the last minute.
     pub(crate) fn per_second(&self, queue: &str) -> Option<f64> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let jobs = self.jobs.lock().expect("nobody panics with it");
+        let jobs = self.jobs.lock().expect("no panic while it is locked");
         let pairs = jobs.ended.iter().zip(&jobs.paces);
         let its_own = pairs.filter(|((of, ..), _)| of.as_str() == queue);
         rate(&its_own.map(|(_, pace)| pace).collect::<Vec<_>>(), now)
     }
 
-    pub(crate) fn write(&self, page: &mut Page) {
-        let jobs = self.jobs.lock().expect("nobody panics with it");
-        page.describe("filch_jobs_finished_total", "counter", "Jobs that have ended.");
+    pub(crate) fn write(&self, page: &mut MetricsPage) {
+        let jobs = self.jobs.lock().expect("no panic while it is locked");
+        page.describe("filch_jobs_finished_total", MetricKind::Counter, "Jobs that have ended.");
         for (queue, kind, counts) in &jobs.ended {
             for (count, outcome) in counts.iter().zip(OUTCOMES).filter(|(count, _)| **count > 0) {
                 let labels =
@@ -154,18 +155,22 @@ impl Metrics {
                 page.sample("filch_jobs_finished_total", &labels, *count);
             }
         }
-        page.describe("filch_attempts_total", "counter", "Attempts that did not succeed.");
+        page.describe(
+            "filch_attempts_total",
+            MetricKind::Counter,
+            "Attempts that did not succeed.",
+        );
         for (count, outcome) in jobs.attempts.iter().zip(ATTEMPTS) {
             page.sample("filch_attempts_total", &[("outcome", outcome)], *count);
         }
-        let text = "From when a job was submitted or due until a worker had it.";
-        page.histogram("filch_job_wait_seconds", text, &jobs.wait);
-        let text = "From the start of an attempt to its end; below 0.05 s it is not known exactly, \
-                    and counts as nothing in the sum.";
-        page.histogram("filch_job_run_seconds", text, &jobs.run);
+        let help = "Time from the submission of a job, or from its due time, to its assignment.";
+        jobs.wait.write(page, "filch_job_wait_seconds", help);
+        let help = "Run time of attempts. Attempts below 0.05 s count as 0 in the sum: workers do \
+                    not report their exact time.";
+        jobs.run.write(page, "filch_job_run_seconds", help);
         drop(jobs);
-        let commits = self.commits.lock().expect("nobody panics with it");
-        page.histogram("filch_commit_seconds", "How long commits took to be durable.", &commits);
+        let commits = self.commits.lock().expect("no panic while it is locked");
+        commits.write(page, "filch_commit_seconds", "Time until a commit is durable.");
     }
 }
 
@@ -178,7 +183,7 @@ impl Jobs {
             }
             JobState::Succeeded => Some(0),
             JobState::Dead => Some(1),
-            // Counted when nobody holds it any more: then it is written for the last time.
+            // Counted when no worker holds it any more: then it is written for the last time.
             JobState::Cancelled if write.holder.is_none() => Some(2),
             JobState::Cancelled => return,
             JobState::Blocked | JobState::Scheduled | JobState::Queued | JobState::Leased => None,
@@ -186,7 +191,7 @@ impl Jobs {
         let is_lost = write.reason == Some(Reason::WorkerLost);
         match self.owned.remove(&write.job) {
             Some(Some(since)) if !is_lost => self.run.observe(seconds(since.0, write.at.0)),
-            // It ended before it was worth telling that it had started. A cancelled one may not have.
+            // It ended before the worker reported its start. A cancelled one may not have started.
             Some(None) if !is_lost && write.state != JobState::Cancelled => self.run.observe(0.0),
             _ => {}
         }
@@ -223,7 +228,7 @@ fn seconds(from: u64, to: u64) -> f64 {
     to.saturating_sub(from) as f64 / 1_000.0
 }
 
-/// Numbers of jobs come one after another; multiplied, they are spread well enough.
+/// A hasher for job numbers, which are consecutive: a multiplication spreads them well enough.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -253,7 +258,7 @@ mod tests {
 
     use super::*;
 
-    /// Plays events and tells the metrics of every commit, as the brain's loop does.
+    /// Plays events and passes every commit to the metrics, as the server's loop does.
     struct Player {
         dispatch: Dispatch,
         metrics: Metrics,
@@ -286,9 +291,9 @@ mod tests {
         }
 
         fn page(&self) -> String {
-            let mut page = Page::default();
+            let mut page = MetricsPage::default();
             self.metrics.write(&mut page);
-            page.0
+            page.into_text()
         }
     }
 
@@ -376,9 +381,10 @@ mod tests {
     fn commits_are_counted_by_how_long_they_took() {
         let metrics = Metrics::new();
         metrics.commit_took(Duration::from_millis(3));
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         metrics.write(&mut page);
-        assert!(page.0.contains("filch_commit_seconds_bucket{le=\"0.0025\"} 0\n"), "{}", page.0);
-        assert!(page.0.contains("filch_commit_seconds_bucket{le=\"0.005\"} 1\n"), "{}", page.0);
+        let page = page.into_text();
+        assert!(page.contains("filch_commit_seconds_bucket{le=\"0.0025\"} 0\n"), "{page}");
+        assert!(page.contains("filch_commit_seconds_bucket{le=\"0.005\"} 1\n"), "{page}");
     }
 }

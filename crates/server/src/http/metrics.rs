@@ -1,25 +1,25 @@
-//! What `/metrics` shows: what was counted as it happened (`crate::metrics`), and what is looked at when
-//! somebody asks. The fullest queues are shown on their own, the others together.
+//! `/metrics`: metrics that were counted as things happened (`crate::metrics`), and metrics that are
+//! computed on request. The longest queues are shown separately, the others together.
 
 use axum::extract::State as Given;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use filch_metrics::{MetricKind, MetricsPage};
 use filch_scheduler::dispatch::{Counters, Dispatch, QueueView};
 
 use super::extract::{Nothing, Params};
 use super::{Failure, State};
 use crate::metrics::OTHERS;
-use crate::metrics::page::Page;
 use crate::retention::Retention;
 
-/// Queues that are shown on their own: the fullest.
+/// How many queues are shown separately: the longest.
 const QUEUES_MAX: usize = 200;
 
-/// What is looked at when somebody asks.
+/// Metrics that are computed on request.
 struct Seen {
     jobs: usize,
     counters: Counters,
-    /// The fullest queues, and what the others have together.
+    /// The longest queues, and the sums of the others.
     queues: Vec<QueueView>,
     others: (usize, u64),
     /// Connected, disconnected, draining.
@@ -51,10 +51,14 @@ impl Seen {
         Self { jobs, counters, queues, others, workers, slots, held }
     }
 
-    fn write(&self, page: &mut Page) {
-        page.one("filch_jobs", "gauge", "Jobs that have not ended.", self.jobs);
+    fn write(&self, page: &mut MetricsPage) {
+        page.single("filch_jobs", MetricKind::Gauge, "Jobs that have not ended.", self.jobs);
         let name = "filch_queue_depth";
-        page.describe(name, "gauge", "Jobs that are ready, and jobs that workers own.");
+        page.describe(
+            name,
+            MetricKind::Gauge,
+            "Jobs in a queue: queued (ready to run), and owned by workers.",
+        );
         for view in &self.queues {
             let queue = view.settings.queue.as_str();
             page.sample(name, &[("queue", queue), ("state", "queued")], view.ready);
@@ -64,61 +68,95 @@ impl Seen {
             page.sample(name, &[("queue", OTHERS), ("state", "queued")], self.others.0);
             page.sample(name, &[("queue", OTHERS), ("state", "owned")], self.others.1);
         }
-        page.describe("filch_workers", "gauge", "Workers whose lease has not run out.");
+        page.describe("filch_workers", MetricKind::Gauge, "Workers whose lease has not expired.");
         for (count, state) in self.workers.iter().zip(["connected", "disconnected", "draining"]) {
             page.sample("filch_workers", &[("state", state)], count);
         }
-        page.one("filch_worker_slots", "gauge", "Jobs that they can run at once.", self.slots);
-        page.one("filch_worker_jobs", "gauge", "Jobs that they hold.", self.held);
+        page.single(
+            "filch_worker_slots",
+            MetricKind::Gauge,
+            "Slots of all workers: how many jobs they can run at once.",
+            self.slots,
+        );
+        page.single("filch_worker_jobs", MetricKind::Gauge, "Jobs that workers hold.", self.held);
         let counters = &self.counters;
         let name = "filch_steals_total";
-        page.describe(name, "counter", "Questions for others' jobs: moved some, or brought none.");
+        page.describe(
+            name,
+            MetricKind::Counter,
+            "Attempts to steal jobs from another worker, by result.",
+        );
         page.sample(name, &[("result", "moved")], counters.steals);
         page.sample(name, &[("result", "empty")], counters.steals_empty);
         for (name, help, count) in [
             ("filch_jobs_claimed_total", "Jobs taken from queues by workers.", counters.claimed),
-            ("filch_jobs_stolen_total", "Jobs moved by thefts.", counters.stolen),
-            ("filch_leases_lost_total", "Workers whose lease ran out.", counters.lost),
-            ("filch_reports_stale_total", "Words that came too late.", counters.stale),
-            ("filch_batches_repeated_total", "Batches that came before.", counters.repeated),
-            ("filch_sessions_hung_up_total", "Sessions that made no sense.", counters.hung_up),
-            ("filch_messages_gone_total", "Words of unknown workers.", counters.gone),
+            ("filch_jobs_stolen_total", "Jobs moved by stealing.", counters.stolen),
+            ("filch_leases_lost_total", "Workers whose lease expired.", counters.lost),
+            (
+                "filch_reports_stale_total",
+                "Reports with a stale fencing token, refused.",
+                counters.stale,
+            ),
+            (
+                "filch_batches_repeated_total",
+                "Batches from workers that were received more than once.",
+                counters.repeated,
+            ),
+            (
+                "filch_sessions_hung_up_total",
+                "Sessions that the server closed because of protocol errors.",
+                counters.hung_up,
+            ),
+            (
+                "filch_messages_gone_total",
+                "Messages from unknown or expired workers.",
+                counters.gone,
+            ),
         ] {
-            page.one(name, "counter", help, count);
+            page.single(name, MetricKind::Counter, help, count);
         }
     }
 }
 
-/// What was forgotten, and what should have been; slices that followed commits, and those of recruits.
-fn retention(page: &mut Page, retention: &Retention) {
+/// Metrics of retention.
+fn retention(page: &mut MetricsPage, retention: &Retention) {
     let found = retention.found();
-    let help = "Ended jobs that were forgotten after their time.";
-    page.one("filch_purged_total", "counter", help, found.jobs_purged);
+    let help = "Jobs purged by retention.";
+    page.single("filch_purged_total", MetricKind::Counter, help, found.jobs_purged);
     let name = "filch_trimmed_total";
-    page.describe(name, "counter", "Old history of which no job is kept.");
+    page.describe(name, MetricKind::Counter, "Rows of old history that retention removed.");
     for (what, count) in [("lease_rows", found.lease_rows_trimmed), ("notes", found.notes_trimmed)]
     {
         page.sample(name, &[("what", what)], count);
     }
-    let help = "For how long the oldest job has been overdue that should have been forgotten; 0 without one.";
+    let help = "How long the oldest job that retention should have purged has been overdue; 0 if there is none.";
     let overdue = retention.overdue().unwrap_or_default().as_secs_f64();
-    page.one("filch_overdue_seconds", "gauge", help, overdue);
+    page.single("filch_overdue_seconds", MetricKind::Gauge, help, overdue);
     let turns = retention.turns();
     let name = "filch_commit_slices_total";
-    page.describe(name, "counter", "Slices of side-work that followed commits.");
+    page.describe(
+        name,
+        MetricKind::Counter,
+        "Slices of retention that followed commits, by outcome.",
+    );
     let outcomes =
         [("recruited", turns.recruited), ("no_work", turns.no_work), ("failed", turns.failed)];
     for (outcome, count) in outcomes {
         page.sample(name, &[("outcome", outcome)], count);
     }
-    let help = "How long they took together.";
-    page.one("filch_commit_slice_seconds_total", "counter", help, turns.time.as_secs_f64());
-    page.0 += &retention.metrics();
+    let help = "Total time of the slices that followed commits.";
+    page.single(
+        "filch_commit_slice_seconds_total",
+        MetricKind::Counter,
+        help,
+        turns.time.as_secs_f64(),
+    );
+    page.append(&retention.metrics());
 }
 
 /// Metrics
 ///
-/// In the text form that Prometheus reads.
+/// In the text format of Prometheus.
 #[utoipa::path(
     get,
     path = "/metrics",
@@ -131,17 +169,17 @@ pub(crate) async fn show(
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Response, Failure> {
     let seen = state.doorbell.look(|dispatch, _| Seen::look(dispatch)).await?;
-    let mut page = Page::default();
+    let mut page = MetricsPage::default();
     let version = [("version", env!("CARGO_PKG_VERSION"))];
-    page.describe("filch_info", "gauge", "The program.");
+    page.describe("filch_info", MetricKind::Gauge, "The version of the server.");
     page.sample("filch_info", &version, 1);
     seen.write(&mut page);
     let deputies = state.deputies.count();
-    page.one("filch_http_workers", "gauge", "Workers that come over plain HTTP.", deputies);
+    page.single("filch_http_workers", MetricKind::Gauge, "Workers with an HTTP session.", deputies);
     let syncs = state.store.sync_count();
-    page.one("filch_syncs_total", "counter", "Times that the disk was made to hold on.", syncs);
+    page.single("filch_syncs_total", MetricKind::Counter, "Number of disk syncs.", syncs);
     state.metrics.write(&mut page);
     retention(&mut page, &state.retention);
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    Ok((kind, page.0).into_response())
+    Ok((kind, page.into_text()).into_response())
 }
