@@ -106,8 +106,8 @@ impl fmt::Display for StartError {
             Self::Exposed(exposed) => exposed.fmt(formatter),
             Self::ShortLease(lease) => write!(
                 formatter,
-                "a lease of {} is too short: every pause of the machine would be taken for a lost \
-                 worker\n  help: use at least {}",
+                "a lease of {} is too short: workers would be lost whenever the machine \
+                 pauses\n  help: use at least {}",
                 filch_api::span::write(*lease),
                 filch_api::span::write(LEASE_MIN)
             ),

@@ -31,14 +31,14 @@ pub fn make(store: &dyn Store, wanted: JudgedToken) -> Result<Made, Problem> {
     let rows = store.tokens().map_err(|error| broken(&error))?;
     let JudgedToken { role, queues, expires, name } = wanted;
     if rows.is_empty() && role != Role::Admin {
-        let title = "the first token has to be an admin's: from then on nobody does anything \
-                     without a token, and nobody could make another";
+        let title = "the first token must have role admin: once there is a token, every request \
+                     needs one, and only an admin can create more";
         return Err(Problem::new(409, "first-token", title).help(
-            "filch token create --role admin; then, with that one as FILCH_TOKEN, this one",
+            "run `filch token create --role admin` first, and set FILCH_TOKEN to the result",
         ));
     }
     if rows.len() >= TOKENS_MAX {
-        let title = format!("{TOKENS_MAX} tokens were made already");
+        let title = format!("there are {TOKENS_MAX} tokens already, which is the limit");
         return Err(Problem::new(409, "too-many-tokens", title));
     }
     let secret = loop {
@@ -84,8 +84,8 @@ pub fn list(store: &dyn Store) -> Result<Vec<Token>, Problem> {
 pub fn revoke(store: &dyn Store, id: &str) -> Result<(), Problem> {
     match store.revoke_token(id, now()).map_err(|error| broken(&error))? {
         true => Ok(()),
-        false => Err(Problem::not_found(format!("no token {id:?} that has not been revoked"))
-            .help("`filch token list` shows their ids")),
+        false => Err(Problem::not_found(format!("no active token {id:?}"))
+            .help("list tokens with `filch token list`")),
     }
 }
 
@@ -212,11 +212,10 @@ impl Tokens {
                 return Err(unknown());
             }
             if is_required {
-                return Err(Problem::new(401, "no-token", "this server wants to see a token")
-                    .help(
-                        "set FILCH_TOKEN, or FILCH_TOKEN_FILE to a file with it; an admin makes \
-                         one with `filch token create --role ROLE`",
-                    ));
+                return Err(Problem::new(401, "no-token", "a token is required").help(
+                    "set FILCH_TOKEN, or FILCH_TOKEN_FILE to a file that contains it; an admin can \
+                         create one with `filch token create --role ROLE`",
+                ));
             }
             let over = self.required.subscribe();
             let (role, brings) = (Role::Admin, Brings::Nothing);
@@ -243,12 +242,12 @@ impl Tokens {
 }
 
 fn unknown() -> Problem {
-    over("this server does not know the token".into())
+    over("unknown token".into())
 }
 
 fn over(title: String) -> Problem {
     Problem::new(401, "bad-token", title)
-        .help("use another; an admin makes one with `filch token create --role ROLE`")
+        .help("an admin can create a token with `filch token create --role ROLE`")
 }
 
 fn narrowed(queues: Vec<Name>) -> Option<Arc<[Name]>> {
@@ -283,10 +282,12 @@ impl Caller {
         let Some(queues) = self.queues.as_ref().filter(|queues| !queues.contains(queue)) else {
             return Ok(());
         };
-        let title = format!("this token is not for the queue {queue:?}");
+        let title = format!("this token is not valid for queue {queue:?}");
         let names: Vec<&str> = queues.iter().map(Name::as_str).collect();
-        Err(Problem::new(403, "wrong-queue", title)
-            .help(format!("it is for {}; for others an admin makes another", names.join(", "))))
+        Err(Problem::new(403, "wrong-queue", title).help(format!(
+            "it is valid for {}; an admin can create a token for other queues",
+            names.join(", ")
+        )))
     }
 
     /// The queues that it may serve, of those that it wants to; whoever wants all gets what there is
@@ -327,9 +328,9 @@ impl Caller {
     fn farewell(&self) -> Problem {
         match self.brings {
             Brings::Token => over("the token was revoked or has expired".into()),
-            Brings::Nothing => Problem::new(401, "no-token", "a token is needed from now on").help(
-                "set FILCH_TOKEN or FILCH_TOKEN_FILE; an admin runs `filch token create --role \
-                 ROLE`",
+            Brings::Nothing => Problem::new(401, "no-token", "a token is required now").help(
+                "set FILCH_TOKEN or FILCH_TOKEN_FILE; an admin can create a token with `filch \
+                 token create --role ROLE`",
             ),
         }
     }

@@ -68,7 +68,7 @@ fn one_job_is_shown_with_everything() {
     assert!(ledger.contains(": claimed by ") && ledger.contains(" (fence 1); "), "{shown:?}");
     assert!(ledger.contains("; failed: exit code 1, "), "{shown:?}");
     assert_eq!(server.job("@last")["failures"][0]["error"], "exit code 1");
-    server.filch(&["job", "show", "0123abcd"]).refused(3, "look for it with `filch job list`");
+    server.filch(&["job", "show", "0123abcd"]).refused(3, "`filch job list`");
 }
 
 #[test]

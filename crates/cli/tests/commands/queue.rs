@@ -60,7 +60,7 @@ fn a_queue_is_shown_closely_and_purged() {
     assert_eq!(server.job(&child)["state"], "cancelled");
     assert_eq!(server.job(&other)["state"], "queued");
     server.filch(&["queue", "purge", "othre"]).refused(3, "did you mean \"other\"?");
-    server.filch(&["queue", "purge", "other", "--state", "dead"]).refused(2, "no state in which");
+    server.filch(&["queue", "purge", "other", "--state", "dead"]).refused(2, "cannot be cancelled");
 }
 
 #[test]

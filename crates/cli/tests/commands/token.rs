@@ -127,18 +127,18 @@ fn id(path: &Path) -> String {
 fn the_first_token_is_made_before_the_first_start_and_locks_the_door() {
     let mut env = TokenEnv::new();
     let first = env.filch(None, &["token", "create", "--role", "view"]);
-    first.refused(4, "the first token has to be an admin's");
+    first.refused(4, "the first token must have role admin");
     let admin = env.make(None, "admin.token", &["--role", "admin", "--name", "Ada"]);
     env.serve(&["server", "start"]);
 
-    let said = env.filch(None, &["job", "list"]).refused(5, "this server wants to see a token");
+    let said = env.filch(None, &["job", "list"]).refused(5, "a token is required");
     assert!(said.stderr.contains("FILCH_TOKEN_FILE"), "{said:?}");
     env.filch(Some(&admin), &["job", "list"]).fine();
     let viewer = env.make(Some(&admin), "view.token", &["--role", "view", "--expires", "30d"]);
     let submitter = env.make(Some(&admin), "submit.token", &["--role", "submit", "--queue", "ci"]);
 
     let said = env.filch(Some(&submitter), &["job", "list"]);
-    let said = said.refused(5, "it takes the role view or operate or admin");
+    let said = said.refused(5, "role view or operate or admin is needed");
     assert!(said.stderr.contains("filch token create --role view"), "{said:?}");
     let submit = ["submit", "--queue", "ci", "--", "true"];
     let job = env.filch(Some(&submitter), &submit).fine().line().to_owned();
@@ -149,10 +149,10 @@ fn the_first_token_is_made_before_the_first_start_and_locks_the_door() {
     let said = env.filch(Some(&submitter), &after("@last"));
     let said = said.refused(5, "@last has to be looked for");
     assert!(said.stderr.contains("  help: write the whole id"), "{said:?}");
-    env.filch(Some(&viewer), &submit).refused(5, "it takes the role submit or admin");
+    env.filch(Some(&viewer), &submit).refused(5, "role submit or admin is needed");
     let other = ["submit", "--", "true"];
-    env.filch(Some(&submitter), &other).refused(5, "not for the queue \"default\"");
-    env.filch(Some(&viewer), &["token", "list"]).refused(5, "it takes the role admin");
+    env.filch(Some(&submitter), &other).refused(5, "not valid for queue \"default\"");
+    env.filch(Some(&viewer), &["token", "list"]).refused(5, "role admin is needed");
 
     let listed = env.filch(Some(&admin), &["token", "list", "--json"]).fine().json();
     let names: Vec<&str> = listed["tokens"]
@@ -215,7 +215,7 @@ fn a_worker_works_with_its_token_keeps_it_from_jobs_and_leaves_when_it_is_revoke
     let worker = env.make(Some(&admin), "work.token", &["--role", "work"]);
 
     let words = ["worker", "start", "--server", &url, "--slots", "1"];
-    let said = env.filch(Some(&viewer), &words).refused(5, "it takes the role work or admin");
+    let said = env.filch(Some(&viewer), &words).refused(5, "role work or admin is needed");
     assert!(said.stderr.contains("filch token create --role work"), "{said:?}");
 
     let mut command = env.command(None, &words);
@@ -251,7 +251,7 @@ fn a_worker_that_came_before_the_first_token_is_told_what_it_needs_now() {
     env.make(None, "admin.token", &["--role", "admin"]);
     assert_eq!(env.code(child), Some(5));
     let said = env.said("worker.err");
-    assert!(said.contains("a token is needed from now on"), "{said}");
+    assert!(said.contains("a token is required now"), "{said}");
     assert!(said.contains("help: set FILCH_TOKEN"), "{said}");
     assert!(!said.contains("revoked"), "{said}");
 }
@@ -263,7 +263,7 @@ fn a_worker_for_some_queues_serves_no_others() {
     let url = env.serve(&["server", "start"]);
     let worker = env.make(Some(&admin), "work.token", &["--role", "work", "--queue", "ci"]);
     let words = ["worker", "start", "--server", &url, "--queues", "ci,other"];
-    env.filch(Some(&worker), &words).refused(5, "not for the queue \"other\"");
+    env.filch(Some(&worker), &words).refused(5, "not valid for queue \"other\"");
 
     let elsewhere = env.filch(Some(&admin), &["submit", "--", "true"]).fine();
     let mut command = env.command(Some(&worker), &words[..4]);
@@ -283,5 +283,5 @@ fn up_and_run_go_on_by_themselves() {
     env.serve(&["up", "--slots", "1"]);
     let hello = env.filch(Some(&admin), &["run", "--", "echo", "hello"]).fine();
     assert_eq!(hello.stdout, "hello\n");
-    env.filch(None, &["run", "--", "echo", "hello"]).refused(125, "wants to see a token");
+    env.filch(None, &["run", "--", "echo", "hello"]).refused(125, "a token is required");
 }

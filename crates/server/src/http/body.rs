@@ -33,7 +33,7 @@ impl<T: DeserializeOwned> FromRequest<State> for Object<T> {
         let held = collect(state, request, |_| limits::BODY_BYTES).await?;
         // Fields in the order in which they happen to be declared are no form of an object.
         if held.bytes.trim_ascii_start().starts_with(b"[") {
-            return Err(Problem::invalid("this is an array, and an object is wanted").into());
+            return Err(Problem::invalid("expected a JSON object, got an array").into());
         }
         Ok(Self(parse(&held.bytes)?))
     }
@@ -82,8 +82,8 @@ async fn wait_for_turn(state: &State) -> Result<OwnedSemaphorePermit, Failure> {
     match turn {
         Ok(Ok(turn)) => Ok(turn),
         Ok(Err(_)) => Err(Failure::ended()),
-        Err(_) => Err(Problem::new(503, "busy", "too many large requests are under way")
-            .help("repeat it in a second, or send lines of JSON, which have no bound")
+        Err(_) => Err(Problem::new(503, "busy", "too many large requests at once")
+            .help("retry in a second, or send the jobs as lines of JSON, which have no limit")
             .into()),
     }
 }
@@ -127,33 +127,32 @@ pub(crate) fn unread(error: &serde_json::Error) -> Problem {
 }
 
 fn too_large(bytes: usize, most: usize) -> Problem {
-    Problem::new(413, "body-too-large", format!("the body has {bytes} bytes or more")).help(
-        if most == limits::BODY_BYTES {
-            format!("send at most {most}; several jobs go into an array, or into lines of JSON")
+    Problem::new(413, "body-too-large", format!("the body is too large: {bytes} bytes or more"))
+        .help(if most == limits::BODY_BYTES {
+            format!("send at most {most} bytes; send several jobs as an array or as lines of JSON")
         } else {
             format!("send at most {most}, or send lines of JSON, which have no bound")
-        },
-    )
+        })
 }
 
 /// A line is longer than lines may be.
 pub(crate) fn line_too_long(bytes: usize) -> Problem {
-    Problem::new(413, "line-too-long", format!("a line has {bytes} bytes or more"))
+    Problem::new(413, "line-too-long", format!("a line is too long: {bytes} bytes or more"))
         .help(format!("send at most {}", limits::LINE_BYTES))
 }
 
 /// The client went away in the middle.
 pub(crate) fn broken_off() -> Problem {
-    Problem::malformed("the body broke off").help(
-        "repeat the request with the same Idempotency-Key or ids: what was taken already is \
-         recognised",
+    Problem::malformed("the body is incomplete: the connection broke").help(
+        "repeat the request with the same Idempotency-Key or ids: jobs that were accepted \
+         already are recognised",
     )
 }
 
 /// The client stopped sending.
 pub(crate) fn too_slow(patience: Duration) -> Problem {
     let span = filch_api::span::write(patience);
-    Problem::new(408, "too-slow", format!("no more of the body came for {span}"))
+    Problem::new(408, "too-slow", format!("the body stalled: nothing was received for {span}"))
         .help("repeat the request with the same Idempotency-Key or ids")
 }
 

@@ -72,7 +72,7 @@ pub(crate) async fn set_queue(
         change.weight.map(dispatch::QueueChange::Weight),
     ];
     if change.weight == Some(0) {
-        let problem = Problem::invalid("the weight of a queue is at least 1");
+        let problem = Problem::invalid("the weight of a queue must be at least 1");
         return Err(problem.at("/weight").into());
     }
     for change in changes.into_iter().flatten() {

@@ -369,8 +369,8 @@ async fn work_through(
 fn read_ids(texts: &[String]) -> Result<Vec<JobId>, Failure> {
     let ids = texts.iter().enumerate().map(|(index, text)| {
         id::read_job(text).ok_or_else(|| {
-            Problem::new(400, "bad-id", format!("{text:?} is no id of a job"))
-                .help("write whole UUIDs")
+            Problem::new(400, "bad-id", format!("{text:?} is not a job id"))
+                .help("use full UUIDs")
                 .at(format!("/ids/{index}"))
         })
     });

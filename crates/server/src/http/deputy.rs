@@ -454,9 +454,8 @@ impl Deputy {
         }
         self.hang_ups += 1;
         if self.hang_ups > HANG_UPS {
-            let problem =
-                Problem::new(503, "busy", "the server does not listen to this worker now");
-            self.over(&problem.help("repeat it in a second"));
+            let problem = Problem::new(503, "busy", "the server is too busy for this worker");
+            self.over(&problem.help("repeat the request in a second"));
             return;
         }
         for Renewal { ask, reply, .. } in std::mem::take(&mut self.renewals) {
@@ -521,7 +520,7 @@ fn gone() -> Problem {
         "gone",
         "the server does not know this worker, or has given its jobs to others",
     )
-    .help("stop what runs, report nothing of it, and begin again under a new id")
+    .help("stop running jobs, do not report them, and start again with a new id")
 }
 
 #[cfg(test)]

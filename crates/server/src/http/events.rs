@@ -101,16 +101,15 @@ struct Known {
 impl Interest {
     fn read(query: &EventsQuery) -> Result<Self, Problem> {
         let bad = |what: &str, text: &str, help: &str| {
-            Problem::new(400, "bad-id", format!("{text:?} is no id of a {what}"))
-                .help(help)
-                .at(what)
+            Problem::new(400, "bad-id", format!("{text:?} is not a {what} id")).help(help).at(what)
         };
         let job = query
             .job
             .as_deref()
             .map(|text| id::read_job(text).ok_or_else(|| bad("job", text, "write the whole UUID")));
         let worker = query.worker.as_deref().map(|text| {
-            let help = "sixteen hexadecimal digits; `filch worker list` shows those that are there";
+            let help =
+                "an id has sixteen hexadecimal digits; list workers with `filch worker list`";
             id::read_worker(text).ok_or_else(|| bad("worker", text, help))
         });
         Ok(Self {

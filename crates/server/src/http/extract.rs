@@ -25,7 +25,7 @@ impl<T: DeserializeOwned> FromRequestParts<State> for Params<T> {
                 let text = rejection.body_text();
                 let why = text.strip_prefix("Failed to deserialize query string: ");
                 Err(Problem::new(400, "bad-query", why.unwrap_or(&text))
-                    .help("GET /openapi.json says which parameters there are")
+                    .help("see GET /openapi.json for the parameters")
                     .into())
             }
         }
@@ -45,8 +45,9 @@ impl FromRequestParts<State> for Segment {
 
     async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Failure> {
         let path = Path::<String>::from_request_parts(parts, state).await;
-        let Path(text) = path
-            .map_err(|_| Problem::new(400, "bad-path", "the path has no name that can be read"))?;
+        let Path(text) = path.map_err(|_| {
+            Problem::new(400, "bad-path", "the name in the path is not valid UTF-8")
+        })?;
         Ok(Self(text))
     }
 }
@@ -60,8 +61,8 @@ impl FromRequestParts<State> for Worker {
     async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Failure> {
         let Segment(text) = Segment::from_request_parts(parts, state).await?;
         let worker = id::read_worker(&text).ok_or_else(|| {
-            Problem::new(400, "bad-id", format!("{text:?} is no id of a worker"))
-                .help("sixteen hexadecimal digits; `filch worker list` shows those that are there")
+            Problem::new(400, "bad-id", format!("{text:?} is not a worker id"))
+                .help("an id has sixteen hexadecimal digits; list workers with `filch worker list`")
         })?;
         Ok(Self(worker))
     }
@@ -83,24 +84,24 @@ impl FromRequestParts<State> for Named {
             return narrow(caller, job, state).await.map(Self);
         }
         if caller.is_some_and(|caller| caller.role == Role::Submit) {
-            let title = "a token with the role submit may not look for jobs";
+            let title = "a token with role submit may not search for jobs";
             let problem = Problem::new(403, "wrong-role", title);
-            return Err(problem.help("write the whole id that the submit was answered").into());
+            return Err(problem.help("use the full id that the submit returned").into());
         }
         let digits: String = text.to_ascii_lowercase().chars().filter(|c| *c != '-').collect();
         if digits.len() < SUFFIX_MIN
             || digits.len() > 32
             || !digits.bytes().all(|byte| byte.is_ascii_hexdigit())
         {
-            let problem = Problem::new(400, "bad-id", format!("{text:?} is no id of a job"));
-            return Err(problem.help("write a UUID, or at least the last 4 digits of one").into());
+            let problem = Problem::new(400, "bad-id", format!("{text:?} is not a job id"));
+            return Err(problem.help("use a UUID, or at least the last 4 digits of one").into());
         }
         let found = state.read(move |store| store.ids_ending(&digits, 2)).await?;
         match found[..] {
             [job] => narrow(caller, job, state).await.map(Self),
             [] => Err(no_job(&text)),
             _ => Err(Problem::new(409, "ambiguous-id", format!("several jobs end with {text}"))
-                .help("write more of its digits")
+                .help("use more digits")
                 .into()),
         }
     }
@@ -119,5 +120,7 @@ async fn narrow(caller: Option<&Caller>, job: JobId, state: &State) -> Result<Jo
 
 fn no_job(text: &str) -> Failure {
     let problem = Problem::not_found(format!("no job {text}"));
-    problem.help("look for it with `filch job list`; ended jobs are forgotten after a while").into()
+    problem
+        .help("list jobs with `filch job list`; ended jobs are purged after the retention period")
+        .into()
 }

@@ -58,25 +58,31 @@ fn check(state: &State, request: &Request) -> Result<Option<Caller>, Problem> {
         .and_then(|host| host.to_str().ok())
         .is_some_and(|host| names.is_host(host))
     {
-        return Err(Problem::new(421, "wrong-host", "this server does not have that name")
-            .help(format!("use {}; `--allow-host NAME` gives it another name", names.url())));
+        return Err(Problem::new(421, "wrong-host", "unknown `Host` header")
+            .help(format!("use {}, or start the server with `--allow-host NAME`", names.url())));
     }
     if request.uri().query().is_some_and(token::is_in) {
-        let title = "there is a token in the URL, where logs and histories keep it";
-        return Err(Problem::new(400, "token-in-url", title)
-            .help("revoke it, make another, and send that as `Authorization: Bearer ...`"));
+        let title = "the URL contains a token, and URLs end up in logs and histories";
+        return Err(Problem::new(400, "token-in-url", title).help(
+            "revoke it, create another, and send that in the header `Authorization: Bearer ...`",
+        ));
     }
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
     if (changes || is_upgrade(headers)) && !comes_from_here(headers, names) {
-        return Err(Problem::new(403, "wrong-origin", "pages of other sites may not do this"));
+        return Err(Problem::new(
+            403,
+            "wrong-origin",
+            "requests from other origins are not allowed",
+        ));
     }
     let has_body = headers.get(header::CONTENT_LENGTH).is_none_or(|length| length != "0")
         && (headers.contains_key(header::CONTENT_LENGTH)
             || headers.contains_key(header::TRANSFER_ENCODING));
     if changes && has_body && !is_json(headers) {
-        return Err(Problem::new(415, "not-json", "the body is not said to be JSON").help(
-            "send it with content-type: application/json, or application/x-ndjson for lines",
-        ));
+        return Err(Problem::new(415, "not-json", "expected `Content-Type: application/json`")
+            .help(
+                "set the header to application/json, or to application/x-ndjson for lines of JSON",
+            ));
     }
     admit(state, request)
 }
@@ -116,8 +122,8 @@ fn bearer(headers: &HeaderMap) -> Result<Option<Secret>, Problem> {
     let token = words.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let secret = token.and_then(|(_, token)| Secret::read(token.trim()));
     let bad = || {
-        Problem::new(401, "bad-token", "what is shown is no token of filch's")
-            .help("send `Authorization: Bearer filch_...`, all of it")
+        Problem::new(401, "bad-token", "malformed token")
+            .help("send the whole token: `Authorization: Bearer filch_...`")
     };
     secret.map(Some).ok_or_else(bad)
 }

@@ -101,7 +101,7 @@ pub(crate) async fn find(state: &State, id: JobId) -> Result<Job, Failure> {
 
 pub(crate) fn unknown(id: JobId) -> Problem {
     Problem::not_found(format!("no job {}", filch_api::id::job(id)))
-        .help("look for it with `filch job list`; ended jobs are forgotten after a while")
+        .help("list jobs with `filch job list`; ended jobs are purged after the retention period")
 }
 
 fn details(history: &History) -> Details {
@@ -193,8 +193,8 @@ async fn with_commands(state: &State, mut jobs: Vec<Job>) -> Result<Vec<Job>, Fa
 /// Which way a list goes, and from where.
 pub(crate) fn order(after: Option<u64>, before: Option<u64>) -> Result<ListOrder, Problem> {
     match (after, before) {
-        (Some(_), Some(_)) => Err(Problem::invalid("a list goes up or down")
-            .help("write either `after` or `before`")
+        (Some(_), Some(_)) => Err(Problem::invalid("`after` and `before` cannot be combined")
+            .help("use one of them")
             .at("before")),
         (_, Some(0)) => Ok(ListOrder::Before(Seq(u64::MAX))),
         (_, Some(seq)) => Ok(ListOrder::Before(Seq(seq))),
@@ -206,7 +206,7 @@ fn filter(query: &ListQuery) -> Result<Filter, Failure> {
     let mut filter = Filter::default();
     for word in query.state.iter().flat_map(|words| words.split(',')) {
         let meant = states(word).ok_or_else(|| {
-            Problem::invalid(format!("{word:?} is no state of a job")).at("state").help(
+            Problem::invalid(format!("unknown job state {word:?}")).at("state").help(
                 "blocked, scheduled, queued, leased, running, succeeded, dead, cancelled; or \
                  PENDING, QUEUED, RUNNING, SUCCESS, COMPLETED, FAILED",
             )

@@ -198,15 +198,13 @@ fn router(state: State) -> Router {
 }
 
 async fn nowhere() -> Failure {
-    Failure(
-        Problem::not_found("there is nothing here").help("GET /openapi.json says what there is"),
-    )
+    Failure(Problem::not_found("unknown path").help("see GET /openapi.json for all paths"))
 }
 
 async fn no_such_method() -> Failure {
     Failure(
-        Problem::new(405, "method-not-allowed", "this cannot be done here")
-            .help("GET /openapi.json says what can be done where"),
+        Problem::new(405, "method-not-allowed", "method not allowed here")
+            .help("see GET /openapi.json for the methods of each path"),
     )
 }
 
@@ -217,7 +215,9 @@ pub(crate) struct Failure(pub(crate) Problem);
 impl Failure {
     fn ended() -> Self {
         let problem = Problem::new(503, "stopping", "the server is stopping");
-        Self(problem.help("repeat the request when it is back; with the same id that is safe"))
+        Self(problem.help(
+            "repeat the request when it is back; that is safe with the same id or Idempotency-Key",
+        ))
     }
 }
 

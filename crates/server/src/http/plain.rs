@@ -112,7 +112,7 @@ pub(crate) async fn report(
     let reports = Reports { reports };
     reports.check()?;
     if reports.reports.is_empty() {
-        return Err(Problem::invalid("there is nothing in this report").at("/reports").into());
+        return Err(Problem::invalid("`reports` is empty").at("/reports").into());
     }
     match ask(&state, worker, Ask::Report(reports.reports)).await? {
         Reply::Answered(answered) => Ok(Json(answered)),
@@ -170,7 +170,7 @@ impl Deputies {
         }
         let most = state.bounds.plain_workers;
         if by_worker.len() >= most {
-            let title = format!("{most} workers are here over plain HTTP already");
+            let title = format!("{most} workers use plain HTTP already, which is the limit");
             if let Some(suppressed) = state.log_limits.sessions.admit() {
                 tracing::warn!(reason = title, suppressed, "session refused");
             }
@@ -202,8 +202,9 @@ impl Deputies {
 
 async fn ask(state: &State, worker: WorkerId, ask: Ask) -> Result<Reply, Failure> {
     if worker.is_embedded() {
-        let problem = Problem::new(400, "bad-id", "this id is kept for workers in the server");
-        return Err(problem.help("let the first digit be one from 0 to 7").into());
+        let problem =
+            Problem::new(400, "bad-id", "this worker id is reserved for workers inside the server");
+        return Err(problem.help("choose an id whose first digit is 0 to 7").into());
     }
     // A deputy may be leaving just when it is asked.
     for _ in 0..3 {
@@ -217,9 +218,13 @@ async fn ask(state: &State, worker: WorkerId, ask: Ask) -> Result<Reply, Failure
             Ok(Err(_)) if *state.closed.borrow() => break,
             Ok(Err(_)) => {}
             Err(_) => {
-                return Err(Problem::new(503, "busy", "the server could not store this in time")
-                    .help("repeat it unchanged")
-                    .into());
+                return Err(Problem::new(
+                    503,
+                    "busy",
+                    "the request timed out: the server could not store it in time",
+                )
+                .help("repeat the request unchanged")
+                .into());
             }
         }
     }

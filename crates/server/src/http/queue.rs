@@ -48,8 +48,8 @@ pub(crate) async fn show(
     let ended = state.metrics.ended_last_minute(&queue);
     let line = state.doorbell.look(move |dispatch, _| dispatch.line(&queue)).await?;
     let line = line.ok_or_else(|| {
-        let title = format!("no job is in a queue {text:?}, and nothing is set for it");
-        Problem::not_found(title).help("`filch queue list` shows what there is")
+        let title = format!("no queue {text:?}: it has no jobs and no settings");
+        Problem::not_found(title).help("list queues with `filch queue list`")
     })?;
     Ok(Json(QueueDetail::new(&line, ended)))
 }
@@ -115,14 +115,14 @@ fn states(purge: &Purge) -> Result<Vec<JobState>, Problem> {
     let read = words.iter().enumerate().map(|(index, word)| {
         let meant = JobState::ALL.into_iter().find(|state| state.to_string() == *word);
         meant.filter(|state| !state.is_ended()).ok_or_else(|| {
-            Problem::invalid(format!("{word:?} is no state in which a job can be cancelled"))
+            Problem::invalid(format!("jobs in state {word:?} cannot be cancelled"))
                 .help("blocked, scheduled, queued, leased or running")
                 .at(format!("/states/{index}"))
         })
     });
     let read = read.collect::<Result<Vec<_>, _>>()?;
     if read.is_empty() {
-        return Err(Problem::invalid("no state is named").at("/states"));
+        return Err(Problem::invalid("`states` is empty").at("/states"));
     }
     Ok(read)
 }

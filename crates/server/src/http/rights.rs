@@ -150,19 +150,19 @@ impl Rights {
         if let Roles(roles) = right.who
             && !roles.contains(&caller.role)
         {
-            let title = format!("a token with the role {} may not do this", caller.role);
+            let title = format!("a token with role {} may not do this", caller.role);
             let words: Vec<&str> = roles.iter().map(|role| role.word()).collect();
             return Err(Problem::new(403, "wrong-role", title).help(format!(
-                "it takes the role {}; an admin makes such a token with `filch token create \
-                 --role {}`",
+                "role {} is needed; an admin can create a token with `filch token create --role \
+                 {}`",
                 words.join(" or "),
                 words[0]
             )));
         }
         if right.narrowed == Nothing && caller.is_narrowed() {
-            let title = "a token for some queues may not do what is about all of them";
+            let title = "a token that is limited to some queues may not do this, because it affects all queues";
             return Err(Problem::new(403, "wrong-queue", title)
-                .help("an admin makes a token without --queue"));
+                .help("an admin can create a token without --queue"));
         }
         Ok(())
     }

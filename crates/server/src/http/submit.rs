@@ -111,9 +111,11 @@ pub(crate) async fn submit(
 fn array(text: &[u8], key: Option<&str>) -> Result<Vec<Judged>, Problem> {
     let raw: Vec<&RawValue> = serde_json::from_slice(text).map_err(|error| body::unread(&error))?;
     if raw.len() > limits::ARRAY_JOBS {
-        let title = format!("an array of {} jobs", raw.len());
-        return Err(Problem::new(413, "too-many-jobs", title)
-            .help(format!("send at most {} at once, or send lines of JSON", limits::ARRAY_JOBS)));
+        let title = format!("too many jobs in one array: {}", raw.len());
+        return Err(Problem::new(413, "too-many-jobs", title).help(format!(
+            "send at most {} at once, or send them as lines of JSON",
+            limits::ARRAY_JOBS
+        )));
     }
     let judged = raw.into_iter().zip(0_u64..).map(|(text, index)| {
         let submission = serde_json::from_str(text.get()).map_err(|error| body::unread(&error));
@@ -150,9 +152,9 @@ pub(super) async fn hand_over(
         return Err(Problem::new(
             507,
             "disk-full",
-            format!("{free} bytes are free on the server's disk, and {mark} are kept for reports"),
+            format!("the server's disk is nearly full: {free} bytes are free, and {mark} are reserved for reports"),
         )
-        .help("make room on the disk, then submit again")
+        .help("free disk space on the server, then submit again")
         .into());
     }
     let mut brought = Vec::with_capacity(jobs.len());
@@ -171,12 +173,12 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Pro
     };
     let bytes = key.len();
     if bytes > limits::NAME_BYTES {
-        let title = format!("the Idempotency-Key has {bytes} bytes");
+        let title = format!("the Idempotency-Key is too long: {bytes} bytes");
         return Err(Problem::new(422, "name-too-long", title)
             .help(format!("use at most {} bytes", limits::NAME_BYTES)));
     }
     let key = key.to_str().ok().filter(|key| !key.is_empty());
-    let key = key.ok_or_else(|| Problem::invalid("the Idempotency-Key is empty or no plain text"));
+    let key = key.ok_or_else(|| Problem::invalid("the Idempotency-Key is empty or not ASCII"));
     Ok(Some(key?.to_owned()))
 }
 
@@ -343,8 +345,8 @@ impl<S: Pieces> Lines<S> {
         }
         let submission: Submission = body::parse(line).map_err(|problem| problem.at(&at))?;
         if submission.id.is_none() && key.is_none() {
-            return Err(Problem::invalid("a line without an id could not be repeated safely")
-                .help("give each line an \"id\", or the request an Idempotency-Key")
+            return Err(Problem::invalid("a line without an id cannot be repeated safely")
+                .help("add an \"id\" to each line, or an Idempotency-Key to the request")
                 .at(at));
         }
         judge(submission, key, self.line - 1).map(Some).map_err(|problem| problem.inside(&at))

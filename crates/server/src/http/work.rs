@@ -47,7 +47,7 @@ pub(crate) async fn connect(
     }
     let upgrade = upgrade.map_err(|rejection| {
         Problem::new(rejection.status().as_u16(), "no-websocket", rejection.body_text())
-            .help("workers connect here; those without WebSockets POST to /v1/work/{worker}/claim")
+            .help("workers connect here with a WebSocket; workers without one POST to /v1/work/{worker}/claim")
     })?;
     let mut response = upgrade
         .max_message_size(limits::FRAME_BYTES)

@@ -57,8 +57,8 @@ async fn every_door_in_the_document_is_there_and_described() {
             let path = path.replace("{worker}", "00000000000000a1").replace(['{', '}'], "");
             let request = place.request(method, &path).header("content-length", "0");
             let answer = crate::client::read(request.send().await.unwrap()).await;
-            let is_missing = answer.status == 405
-                || answer.body["title"].as_str() == Some("there is nothing here");
+            let is_missing =
+                answer.status == 405 || answer.body["title"].as_str() == Some("unknown path");
             assert!(!is_missing, "{path}: {answer:?}");
         }
     }

@@ -173,7 +173,7 @@ async fn tokens_that_are_over_are_as_good_as_none() {
         for (kind, token, why) in [
             ("expired", &*expired, "expired"),
             ("revoked", &*revoked, "revoked"),
-            ("forged", &*forged, "does not know"),
+            ("forged", &*forged, "unknown token"),
             ("strange", "filch_nonsense", "no token of filch's"),
         ] {
             let answer = stage.ask(&name, &method, &path, Some(token)).await;

@@ -127,7 +127,7 @@ async fn whoever_waits_or_listens_is_sent_away_when_the_token_is_revoked() {
     tokio::time::timeout(PATIENCE, until_end).await.expect("the streams end");
     revoke(&place, &admin, &id).await.refused(404, "not-found");
     let problem = revoke(&place, &admin, "a b").await.refused(404, "not-found");
-    assert_eq!(problem["title"], "no token \"a b\" that has not been revoked");
+    assert_eq!(problem["title"], "no active token \"a b\"");
 }
 
 /// Who came while nobody needed a token is sent away like all others.
@@ -146,7 +146,7 @@ async fn whoever_came_without_a_token_goes_when_there_is_one() {
             make(&place, None, json!({"role": "admin"})).await;
         });
     let problem = claimed.refused(401, "no-token");
-    assert_eq!(problem["title"], "a token is needed from now on");
+    assert_eq!(problem["title"], "a token is required now");
     assert!(problem["help"].as_str().unwrap().contains("FILCH_TOKEN"), "{problem}");
     let until_end = async { while events.chunk().await.unwrap().is_some() {} };
     tokio::time::timeout(PATIENCE, until_end).await.expect("the stream ends");

@@ -181,6 +181,6 @@ impl Deputy {
 }
 
 fn old_number(number: u64, newest: u64) -> Problem {
-    Problem::new(409, "old-number", format!("claim {number} comes after claim {newest}"))
-        .help("number the claims of a worker upwards, and wait for each answer")
+    Problem::new(409, "old-number", format!("claim {number} is older than claim {newest}"))
+        .help("number the claims of a worker in ascending order, and wait for each response")
 }
