@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::current;
-use crate::protocol::bell::Bell;
+use crate::protocol::event::Event;
 
-impl Wake for Bell {
+impl Wake for Event {
     fn wake(self: Arc<Self>) {
-        self.ring();
+        self.set();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.ring();
+        self.set();
     }
 }
 
@@ -37,14 +37,14 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
              await the future in `spawn_future`, or wait for it within `blocking`"
         );
     }
-    let bell = Arc::new(Bell::new());
-    let waker = Waker::from(Arc::clone(&bell));
+    let event = Arc::new(Event::new());
+    let waker = Waker::from(Arc::clone(&event));
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
     loop {
         if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
             return value;
         }
-        bell.wait();
+        event.wait();
     }
 }

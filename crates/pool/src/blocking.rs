@@ -29,7 +29,7 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
     struct Back<'a>(&'a Reserve);
     impl Drop for Back<'_> {
         fn drop(&mut self) {
-            self.0.dismiss(1);
+            self.0.release(1);
         }
     }
     current::with(|local| {
@@ -38,9 +38,9 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
             script.wait(local, || false);
             return current::outside(f);
         }
-        call(local.core);
+        request_reserve(local.core);
         let _back = Back(&local.core.reserve);
-        local.hand_over();
+        local.hand_over_tasks();
         // Not before: a worker that is alone lays nothing open.
         local.expose_all();
         current::outside(f)
@@ -48,33 +48,33 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
 }
 
 /// One more thread of this pool waits, or is needed for another reason.
-pub(crate) fn call(core: &Core) {
+pub(crate) fn request_reserve(core: &Core) {
     let start = || {
         if core.is_closed() {
             // Nothing is left to be done.
             return false;
         }
-        let Some(seat) = core.take_seat() else { return false };
+        let Some(worker) = core.take_slot() else { return false };
         // Without a thread there is one less that computes, and nothing else.
-        let is_started = core.start_thread(seat).unwrap_or(false);
+        let is_started = core.start_thread(worker).unwrap_or(false);
         if !is_started {
-            core.free_seat(seat);
+            core.free_slot(worker);
         }
         is_started
     };
-    if let Some(seat) = core.reserve.call(start) {
-        core.unpark(seat);
+    if let Some(worker) = core.reserve.request(start) {
+        core.unpark(worker);
     }
 }
 
 /// The reserve that calls this waits on the bench, if it is one too many.
-pub(crate) fn sit_out(local: &Local<'_>) {
+pub(crate) fn wait_in_reserve(local: &Local<'_>) {
     let Local { core, index, .. } = *local;
-    if !core.reserve.sit_down(index) {
+    if !core.reserve.go_idle(index) {
         return;
     }
-    local.hand_over();
-    while core.reserve.sits(index) && !core.is_closed() {
+    local.hand_over_tasks();
+    while core.reserve.is_idle(index) && !core.is_closed() {
         thread::park();
     }
 }

@@ -8,10 +8,11 @@ use crossbeam_utils::CachePadded;
 use crate::builder::Settings;
 use crate::deterministic::Script;
 use crate::events::PoolEventKind;
+use crate::future_list::FutureList;
 use crate::local::Local;
 use crate::monitor::Monitor;
-use crate::protocol::crew::Crew;
-use crate::protocol::lineage::{self, Cause, Place};
+use crate::protocol::ancestry::{self, WaitTarget, WorkId};
+use crate::protocol::join_set::JoinSet;
 use crate::protocol::reserve::Reserve;
 use crate::protocol::sleep::Sleep;
 use crate::protocol::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -20,13 +21,12 @@ use crate::protocol::sync::{self, Mutex, OnceLock, thread};
 use crate::protocol::waiters::Waiters;
 use crate::random::Random;
 use crate::raw_task::Task;
-use crate::reactor::{Reactor, Watch, Woken};
-use crate::roster::Roster;
-use crate::seat::Seat;
+use crate::reactor::{PollerSleep, Reactor, Woken};
 use crate::shared_queue::{Priority, SharedQueue};
 use crate::steal::StealPolicy;
 use crate::trace::Trace;
 use crate::watch::Watchers;
+use crate::worker_shared::WorkerShared;
 use crate::{current, worker};
 
 /// What is called when a worker has found nothing in this process; true if it has brought work.
@@ -47,22 +47,22 @@ pub(crate) struct Core {
     #[cfg(feature = "tokio")]
     tokio: Option<tokio::runtime::Handle>,
     /// Those of the threads come first. They are made when somebody sits down for the first time.
-    seats: Box<[OnceLock<Box<Seat>>]>,
+    workers: Box<[OnceLock<Box<WorkerShared>>]>,
     /// How many seats were ever taken.
-    seats_used: CachePadded<AtomicUsize>,
+    slots_used: CachePadded<AtomicUsize>,
     /// Seats beyond those of the threads that nobody sits on, and that were used before.
-    seats_free: Mutex<Vec<usize>>,
-    pub(crate) shared: SharedQueue,
+    slots_free: Mutex<Vec<usize>>,
+    pub(crate) shared_queue: SharedQueue,
     pub(crate) sleep: Sleep,
     pub(crate) waiters: Waiters,
     pub(crate) monitor: Monitor,
     pub(crate) reserve: Reserve,
     /// Made with the first future.
-    roster: OnceLock<Roster>,
+    futures: OnceLock<FutureList>,
     /// Made with the first socket or timer.
     reactor: OnceLock<Arc<Reactor>>,
     is_closed: AtomicBool,
-    crew: Crew<thread::JoinHandle<()>>,
+    started_threads: JoinSet<thread::JoinHandle<()>>,
     /// If no thread works here, but a seed decides what happens.
     pub(crate) script: OnceLock<Script>,
     pub(crate) trace: Trace,
@@ -75,7 +75,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(settings: Settings) -> Arc<Self> {
         let threads = settings.threads;
-        let seats = Place::SEATS;
+        let slots = WorkId::WORKERS_MAX;
         let begun = Instant::now();
         Arc::new_cyclic(|this| Self {
             name: settings.name,
@@ -87,18 +87,18 @@ impl Core {
             is_pinned: settings.is_pinned,
             #[cfg(feature = "tokio")]
             tokio: settings.tokio,
-            seats: (0..seats).map(|_| OnceLock::new()).collect(),
-            seats_used: CachePadded::new(AtomicUsize::new(threads)),
-            seats_free: Mutex::new(Vec::new()),
-            shared: SharedQueue::new(),
-            sleep: Sleep::new(seats),
+            workers: (0..slots).map(|_| OnceLock::new()).collect(),
+            slots_used: CachePadded::new(AtomicUsize::new(threads)),
+            slots_free: Mutex::new(Vec::new()),
+            shared_queue: SharedQueue::new(),
+            sleep: Sleep::new(slots),
             waiters: Waiters::new(),
             monitor: Monitor::new(),
             reserve: Reserve::new(),
-            roster: OnceLock::new(),
+            futures: OnceLock::new(),
             reactor: OnceLock::new(),
             is_closed: AtomicBool::new(false),
-            crew: Crew::new(),
+            started_threads: JoinSet::new(),
             script: OnceLock::new(),
             trace: Trace::default(),
             watchers: Arc::new(Watchers::new(begun)),
@@ -127,7 +127,7 @@ impl Core {
             let _entered = core.enter_tokio();
             worker::run(&core, index);
         };
-        self.crew.start(|| thread.spawn(body))
+        self.started_threads.start(|| thread.spawn(body))
     }
 
     /// The calling thread belongs to tokio's runtime as well, if there is one, as long as this is kept.
@@ -147,35 +147,35 @@ impl Core {
     }
 
     /// What others see of that worker.
-    pub(crate) fn seat(&self, index: usize) -> &Seat {
-        self.seats[index].get_or_init(|| Box::new(Seat::new()))
+    pub(crate) fn worker(&self, index: usize) -> &WorkerShared {
+        self.workers[index].get_or_init(|| Box::new(WorkerShared::new()))
     }
 
     /// How many seats there are to look at.
-    pub(crate) fn seats(&self) -> usize {
+    pub(crate) fn worker_count(&self) -> usize {
         // Relaxed: a seat that is seen late is looked at late; before sleeping, a fence stands between.
-        self.seats_used.load(Relaxed)
+        self.slots_used.load(Relaxed)
     }
 
     /// Whether nobody could steal.
     pub(crate) fn is_alone(&self) -> bool {
-        self.seats() == 1
+        self.worker_count() == 1
     }
 
     /// A seat beyond those of the threads, if there is one left.
-    pub(crate) fn take_seat(&self) -> Option<usize> {
-        let mut free = sync::lock(&self.seats_free);
+    pub(crate) fn take_slot(&self) -> Option<usize> {
+        let mut free = sync::lock(&self.slots_free);
         free.pop().or_else(|| {
-            let next = self.seats();
-            (next < self.seats.len()).then(|| {
-                self.seats_used.store(next + 1, SeqCst);
+            let next = self.worker_count();
+            (next < self.workers.len()).then(|| {
+                self.slots_used.store(next + 1, SeqCst);
                 next
             })
         })
     }
 
-    pub(crate) fn free_seat(&self, index: usize) {
-        sync::lock(&self.seats_free).push(index);
+    pub(crate) fn free_slot(&self, index: usize) {
+        sync::lock(&self.slots_free).push(index);
     }
 
     /// Every seat but that one: first any of them, equally likely, then on in steps that reach all.
@@ -184,8 +184,8 @@ impl Core {
         index: usize,
         random: &Random,
     ) -> impl Iterator<Item = usize> + use<> {
-        let seats = self.seats();
-        let others = seats - 1;
+        let count = self.worker_count();
+        let others = count - 1;
         let mut offset = random.below(others);
         let mut step = 1 + random.below(others);
         while common_divisor(step, others) > 1 {
@@ -193,18 +193,19 @@ impl Core {
         }
         (0..others).map(move |_| {
             offset = (offset + step) % others;
-            (index + 1 + offset) % seats
+            (index + 1 + offset) % count
         })
     }
 
     /// Everybody is asked to expose something.
-    pub(crate) fn ask_all(&self) {
-        (0..self.seats()).for_each(|index| self.seat(index).ask());
+    pub(crate) fn request_work_from_all(&self) {
+        (0..self.worker_count()).for_each(|index| self.worker(index).request_work());
     }
 
     /// Whether there is anything that a worker could take.
     pub(crate) fn is_exposed(&self) -> bool {
-        !self.shared.is_empty() || (0..self.seats()).any(|index| self.seat(index).is_exposed())
+        !self.shared_queue.is_empty()
+            || (0..self.worker_count()).any(|index| self.worker(index).is_exposed())
     }
 
     /// Whether there is no reason to be awake.
@@ -214,7 +215,7 @@ impl Core {
 
     /// Whether a worker has a task that it has just made ready.
     pub(crate) fn has_next(&self) -> bool {
-        (0..self.seats()).any(|index| !self.seat(index).next.is_empty())
+        (0..self.worker_count()).any(|index| !self.worker(index).next.is_empty())
     }
 
     /// Whether any task has not been begun, wherever it lies.
@@ -224,37 +225,37 @@ impl Core {
 
     /// Whether any future has not ended.
     pub(crate) fn has_futures(&self) -> bool {
-        self.roster.get().is_some_and(Roster::has_any)
+        self.futures.get().is_some_and(FutureList::has_any)
     }
 
     /// Something was made visible: wakes one worker, if that helps.
     pub(crate) fn wake_one(&self) -> bool {
-        let seat = self.sleep.wake_one();
-        if let (Some(seat), Some(reactor)) = (seat, self.reactor()) {
-            reactor.unwatch(seat);
+        let worker = self.sleep.wake_one();
+        if let (Some(worker), Some(reactor)) = (worker, self.reactor()) {
+            reactor.interrupt(worker);
         }
-        seat.is_some()
+        worker.is_some()
     }
 
     /// Whether anybody sleeps, searches or waits, about.
-    pub(crate) fn is_anybody_idle(&self) -> bool {
-        self.sleep.is_anybody_idle() || !self.waiters.is_empty()
+    pub(crate) fn has_idle(&self) -> bool {
+        self.sleep.has_idle() || !self.waiters.is_empty()
     }
 
-    /// Whether what is done on that seat, as far as it lies open, is a part of what somebody waits for.
-    pub(crate) fn descends(&self, place: Option<Place>, cause: Cause) -> bool {
-        lineage::descends(|seat| &self.seat(seat).lineage, place, cause)
+    /// Whether what is done on that worker, as far as it lies open, is a part of what somebody waits for.
+    pub(crate) fn descends(&self, work: Option<WorkId>, target: WaitTarget) -> bool {
+        ancestry::descends(|worker| &self.worker(worker).ancestry, work, target)
     }
 
-    /// Something lies open on that seat, behind a fence: one who waits for what it is a part of is woken,
+    /// Something lies open on that worker, behind a fence: one who waits for what it is a part of is woken,
     /// unless it has forks of its own, so that it would not take any.
-    pub(crate) fn call_waiter(&self, seat: usize) {
+    pub(crate) fn call_waiter(&self, worker: usize) {
         if self.waiters.is_empty() {
             return;
         }
-        let place = self.seat(seat).lineage.place();
-        let is_free = |waiter: usize| self.seat(waiter).forks.is_empty();
-        let may_take = |waiter, cause| is_free(waiter) && self.descends(place, cause);
+        let work = self.worker(worker).ancestry.current();
+        let is_free = |waiter: usize| self.worker(waiter).forks.is_empty();
+        let may_take = |waiter, target| is_free(waiter) && self.descends(work, target);
         if let Some(waiter) = self.waiters.call(may_take) {
             self.unpark(waiter);
         }
@@ -263,28 +264,28 @@ impl Core {
     /// Something may lie open anywhere that nobody else was told of: see [`Core::call_waiter`].
     pub(crate) fn call_waiters(&self) {
         if !self.waiters.is_empty() {
-            let is_open = |seat: &usize| !self.seat(*seat).forks.is_empty();
-            (0..self.seats()).filter(is_open).for_each(|seat| self.call_waiter(seat));
+            let is_open = |worker: &usize| !self.worker(*worker).forks.is_empty();
+            (0..self.worker_count()).filter(is_open).for_each(|worker| self.call_waiter(worker));
         }
     }
 
-    pub(crate) fn unpark(&self, seat: usize) {
-        self.sleep.unpark(seat);
+    pub(crate) fn unpark(&self, worker: usize) {
+        self.sleep.unpark(worker);
         if let Some(reactor) = self.reactor() {
-            reactor.unwatch(seat);
+            reactor.interrupt(worker);
         }
     }
 
     /// Sleeps until called, until the pool is closed, or until something is ready: that is to be
     /// woken once this worker is up.
     pub(crate) fn park(&self, local: &Local<'_>) -> Woken {
-        while !self.sleep.is_called(local.index) && !self.is_closed() {
+        while !self.sleep.is_woken(local.index) && !self.is_closed() {
             let reactor = self.reactor().filter(|reactor| reactor.is_wanted());
-            match reactor.map(|reactor| reactor.watch(self, local.index)) {
-                None | Some(Watch::Taken) => thread::park(),
-                Some(Watch::Busy) => thread::park_timeout(MOMENT),
-                Some(Watch::Over(woken)) if woken.is_empty() => {}
-                Some(Watch::Over(woken)) => return woken,
+            match reactor.map(|reactor| reactor.sleep_in_poller(self, local.index)) {
+                None | Some(PollerSleep::Taken) => thread::park(),
+                Some(PollerSleep::Busy) => thread::park_timeout(MOMENT),
+                Some(PollerSleep::Done(woken)) if woken.is_empty() => {}
+                Some(PollerSleep::Done(woken)) => return woken,
             }
         }
         Woken::default()
@@ -292,17 +293,17 @@ impl Core {
 
     /// I/O that is ready, and timers that are due.
     pub(crate) fn poll(&self, local: &Local<'_>) -> Option<Task> {
-        local.deliver(self.reactor()?.glance()?);
+        local.deliver(self.reactor()?.poll_in_passing()?);
         local.pop_task()
     }
 
     /// Of those who sleep, one shall sleep within the poller; false if nobody sleeps.
-    pub(crate) fn send_to_watch(&self) -> bool {
-        let seat = self.sleep.last();
-        if let Some(seat) = seat {
-            self.sleep.unpark(seat);
+    pub(crate) fn send_to_poller(&self) -> bool {
+        let worker = self.sleep.last_sleeper();
+        if let Some(worker) = worker {
+            self.sleep.unpark(worker);
         }
-        seat.is_some()
+        worker.is_some()
     }
 
     /// The sockets and timers that are waited for, if there ever were any.
@@ -325,7 +326,7 @@ impl Core {
         Ok(reactor)
     }
 
-    /// Takes a task in, at the best place: it is handed back if the pool is closed.
+    /// Takes a task in, at the best work: it is handed back if the pool is closed.
     pub(crate) fn submit(&self, task: Task, priority: Priority) -> Result<(), Task> {
         current::with(|local| match local {
             Some(local) if priority == Priority::Normal && local.is_of(self) => {
@@ -333,9 +334,9 @@ impl Core {
                 Ok(())
             }
             Some(_) | None => {
-                self.shared.push(task, priority)?;
+                self.shared_queue.push(task, priority)?;
                 let worker = local.filter(|local| local.is_of(self)).map(|local| local.index);
-                self.watchers.tell(worker, PoolEventKind::Push);
+                self.watchers.notify(worker, PoolEventKind::Push);
                 self.wake_one();
                 Ok(())
             }
@@ -343,8 +344,8 @@ impl Core {
     }
 
     /// The futures that have not ended.
-    pub(crate) fn roster(&self) -> &Roster {
-        self.roster.get_or_init(|| Roster::new(&self.this, self.threads))
+    pub(crate) fn futures(&self) -> &FutureList {
+        self.futures.get_or_init(|| FutureList::new(&self.this, self.threads))
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -357,21 +358,21 @@ impl Core {
             return;
         }
         // First, as what is dropped further down may be anything.
-        (0..self.seats()).for_each(|index| self.unpark(index));
+        (0..self.worker_count()).for_each(|index| self.unpark(index));
         self.monitor.stop();
         // Pairs with the one in `make_reactor`.
         fence(SeqCst);
         if let Some(reactor) = self.reactor() {
             reactor.close();
         }
-        self.shared.close();
-        self.roster().close();
+        self.shared_queue.close();
+        self.futures().close();
     }
 
     /// Waits for the threads, except for the one that calls this.
     pub(crate) fn join(&self) {
         let me = thread::current().id();
-        for handle in self.crew.close() {
+        for handle in self.started_threads.close() {
             if handle.thread().id() != me {
                 // A worker passes no panic on; if one came through nevertheless, it was reported.
                 let _ = handle.join();

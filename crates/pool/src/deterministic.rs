@@ -71,7 +71,7 @@ pub fn run<R>(seed: u64, workers: usize, body: impl FnOnce(&Pool) -> R) -> (R, S
     let pool = Pool::new(Core::new(settings.expect("the number of workers was looked at")));
     let core = pool.core();
     let script = core.script.get_or_init(|| Script::new(seed, workers));
-    (0..workers).for_each(|worker| core.sleep.sit(worker));
+    (0..workers).for_each(|worker| core.sleep.register(worker));
     let outcome = catch_unwind(AssertUnwindSafe(|| script.first(core, || body(&pool))));
     while script.step(core) {}
     let schedule = script.schedule();
@@ -130,7 +130,7 @@ pub(crate) fn wait(is_over: impl Fn() -> bool) {
 /// let (sum, schedule) = filch_pool::deterministic::run(7, 3, |_pool| filch_pool::join(|| 1, || 2));
 /// assert_eq!(sum, (1, 2));
 /// assert_eq!((schedule.seed(), schedule.workers()), (7, 3));
-/// // Such as `w0 lays 1 open; w2 steals a fork of w0; w2 ends`.
+/// // Such as `w0 exposes 1; w2 steals a fork of w0; w2 ends`.
 /// println!("{schedule}");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -203,7 +203,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "w{} ", self.worker)?;
         match self.what {
-            What::Expose(count) => write!(f, "lays {count} open"),
+            What::Expose(count) => write!(f, "exposes {count}"),
             What::Begin(Source::Next) => f.write_str("runs its next"),
             What::Begin(Source::Own) => f.write_str("runs its oldest"),
             What::Begin(Source::Shared) => f.write_str("runs a shared one"),
@@ -220,10 +220,10 @@ impl fmt::Display for Step {
 pub(crate) struct Script {
     /// The one thread that plays all workers. Others may come as guests, and are what they always are.
     thread: thread::ThreadId,
-    play: Mutex<Play>,
+    state: Mutex<ScriptState>,
 }
 
-struct Play {
+struct ScriptState {
     random: Random,
     /// Which workers are on the stack, and do not wait.
     are_busy: Vec<bool>,
@@ -232,12 +232,12 @@ struct Play {
 
 impl Script {
     fn new(seed: u64, workers: usize) -> Self {
-        let play = Play {
+        let state = ScriptState {
             random: Random::new(seed),
             are_busy: vec![false; workers],
             schedule: Schedule { seed, workers, steps: Vec::new() },
         };
-        Self { thread: thread::current().id(), play: Mutex::new(play) }
+        Self { thread: thread::current().id(), state: Mutex::new(state) }
     }
 
     /// Whether the calling thread is the one that plays.
@@ -246,22 +246,22 @@ impl Script {
     }
 
     fn below(&self, bound: usize) -> usize {
-        sync::lock(&self.play).random.below(bound)
+        sync::lock(&self.state).random.below(bound)
     }
 
     fn log(&self, worker: usize, what: What) {
-        sync::lock(&self.play).schedule.steps.push(Step { worker, what });
+        sync::lock(&self.state).schedule.steps.push(Step { worker, what });
     }
 
     fn set_busy(&self, worker: usize, is_busy: bool) {
-        // A guest is not in the play.
-        if let Some(busy) = sync::lock(&self.play).are_busy.get_mut(worker) {
+        // A guest is not in the state.
+        if let Some(busy) = sync::lock(&self.state).are_busy.get_mut(worker) {
             *busy = is_busy;
         }
     }
 
     fn schedule(&self) -> Schedule {
-        sync::lock(&self.play).schedule.clone()
+        sync::lock(&self.state).schedule.clone()
     }
 
     /// The first worker does this.
@@ -308,7 +308,7 @@ impl Script {
 
     /// Some worker that has time takes something and runs it to its end; false if there is nothing.
     fn step(&self, core: &Core) -> bool {
-        let are_busy = sync::lock(&self.play).are_busy.clone();
+        let are_busy = sync::lock(&self.state).are_busy.clone();
         let free = (0..are_busy.len()).filter(|worker| !are_busy[*worker]);
         let choices: Vec<_> = free
             .flat_map(|worker| sources(core, worker).map(move |source| (worker, source)))
@@ -329,15 +329,15 @@ impl Script {
 
     fn take(&self, local: &Local<'_>, source: Source) -> Option<Work> {
         let task = match source {
-            Source::Next => local.seat.next.take(),
-            Source::Own => local.seat.tasks.pop(),
-            Source::Shared => local.core.shared.pop_any(self.below(2) == 0),
+            Source::Next => local.shared.next.take(),
+            Source::Own => local.shared.tasks.pop(),
+            Source::Shared => local.core.shared_queue.pop_any(self.below(2) == 0),
             Source::ForkOf(victim) => {
                 return Stolen::take(local, victim, |_| true).map(Work::Fork);
             }
             Source::TasksOf(victim) => local.steal_tasks(victim),
             Source::NextOf(victim) => {
-                let task = local.core.seat(victim).next.take();
+                let task = local.core.worker(victim).next.take();
                 if task.is_some() {
                     local.count_theft(victim, 1);
                 }
@@ -350,21 +350,21 @@ impl Script {
 
 /// Where that worker would find something.
 fn sources(core: &Core, worker: usize) -> impl Iterator<Item = Source> {
-    let seat = core.seat(worker);
+    let shared = core.worker(worker);
     let own = [
-        (!seat.next.is_empty()).then_some(Source::Next),
-        (!seat.tasks.is_empty()).then_some(Source::Own),
-        (!core.shared.is_empty()).then_some(Source::Shared),
+        (!shared.next.is_empty()).then_some(Source::Next),
+        (!shared.tasks.is_empty()).then_some(Source::Own),
+        (!core.shared_queue.is_empty()).then_some(Source::Shared),
     ];
     let of = move |victim: usize| {
-        let seat = core.seat(victim);
+        let shared = core.worker(victim);
         let is_other = victim != worker;
         [
             // Those of its own seat too: if somebody sits there, it waits, and another has its place.
-            (!seat.forks.is_empty()).then_some(Source::ForkOf(victim)),
-            (is_other && !seat.tasks.is_empty()).then_some(Source::TasksOf(victim)),
-            (is_other && !seat.next.is_empty()).then_some(Source::NextOf(victim)),
+            (!shared.forks.is_empty()).then_some(Source::ForkOf(victim)),
+            (is_other && !shared.tasks.is_empty()).then_some(Source::TasksOf(victim)),
+            (is_other && !shared.next.is_empty()).then_some(Source::NextOf(victim)),
         ]
     };
-    own.into_iter().chain((0..core.seats()).flat_map(of)).flatten()
+    own.into_iter().chain((0..core.worker_count()).flat_map(of)).flatten()
 }

@@ -15,9 +15,9 @@ use std::ptr::{self, NonNull};
 use crate::current;
 use crate::global;
 use crate::local::Local;
+use crate::protocol::ancestry::{Origin, WaitTarget, WorkId};
 use crate::protocol::deque::Theft;
 use crate::protocol::latch::Latch;
-use crate::protocol::lineage::{Cause, Origin, Place};
 use crate::protocol::sync;
 use crate::raw_task::contain;
 
@@ -33,27 +33,27 @@ pub(crate) struct Stolen {
     fork: NonNull<Header>,
     owner: usize,
     /// What its owner is at.
-    within: Option<Place>,
+    within: Option<WorkId>,
 }
 
 impl Stolen {
-    /// The oldest fork that lies open on that seat, if `permitted` agrees to what its owner is at.
+    /// The oldest fork that lies open on that shared, if `permitted` agrees to what its owner is at.
     pub(crate) fn take(
         local: &Local<'_>,
         owner: usize,
-        permitted: impl Fn(Option<Place>) -> bool,
+        permitted: impl Fn(Option<WorkId>) -> bool,
     ) -> Option<Self> {
-        let seat = local.core.seat(owner);
+        let shared = local.core.worker(owner);
         let mut within = None;
-        let theft = seat.forks.steal(|| {
+        let theft = shared.forks.steal(|| {
             // If the fork can be taken after this, it was there meanwhile, and its owner at this.
-            within = seat.lineage.place();
+            within = shared.ancestry.current();
             permitted(within)
         });
         match theft {
             Theft::Taken(fork) => {
-                if seat.forks.is_empty() {
-                    seat.ask();
+                if shared.forks.is_empty() {
+                    shared.request_work();
                     // Its owner may wait, and could not help with anything until now. Between this
                     // theft and the look for who waits; pairs with the one in `Waiters::wait`.
                     sync::fence();
@@ -64,8 +64,8 @@ impl Stolen {
                 Some(Self { fork, owner, within })
             }
             Theft::Empty => {
-                if permitted(seat.lineage.place()) {
-                    seat.ask();
+                if permitted(shared.ancestry.current()) {
+                    shared.request_work();
                 }
                 None
             }
@@ -75,7 +75,7 @@ impl Stolen {
 
     /// Why whoever runs it does.
     pub(crate) fn origin(&self) -> Origin {
-        Origin { cause: Cause::of(self.fork.as_ptr()), within: self.within }
+        Origin { target: WaitTarget::of(self.fork.as_ptr()), within: self.within }
     }
 
     pub(crate) fn run(self, local: &Local<'_>) {
@@ -125,7 +125,7 @@ impl<B: FnOnce() -> R, R> Fork<B, R> {
 
     /// Waits until who has stolen it is done with it.
     fn wait(&self, local: &Local<'_>) {
-        local.wait(&self.latch, Cause::of(self));
+        local.wait(&self.latch, WaitTarget::of(self));
     }
 
     /// # Safety

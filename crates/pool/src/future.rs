@@ -60,10 +60,10 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let enlisted = current::with(|local| {
-        core.roster().enlist(local.filter(|local| local.is_of(core)), future)
+    let inserted = current::with(|local| {
+        core.futures().insert(local.filter(|local| local.is_of(core)), future)
     });
-    let task = enlisted.map(|(runnable, task)| {
+    let task = inserted.map(|(runnable, task)| {
         runnable.schedule();
         task
     });

@@ -59,8 +59,6 @@
 mod block_on;
 #[cfg(not(loom))]
 mod blocking;
-#[cfg(not(loom))]
-mod blocks;
 #[cfg(all(feature = "net", not(loom)))]
 mod budget;
 #[cfg(not(loom))]
@@ -87,9 +85,13 @@ mod fork;
 #[cfg(not(loom))]
 mod future;
 #[cfg(not(loom))]
+mod future_list;
+#[cfg(not(loom))]
 mod global;
 #[cfg(not(loom))]
 mod handle;
+#[cfg(not(loom))]
+mod install;
 #[cfg(not(loom))]
 mod local;
 #[cfg(not(loom))]
@@ -111,13 +113,7 @@ mod reactor;
 #[path = "reactor_off.rs"]
 mod reactor;
 #[cfg(not(loom))]
-mod relief;
-#[cfg(not(loom))]
-mod roster;
-#[cfg(not(loom))]
 mod scope;
-#[cfg(not(loom))]
-mod seat;
 #[cfg(not(loom))]
 mod shared_queue;
 #[cfg(not(loom))]
@@ -128,8 +124,8 @@ mod source;
 mod spawn;
 #[cfg(not(loom))]
 mod split;
-#[cfg(all(test, not(loom)))]
-mod stage;
+#[cfg(not(loom))]
+mod starvation;
 #[cfg(not(loom))]
 pub mod stats;
 #[cfg(not(loom))]
@@ -138,12 +134,14 @@ mod steal;
 pub mod task;
 #[cfg(not(loom))]
 mod task_error;
+#[cfg(not(loom))]
+mod task_memory;
 #[cfg(all(feature = "net", not(loom)))]
 pub mod time;
 #[cfg(not(loom))]
 mod trace;
-#[cfg(not(loom))]
-mod visit;
+#[cfg(all(test, not(loom)))]
+mod two_workers;
 #[cfg(all(feature = "watch", not(loom)))]
 pub mod watch;
 #[cfg(all(not(feature = "watch"), not(loom)))]
@@ -151,6 +149,8 @@ pub mod watch;
 mod watch;
 #[cfg(not(loom))]
 mod worker;
+#[cfg(not(loom))]
+mod worker_shared;
 
 #[cfg(all(not(loom), filch_sanitized))]
 #[doc(hidden)]

@@ -11,13 +11,13 @@ use std::ptr;
 use crate::core::Core;
 use crate::events::PoolEventKind;
 use crate::fork;
-use crate::protocol::lineage::Origin;
-use crate::protocol::ring::PLACES;
+use crate::protocol::ancestry::Origin;
+use crate::protocol::ring::CAPACITY;
 use crate::protocol::sync;
 use crate::random::Random;
 use crate::raw_task::Task;
 use crate::reactor::Woken;
-use crate::seat::Seat;
+use crate::worker_shared::WorkerShared;
 
 /// How many forks one worker can have waiting privately; a deeper one is a plain call.
 const FORKS: usize = 1024;
@@ -27,7 +27,7 @@ const FORKS: usize = 1024;
 const WINDOW: usize = 8;
 
 /// The most exposures in a row that wake nobody.
-const SILENCE_MAX: u32 = 4096;
+const BACKOFF_MAX: u32 = 4096;
 
 pub(crate) struct Local<'c> {
     /// The oldest private fork. Only grows, from one: a limit of zero is a wish.
@@ -35,7 +35,7 @@ pub(crate) struct Local<'c> {
     /// One past the newest.
     tail: Cell<usize>,
     forks: [Cell<*mut fork::Header>; FORKS],
-    pub(crate) seat: &'c Seat,
+    pub(crate) shared: &'c WorkerShared,
     pub(crate) core: &'c Core,
     pub(crate) index: usize,
     pub(crate) random: Random,
@@ -52,9 +52,9 @@ pub(crate) struct Local<'c> {
     /// Whether somebody was woken for what was exposed last.
     has_woken: Cell<bool>,
     /// How many exposures wake nobody after the next wasted wake.
-    silence: Cell<u32>,
+    backoff: Cell<u32>,
     /// How many of these are left.
-    silent: Cell<u32>,
+    backoff_left: Cell<u32>,
     /// How many more forks lie open though nobody wants one now.
     window: Cell<usize>,
     /// How much had been stolen from here when that was last set.
@@ -64,12 +64,12 @@ pub(crate) struct Local<'c> {
 impl<'c> Local<'c> {
     pub(crate) fn new(core: &'c Core, index: usize) -> Self {
         // Whoever sat here before may have left another limit.
-        core.seat(index).set_limit(0);
+        core.worker(index).set_limit(0);
         Self {
             head: Cell::new(1),
             tail: Cell::new(1),
             forks: [const { Cell::new(ptr::null_mut()) }; FORKS],
-            seat: core.seat(index),
+            shared: core.worker(index),
             core,
             index,
             random: Random::new(core.seed.wrapping_add(index as u64)),
@@ -77,12 +77,12 @@ impl<'c> Local<'c> {
             streak: Cell::new(0),
             searching: Cell::new(false),
             is_delivering: Cell::new(false),
-            stolen_from: Cell::new(core.seat(index).counters.stolen_from.get()),
+            stolen_from: Cell::new(core.worker(index).counters.stolen_from.get()),
             has_woken: Cell::new(false),
-            silence: Cell::new(0),
-            silent: Cell::new(0),
+            backoff: Cell::new(0),
+            backoff_left: Cell::new(0),
             window: Cell::new(0),
-            stolen_before: Cell::new(core.seat(index).counters.stolen_from.get()),
+            stolen_before: Cell::new(core.worker(index).counters.stolen_from.get()),
         }
     }
 
@@ -92,8 +92,8 @@ impl<'c> Local<'c> {
     }
 
     /// Tells whoever watches.
-    pub(crate) fn tell(&self, kind: PoolEventKind) {
-        self.core.watchers.tell(Some(self.index), kind);
+    pub(crate) fn notify(&self, kind: PoolEventKind) {
+        self.core.watchers.notify(Some(self.index), kind);
     }
 
     /// Keeps a fork, and says at which position; if there is no room, it has to be a plain call.
@@ -103,7 +103,7 @@ impl<'c> Local<'c> {
         debug_assert!(position - self.head.get() < FORKS, "each has a place of its own");
         self.forks[position % FORKS].set(fork);
         self.tail.set(position.wrapping_add(1));
-        (!self.seat.reached(position) || self.make_room()).then_some(position)
+        (!self.shared.has_reached_limit(position) || self.make_room()).then_some(position)
     }
 
     /// Takes back the newest fork, if it is still private. It is told the position rather than
@@ -132,47 +132,47 @@ impl<'c> Local<'c> {
 
     /// Takes back the newest fork, which is exposed; false if it was stolen.
     pub(crate) fn reclaim_fork(&self, fork: *mut fork::Header) -> bool {
-        let popped = self.seat.forks.pop();
+        let popped = self.shared.forks.pop();
         if let Some(newest) = popped {
             assert_eq!(newest, fork, "the newest exposed fork is the one that ends");
-            self.spared();
+            self.took_back();
         } else {
-            self.robbed();
+            self.was_stolen_from();
         }
         // One fewer lies open now; the next fork does.
-        self.seat.lower_limit(self.tail.get());
+        self.shared.lower_limit(self.tail.get());
         popped.is_some()
     }
 
     /// What was exposed last is done here after all.
-    fn spared(&self) {
+    fn took_back(&self) {
         if !self.has_woken.get() {
             return;
         }
-        let stolen = self.seat.counters.stolen_from.get();
+        let stolen = self.shared.counters.stolen_from.get();
         if self.stolen_from.replace(stolen) != stolen {
-            self.robbed();
+            self.was_stolen_from();
         } else {
             self.has_woken.set(false);
-            self.seat.counters.wasted_wakes.add(1);
-            self.silence.set((self.silence.get() * 2).clamp(1, SILENCE_MAX));
-            self.silent.set(self.silence.get());
+            self.shared.counters.wasted_wakes.add(1);
+            self.backoff.set((self.backoff.get() * 2).clamp(1, BACKOFF_MAX));
+            self.backoff_left.set(self.backoff.get());
         }
     }
 
     /// What was exposed was stolen: it is worth waking somebody.
-    fn robbed(&self) {
+    fn was_stolen_from(&self) {
         self.has_woken.set(false);
-        self.silence.set(0);
-        self.silent.set(0);
+        self.backoff.set(0);
+        self.backoff_left.set(0);
     }
 
     /// A task of this worker's own making, or one that it took for itself.
     pub(crate) fn spawn(&self, task: Task) {
-        if let Some(older) = self.seat.next.replace(task) {
-            self.keep(older);
+        if let Some(older) = self.shared.next.replace(task) {
+            self.push_task(older);
         }
-        if self.seat.is_asked() {
+        if self.shared.is_work_requested() {
             self.expose();
         }
     }
@@ -180,7 +180,7 @@ impl<'c> Local<'c> {
     /// A future of this pool that was woken on this thread.
     pub(crate) fn ready(&self, task: Task) {
         if self.is_delivering.get() {
-            self.keep(task);
+            self.push_task(task);
         } else {
             self.spawn(task);
         }
@@ -195,9 +195,9 @@ impl<'c> Local<'c> {
     }
 
     /// Behind all others.
-    pub(crate) fn keep(&self, task: Task) {
-        let refused = if self.seat.tasks.room() == 0 { self.overflow() } else { Vec::new() };
-        self.seat.tasks.push(task);
+    pub(crate) fn push_task(&self, task: Task) {
+        let refused = if self.shared.tasks.room() == 0 { self.overflow() } else { Vec::new() };
+        self.shared.tasks.push(task);
         // Not before: what is dropped may spawn, and take the room that was made.
         drop(refused);
     }
@@ -206,17 +206,17 @@ impl<'c> Local<'c> {
     #[cold]
     #[inline(never)]
     fn overflow(&self) -> Vec<Task> {
-        let mut tasks = Vec::with_capacity(PLACES / 2);
-        while tasks.len() < PLACES / 2 {
-            let missing = PLACES / 2 - tasks.len();
-            if self.seat.tasks.steal(|there| there.min(missing), |task| tasks.push(task)) == 0 {
+        let mut tasks = Vec::with_capacity(CAPACITY / 2);
+        while tasks.len() < CAPACITY / 2 {
+            let missing = CAPACITY / 2 - tasks.len();
+            if self.shared.tasks.steal(|there| there.min(missing), |task| tasks.push(task)) == 0 {
                 break;
             }
         }
         let count = tasks.len();
-        let refused = self.core.shared.overflow(tasks.into_iter());
-        self.seat.counters.overflowed.add(count as u64);
-        self.tell(PoolEventKind::Overflow { count });
+        let refused = self.core.shared_queue.overflow(tasks.into_iter());
+        self.shared.counters.overflowed.add(count as u64);
+        self.notify(PoolEventKind::Overflow { count });
         self.offer();
         refused
     }
@@ -230,12 +230,12 @@ impl<'c> Local<'c> {
             return;
         }
         if self.core.is_alone() {
-            self.seat.set_limit(self.head.get() + FORKS - 1);
+            self.shared.set_limit(self.head.get() + FORKS - 1);
             return;
         }
-        let was_asked = self.seat.is_asked();
+        let was_asked = self.shared.is_work_requested();
         let exposed = self.promote();
-        if !self.seat.is_exposed() && self.seat.next.is_empty() {
+        if !self.shared.is_exposed() && self.shared.next.is_empty() {
             // Whoever asked has taken everything meanwhile, and may have gone to sleep since. The wish
             // stands, and the next thing is offered.
             return;
@@ -244,51 +244,51 @@ impl<'c> Local<'c> {
             self.is_enough(was_asked)
         } else {
             // Tasks alone do not grant the wish.
-            !was_asked || !self.seat.forks.is_empty()
+            !was_asked || !self.shared.forks.is_empty()
         };
         // Never more than there are places, should the forks that lay open have been taken only now.
         let most = self.head.get() + FORKS - 1;
-        self.seat.set_limit(if is_granted { most } else { self.tail.get().min(most) });
+        self.shared.set_limit(if is_granted { most } else { self.tail.get().min(most) });
         self.offer();
         // A thief that has found the wish where it was did not renew it. There was a fence since.
-        if exposed > 0 && self.seat.forks.is_empty() {
-            self.seat.ask();
+        if exposed > 0 && self.shared.forks.is_empty() {
+            self.shared.request_work();
         }
     }
 
     /// Whether the next fork can be private, after some were exposed. Nobody knows how long its other
     /// half takes, so it is not as long as somebody wants work or comes for it, nor for a while after.
     fn is_enough(&self, was_asked: bool) -> bool {
-        let stolen = self.seat.counters.stolen_from.get();
+        let stolen = self.shared.counters.stolen_from.get();
         let was_robbed = self.stolen_before.replace(stolen) != stolen;
-        self.window.set(if was_asked || was_robbed || self.core.is_anybody_idle() {
+        self.window.set(if was_asked || was_robbed || self.core.has_idle() {
             WINDOW
         } else {
             self.window.get().saturating_sub(1)
         });
-        self.window.get() == 0 || self.seat.forks.len() >= WINDOW.max(self.core.threads)
+        self.window.get() == 0 || self.shared.forks.len() >= WINDOW.max(self.core.threads)
     }
 
     /// Whether the next fork would lie open, since somebody could want it.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.seat.reached(self.tail.get()) && !self.core.is_alone()
+        self.shared.has_reached_limit(self.tail.get()) && !self.core.is_alone()
     }
 
     /// Lays half of the private forks open, and says how many that were.
     pub(crate) fn promote(&self) -> usize {
         let exposed = self.expose_forks();
         if exposed > 0 {
-            self.seat.counters.promotions.add(exposed as u64);
-            self.tell(PoolEventKind::Expose { count: exposed });
+            self.shared.counters.promotions.add(exposed as u64);
+            self.notify(PoolEventKind::Expose { count: exposed });
         }
         exposed
     }
 
     fn expose_forks(&self) -> usize {
         let (head, tail) = (self.head.get(), self.tail.get());
-        let count = (tail - head).div_ceil(2).min(self.seat.forks.room());
+        let count = (tail - head).div_ceil(2).min(self.shared.forks.room());
         for position in head..head + count {
-            self.seat.forks.push(self.forks[position % FORKS].get());
+            self.shared.forks.push(self.forks[position % FORKS].get());
         }
         self.head.set(head + count);
         count
@@ -296,56 +296,56 @@ impl<'c> Local<'c> {
 
     /// Tells who waits for it that something lies open here.
     fn offer(&self) {
-        if self.silent.get() > 0 {
-            self.silent.set(self.silent.get() - 1);
-            self.core.monitor.owe(self.core);
+        if self.backoff_left.get() > 0 {
+            self.backoff_left.set(self.backoff_left.get() - 1);
+            self.core.monitor.request_check(self.core);
             // Nobody was told, so the wish stands.
-            self.seat.ask();
+            self.shared.request_work();
             // Between what was exposed and the look for who waits; a wake has one of its own.
             sync::fence();
         } else if self.core.wake_one() {
             self.has_woken.set(true);
-            self.seat.counters.wakes.add(1);
+            self.shared.counters.wakes.add(1);
         }
         self.core.call_waiter(self.index);
     }
 
     /// The oldest task of its own.
     pub(crate) fn pop_task(&self) -> Option<Task> {
-        let task = self.seat.tasks.pop();
-        if self.seat.tasks.is_empty() {
-            self.spared();
+        let task = self.shared.tasks.pop();
+        if self.shared.tasks.is_empty() {
+            self.took_back();
         }
         task
     }
 
     /// The task just made ready.
     pub(crate) fn take_next(&self) -> Option<Task> {
-        let task = self.seat.next.take();
+        let task = self.shared.next.take();
         if task.is_some() {
-            self.spared();
+            self.took_back();
         }
         task
     }
 
     /// Runs a stolen fork.
     pub(crate) fn run_fork(&self, fork: fork::Stolen) {
-        self.seat.counters.executed.add(1);
-        self.run_apart(fork.origin(), || fork.run(self));
+        self.shared.counters.executed.add(1);
+        self.run_with_origin(fork.origin(), || fork.run(self));
     }
 
     /// Runs something that does not panic: all that is forked meanwhile descends from it.
-    pub(crate) fn run_apart(&self, origin: Origin, run: impl FnOnce()) {
+    pub(crate) fn run_with_origin(&self, origin: Origin, run: impl FnOnce()) {
         if !self.core.waiters.is_empty() {
             // Perhaps for this. They have asked those who were at it when they went to sleep.
-            self.seat.ask();
+            self.shared.request_work();
         }
-        self.seat.lineage.apart(self.index, origin, run);
+        self.shared.ancestry.run(self.index, origin, run);
     }
 
     /// Whether it has any forks, open or not.
     pub(crate) fn has_forks(&self) -> bool {
-        self.tail.get() > self.head.get() || !self.seat.forks.is_empty()
+        self.tail.get() > self.head.get() || !self.shared.forks.is_empty()
     }
 
     /// All forks lie open from now on, as far as there is room: this thread will not come back soon.
@@ -362,12 +362,12 @@ impl<'c> Local<'c> {
     /// Gives away all tasks, for others to do, before this thread waits. What one of them does may be
     /// what it waits for; and should the pool be closed meanwhile, the shared queue drops them, where
     /// a worker that waits could not.
-    pub(crate) fn hand_over(&self) {
+    pub(crate) fn hand_over_tasks(&self) {
         let mut tasks = Vec::new();
-        tasks.extend(std::iter::from_fn(|| self.seat.tasks.pop()));
-        tasks.extend(self.seat.next.take());
+        tasks.extend(std::iter::from_fn(|| self.shared.tasks.pop()));
+        tasks.extend(self.shared.next.take());
         if !tasks.is_empty() {
-            drop(self.core.shared.overflow(tasks.into_iter()));
+            drop(self.core.shared_queue.overflow(tasks.into_iter()));
             self.core.wake_one();
         }
     }

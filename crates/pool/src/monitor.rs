@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::protocol::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::protocol::sync::atomic::{AtomicBool, fence};
 use crate::protocol::sync::{self, Mutex, thread};
-use crate::relief::Relief;
+use crate::starvation::Starvation;
 
 /// How often it looks.
 const PERIOD: Duration = Duration::from_millis(1);
@@ -24,7 +24,7 @@ const PATIENCE_AFTER_SLEEP: u32 = PATIENCE - 10;
 
 pub(crate) struct Monitor {
     /// Somebody has exposed something and woken nobody.
-    is_owed: AtomicBool,
+    is_check_requested: AtomicBool,
     /// It sleeps, or was never started.
     is_asleep: AtomicBool,
     handle: Mutex<Option<thread::JoinHandle<()>>>,
@@ -33,41 +33,41 @@ pub(crate) struct Monitor {
 impl Monitor {
     pub(crate) fn new() -> Self {
         Self {
-            is_owed: AtomicBool::new(false),
+            is_check_requested: AtomicBool::new(false),
             is_asleep: AtomicBool::new(true),
             handle: Mutex::new(None),
         }
     }
 
     /// Something lies open, and nobody was told.
-    pub(crate) fn owe(&self, core: &Core) {
+    pub(crate) fn request_check(&self, core: &Core) {
         // Relaxed: it is set until the monitor has looked.
-        if self.is_owed.load(Relaxed) {
+        if self.is_check_requested.load(Relaxed) {
             return;
         }
-        self.is_owed.store(true, SeqCst);
+        self.is_check_requested.store(true, SeqCst);
         if self.is_asleep.swap(false, SeqCst) {
-            self.rouse(core);
+            self.wake(core);
         }
     }
 
     /// Somebody waits for something that nobody looks after: it shall not sleep.
-    pub(crate) fn attend(&self, core: &Core) {
+    pub(crate) fn keep_awake(&self, core: &Core) {
         // Between what waits, and the look whether it sleeps.
         fence(SeqCst);
         if self.is_asleep.load(SeqCst) && self.is_asleep.swap(false, SeqCst) {
-            self.rouse(core);
+            self.wake(core);
         }
     }
 
     /// It is never started: what nobody comes for stays where it is.
     #[cfg(test)]
-    pub(crate) fn prevent(&self) {
+    pub(crate) fn disable(&self) {
         self.is_asleep.store(false, SeqCst);
     }
 
     #[cold]
-    fn rouse(&self, core: &Core) {
+    fn wake(&self, core: &Core) {
         let mut handle = sync::lock(&self.handle);
         if let Some(handle) = &*handle {
             handle.thread().unpark();
@@ -84,23 +84,23 @@ impl Monitor {
 
     fn run(&self, core: &Core) {
         let mut view = View::default();
-        let mut relief = Relief::default();
+        let mut starvation = Starvation::default();
         let mut looks = 0;
         while !core.is_closed() {
-            looks = if self.is_owed.swap(false, SeqCst) { 0 } else { looks + 1 };
+            looks = if self.is_check_requested.swap(false, SeqCst) { 0 } else { looks + 1 };
             if view.is_left(core) {
                 core.wake_one();
                 core.call_waiters();
             }
-            look_after_io(core);
-            relief.look(core);
-            let is_unwatched = || core.reactor().is_some_and(|reactor| reactor.is_unwatched());
-            let is_idle = || !core.has_waiting() && !is_unwatched() && !relief.is_needed();
+            poll_io(core);
+            starvation.check(core);
+            let is_unattended = || core.reactor().is_some_and(|reactor| reactor.is_unattended());
+            let is_idle = || !core.has_waiting() && !is_unattended() && !starvation.is_needed();
             if looks > PATIENCE && is_idle() {
                 self.is_asleep.store(true, SeqCst);
-                // Between saying so, and looking once more. Pairs with the one in `attend`.
+                // Between saying so, and looking once more. Pairs with the one in `keep_awake`.
                 fence(SeqCst);
-                if !self.is_owed.load(SeqCst) && is_idle() && !core.is_closed() {
+                if !self.is_check_requested.load(SeqCst) && is_idle() && !core.is_closed() {
                     thread::park();
                 }
                 self.is_asleep.store(false, SeqCst);
@@ -133,10 +133,10 @@ impl Monitor {
 
 /// If somebody waits and no worker sleeps within the poller, one is sent there; and if none sleeps at
 /// all, nor has looked for a while, this looks.
-fn look_after_io(core: &Core) {
-    let Some(reactor) = core.reactor().filter(|reactor| reactor.is_unwatched()) else { return };
-    if !core.send_to_watch()
-        && let Some(woken) = reactor.look_for_others()
+fn poll_io(core: &Core) {
+    let Some(reactor) = core.reactor().filter(|reactor| reactor.is_unattended()) else { return };
+    if !core.send_to_poller()
+        && let Some(woken) = reactor.poll_for_busy_workers()
     {
         woken.wake();
     }
@@ -157,11 +157,11 @@ impl View {
         let is_exposed = core.is_exposed();
         let mut is_left = self.was_exposed && is_exposed;
         self.was_exposed = is_exposed;
-        self.turns.resize(core.seats(), u64::MAX);
+        self.turns.resize(core.worker_count(), u64::MAX);
         for (index, before) in self.turns.iter_mut().enumerate() {
-            let seat = core.seat(index);
-            let turns = seat.counters.ticks.get();
-            is_left |= *before == turns && !seat.next.is_empty();
+            let shared = core.worker(index);
+            let turns = shared.counters.ticks.get();
+            is_left |= *before == turns && !shared.next.is_empty();
             *before = turns;
         }
         is_left

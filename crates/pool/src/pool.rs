@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::builder::PoolBuilder;
 use crate::core::Core;
 use crate::protocol::sync::thread;
-use crate::{current, visit};
+use crate::{current, install};
 
 /// Threads that steal work from one another.
 ///
@@ -56,7 +56,7 @@ impl Pool {
         if self.is_current() {
             return f();
         }
-        visit::install(&self.core, f)
+        install::install(&self.core, f)
     }
 
     /// Calls `f` on the calling thread, which is a worker of this pool meanwhile: others steal from it
@@ -73,9 +73,9 @@ impl Pool {
         if self.is_current() {
             return f();
         }
-        match self.core.take_seat() {
-            Some(seat) => visit::enter(&self.core, seat, f),
-            None => visit::install(&self.core, f),
+        match self.core.take_slot() {
+            Some(worker) => install::enter(&self.core, worker, f),
+            None => install::install(&self.core, f),
         }
     }
 

@@ -8,10 +8,10 @@ use std::ptr::{self, NonNull};
 
 use async_task::Runnable;
 
-use crate::blocks::{self, Large, Medium, Size, Small};
 use crate::protocol::ring::Ring;
 use crate::protocol::sync::atomic::AtomicPtr;
 use crate::protocol::sync::atomic::Ordering::{AcqRel, Relaxed};
+use crate::task_memory::{self, Large, Medium, Size, Small};
 
 /// What the memory of every task begins with.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl<F: FnOnce()> Closure<F> {
 
     fn store_in<S: Size>(self) -> NonNull<Header> {
         assert!(Self::fits::<S>(), "a block of this size is enough");
-        let block = NonNull::from(Box::leak(blocks::take::<S>())).cast::<Self>();
+        let block = NonNull::from(Box::leak(task_memory::allocate::<S>())).cast::<Self>();
         // SAFETY: the block is ours, is large enough and aligned, and holds nothing.
         unsafe { block.write(self) };
         block.cast()
@@ -115,7 +115,7 @@ impl<F: FnOnce()> Closure<F> {
         // SAFETY: it was written there, and is read once, as the pointer is not used any more.
         let closure = unsafe { pointer.cast::<Self>().read() };
         // SAFETY: it is the block that was leaked, and what it held was taken out.
-        blocks::give::<S>(unsafe { Box::from_raw(pointer.cast().as_ptr()) });
+        task_memory::free::<S>(unsafe { Box::from_raw(pointer.cast().as_ptr()) });
         closure
     }
 }
@@ -256,9 +256,9 @@ impl TaskRing {
         count: impl Fn(usize) -> usize,
         mut each: impl FnMut(Task),
     ) -> usize {
-        let loot = self.0.steal(count);
-        loot.as_slice().iter().copied().filter_map(own).for_each(&mut each);
-        loot.as_slice().len()
+        let batch = self.0.steal(count);
+        batch.as_slice().iter().copied().filter_map(own).for_each(&mut each);
+        batch.as_slice().len()
     }
 }
 

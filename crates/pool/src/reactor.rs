@@ -79,7 +79,7 @@ pub(crate) struct Reactor {
     /// When the first timer is due, in nanoseconds since the beginning. Written under the lock of the timers.
     due: AtomicU64,
     /// When somebody looked last, likewise.
-    looked: AtomicU64,
+    polled: AtomicU64,
     /// The seat of the watcher, counted from one; zero if nobody watches.
     watcher: AtomicUsize,
 }
@@ -98,9 +98,9 @@ struct Timers {
 }
 
 /// What came of the wish to watch.
-pub(crate) enum Watch {
+pub(crate) enum PollerSleep {
     /// It has watched, and these are to be woken.
-    Over(Woken),
+    Done(Woken),
     /// Somebody else does.
     Taken,
     /// Somebody looks just now, and will be gone in a moment.
@@ -138,7 +138,7 @@ impl Reactor {
             timers: Mutex::default(),
             waiting: CachePadded::new(AtomicUsize::new(0)),
             due: AtomicU64::new(NEVER),
-            looked: AtomicU64::new(0),
+            polled: AtomicU64::new(0),
             watcher: AtomicUsize::new(0),
         })
     }
@@ -159,15 +159,15 @@ impl Reactor {
     }
 
     /// Whether somebody waits, and no thread sleeps within the poller.
-    pub(crate) fn is_unwatched(&self) -> bool {
+    pub(crate) fn is_unattended(&self) -> bool {
         self.is_wanted() && self.watcher.load(SeqCst) == 0
     }
 
-    pub(crate) fn more_wait(&self, count: usize) {
+    pub(crate) fn add_waiting(&self, count: usize) {
         self.waiting.fetch_add(count, SeqCst);
     }
 
-    pub(crate) fn fewer_wait(&self, count: usize) {
+    pub(crate) fn remove_waiting(&self, count: usize) {
         self.waiting.fetch_sub(count, SeqCst);
     }
 
@@ -176,55 +176,59 @@ impl Reactor {
     }
 
     /// A look in passing, unless there was one just now, or somebody watches.
-    pub(crate) fn glance(&self) -> Option<Woken> {
-        self.is_unwatched().then(|| self.look_if_due(APART, Duration::ZERO)).flatten()
+    pub(crate) fn poll_in_passing(&self) -> Option<Woken> {
+        self.is_unattended().then(|| self.poll_if_due(APART, Duration::ZERO)).flatten()
     }
 
     /// The look of the monitor, for workers that are all busy.
-    pub(crate) fn look_for_others(&self) -> Option<Woken> {
-        self.look_if_due(NEGLECTED, LATE)
+    pub(crate) fn poll_for_busy_workers(&self) -> Option<Woken> {
+        self.poll_if_due(NEGLECTED, LATE)
     }
 
     /// Looks if the last one who did was that long ago, or a timer is so late.
-    fn look_if_due(&self, apart: Duration, late: Duration) -> Option<Woken> {
+    fn poll_if_due(&self, apart: Duration, late: Duration) -> Option<Woken> {
         let now = Instant::now();
         let is_apart =
-            self.clock(now) >= self.looked.load(Relaxed).saturating_add(nanoseconds(apart));
+            self.clock(now) >= self.polled.load(Relaxed).saturating_add(nanoseconds(apart));
         let is_late = self.clock(now) >= self.due.load(Relaxed).saturating_add(nanoseconds(late));
         if !is_apart && !is_late {
             return None;
         }
         let mut events = self.events.try_lock().ok()?;
-        let woken = self.look(&mut events, Some(Duration::ZERO));
+        let woken = self.poll(&mut events, Some(Duration::ZERO));
         Some(woken)
     }
 
-    /// The worker on that seat, which lies on the list of sleepers, sleeps within the poller until it
+    /// The worker on that worker, which lies on the list of sleepers, sleeps within the poller until it
     /// is called, or something is ready.
-    pub(crate) fn watch(&self, core: &Core, seat: usize) -> Watch {
+    pub(crate) fn sleep_in_poller(&self, core: &Core, worker: usize) -> PollerSleep {
         let Ok(mut events) = self.events.try_lock() else {
-            return if self.watcher.load(SeqCst) == 0 { Watch::Busy } else { Watch::Taken };
+            return if self.watcher.load(SeqCst) == 0 {
+                PollerSleep::Busy
+            } else {
+                PollerSleep::Taken
+            };
         };
-        self.watcher.store(seat + 1, SeqCst);
+        self.watcher.store(worker + 1, SeqCst);
         // Between saying that we watch, and looking for calls and timers.
         fence(SeqCst);
         let mut woken = Woken::default();
-        if !core.sleep.is_called(seat) && !core.is_closed() {
-            woken = self.look(&mut events, self.until_due());
+        if !core.sleep.is_woken(worker) && !core.is_closed() {
+            woken = self.poll(&mut events, self.until_due());
         }
         self.watcher.store(0, SeqCst);
         drop(events);
         if self.is_wanted() {
-            core.monitor.attend(core);
+            core.monitor.keep_awake(core);
         }
-        Watch::Over(woken)
+        PollerSleep::Done(woken)
     }
 
     /// The worker on that seat was called: if it sleeps within the poller, it is woken there.
-    pub(crate) fn unwatch(&self, seat: usize) {
+    pub(crate) fn interrupt(&self, worker: usize) {
         // Between the call, and looking whether it watches.
         fence(SeqCst);
-        if self.watcher.load(SeqCst) == seat + 1 {
+        if self.watcher.load(SeqCst) == worker + 1 {
             self.notify();
         }
     }
@@ -240,7 +244,7 @@ impl Reactor {
         (due != NEVER).then(|| Duration::from_nanos(due.saturating_sub(now)))
     }
 
-    fn look(&self, events: &mut MutexGuard<'_, Events>, timeout: Option<Duration>) -> Woken {
+    fn poll(&self, events: &mut MutexGuard<'_, Events>, timeout: Option<Duration>) -> Woken {
         events.clear();
         self.poller.wait(events, timeout).expect("a poller of ours can be waited for");
         let now = Instant::now();
@@ -249,10 +253,10 @@ impl Reactor {
         for event in events.iter() {
             let source = sync::lock(&self.sources).by_key.get(&event.key).cloned();
             if let Some(source) = source {
-                self.fewer_wait(source.fire(&self.poller, event, &mut ready));
+                self.remove_waiting(source.fire(&self.poller, event, &mut ready));
             }
         }
-        self.looked.store(self.clock(now), Relaxed);
+        self.polled.store(self.clock(now), Relaxed);
         Woken(ready)
     }
 
@@ -261,7 +265,7 @@ impl Reactor {
             return;
         }
         let mut timers = sync::lock(&self.timers);
-        self.fewer_wait(timers.deadlines.take_due(now, ready));
+        self.remove_waiting(timers.deadlines.take_due(now, ready));
         self.write_due(&timers);
     }
 
@@ -271,7 +275,7 @@ impl Reactor {
     }
 
     /// Somebody waits from now on; if that is for the first timer, the watcher has to know.
-    pub(crate) fn call(&self, is_first_timer: bool) {
+    pub(crate) fn announce(&self, is_first_timer: bool) {
         // Between writing down what is waited for, and looking for who watches.
         fence(SeqCst);
         if self.watcher.load(SeqCst) != 0 {
@@ -283,12 +287,12 @@ impl Reactor {
         current::with(|local| match local {
             // It looks itself when it has nothing else to do.
             Some(local) if ptr::eq(local.core, self.core.as_ptr()) => {
-                local.core.monitor.attend(local.core);
+                local.core.monitor.keep_awake(local.core);
             }
             Some(_) | None => {
                 if let Some(core) = self.core.upgrade() {
-                    core.send_to_watch();
-                    core.monitor.attend(&core);
+                    core.send_to_poller();
+                    core.monitor.keep_awake(&core);
                 }
             }
         });
@@ -302,10 +306,10 @@ impl Reactor {
         }
         let is_first = timers.deadlines.first().is_none_or(|first| at < first);
         let deadline = timers.deadlines.insert(at, waker);
-        self.more_wait(1);
+        self.add_waiting(1);
         self.write_due(&timers);
         drop(timers);
-        self.call(is_first);
+        self.announce(is_first);
         Some(deadline)
     }
 
@@ -324,7 +328,7 @@ impl Reactor {
         let mut timers = sync::lock(&self.timers);
         let waker = timers.deadlines.remove(deadline);
         if waker.is_some() {
-            self.fewer_wait(1);
+            self.remove_waiting(1);
             self.write_due(&timers);
         }
         drop(timers);
@@ -350,7 +354,7 @@ impl Reactor {
     }
 
     /// That file is not watched any more.
-    pub(crate) fn forget(&self, key: usize) {
+    pub(crate) fn unregister(&self, key: usize) {
         let source = sync::lock(&self.sources).by_key.remove(&key);
         drop(source);
     }
@@ -408,7 +412,7 @@ mod tests {
         }
         while reactor.is_wanted() {
             let mut events = reactor.events.lock().unwrap();
-            reactor.look(&mut events, reactor.until_due()).wake();
+            reactor.poll(&mut events, reactor.until_due()).wake();
         }
         assert!(begun.elapsed() >= Duration::from_micros(50) * 999);
         assert_eq!(*sync::lock(&order), (0..1000).collect::<Vec<_>>());

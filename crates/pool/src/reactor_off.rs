@@ -7,8 +7,8 @@ use crate::core::Core;
 pub(crate) enum Reactor {}
 
 #[expect(dead_code, reason = "what a reactor would return")]
-pub(crate) enum Watch {
-    Over(Woken),
+pub(crate) enum PollerSleep {
+    Done(Woken),
     Taken,
     Busy,
 }
@@ -31,23 +31,23 @@ impl Reactor {
         match *self {}
     }
 
-    pub(crate) fn is_unwatched(&self) -> bool {
+    pub(crate) fn is_unattended(&self) -> bool {
         match *self {}
     }
 
-    pub(crate) fn glance(&self) -> Option<Woken> {
+    pub(crate) fn poll_in_passing(&self) -> Option<Woken> {
         match *self {}
     }
 
-    pub(crate) fn look_for_others(&self) -> Option<Woken> {
+    pub(crate) fn poll_for_busy_workers(&self) -> Option<Woken> {
         match *self {}
     }
 
-    pub(crate) fn watch(&self, _core: &Core, _seat: usize) -> Watch {
+    pub(crate) fn sleep_in_poller(&self, _core: &Core, _seat: usize) -> PollerSleep {
         match *self {}
     }
 
-    pub(crate) fn unwatch(&self, _seat: usize) {
+    pub(crate) fn interrupt(&self, _seat: usize) {
         match *self {}
     }
 

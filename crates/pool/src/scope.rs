@@ -1,6 +1,6 @@
 //! `scope`: tasks that borrow from the stack, and are all done when it ends.
 //!
-//! A scope has a queue of its own, in as many parts as there are threads; its owner and its helpers
+//! A scope has a queue of its own, in as many queues as there are threads; its owner and its helpers
 //! take the newest of their own part, else half of another. Others come to help through a task in the
 //! pool, which is put there only when somebody has asked for work. So whoever waits for a scope runs
 //! nothing but what belongs to it, and can always get at it.
@@ -19,42 +19,42 @@ use crate::cancel::{self, CancelToken};
 use crate::current;
 use crate::global;
 use crate::local::Local;
-use crate::protocol::lineage::{Cause, Origin, Place};
+use crate::protocol::ancestry::{Origin, WaitTarget, WorkId};
+use crate::protocol::scope_count::ScopeCount;
 use crate::protocol::sync::atomic::AtomicUsize;
 use crate::protocol::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::protocol::sync::{self, Mutex};
-use crate::protocol::tally::Tally;
 use crate::raw_task::{Task, contain};
 use crate::shared_queue::Priority;
 
 /// Where tasks are spawned that may borrow whatever outlives `'scope`: see [`scope`].
 pub struct Scope<'scope> {
-    team: Arc<Team>,
+    state: Arc<ScopeState>,
     /// What is spawned is dropped within the scope; and the lifetime can neither grow nor shrink.
     borrows: PhantomData<fn(&'scope ()) -> &'scope ()>,
 }
 
 impl fmt::Debug for Scope<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scope").field("tasks", &self.team.tally.pending()).finish()
+        f.debug_struct("Scope").field("tasks", &self.state.count.pending()).finish()
     }
 }
 
 /// The owner of a scope and its helpers.
-struct Team {
+struct ScopeState {
     /// What its owner is at.
-    within: Option<Place>,
-    tally: Tally,
+    within: Option<WorkId>,
+    count: ScopeCount,
     /// Helpers that come, or are there.
     helpers: AtomicUsize,
-    parts: Box<[CachePadded<Part>]>,
+    queues: Box<[CachePadded<ScopeQueue>]>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     token: CancelToken,
 }
 
 /// What one thread has of a scope.
 #[derive(Default)]
-struct Part {
+struct ScopeQueue {
     tasks: Mutex<VecDeque<Task>>,
 }
 
@@ -83,18 +83,18 @@ pub fn scope<'scope, R: Send>(f: impl FnOnce(&Scope<'scope>) -> R + Send) -> R {
 }
 
 fn run<'scope, R>(local: &Local<'_>, f: impl FnOnce(&Scope<'scope>) -> R) -> R {
-    let team = Arc::new(Team {
-        within: local.seat.lineage.place(),
-        tally: Tally::new(),
+    let state = Arc::new(ScopeState {
+        within: local.shared.ancestry.current(),
+        count: ScopeCount::new(),
         helpers: AtomicUsize::new(0),
-        parts: (0..local.core.threads).map(|_| CachePadded::default()).collect(),
+        queues: (0..local.core.threads).map(|_| CachePadded::default()).collect(),
         panic: Mutex::new(None),
         token: CancelToken::new(),
     });
-    let scope = Scope { team: Arc::clone(&team), borrows: PhantomData };
+    let scope = Scope { state: Arc::clone(&state), borrows: PhantomData };
     let outcome = catch_unwind(AssertUnwindSafe(|| f(&scope)));
-    team.finish(local);
-    let panic = sync::lock(&team.panic).take();
+    state.finish(local);
+    let panic = sync::lock(&state.panic).take();
     match (outcome, panic) {
         (Ok(value), None) => value,
         (Err(panic), later) => {
@@ -111,43 +111,43 @@ fn run<'scope, R>(local: &Local<'_>, f: impl FnOnce(&Scope<'scope>) -> R) -> R {
 impl<'scope> Scope<'scope> {
     /// Runs `f` before the scope ends.
     pub fn spawn(&self, f: impl FnOnce(&Scope<'scope>) + Send + 'scope) {
-        let this = Whereabouts(self);
+        let this = ScopePtr(self);
         let body = move || this.call(f);
         // SAFETY: the scope ends only when its tasks have been run or dropped, and what they borrow
         // outlives the scope.
         let task = unsafe { Task::borrowing(body) };
-        self.team.push(task);
+        self.state.push(task);
     }
 
     /// Tasks of this scope that have not begun do not begin.
     pub fn cancel(&self) {
-        self.team.token.cancel();
+        self.state.token.cancel();
     }
 
     /// Whether the scope was cancelled.
     pub fn is_cancelled(&self) -> bool {
-        self.team.token.is_cancelled()
+        self.state.token.is_cancelled()
     }
 }
 
 /// A scope, for a task that cannot outlive it.
-struct Whereabouts<'scope>(*const Scope<'scope>);
+struct ScopePtr<'scope>(*const Scope<'scope>);
 
 // SAFETY: a scope is `Sync`: a reference to it may go to another thread.
-unsafe impl Send for Whereabouts<'_> {}
+unsafe impl Send for ScopePtr<'_> {}
 
-impl<'scope> Whereabouts<'scope> {
+impl<'scope> ScopePtr<'scope> {
     fn call(self, f: impl FnOnce(&Scope<'scope>)) {
         // SAFETY: the scope lies on the stack of its owner, or is one that an outer task was given,
         // and stays until this task has ended.
         let scope = unsafe { &*self.0 };
-        let team = &scope.team;
-        let body = || match team.token.is_cancelled() {
+        let state = &scope.state;
+        let body = || match state.token.is_cancelled() {
             true => drop(f),
-            false => cancel::with_token(&team.token, || f(scope)),
+            false => cancel::with_token(&state.token, || f(scope)),
         };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
-            let mut first = sync::lock(&team.panic);
+            let mut first = sync::lock(&state.panic);
             if first.is_none() {
                 *first = Some(panic);
             } else {
@@ -159,11 +159,11 @@ impl<'scope> Whereabouts<'scope> {
     }
 }
 
-impl Team {
+impl ScopeState {
     fn push(self: &Arc<Self>, task: Task) {
         current::with(|local| {
-            let part = local.map_or(0, |local| local.index % self.parts.len());
-            self.tally.add(|| sync::lock(&self.parts[part].tasks).push_back(task));
+            let part = local.map_or(0, |local| local.index % self.queues.len());
+            self.count.add(|| sync::lock(&self.queues[part].tasks).push_back(task));
             if let Some(local) = local {
                 self.call_for_help(local);
             }
@@ -172,13 +172,13 @@ impl Team {
 
     /// If somebody wants work, there is some here.
     fn call_for_help(self: &Arc<Self>, local: &Local<'_>) {
-        let is_wanted = local.is_wanted() && self.tally.is_queued();
-        if is_wanted && self.helpers.load(Relaxed) + 1 < self.parts.len() {
+        let is_wanted = local.is_wanted() && self.count.is_queued();
+        if is_wanted && self.helpers.load(Relaxed) + 1 < self.queues.len() {
             self.helpers.fetch_add(1, SeqCst);
             // They are told of this task, even if tasks alone do not grant their wish.
-            local.seat.ask();
-            let team = Arc::clone(self);
-            drop(local.core.submit(Task::new(move || team.help()), Priority::Normal));
+            local.shared.request_work();
+            let state = Arc::clone(self);
+            drop(local.core.submit(Task::new(move || state.help()), Priority::Normal));
         }
     }
 
@@ -187,12 +187,12 @@ impl Team {
         current::with(|local| {
             let Some(local) = local else { return };
             loop {
-                self.work(local, |task| self.run_apart(local, task));
+                self.work(local, |task| self.run_with_origin(local, task));
                 self.helpers.fetch_sub(1, SeqCst);
                 // Somebody may have seen a helper who had looked already. Pairs with the fence that
                 // stands behind every task that is added.
                 sync::fence();
-                if !self.tally.is_queued() {
+                if !self.count.is_queued() {
                     return;
                 }
                 self.helpers.fetch_add(1, SeqCst);
@@ -201,12 +201,14 @@ impl Team {
     }
 
     /// Runs a task where the owner finds what it forks.
-    fn run_apart(&self, local: &Local<'_>, task: Task) {
+    fn run_with_origin(&self, local: &Local<'_>, task: Task) {
         if local.has_forks() {
             // Those are none of the scope's.
             return task.run();
         }
-        local.run_apart(Origin { cause: Cause::of(self), within: self.within }, || task.run());
+        local.run_with_origin(Origin { target: WaitTarget::of(self), within: self.within }, || {
+            task.run();
+        });
     }
 
     /// Runs what can be found, until there is nothing.
@@ -214,34 +216,34 @@ impl Team {
         while let Some(task) = self.take(local) {
             self.call_for_help(local);
             run(task);
-            // Nothing of the scope is touched after this, but the team, which we hold.
-            self.tally.ended();
+            // Nothing of the scope is touched after this, but the state, which we hold.
+            self.count.finished();
         }
     }
 
     /// The newest of its own part, else the oldest half of another.
     fn take(&self, local: &Local<'_>) -> Option<Task> {
-        if !self.tally.is_queued() {
+        if !self.count.is_queued() {
             return None;
         }
-        let count = self.parts.len();
+        let count = self.queues.len();
         let own = local.index % count;
-        let mine = sync::lock(&self.parts[own].tasks).pop_back();
+        let mine = sync::lock(&self.queues[own].tasks).pop_back();
         let task = mine.or_else(|| {
             (1..count).find_map(|offset| {
-                let mut part = sync::lock(&self.parts[(own + offset) % count].tasks);
+                let mut part = sync::lock(&self.queues[(own + offset) % count].tasks);
                 let half = part.len().div_ceil(2);
                 let mut taken: VecDeque<Task> = part.drain(..half).collect();
                 drop(part);
                 let first = taken.pop_front();
                 if !taken.is_empty() {
-                    sync::lock(&self.parts[own].tasks).append(&mut taken);
+                    sync::lock(&self.queues[own].tasks).append(&mut taken);
                 }
                 first
             })
         });
         if task.is_some() {
-            self.tally.begun();
+            self.count.started();
         }
         task
     }
@@ -249,10 +251,10 @@ impl Team {
     /// Runs what is left, and waits for what others run.
     fn finish(self: &Arc<Self>, local: &Local<'_>) {
         local.wait_for(
-            Cause::of(&raw const **self),
-            || self.tally.is_over(),
+            WaitTarget::of(&raw const **self),
+            || self.count.is_over(),
             || self.work(local, Task::run),
-            || self.tally.rest(),
+            || self.count.sleep(),
         );
     }
 }
@@ -261,29 +263,29 @@ impl Team {
 mod tests {
     use super::*;
     use crate::protocol::sync::OnceLock;
-    use crate::stage::{Stage, until};
+    use crate::two_workers::{TwoWorkers, wait_until};
 
     /// Between taking a task and saying where it is run, a helper can be held up for long.
     #[test]
     fn who_sleeps_before_it_knows_where_tasks_of_its_scope_are_hears_of_it() {
-        let stage = Stage::new();
+        let pair = TwoWorkers::new();
         let (lent, taken) = (OnceLock::new(), OnceLock::new());
         let owner = |_: &Local<'_>| {
             scope(|s| {
-                s.spawn(|_| stage.meet());
-                drop(lent.set(Arc::clone(&s.team)));
-                until(|| taken.get().is_some());
+                s.spawn(|_| pair.run_two_leaves());
+                drop(lent.set(Arc::clone(&s.state)));
+                wait_until(|| taken.get().is_some());
             });
         };
         let helper = |local: &Local<'_>| {
-            until(|| lent.get().is_some());
-            let team = lent.get().expect("it is there");
-            let task = team.take(local).expect("one was spawned");
+            wait_until(|| lent.get().is_some());
+            let state = lent.get().expect("it is there");
+            let task = state.take(local).expect("one was spawned");
             taken.set(()).expect("it is taken once");
-            stage.until_it_waits(0);
-            team.run_apart(local, task);
-            team.tally.ended();
+            pair.until_waiting(0);
+            state.run_with_origin(local, task);
+            state.count.finished();
         };
-        stage.play(&owner, &helper);
+        pair.run(&owner, &helper);
     }
 }

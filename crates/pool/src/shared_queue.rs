@@ -1,7 +1,7 @@
 //! The queue that all workers share: what comes from outside, what overflows, and what has a
 //! priority.
 
-use crate::protocol::lane::Lane;
+use crate::protocol::locked_queue::LockedQueue;
 use crate::raw_task::Task;
 
 /// How urgent a task is.
@@ -17,14 +17,14 @@ pub enum Priority {
 }
 
 pub(crate) struct SharedQueue {
-    high: Lane<Task>,
-    normal: Lane<Task>,
-    low: Lane<Task>,
+    high: LockedQueue<Task>,
+    normal: LockedQueue<Task>,
+    low: LockedQueue<Task>,
 }
 
 impl SharedQueue {
     pub(crate) fn new() -> Self {
-        Self { high: Lane::new(), normal: Lane::new(), low: Lane::new() }
+        Self { high: LockedQueue::new(), normal: LockedQueue::new(), low: LockedQueue::new() }
     }
 
     /// Adds a task; it is handed back if the queue is closed.

@@ -203,7 +203,7 @@ impl<T: IoSafe> Watched<T> {
             let _ = self.reactor.poller().delete(io.as_fd());
         }
         drop(state);
-        self.reactor.forget(self.source.key);
+        self.reactor.unregister(self.source.key);
     }
 
     /// Ends when that side is ready, or could be.
@@ -262,14 +262,14 @@ impl<T: IoSafe> Future for Ready<'_, T> {
         let events = waiting.events;
         let number = waiting.wakers.insert(context.waker().clone());
         if is_first {
-            reactor.more_wait(1);
+            reactor.add_waiting(1);
         }
         let asked = source.ask(&state, reactor.poller());
         drop(state);
         self.ticket = Some(Ticket { events, number });
         // If it could not be asked for, dropping this gives the place back.
         asked?;
-        reactor.call(false);
+        reactor.announce(false);
         Poll::Pending
     }
 }
@@ -284,7 +284,7 @@ impl<T: IoSafe> Drop for Ready<'_, T> {
         }
         let waker = waiting.wakers.remove(ticket.number);
         if waker.is_some() && waiting.wakers.is_empty() {
-            self.watched.reactor.fewer_wait(1);
+            self.watched.reactor.remove_waiting(1);
         }
         drop(state);
         drop(waker);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::core::Core;
 use crate::pool::Pool;
-use crate::seat::Seat;
+use crate::worker_shared::WorkerShared;
 
 /// What a pool has done since it began, and what waits in it: see [`Pool::stats`].
 ///
@@ -138,11 +138,11 @@ impl std::fmt::Display for WorkerState {
 }
 
 impl WorkerStats {
-    fn of(core: &Core, index: usize, seat: &Seat) -> Self {
-        let counters = &seat.counters;
-        let is_there = core.sleep.is_taken(index);
+    fn of(core: &Core, index: usize, shared: &WorkerShared) -> Self {
+        let counters = &shared.counters;
+        let is_there = core.sleep.is_registered(index);
         Self {
-            state: if is_there { seat.state() } else { WorkerState::Absent },
+            state: if is_there { shared.state() } else { WorkerState::Absent },
             executed: counters.executed.get(),
             thefts: counters.thefts.get(),
             stolen: counters.stolen.get(),
@@ -154,8 +154,8 @@ impl WorkerStats {
             promotions: counters.promotions.get(),
             overflowed: counters.overflowed.get(),
             ticks: counters.ticks.get(),
-            exposed_forks: seat.forks.len(),
-            exposed_tasks: seat.tasks.len() + usize::from(!seat.next.is_empty()),
+            exposed_forks: shared.forks.len(),
+            exposed_tasks: shared.tasks.len() + usize::from(!shared.next.is_empty()),
         }
     }
 
@@ -178,11 +178,12 @@ impl WorkerStats {
 
 impl PoolStats {
     pub(crate) fn of(core: &Core) -> Self {
-        let workers = (0..core.seats()).map(|index| WorkerStats::of(core, index, core.seat(index)));
+        let workers =
+            (0..core.worker_count()).map(|index| WorkerStats::of(core, index, core.worker(index)));
         Self {
             elapsed: core.begun.elapsed(),
             workers: workers.collect(),
-            shared: core.shared.len(),
+            shared: core.shared_queue.len(),
             searching: core.sleep.searchers(),
             sleeping: core.sleep.sleepers(),
         }

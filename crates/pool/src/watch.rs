@@ -78,15 +78,15 @@ impl Watchers {
 
     /// Something happens. If nobody watches, this is the question whether somebody does.
     #[inline]
-    pub(crate) fn tell(&self, worker: Option<usize>, kind: PoolEventKind) {
+    pub(crate) fn notify(&self, worker: Option<usize>, kind: PoolEventKind) {
         if self.count.load(Relaxed) > 0 {
-            self.tell_all(worker, kind);
+            self.notify_all(worker, kind);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn tell_all(&self, worker: Option<usize>, kind: PoolEventKind) {
+    fn notify_all(&self, worker: Option<usize>, kind: PoolEventKind) {
         let rings = sync::lock(&self.rings);
         // Under the lock, so that the order of events is the order of their times.
         let event = PoolEvent { at: self.begun.elapsed(), worker, kind };

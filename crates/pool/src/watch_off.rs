@@ -12,7 +12,7 @@ impl Watchers {
     }
 
     #[inline]
-    pub(crate) fn tell(&self, _worker: Option<usize>, _kind: PoolEventKind) {}
+    pub(crate) fn notify(&self, _worker: Option<usize>, _kind: PoolEventKind) {}
 
     pub(crate) fn finish(&self) {}
 }

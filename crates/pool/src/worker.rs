@@ -11,15 +11,15 @@ use crate::current;
 use crate::events::PoolEventKind;
 use crate::fork::Stolen;
 use crate::local::Local;
+use crate::protocol::ancestry::WaitTarget;
 use crate::protocol::latch::Latch;
-use crate::protocol::lineage::Cause;
-use crate::protocol::ring::PLACES;
+use crate::protocol::ring::CAPACITY;
 use crate::protocol::sync::thread;
 use crate::raw_task::{Task, contain};
 use crate::reactor::Woken;
-use crate::seat::Seat;
 use crate::stats::WorkerState;
 use crate::steal::StealPolicy;
+use crate::worker_shared::WorkerShared;
 
 /// At one turn in so many the shared queue comes first: what waits there never starves.
 const FAIRNESS: u32 = 61;
@@ -61,7 +61,7 @@ fn pause() {
 /// Works on that seat until the pool is closed.
 pub(crate) fn run(core: &Core, index: usize) {
     let local = Local::new(core, index);
-    core.sleep.sit(index);
+    core.sleep.register(index);
     current::enter(&local, || {
         while !core.is_closed() {
             local.make_way();
@@ -73,14 +73,14 @@ pub(crate) fn run(core: &Core, index: usize) {
     });
     // Not a worker any more: what is dropped now may want to spawn, and that is refused.
     local.discard();
-    core.sleep.leave(index);
+    core.sleep.unregister(index);
 }
 
 impl Local<'_> {
     pub(crate) fn execute(&self, work: Work) {
         match work {
             Work::Task(task) => {
-                self.seat.counters.executed.add(1);
+                self.shared.counters.executed.add(1);
                 task.run();
             }
             Work::Fork(fork) => self.run_fork(fork),
@@ -93,7 +93,7 @@ impl Local<'_> {
             return;
         }
         self.stop_searching();
-        blocking::sit_out(self);
+        blocking::wait_in_reserve(self);
     }
 
     /// Rungs 1 to 8.
@@ -109,21 +109,23 @@ impl Local<'_> {
     fn find_near(&self) -> Option<Work> {
         let tick = self.tick.get().wrapping_add(1);
         self.tick.set(tick);
-        self.seat.counters.ticks.add(1);
+        self.shared.counters.ticks.add(1);
         if tick.is_multiple_of(FAIRNESS)
-            && let Some(woken) = self.core.reactor().and_then(|reactor| reactor.glance())
+            && let Some(woken) = self.core.reactor().and_then(|reactor| reactor.poll_in_passing())
         {
             self.deliver(woken);
         }
-        let shared = &self.core.shared;
+        let queue = &self.core.shared_queue;
         let fair = || {
             let low_first = tick.is_multiple_of(2 * FAIRNESS);
-            tick.is_multiple_of(FAIRNESS).then(|| shared.pop_any(low_first)).flatten()
+            tick.is_multiple_of(FAIRNESS).then(|| queue.pop_any(low_first)).flatten()
         };
         let task = fair()
-            .or_else(|| shared.pop_high())
+            .or_else(|| queue.pop_high())
             .or_else(|| self.find_own())
-            .or_else(|| shared.pop_batch(self.core.threads, PLACES / 2, |task| self.keep(task)))
+            .or_else(|| {
+                queue.pop_batch(self.core.threads, CAPACITY / 2, |task| self.push_task(task))
+            })
             .or_else(|| self.core.poll(self));
         task.map(Work::Task)
     }
@@ -145,11 +147,11 @@ impl Local<'_> {
             return None;
         }
         if !self.searching.get() {
-            if !self.core.sleep.search(self.core.threads) {
+            if !self.core.sleep.start_searching(self.core.threads) {
                 return None;
             }
             self.searching.set(true);
-            self.seat.set_state(WorkerState::Searching);
+            self.shared.set_state(WorkerState::Searching);
         }
         let mut suspect = None;
         for round in 0..ROUNDS {
@@ -157,8 +159,10 @@ impl Local<'_> {
                 return Some(work);
             }
             pause();
-            if let Some(task) = self.core.shared.pop_high().or_else(|| {
-                self.core.shared.pop_batch(self.core.threads, PLACES / 2, |task| self.keep(task))
+            if let Some(task) = self.core.shared_queue.pop_high().or_else(|| {
+                self.core
+                    .shared_queue
+                    .pop_batch(self.core.threads, CAPACITY / 2, |task| self.push_task(task))
             }) {
                 return Some(Work::Task(task));
             }
@@ -166,11 +170,11 @@ impl Local<'_> {
                 return None;
             }
         }
-        self.seat.counters.failed_thefts.add(1);
+        self.shared.counters.failed_thefts.add(1);
         None
     }
 
-    /// One look at every other seat, from a random one on, in steps that reach all.
+    /// One look at every other worker, from a random one on, in steps that reach all.
     fn steal(&self, round: u32, suspect: &mut Option<Suspect>) -> Option<Work> {
         for victim in self.core.others(self.index, &self.random) {
             if let Some(fork) = Stolen::take(self, victim, |_| true) {
@@ -189,38 +193,38 @@ impl Local<'_> {
     /// The task that another has just made ready, if that one has been at something else for the
     /// whole search.
     fn steal_next(&self, victim: usize, round: u32, suspect: &mut Option<Suspect>) -> Option<Task> {
-        let seat = self.core.seat(victim);
-        let now = Suspect { victim, turns: seat.counters.ticks.get() };
+        let shared = self.core.worker(victim);
+        let now = Suspect { victim, turns: shared.counters.ticks.get() };
         match suspect {
             Some(other) if other.victim != victim => None,
-            Some(_) if seat.next.is_empty() => {
+            Some(_) if shared.next.is_empty() => {
                 *suspect = None;
                 None
             }
             Some(before) if *before == now => {
-                let task = (round >= PATIENCE).then(|| seat.next.take()).flatten();
+                let task = (round >= PATIENCE).then(|| shared.next.take()).flatten();
                 if task.is_some() {
                     self.count_theft(victim, 1);
                 }
                 task
             }
             Some(_) | None => {
-                *suspect = (!seat.next.is_empty()).then_some(now);
+                *suspect = (!shared.next.is_empty()).then_some(now);
                 None
             }
         }
     }
 
     pub(crate) fn steal_tasks(&self, victim: usize) -> Option<Task> {
-        let seat = self.core.seat(victim);
+        let shared = self.core.worker(victim);
         let count = match self.core.steal {
             StealPolicy::One => |there: usize| there.min(1),
             StealPolicy::Half => |there: usize| there.div_ceil(2),
         };
         let mut first = None;
-        let stolen = seat.tasks.steal(count, |task| match first {
+        let stolen = shared.tasks.steal(count, |task| match first {
             None => first = Some(task),
-            Some(_) => self.keep(task),
+            Some(_) => self.push_task(task),
         });
         if stolen > 0 {
             self.count_theft(victim, stolen);
@@ -230,15 +234,15 @@ impl Local<'_> {
 
     /// So many were taken from there.
     pub(crate) fn count_theft(&self, victim: usize, stolen: usize) {
-        self.seat.counters.thefts.add(1);
-        self.seat.counters.stolen.add(stolen as u64);
-        self.core.seat(victim).counters.stolen_from.add_shared(stolen as u64);
-        self.tell(PoolEventKind::Steal { from: victim, to: self.index, count: stolen });
+        self.shared.counters.thefts.add(1);
+        self.shared.counters.stolen.add(stolen as u64);
+        self.core.worker(victim).counters.stolen_from.add_shared(stolen as u64);
+        self.notify(PoolEventKind::Steal { from: victim, to: self.index, count: stolen });
     }
 
     /// What can wait, and what the idle hook brings.
     fn find_late(&self) -> Option<Work> {
-        if let Some(task) = self.core.shared.pop_low() {
+        if let Some(task) = self.core.shared_queue.pop_low() {
             return Some(Work::Task(task));
         }
         let hook = self.core.idle_hook.as_ref()?;
@@ -253,40 +257,40 @@ impl Local<'_> {
         if !self.searching.replace(false) {
             return;
         }
-        self.seat.set_state(WorkerState::Working);
-        if !self.core.sleep.found() {
+        self.shared.set_state(WorkerState::Working);
+        if !self.core.sleep.stop_searching() {
             return;
         }
         // The last one who searched: who brought work while this one did woke nobody.
         if self.core.is_exposed() {
             if self.core.wake_one() {
-                self.seat.counters.wakes.add(1);
+                self.shared.counters.wakes.add(1);
             }
         } else if self.core.has_next() {
             // Its owner takes it, or the monitor sees that it does not.
-            self.core.monitor.owe(self.core);
+            self.core.monitor.request_check(self.core);
         }
     }
 
     /// Rung 9: sleeps until somebody brings work.
     fn rest(&self) {
-        self.core.ask_all();
+        self.core.request_work_from_all();
         let mut woken = Woken::default();
-        self.core.sleep.lie_down(self.index, self.searching.replace(false));
+        self.core.sleep.announce_sleep(self.index, self.searching.replace(false));
         if self.core.is_quiet() && self.is_still_quiet() {
             if self.core.has_next() {
                 // Its owner takes it, or the monitor sees that it does not.
-                self.core.monitor.owe(self.core);
+                self.core.monitor.request_check(self.core);
             }
-            self.seat.counters.parks.add(1);
-            self.tell(PoolEventKind::Park);
-            self.seat.set_state(WorkerState::Sleeping);
+            self.shared.counters.parks.add(1);
+            self.notify(PoolEventKind::Park);
+            self.shared.set_state(WorkerState::Sleeping);
             woken = self.core.park(self);
-            self.tell(PoolEventKind::Unpark);
+            self.notify(PoolEventKind::Unpark);
         }
-        self.core.sleep.get_up(self.index);
+        self.core.sleep.end_sleep(self.index);
         self.searching.set(true);
-        self.seat.set_state(WorkerState::Searching);
+        self.shared.set_state(WorkerState::Searching);
         self.deliver(woken);
     }
 
@@ -303,14 +307,14 @@ impl Local<'_> {
     /// At this point the worker has no forks of its own. Its newest was stolen, thieves take the
     /// oldest, and older ones are exposed first; so all are gone.
     #[cold]
-    pub(crate) fn wait(&self, latch: &Latch, cause: Cause) {
+    pub(crate) fn wait(&self, latch: &Latch, target: WaitTarget) {
         let rest = || {
             if latch.sleep() {
                 thread::park();
             }
             latch.wake();
         };
-        self.wait_for(cause, || latch.is_done(), || (), rest);
+        self.wait_for(target, || latch.is_done(), || (), rest);
     }
 
     /// Waits until `is_over`, which whoever makes it so tells this thread if it does `rest`. Meanwhile it does
@@ -318,7 +322,7 @@ impl Local<'_> {
     /// its own, which would be taken for parts of what it took.
     pub(crate) fn wait_for(
         &self,
-        cause: Cause,
+        target: WaitTarget,
         is_over: impl Fn() -> bool,
         work: impl Fn(),
         rest: impl Fn(),
@@ -329,7 +333,7 @@ impl Local<'_> {
             if is_over() {
                 return;
             }
-            if let Some(fork) = self.take_descendant(cause) {
+            if let Some(fork) = self.take_descendant(target) {
                 self.core.call_waiters();
                 self.run_fork(fork);
                 looks = 0;
@@ -337,22 +341,22 @@ impl Local<'_> {
                 looks += 1;
                 pause();
             } else {
-                self.sleep_until(cause, &is_over, &rest);
+                self.sleep_until(target, &is_over, &rest);
             }
         }
     }
 
-    fn sleep_until(&self, cause: Cause, is_over: impl Fn() -> bool, rest: impl Fn()) {
+    fn sleep_until(&self, target: WaitTarget, is_over: impl Fn() -> bool, rest: impl Fn()) {
         self.expose_all();
-        self.hand_over();
-        self.core.waiters.wait(self.index, cause);
-        if !self.can_help(cause) {
-            self.seat.counters.parks.add(1);
-            self.tell(PoolEventKind::Park);
-            self.seat.set_state(WorkerState::Waiting);
+        self.hand_over_tasks();
+        self.core.waiters.wait(self.index, target);
+        if !self.can_help(target) {
+            self.shared.counters.parks.add(1);
+            self.notify(PoolEventKind::Park);
+            self.shared.set_state(WorkerState::Waiting);
             rest();
-            self.tell(PoolEventKind::Unpark);
-            self.seat.set_state(WorkerState::Working);
+            self.notify(PoolEventKind::Unpark);
+            self.shared.set_state(WorkerState::Working);
         }
         let was_called = self.core.waiters.leave(self.index);
         if was_called && is_over() {
@@ -362,26 +366,28 @@ impl Local<'_> {
     }
 
     /// A fork that is a part of what it waits for, wherever it lies open.
-    fn take_descendant(&self, cause: Cause) -> Option<Stolen> {
+    fn take_descendant(&self, target: WaitTarget) -> Option<Stolen> {
         if self.has_forks() || self.core.is_alone() {
             return None;
         }
-        let may_take = |place| self.core.descends(place, cause);
+        let may_take = |work| self.core.descends(work, target);
         let mut others = self.core.others(self.index, &self.random);
         others.find_map(|victim| Stolen::take(self, victim, may_take))
     }
 
     /// Whether there is such a fork.
-    fn can_help(&self, cause: Cause) -> bool {
-        let is_part =
-            |seat: &Seat| !seat.forks.is_empty() && self.core.descends(seat.lineage.place(), cause);
-        !self.has_forks() && (0..self.core.seats()).any(|seat| is_part(self.core.seat(seat)))
+    fn can_help(&self, target: WaitTarget) -> bool {
+        let is_part = |shared: &WorkerShared| {
+            !shared.forks.is_empty() && self.core.descends(shared.ancestry.current(), target)
+        };
+        !self.has_forks()
+            && (0..self.core.worker_count()).any(|worker| is_part(self.core.worker(worker)))
     }
 
     /// Drops what will not be done any more.
     fn discard(&self) {
-        drop(self.seat.next.take());
-        while let Some(task) = self.seat.tasks.pop() {
+        drop(self.shared.next.take());
+        while let Some(task) = self.shared.tasks.pop() {
             drop(task);
         }
     }

@@ -140,7 +140,7 @@ fn a_race_is_found_by_some_seed_and_replayed() {
 fn a_schedule_reads_like_a_story() {
     let text = (0..200)
         .map(|seed| times_done(seed).1.to_string())
-        .find(|text| text.contains("lays 1 open; w1 steals a fork of w0; w1 ends"));
+        .find(|text| text.contains("exposes 1; w1 steals a fork of w0; w1 ends"));
     assert!(text.is_some());
 }
 

@@ -1,6 +1,6 @@
 //! Sockets: what is sent arrives, whoever waits is told, and waiting costs nothing.
 
-mod occupied;
+mod busy;
 
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -16,7 +16,7 @@ use filch_pool::{
     time::{Elapsed, timeout},
 };
 
-use occupied::occupy;
+use busy::occupy;
 
 fn pool(threads: usize) -> Pool {
     Pool::builder().threads(threads).build().expect("threads can be started")

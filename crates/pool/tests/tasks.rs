@@ -1,6 +1,6 @@
 //! Tasks: results, cancelling, priorities, names, threads that wait.
 
-mod occupied;
+mod busy;
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
@@ -11,7 +11,7 @@ use filch_pool::{
     task::{CancelToken, Priority, TaskError, current_name},
 };
 
-use occupied::occupy;
+use busy::occupy;
 
 fn pool(threads: usize) -> Pool {
     Pool::builder().threads(threads).build().expect("threads can be started")

@@ -16,11 +16,11 @@ use super::sync::atomic::{AtomicPtr, AtomicUsize};
 
 /// How many forks can be exposed at once.
 #[cfg(not(loom))]
-pub(crate) const PLACES: usize = 256;
+pub(crate) const CAPACITY: usize = 256;
 #[cfg(loom)]
-pub(crate) const PLACES: usize = 4;
+pub(crate) const CAPACITY: usize = 4;
 
-const MASK: usize = PLACES - 1;
+const MASK: usize = CAPACITY - 1;
 
 pub(crate) struct Deque<T> {
     /// The steal end. Only grows.
@@ -52,7 +52,7 @@ impl<T> Deque<T> {
         Self {
             top: CachePadded::new(AtomicUsize::new(1)),
             bottom: CachePadded::new(AtomicUsize::new(1)),
-            slots: (0..PLACES).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
+            slots: (0..CAPACITY).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
         }
     }
 
@@ -68,13 +68,13 @@ impl<T> Deque<T> {
 
     /// How many more fit. For the owner only, who alone makes it fewer.
     pub(crate) fn room(&self) -> usize {
-        PLACES - (self.bottom.load(Relaxed) - self.top.load(Acquire))
+        CAPACITY - (self.bottom.load(Relaxed) - self.top.load(Acquire))
     }
 
     /// Adds the newest. For the owner only, who has asked for room.
     pub(crate) fn push(&self, fork: *mut T) {
         let bottom = self.bottom.load(Relaxed);
-        debug_assert!(bottom - self.top.load(Relaxed) < PLACES, "room was asked for");
+        debug_assert!(bottom - self.top.load(Relaxed) < CAPACITY, "room was asked for");
         self.slots[bottom & MASK].store(fork, Relaxed);
         // Release: whoever sees the new end sees the slot, and what the pointer points to. Pairs
         // with the Acquire load in `steal`.

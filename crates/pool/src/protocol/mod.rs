@@ -6,23 +6,23 @@
 //! to be waited for in the end, `reserve` who takes the place of those who wait, and `sleep` who searches and who
 //! sleeps.
 
-pub(crate) mod bell;
-pub(crate) mod crew;
+pub(crate) mod ancestry;
 pub(crate) mod deque;
-pub(crate) mod lane;
+pub(crate) mod event;
+pub(crate) mod join_set;
 pub(crate) mod latch;
-pub(crate) mod lineage;
+pub(crate) mod locked_queue;
 pub(crate) mod outcome;
 pub(crate) mod reserve;
 pub(crate) mod ring;
 #[cfg(all(not(loom), filch_sanitized))]
-mod seen;
+mod sanitizer_locks;
+pub(crate) mod scope_count;
 pub(crate) mod sleep;
 pub(crate) mod sync;
-pub(crate) mod tally;
 pub(crate) mod waiters;
 
 #[cfg(all(test, loom, not(shuttle)))]
 mod models;
 #[cfg(all(test, any(shuttle, not(loom))))]
-mod small;
+mod small_pool;

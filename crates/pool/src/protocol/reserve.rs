@@ -1,4 +1,4 @@
-//! How many threads wait, how many reserves work in their place, and who sits on the bench.
+//! How many threads wait, how many reserves work in their place, and who sits on the idle.
 
 use super::sync::atomic::AtomicUsize;
 use super::sync::atomic::Ordering::SeqCst;
@@ -12,13 +12,13 @@ pub(crate) struct Reserve {
     wanted: AtomicUsize,
     /// How many reserves work. Changes under the lock.
     active: AtomicUsize,
-    bench: Mutex<Bench>,
+    idle: Mutex<Idle>,
 }
 
 #[derive(Default)]
-struct Bench {
+struct Idle {
     /// Seats of those who sit there.
-    seats: Vec<usize>,
+    workers: Vec<usize>,
     /// How many reserves there are altogether.
     count: usize,
 }
@@ -28,32 +28,32 @@ impl Reserve {
         Self {
             wanted: AtomicUsize::new(0),
             active: AtomicUsize::new(0),
-            bench: Mutex::new(Bench::default()),
+            idle: Mutex::new(Idle::default()),
         }
     }
 
-    /// One more thread waits. If one who sits on the bench is to come, says who: it has to be woken. If
+    /// One more thread waits. If one who sits on the idle is to come, says who: it has to be woken. If
     /// nobody sits there, `start` may start one more, and says whether it has.
     #[must_use]
-    pub(crate) fn call(&self, start: impl FnOnce() -> bool) -> Option<usize> {
+    pub(crate) fn request(&self, start: impl FnOnce() -> bool) -> Option<usize> {
         self.wanted.fetch_add(1, SeqCst);
-        let mut bench = sync::lock(&self.bench);
+        let mut idle = sync::lock(&self.idle);
         // As many as are wanted by now: who comes to the lock first need not be who came first.
         if self.active.load(SeqCst) >= self.wanted.load(SeqCst) {
             return None;
         }
-        let called = bench.seats.pop();
+        let called = idle.workers.pop();
         if called.is_some() {
             self.active.fetch_add(1, SeqCst);
-        } else if bench.count < RESERVES_MAX && start() {
-            bench.count += 1;
+        } else if idle.count < RESERVES_MAX && start() {
+            idle.count += 1;
             self.active.fetch_add(1, SeqCst);
         }
         called
     }
 
     /// So many fewer are needed.
-    pub(crate) fn dismiss(&self, count: usize) {
+    pub(crate) fn release(&self, count: usize) {
         self.wanted.fetch_sub(count, SeqCst);
     }
 
@@ -62,22 +62,22 @@ impl Reserve {
         self.active.load(SeqCst) > self.wanted.load(SeqCst)
     }
 
-    /// The reserve on this seat sits down on the bench, if it is one too many; says whether it does.
+    /// The reserve on this seat sits down on the idle, if it is one too many; says whether it does.
     #[must_use]
-    pub(crate) fn sit_down(&self, seat: usize) -> bool {
-        let mut bench = sync::lock(&self.bench);
+    pub(crate) fn go_idle(&self, worker: usize) -> bool {
+        let mut idle = sync::lock(&self.idle);
         // Once more, under the lock: who was not called before is called from here on.
         if sync::looks_again() && !self.is_surplus() {
             return false;
         }
         self.active.fetch_sub(1, SeqCst);
-        bench.seats.push(seat);
+        idle.workers.push(worker);
         true
     }
 
-    /// Whether the reserve on this seat sits on the bench.
-    pub(crate) fn sits(&self, seat: usize) -> bool {
-        sync::lock(&self.bench).seats.contains(&seat)
+    /// Whether the reserve on this seat sits on the idle.
+    pub(crate) fn is_idle(&self, worker: usize) -> bool {
+        sync::lock(&self.idle).workers.contains(&worker)
     }
 
     /// How many reserves work.

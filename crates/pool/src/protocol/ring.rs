@@ -14,14 +14,14 @@ use super::sync::atomic::{AtomicPtr, AtomicUsize};
 
 /// How many tasks can be exposed at once.
 #[cfg(not(loom))]
-pub(crate) const PLACES: usize = 256;
+pub(crate) const CAPACITY: usize = 256;
 #[cfg(loom)]
-pub(crate) const PLACES: usize = 4;
+pub(crate) const CAPACITY: usize = 4;
 
-const MASK: usize = PLACES - 1;
+const MASK: usize = CAPACITY - 1;
 
 /// The most that one theft takes.
-pub(crate) const LOOT_MAX: usize = 32;
+pub(crate) const STEAL_MAX: usize = 32;
 
 pub(crate) struct Ring<T> {
     head: CachePadded<AtomicUsize>,
@@ -30,12 +30,12 @@ pub(crate) struct Ring<T> {
 }
 
 /// What a theft brought, oldest first.
-pub(crate) struct Loot<T> {
-    tasks: [*mut T; LOOT_MAX],
+pub(crate) struct Batch<T> {
+    tasks: [*mut T; STEAL_MAX],
     count: usize,
 }
 
-impl<T> Loot<T> {
+impl<T> Batch<T> {
     pub(crate) fn as_slice(&self) -> &[*mut T] {
         &self.tasks[..self.count]
     }
@@ -46,14 +46,14 @@ impl<T> Ring<T> {
         Self {
             head: CachePadded::new(AtomicUsize::new(0)),
             tail: CachePadded::new(AtomicUsize::new(0)),
-            slots: (0..PLACES).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
+            slots: (0..CAPACITY).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
         }
     }
 
     /// How many there are, as far as one can know from outside.
     pub(crate) fn len(&self) -> usize {
         let head = self.head.load(Relaxed);
-        self.tail.load(Relaxed).wrapping_sub(head).min(PLACES)
+        self.tail.load(Relaxed).wrapping_sub(head).min(CAPACITY)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -63,7 +63,7 @@ impl<T> Ring<T> {
     /// How many more fit. For the owner only, who alone makes it fewer.
     pub(crate) fn room(&self) -> usize {
         // Acquire: whoever moved the head has read the slots before. Pairs with the exchange.
-        PLACES - self.tail.load(Relaxed).wrapping_sub(self.head.load(Acquire))
+        CAPACITY - self.tail.load(Relaxed).wrapping_sub(self.head.load(Acquire))
     }
 
     /// Adds the newest. For the owner only, who has asked for room.
@@ -90,28 +90,28 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Takes the oldest `count(how many there are)`, at most [`LOOT_MAX`].
-    pub(crate) fn steal(&self, count: impl Fn(usize) -> usize) -> Loot<T> {
-        let mut loot = Loot { tasks: [ptr::null_mut(); LOOT_MAX], count: 0 };
+    /// Takes the oldest `count(how many there are)`, at most [`STEAL_MAX`].
+    pub(crate) fn steal(&self, count: impl Fn(usize) -> usize) -> Batch<T> {
+        let mut batch = Batch { tasks: [ptr::null_mut(); STEAL_MAX], count: 0 };
         loop {
             let head = self.head.load(Acquire);
             // Acquire: pairs with `push`.
             let tail = self.tail.load(Acquire);
             let there = tail.wrapping_sub(head);
-            if there > PLACES {
+            if there > CAPACITY {
                 // Both were read at different times, and the head has moved between.
                 continue;
             }
-            loot.count = count(there).min(LOOT_MAX);
-            if loot.count == 0 {
-                return loot;
+            batch.count = count(there).min(STEAL_MAX);
+            if batch.count == 0 {
+                return batch;
             }
-            for (offset, task) in loot.tasks[..loot.count].iter_mut().enumerate() {
+            for (offset, task) in batch.tasks[..batch.count].iter_mut().enumerate() {
                 *task = self.slots[head.wrapping_add(offset) & MASK].load(Relaxed);
             }
-            let after = head.wrapping_add(loot.count);
+            let after = head.wrapping_add(batch.count);
             if self.head.compare_exchange(head, after, SeqCst, Relaxed).is_ok() {
-                return loot;
+                return batch;
             }
         }
     }

@@ -20,13 +20,13 @@ const SEARCHER: u64 = 1;
 
 pub(crate) struct Sleep {
     counts: CachePadded<AtomicU64>,
-    /// Who sleeps, by seat, longest first. The counts change under this lock where sleepers are concerned.
+    /// Who sleeps, by worker, longest first. The counts change under this lock where sleepers are concerned.
     sleepers: Mutex<Vec<usize>>,
-    beds: Box<[Bed]>,
+    threads: Box<[ThreadSlot]>,
 }
 
-/// The thread that sits on a seat, if any.
-struct Bed(Mutex<Option<Thread>>);
+/// The thread that sits on a worker, if any.
+struct ThreadSlot(Mutex<Option<Thread>>);
 
 fn searching(counts: u64) -> u64 {
     counts & (SLEEPER - 1)
@@ -37,32 +37,32 @@ fn sleeping(counts: u64) -> u64 {
 }
 
 impl Sleep {
-    pub(crate) fn new(seats: usize) -> Self {
+    pub(crate) fn new(workers: usize) -> Self {
         Self {
             counts: CachePadded::new(AtomicU64::new(0)),
-            sleepers: Mutex::new(Vec::with_capacity(seats)),
-            beds: (0..seats).map(|_| Bed(Mutex::new(None))).collect(),
+            sleepers: Mutex::new(Vec::with_capacity(workers)),
+            threads: (0..workers).map(|_| ThreadSlot(Mutex::new(None))).collect(),
         }
     }
 
     /// The calling thread is the one to wake for this seat.
-    pub(crate) fn sit(&self, seat: usize) {
-        *sync::lock(&self.beds[seat].0) = Some(thread::current());
+    pub(crate) fn register(&self, worker: usize) {
+        *sync::lock(&self.threads[worker].0) = Some(thread::current());
     }
 
     /// Nobody sits there any more.
-    pub(crate) fn leave(&self, seat: usize) {
-        *sync::lock(&self.beds[seat].0) = None;
+    pub(crate) fn unregister(&self, worker: usize) {
+        *sync::lock(&self.threads[worker].0) = None;
     }
 
     /// Whether a thread sits there.
-    pub(crate) fn is_taken(&self, seat: usize) -> bool {
-        sync::lock(&self.beds[seat].0).is_some()
+    pub(crate) fn is_registered(&self, worker: usize) -> bool {
+        sync::lock(&self.threads[worker].0).is_some()
     }
 
     /// Whether one more may search, of so many workers: at most half of them do.
     #[must_use]
-    pub(crate) fn search(&self, workers: usize) -> bool {
+    pub(crate) fn start_searching(&self, workers: usize) -> bool {
         let counts = self.counts.load(SeqCst);
         if 2 * searching(counts) >= workers as u64 {
             return false;
@@ -74,7 +74,7 @@ impl Sleep {
     /// One who searched has found something; true if nobody else searches now. Then all queues have
     /// to be looked at once more: who has brought work meanwhile has relied on the search.
     #[must_use]
-    pub(crate) fn found(&self) -> bool {
+    pub(crate) fn stop_searching(&self) -> bool {
         let is_last = searching(self.counts.fetch_sub(SEARCHER, SeqCst)) == 1;
         if is_last {
             // Pairs with the one in `wake_one`.
@@ -84,9 +84,9 @@ impl Sleep {
     }
 
     /// This seat is about to sleep. All queues have to be looked at once more after this.
-    pub(crate) fn lie_down(&self, seat: usize, searched: bool) {
+    pub(crate) fn announce_sleep(&self, worker: usize, searched: bool) {
         let mut sleepers = sync::lock(&self.sleepers);
-        sleepers.push(seat);
+        sleepers.push(worker);
         let less = if searched { SEARCHER } else { 0 };
         self.counts.fetch_add(SLEEPER - less, SeqCst);
         drop(sleepers);
@@ -96,27 +96,27 @@ impl Sleep {
 
     /// This seat does not sleep after all, or any more. It searches from now on: it was called to, or it has
     /// seen something that nobody else was told of.
-    pub(crate) fn get_up(&self, seat: usize) {
+    pub(crate) fn end_sleep(&self, worker: usize) {
         let mut sleepers = sync::lock(&self.sleepers);
-        if let Some(at) = sleepers.iter().position(|sleeper| *sleeper == seat) {
+        if let Some(at) = sleepers.iter().position(|sleeper| *sleeper == worker) {
             sleepers.remove(at);
             self.counts.fetch_sub(SLEEPER - SEARCHER, SeqCst);
         }
     }
 
     /// Whether this seat was called since it lay down.
-    pub(crate) fn is_called(&self, seat: usize) -> bool {
-        !sync::lock(&self.sleepers).contains(&seat)
+    pub(crate) fn is_woken(&self, worker: usize) -> bool {
+        !sync::lock(&self.sleepers).contains(&worker)
     }
 
     /// One who sleeps, the last to lie down.
-    pub(crate) fn last(&self) -> Option<usize> {
+    pub(crate) fn last_sleeper(&self) -> Option<usize> {
         sync::lock(&self.sleepers).last().copied()
     }
 
     /// Work was made visible: one who sleeps is woken, unless somebody searches. Says whom.
     pub(crate) fn wake_one(&self) -> Option<usize> {
-        // Pairs with the ones in `lie_down` and `found`.
+        // Pairs with the ones in `announce_sleep` and `stop_searching`.
         sync::fence();
         if !self.wants_waking() {
             return None;
@@ -125,11 +125,11 @@ impl Sleep {
         if !self.wants_waking() {
             return None;
         }
-        let seat = sleepers.pop()?;
+        let worker = sleepers.pop()?;
         self.counts.fetch_sub(SLEEPER - SEARCHER, SeqCst);
         drop(sleepers);
-        self.unpark(seat);
-        Some(seat)
+        self.unpark(worker);
+        Some(worker)
     }
 
     fn wants_waking(&self) -> bool {
@@ -138,15 +138,15 @@ impl Sleep {
     }
 
     /// The thread on this seat goes on, whatever it sleeps for.
-    pub(crate) fn unpark(&self, seat: usize) {
-        let thread = sync::lock(&self.beds[seat].0).clone();
+    pub(crate) fn unpark(&self, worker: usize) {
+        let thread = sync::lock(&self.threads[worker].0).clone();
         if let Some(thread) = thread {
             thread.unpark();
         }
     }
 
     /// Whether anybody sleeps or searches, about.
-    pub(crate) fn is_anybody_idle(&self) -> bool {
+    pub(crate) fn has_idle(&self) -> bool {
         self.counts.load(SeqCst) != 0
     }
 

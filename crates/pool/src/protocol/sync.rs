@@ -19,7 +19,7 @@ pub(crate) use std::{
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 
 #[cfg(all(not(loom), filch_sanitized))]
-pub(crate) use super::seen::{Condvar, Mutex, MutexGuard, OnceLock};
+pub(crate) use super::sanitizer_locks::{Condvar, Mutex, MutexGuard, OnceLock};
 
 #[cfg(all(loom, not(shuttle)))]
 pub(crate) use loom::{

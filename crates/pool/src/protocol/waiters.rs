@@ -6,7 +6,7 @@
 
 use crossbeam_utils::CachePadded;
 
-use super::lineage::Cause;
+use super::ancestry::WaitTarget;
 use super::sync::atomic::AtomicUsize;
 use super::sync::atomic::Ordering::Relaxed;
 use super::sync::{self, Mutex};
@@ -17,8 +17,8 @@ pub(crate) struct Waiters {
 }
 
 struct Waiter {
-    seat: usize,
-    waits_for: Cause,
+    worker: usize,
+    waits_for: WaitTarget,
 }
 
 impl Waiters {
@@ -32,9 +32,9 @@ impl Waiters {
     }
 
     /// That seat will sleep until it is told. It has to look once more after this.
-    pub(crate) fn wait(&self, seat: usize, waits_for: Cause) {
+    pub(crate) fn wait(&self, worker: usize, waits_for: WaitTarget) {
         let mut list = sync::lock(&self.list);
-        list.push(Waiter { seat, waits_for });
+        list.push(Waiter { worker, waits_for });
         self.count.store(list.len(), Relaxed);
         drop(list);
         // Pairs with the one behind what was laid open.
@@ -43,20 +43,20 @@ impl Waiters {
 
     /// That seat does not sleep any more; true if it was told of something.
     #[must_use]
-    pub(crate) fn leave(&self, seat: usize) -> bool {
-        self.remove(|waiter| waiter.seat == seat).is_none()
+    pub(crate) fn leave(&self, worker: usize) -> bool {
+        self.remove(|waiter| waiter.worker == worker).is_none()
     }
 
-    /// Who is to be told of something that whoever waits on such a seat, for such a cause, may take: the last
+    /// Who is to be told of something that whoever waits on such a worker, for such a target, may take: the last
     /// who came.
-    pub(crate) fn call(&self, may_take: impl Fn(usize, Cause) -> bool) -> Option<usize> {
-        self.remove(|waiter| may_take(waiter.seat, waiter.waits_for))
+    pub(crate) fn call(&self, may_take: impl Fn(usize, WaitTarget) -> bool) -> Option<usize> {
+        self.remove(|waiter| may_take(waiter.worker, waiter.waits_for))
     }
 
     fn remove(&self, is_meant: impl Fn(&Waiter) -> bool) -> Option<usize> {
         let mut list = sync::lock(&self.list);
         let waiter = list.iter().rposition(is_meant).map(|at| list.remove(at));
         self.count.store(list.len(), Relaxed);
-        waiter.map(|waiter| waiter.seat)
+        waiter.map(|waiter| waiter.worker)
     }
 }

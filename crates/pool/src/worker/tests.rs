@@ -11,10 +11,10 @@ use std::time::Instant;
 
 use super::*;
 use crate::builder::PoolBuilder;
-use crate::protocol::ring::{LOOT_MAX, PLACES};
+use crate::protocol::ring::{CAPACITY, STEAL_MAX};
 use crate::random::Random;
 use crate::shared_queue::Priority;
-use crate::stage::{Stage, until};
+use crate::two_workers::{TwoWorkers, wait_until};
 
 /// What was run, in order.
 #[derive(Clone, Default)]
@@ -71,18 +71,18 @@ fn places_are_looked_at_in_the_order_of_the_ladder() {
         current::with(|local| is_first.then(|| local.unwrap().spawn(task))).is_some()
     };
     let core = core(PoolBuilder::default().threads(2).idle_hook(hook));
-    core.monitor.prevent();
+    core.monitor.disable();
     let (local, other) = (Local::new(&core, 0), Local::new(&core, 1));
     let awoken = Waker::from(Arc::new(Sleeper(journal.clone())));
     core.make_reactor().unwrap().add_timer(Instant::now(), awoken).unwrap();
     // In the opposite order, so that it cannot be the order in which they came.
-    core.shared.push(journal.task("not urgent"), Priority::Low).unwrap();
-    other.seat.next.replace(journal.task("next of another"));
-    other.seat.tasks.push(journal.task("open at another"));
-    core.shared.push(journal.task("shared"), Priority::Normal).unwrap();
-    local.seat.tasks.push(journal.task("own"));
-    local.seat.next.replace(journal.task("next"));
-    core.shared.push(journal.task("urgent"), Priority::High).unwrap();
+    core.shared_queue.push(journal.task("not urgent"), Priority::Low).unwrap();
+    other.shared.next.replace(journal.task("next of another"));
+    other.shared.tasks.push(journal.task("open at another"));
+    core.shared_queue.push(journal.task("shared"), Priority::Normal).unwrap();
+    local.shared.tasks.push(journal.task("own"));
+    local.shared.next.replace(journal.task("next"));
+    core.shared_queue.push(journal.task("urgent"), Priority::High).unwrap();
     current::enter(&local, || exhaust(&local));
     let expected = [
         "urgent",
@@ -105,7 +105,7 @@ fn forks_of_another_come_before_its_tasks() {
     let journal = Journal::default();
     let core = pair();
     let victim = Local::new(&core, 1);
-    victim.seat.tasks.push(journal.task("task"));
+    victim.shared.tasks.push(journal.task("task"));
     let write = |name: &str| journal.0.lock().unwrap().push(name.to_owned());
     let steal = || {
         let thief = Local::new(&core, 0);
@@ -122,14 +122,14 @@ fn the_shared_queue_comes_first_at_one_turn_in_61() {
     let core = pair();
     let local = Local::new(&core, 0);
     for turn in 1..=4 * FAIRNESS {
-        core.shared.push(journal.task("shared"), Priority::Normal).unwrap();
-        local.seat.next.replace(journal.task("next"));
+        core.shared_queue.push(journal.task("shared"), Priority::Normal).unwrap();
+        local.shared.next.replace(journal.task("next"));
         local.streak.set(0);
         local.execute(local.find().unwrap());
         let expected = if turn.is_multiple_of(FAIRNESS) { "shared" } else { "next" };
         assert_eq!(journal.take(), [expected], "turn {turn}");
-        drop(local.seat.next.take());
-        while core.shared.pop_any(false).is_some() {}
+        drop(local.shared.next.take());
+        while core.shared_queue.pop_any(false).is_some() {}
     }
 }
 
@@ -138,9 +138,9 @@ fn what_is_not_urgent_does_not_starve() {
     let journal = Journal::default();
     let core = pair();
     let local = Local::new(&core, 0);
-    core.shared.push(journal.task("not urgent"), Priority::Low).unwrap();
+    core.shared_queue.push(journal.task("not urgent"), Priority::Low).unwrap();
     let turns = (1..).find(|_| {
-        core.shared.push(journal.task("normal"), Priority::Normal).unwrap();
+        core.shared_queue.push(journal.task("normal"), Priority::Normal).unwrap();
         local.execute(local.find().unwrap());
         journal.take() == ["not urgent"]
     });
@@ -152,10 +152,10 @@ fn the_next_slot_yields_after_three_in_a_row() {
     let journal = Journal::default();
     let core = pair();
     let local = Local::new(&core, 0);
-    (0..3).for_each(|_| local.keep(journal.task("own")));
+    (0..3).for_each(|_| local.push_task(journal.task("own")));
     for _ in 0..12 {
-        if local.seat.next.is_empty() {
-            local.seat.next.replace(journal.task("next"));
+        if local.shared.next.is_empty() {
+            local.shared.next.replace(journal.task("next"));
         }
         local.execute(local.find().unwrap());
     }
@@ -170,16 +170,16 @@ fn the_next_slot_yields_after_three_in_a_row() {
 }
 
 /// How many a theft takes if so many lie open.
-fn loot(steal: StealPolicy, there: usize) -> u64 {
+fn batch(steal: StealPolicy, there: usize) -> u64 {
     let journal = Journal::default();
     let core = core(PoolBuilder::default().threads(2).steal(steal));
     let (local, other) = (Local::new(&core, 0), Local::new(&core, 1));
-    (0..there).for_each(|number| other.seat.tasks.push(journal.task(number.to_string())));
+    (0..there).for_each(|number| other.shared.tasks.push(journal.task(number.to_string())));
     let first = local.steal_tasks(1);
-    let stolen = local.seat.counters.stolen.get();
-    assert_eq!(local.seat.counters.thefts.get(), u64::from(stolen > 0));
-    assert_eq!(other.seat.counters.stolen_from.get(), stolen);
-    assert_eq!(other.seat.tasks.len(), there - usize::try_from(stolen).unwrap());
+    let stolen = local.shared.counters.stolen.get();
+    assert_eq!(local.shared.counters.thefts.get(), u64::from(stolen > 0));
+    assert_eq!(other.shared.counters.stolen_from.get(), stolen);
+    assert_eq!(other.shared.tasks.len(), there - usize::try_from(stolen).unwrap());
     // The oldest are taken, and the oldest of them is run first.
     first.into_iter().for_each(Task::run);
     while let Some(task) = local.pop_task() {
@@ -193,11 +193,11 @@ fn loot(steal: StealPolicy, there: usize) -> u64 {
 fn a_theft_takes_half_rounded_up_and_at_most_32() {
     let halves = [(0, 0), (1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (63, 32), (64, 32), (65, 32)];
     for (there, taken) in halves {
-        assert_eq!(loot(StealPolicy::Half, there), taken, "of {there}");
+        assert_eq!(batch(StealPolicy::Half, there), taken, "of {there}");
     }
-    assert_eq!(loot(StealPolicy::Half, PLACES), LOOT_MAX as u64);
+    assert_eq!(batch(StealPolicy::Half, CAPACITY), STEAL_MAX as u64);
     for there in [0, 1, 2, 100] {
-        assert_eq!(loot(StealPolicy::One, there), u64::from(there > 0), "of {there}");
+        assert_eq!(batch(StealPolicy::One, there), u64::from(there > 0), "of {there}");
     }
 }
 
@@ -208,17 +208,23 @@ fn too_many_tasks_overflow_by_half_to_the_shared_queue() {
     let local = Local::new(&core, 0);
     let mut number = 0..;
     let mut fill = |count: usize| {
-        number.by_ref().take(count).for_each(|number| local.keep(journal.task(number.to_string())));
+        number
+            .by_ref()
+            .take(count)
+            .for_each(|number| local.push_task(journal.task(number.to_string())));
     };
-    fill(PLACES);
-    assert_eq!((local.seat.tasks.len(), core.shared.len()), (PLACES, 0));
+    fill(CAPACITY);
+    assert_eq!((local.shared.tasks.len(), core.shared_queue.len()), (CAPACITY, 0));
     fill(1);
-    assert_eq!((local.seat.tasks.len(), core.shared.len()), (PLACES / 2 + 1, PLACES / 2));
-    assert_eq!(local.seat.counters.overflowed.get(), PLACES as u64 / 2);
+    assert_eq!(
+        (local.shared.tasks.len(), core.shared_queue.len()),
+        (CAPACITY / 2 + 1, CAPACITY / 2)
+    );
+    assert_eq!(local.shared.counters.overflowed.get(), CAPACITY as u64 / 2);
     // The oldest, and in order.
-    (0..2).for_each(|_| core.shared.pop_any(false).unwrap().run());
+    (0..2).for_each(|_| core.shared_queue.pop_any(false).unwrap().run());
     local.pop_task().unwrap().run();
-    assert_eq!(journal.take(), ["0".to_owned(), "1".to_owned(), (PLACES / 2).to_string()]);
+    assert_eq!(journal.take(), ["0".to_owned(), "1".to_owned(), (CAPACITY / 2).to_string()]);
     local.discard();
 }
 
@@ -252,28 +258,30 @@ fn a_worker_with_much_to_do_gives_nothing_to_one_who_has_not_asked() {
     let (local, other) = (Local::new(&core, 0), Local::new(&core, 1));
     (0..100).for_each(|_| local.spawn(journal.task("task")));
     assert!(
-        other.seat.next.is_empty() && other.seat.tasks.is_empty() && other.seat.forks.is_empty()
+        other.shared.next.is_empty()
+            && other.shared.tasks.is_empty()
+            && other.shared.forks.is_empty()
     );
-    assert!(core.shared.is_empty());
+    assert!(core.shared_queue.is_empty());
     local.discard();
 }
 
 /// Between taking a fork and saying where it is worked on, a thief can be held up for long.
 #[test]
 fn who_sleeps_before_it_knows_where_its_fork_is_hears_of_it() {
-    let stage = Stage::new();
+    let pair = TwoWorkers::new();
     let is_taken = AtomicBool::new(false);
     let owner = |_: &Local<'_>| {
-        crate::join(|| until(|| is_taken.load(SeqCst)), || stage.meet());
+        crate::join(|| wait_until(|| is_taken.load(SeqCst)), || pair.run_two_leaves());
     };
     let thief = |local: &Local<'_>| {
         let mut looks = std::iter::repeat_with(|| Stolen::take(local, 0, |_| true));
         let fork = looks.find_map(|fork| fork).expect("there will be one");
         is_taken.store(true, SeqCst);
-        stage.until_it_waits(0);
+        pair.until_waiting(0);
         local.run_fork(fork);
     };
-    stage.play(&owner, &thief);
+    pair.run(&owner, &thief);
 }
 
 /// Whoever brings tasks while somebody searches wakes nobody, and relies on that one; which finds them only
@@ -283,7 +291,7 @@ fn who_does_not_sleep_after_all_wakes_the_next_when_it_has_found_something() {
     let journal = Journal::default();
     let core = pair();
     let (local, other) = (Local::new(&core, 0), Local::new(&core, 1));
-    core.sleep.lie_down(other.index, false);
+    core.sleep.announce_sleep(other.index, false);
     assert!(local.search().is_none() && local.searching.get());
     (0..2).for_each(|_| core.submit(journal.task("task"), Priority::Normal).unwrap());
     assert_eq!(core.sleep.sleepers(), 1, "the one who searches will find it");
@@ -291,7 +299,7 @@ fn who_does_not_sleep_after_all_wakes_the_next_when_it_has_found_something() {
     assert!(local.find().is_some());
     assert_eq!(core.sleep.sleepers(), 0, "the other was called for what is left");
     local.discard();
-    core.shared.close();
+    core.shared_queue.close();
 }
 
 /// Whoever relieves others may be called at the last moment, also by a guest or by the monitor.
@@ -300,6 +308,6 @@ fn nobody_is_started_whom_nobody_waits_for() {
     let core = pair();
     core.close();
     core.join();
-    let seat = core.take_seat().expect("there are seats left");
-    assert!(!core.start_thread(seat).expect("it was not tried"));
+    let worker = core.take_slot().expect("there are free slots");
+    assert!(!core.start_thread(worker).expect("it was not tried"));
 }

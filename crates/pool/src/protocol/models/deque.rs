@@ -6,31 +6,31 @@ use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::{Acquire, Release};
 use loom::thread;
 
-use super::freight::Freight;
+use super::payload::Payload;
 use super::{beside, explore, explore_and_plant};
-use crate::protocol::deque::{Deque, PLACES, Theft};
+use crate::protocol::deque::{CAPACITY, Deque, Theft};
 
-struct Story {
+struct Model {
     forks: Deque<()>,
-    freight: Freight,
+    payload: Payload,
 }
 
-impl Story {
+impl Model {
     fn new(pieces: usize) -> Arc<Self> {
-        Arc::new(Self { forks: Deque::new(), freight: Freight::new(pieces) })
+        Arc::new(Self { forks: Deque::new(), payload: Payload::new(pieces) })
     }
 
     fn push(&self, number: usize) {
-        self.forks.push(self.freight.make(number));
+        self.forks.push(self.payload.make(number));
     }
 
     fn pop(&self) -> Option<usize> {
-        self.forks.pop().map(|fork| self.freight.take(fork))
+        self.forks.pop().map(|fork| self.payload.take(fork))
     }
 
     fn steal(&self) -> Option<usize> {
         match self.forks.steal(|| true) {
-            Theft::Taken(fork) => Some(self.freight.take(fork)),
+            Theft::Taken(fork) => Some(self.payload.take(fork)),
             Theft::Empty | Theft::Refused | Theft::Lost => None,
         }
     }
@@ -50,10 +50,10 @@ fn all(parts: impl IntoIterator<Item = Option<usize>>) -> Vec<usize> {
 #[test]
 fn the_last_fork_is_taken_by_one_of_three() {
     explore(3, || {
-        let story = Story::new(1);
-        let thieves = [story.thief(), story.thief()];
-        story.push(1);
-        let popped = story.pop();
+        let model = Model::new(1);
+        let thieves = [model.thief(), model.thief()];
+        model.push(1);
+        let popped = model.pop();
         let stolen = thieves.map(|thief| thief.join().unwrap());
         assert_eq!(all([popped, stolen[0], stolen[1]]), [1]);
     });
@@ -62,11 +62,11 @@ fn the_last_fork_is_taken_by_one_of_three() {
 #[test]
 fn owner_and_two_thieves_share_two_forks() {
     explore_and_plant(3, "Causality violation", || {
-        let story = Story::new(2);
-        let thieves = [story.thief(), story.thief()];
-        story.push(1);
-        story.push(2);
-        let popped = [story.pop(), story.pop()];
+        let model = Model::new(2);
+        let thieves = [model.thief(), model.thief()];
+        model.push(1);
+        model.push(2);
+        let popped = [model.pop(), model.pop()];
         let stolen = thieves.map(|thief| thief.join().unwrap());
         assert_eq!(all(popped.into_iter().chain(stolen)), [1, 2]);
     });
@@ -76,13 +76,13 @@ fn owner_and_two_thieves_share_two_forks() {
 #[test]
 fn a_fork_below_one_that_was_taken_back_is_whole() {
     explore(3, || {
-        let story = Story::new(2);
-        let thief = story.thief();
-        story.push(1);
-        story.push(2);
-        let popped = story.pop();
+        let model = Model::new(2);
+        let thief = model.thief();
+        model.push(1);
+        model.push(2);
+        let popped = model.pop();
         let stolen = thief.join().unwrap();
-        let left = story.pop();
+        let left = model.pop();
         assert_eq!(all([popped, stolen, left]), [1, 2]);
         assert!(popped == Some(2) || stolen.is_some());
     });
@@ -92,15 +92,15 @@ fn a_fork_below_one_that_was_taken_back_is_whole() {
 #[test]
 fn a_thief_that_comes_late_does_not_take_the_fork_before() {
     explore_and_plant(3, "Causality violation", || {
-        let story = Story::new(3);
-        let thieves = [story.thief(), story.thief()];
-        story.push(1);
-        story.push(2);
-        let first = story.pop();
-        story.push(3);
-        let second = story.pop();
+        let model = Model::new(3);
+        let thieves = [model.thief(), model.thief()];
+        model.push(1);
+        model.push(2);
+        let first = model.pop();
+        model.push(3);
+        let second = model.pop();
         let stolen = thieves.map(|thief| thief.join().unwrap());
-        let left = [story.pop(), story.pop()];
+        let left = [model.pop(), model.pop()];
         assert_eq!(all([first, second].into_iter().chain(stolen).chain(left)), [1, 2, 3]);
     });
 }
@@ -109,18 +109,18 @@ fn a_thief_that_comes_late_does_not_take_the_fork_before() {
 #[test]
 fn slots_are_used_again_only_when_they_are_free() {
     explore(2, || {
-        let story = Story::new(PLACES + 1);
-        let thief = story.thief();
+        let model = Model::new(CAPACITY + 1);
+        let thief = model.thief();
         let mut taken = vec![];
-        for number in 1..=PLACES + 1 {
-            if story.forks.room() == 0 {
-                taken.push(story.pop());
+        for number in 1..=CAPACITY + 1 {
+            if model.forks.room() == 0 {
+                taken.push(model.pop());
             }
-            story.push(number);
+            model.push(number);
         }
         taken.push(thief.join().unwrap());
-        taken.extend((0..=PLACES).map(|_| story.pop()));
-        assert_eq!(all(taken), (1..=PLACES + 1).collect::<Vec<_>>());
+        taken.extend((0..=CAPACITY).map(|_| model.pop()));
+        assert_eq!(all(taken), (1..=CAPACITY + 1).collect::<Vec<_>>());
     });
 }
 
@@ -129,21 +129,21 @@ fn slots_are_used_again_only_when_they_are_free() {
 #[test]
 fn nobody_takes_a_fork_of_a_later_theft() {
     explore(3, || {
-        let story = Story::new(3);
+        let model = Model::new(3);
         let place = Arc::new(AtomicUsize::new(7));
         let waiter = {
-            let (story, place) = (Arc::clone(&story), Arc::clone(&place));
-            thread::spawn(move || match story.forks.steal(|| place.load(Acquire) == 7) {
-                Theft::Taken(fork) => Some(story.freight.take(fork)),
+            let (model, place) = (Arc::clone(&model), Arc::clone(&place));
+            thread::spawn(move || match model.forks.steal(|| place.load(Acquire) == 7) {
+                Theft::Taken(fork) => Some(model.payload.take(fork)),
                 Theft::Empty | Theft::Refused | Theft::Lost => None,
             })
         };
-        story.push(1);
-        story.push(2);
-        let mut taken = vec![story.pop(), story.pop()];
+        model.push(1);
+        model.push(2);
+        let mut taken = vec![model.pop(), model.pop()];
         place.store(8, Release);
-        story.push(3);
-        taken.push(story.pop());
+        model.push(3);
+        taken.push(model.pop());
         place.store(7, Release);
         let stolen = waiter.join().unwrap();
         assert_ne!(stolen, Some(3), "made at another place");

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::freight::Freight;
+use super::payload::Payload;
 use super::{beside, explore};
 use crate::protocol::latch::Latch;
 use crate::protocol::sleep::Sleep;
 
 const OWNER: usize = 0;
 
-struct Story {
+struct Model {
     latch: Latch,
     sleep: Sleep,
-    result: Freight,
+    result: Payload,
 }
 
-impl Story {
+impl Model {
     /// What a thief does with a fork.
     fn run(&self) {
         self.result.make(1);
@@ -40,12 +40,12 @@ impl Story {
 #[test]
 fn the_owner_of_a_stolen_fork_wakes_up_to_its_result() {
     explore(4, || {
-        let story =
-            Arc::new(Story { latch: Latch::new(), sleep: Sleep::new(2), result: Freight::new(1) });
-        story.sleep.sit(OWNER);
-        let thief = beside(&story, |story| story.run());
-        story.wait();
-        assert_eq!(story.result.take(std::ptr::without_provenance_mut(1)), 1);
+        let model =
+            Arc::new(Model { latch: Latch::new(), sleep: Sleep::new(2), result: Payload::new(1) });
+        model.sleep.register(OWNER);
+        let thief = beside(&model, |model| model.run());
+        model.wait();
+        assert_eq!(model.result.take(std::ptr::without_provenance_mut(1)), 1);
         thief.join().unwrap();
     });
 }
@@ -55,15 +55,15 @@ fn the_owner_of_a_stolen_fork_wakes_up_to_its_result() {
 #[test]
 fn a_wake_for_another_reason_does_no_harm() {
     explore(3, || {
-        let story =
-            Arc::new(Story { latch: Latch::new(), sleep: Sleep::new(2), result: Freight::new(1) });
-        let owner = beside(&story, |story| {
-            story.sleep.sit(OWNER);
-            story.wait();
-            story.result.take(std::ptr::without_provenance_mut(1))
+        let model =
+            Arc::new(Model { latch: Latch::new(), sleep: Sleep::new(2), result: Payload::new(1) });
+        let owner = beside(&model, |model| {
+            model.sleep.register(OWNER);
+            model.wait();
+            model.result.take(std::ptr::without_provenance_mut(1))
         });
-        let thief = beside(&story, Story::run);
-        story.sleep.unpark(OWNER);
+        let thief = beside(&model, Model::run);
+        model.sleep.unpark(OWNER);
         thief.join().unwrap();
         assert_eq!(owner.join().unwrap(), 1);
     });

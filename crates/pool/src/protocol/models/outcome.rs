@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::task::{Poll, Wake, Waker};
 
-use super::freight::Freight;
+use super::payload::Payload;
 use super::{beside, explore, explore_and_plant, sleeper};
-use crate::protocol::bell::Bell;
+use crate::protocol::event::Event;
 use crate::protocol::outcome::Outcome;
 
 /// The outcome is the number of a piece that was made before.
-struct Story {
+struct Model {
     outcome: Outcome<usize>,
-    pieces: Freight,
+    pieces: Payload,
 }
 
-impl Story {
+impl Model {
     fn new() -> Arc<Self> {
-        Arc::new(Self { outcome: Outcome::new(), pieces: Freight::new(1) })
+        Arc::new(Self { outcome: Outcome::new(), pieces: Payload::new(1) })
     }
 
     /// What a worker does that has run the task.
@@ -29,21 +29,21 @@ impl Story {
     }
 }
 
-struct Woken(Bell);
+struct Woken(Event);
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
-        self.0.ring();
+        self.0.set();
     }
 }
 
 #[test]
 fn who_waits_is_told() {
     explore(4, || {
-        let story = Story::new();
-        let worker = beside(&story, Story::keep);
-        story.outcome.wait();
-        story.take(story.outcome.take());
+        let model = Model::new();
+        let worker = beside(&model, Model::keep);
+        model.outcome.wait();
+        model.take(model.outcome.take());
         worker.join().unwrap();
     });
 }
@@ -52,17 +52,17 @@ fn who_waits_is_told() {
 fn who_awaits_is_woken() {
     explore_and_plant(4, "deadlock", || {
         sleeper(|| {
-            let story = Story::new();
-            let worker = beside(&story, Story::keep);
-            let woken = Arc::new(Woken(Bell::new()));
+            let model = Model::new();
+            let worker = beside(&model, Model::keep);
+            let woken = Arc::new(Woken(Event::new()));
             let waker = Waker::from(Arc::clone(&woken));
             let number = loop {
-                match story.outcome.poll(&waker) {
+                match model.outcome.poll(&waker) {
                     Poll::Ready(number) => break number,
                     Poll::Pending => woken.0.wait(),
                 }
             };
-            story.take(number);
+            model.take(number);
             vec![worker]
         });
     });

@@ -7,14 +7,14 @@ use loom::sync::atomic::{AtomicBool, AtomicUsize};
 use loom::thread;
 
 use super::{beside, explore, explore_and_plant, sleeper};
-use crate::protocol::bell::Bell;
+use crate::protocol::event::Event;
 use crate::protocol::reserve::Reserve;
 use crate::protocol::sleep::Sleep;
 
 const WORKER: usize = 0;
 const RESERVE: usize = 1;
 
-struct Story {
+struct Model {
     reserve: Reserve,
     sleep: Sleep,
     started: AtomicUsize,
@@ -23,7 +23,7 @@ struct Story {
     is_closed: AtomicBool,
 }
 
-impl Story {
+impl Model {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             reserve: Reserve::new(),
@@ -40,8 +40,8 @@ impl Story {
             self.started.fetch_add(1, Relaxed);
             true
         };
-        if let Some(seat) = self.reserve.call(start) {
-            self.sleep.unpark(seat);
+        if let Some(worker) = self.reserve.request(start) {
+            self.sleep.unpark(worker);
         }
     }
 
@@ -59,34 +59,34 @@ impl Story {
 
     /// What a reserve does before it looks for work.
     fn make_way(&self) {
-        if !self.reserve.is_surplus() || !self.reserve.sit_down(RESERVE) {
+        if !self.reserve.is_surplus() || !self.reserve.go_idle(RESERVE) {
             return;
         }
-        while self.reserve.sits(RESERVE) && !self.is_closed() {
+        while self.reserve.is_idle(RESERVE) && !self.is_closed() {
             thread::park();
         }
     }
 
     fn found(&self, searching: &mut bool) {
-        if std::mem::take(searching) && self.sleep.found() && self.is_exposed() {
+        if std::mem::take(searching) && self.sleep.stop_searching() && self.is_exposed() {
             self.sleep.wake_one();
         }
     }
 
     /// Searches again after this.
-    fn rest(&self, seat: usize, searched: bool) {
-        self.sleep.lie_down(seat, searched);
+    fn rest(&self, worker: usize, searched: bool) {
+        self.sleep.announce_sleep(worker, searched);
         if !self.is_exposed() && !self.is_closed() {
-            while !self.sleep.is_called(seat) && !self.is_closed() {
+            while !self.sleep.is_woken(worker) && !self.is_closed() {
                 thread::park();
             }
         }
-        self.sleep.get_up(seat);
+        self.sleep.end_sleep(worker);
     }
 
     /// A worker until it has done one task.
     fn work(&self) {
-        self.sleep.sit(WORKER);
+        self.sleep.register(WORKER);
         let mut searching = false;
         while !self.take() {
             self.rest(WORKER, searching);
@@ -97,7 +97,7 @@ impl Story {
 
     /// A reserve until it has done a task, or the pool is closed.
     fn stand_in(&self) {
-        self.sleep.sit(RESERVE);
+        self.sleep.register(RESERVE);
         let mut searching = false;
         while !self.is_closed() {
             if self.reserve.is_surplus() {
@@ -118,30 +118,30 @@ impl Story {
 #[test]
 fn who_is_called_while_it_sits_down_gets_up() {
     explore_and_plant(4, "deadlock", || {
-        let story = Story::new();
-        story.call();
-        let reserve = beside(&story, |story| {
-            story.sleep.sit(RESERVE);
-            story.make_way();
+        let model = Model::new();
+        model.call();
+        let reserve = beside(&model, |model| {
+            model.sleep.register(RESERVE);
+            model.make_way();
         });
-        story.reserve.dismiss(1);
-        story.call();
+        model.reserve.release(1);
+        model.call();
         reserve.join().unwrap();
-        assert_eq!((story.reserve.active(), story.started.load(Relaxed)), (1, 1));
+        assert_eq!((model.reserve.active(), model.started.load(Relaxed)), (1, 1));
     });
 }
 
 #[test]
 fn as_many_come_as_wait() {
     explore(3, || {
-        let story = Story::new();
-        let others = [beside(&story, Story::call), beside(&story, Story::call)];
-        story.call();
-        story.reserve.dismiss(1);
+        let model = Model::new();
+        let others = [beside(&model, Model::call), beside(&model, Model::call)];
+        model.call();
+        model.reserve.release(1);
         others.into_iter().for_each(|other| other.join().unwrap());
-        let started = story.started.load(Relaxed);
+        let started = model.started.load(Relaxed);
         assert!(started == 2 || started == 3, "{started}");
-        assert_eq!(story.reserve.active(), started);
+        assert_eq!(model.reserve.active(), started);
     });
 }
 
@@ -150,16 +150,16 @@ fn as_many_come_as_wait() {
 #[test]
 fn a_task_is_not_lost_with_who_makes_way() {
     explore_and_plant(2, "deadlock", || {
-        let story = Story::new();
-        story.call();
-        story.reserve.dismiss(1);
-        let worker = beside(&story, Story::work);
-        let reserve = beside(&story, Story::stand_in);
-        story.open.fetch_add(1, Relaxed);
-        story.sleep.wake_one();
+        let model = Model::new();
+        model.call();
+        model.reserve.release(1);
+        let worker = beside(&model, Model::work);
+        let reserve = beside(&model, Model::stand_in);
+        model.open.fetch_add(1, Relaxed);
+        model.sleep.wake_one();
         worker.join().unwrap();
-        story.is_closed.store(true, SeqCst);
-        story.sleep.unpark(RESERVE);
+        model.is_closed.store(true, SeqCst);
+        model.sleep.unpark(RESERVE);
         reserve.join().unwrap();
     });
 }
@@ -168,15 +168,15 @@ fn a_task_is_not_lost_with_who_makes_way() {
 #[test]
 fn only_one_makes_way_for_one_who_is_back() {
     explore_and_plant(4, "one of the two stays", || {
-        let story = Story::new();
-        (0..2).for_each(|_| story.call());
-        let reserves = [WORKER, RESERVE].map(|seat| {
-            beside(&story, move |story| story.reserve.is_surplus() && story.reserve.sit_down(seat))
+        let model = Model::new();
+        (0..2).for_each(|_| model.call());
+        let reserves = [WORKER, RESERVE].map(|worker| {
+            beside(&model, move |model| model.reserve.is_surplus() && model.reserve.go_idle(worker))
         });
-        story.reserve.dismiss(1);
+        model.reserve.release(1);
         let gone = reserves.map(|reserve| reserve.join().unwrap());
         assert!(gone != [true; 2], "one of the two stays");
-        assert_eq!(story.reserve.active(), gone.iter().filter(|gone| !**gone).count());
+        assert_eq!(model.reserve.active(), gone.iter().filter(|gone| !**gone).count());
     });
 }
 
@@ -186,23 +186,23 @@ fn only_one_makes_way_for_one_who_is_back() {
 fn who_waits_again_and_again_is_relieved_each_time() {
     explore_and_plant(2, "deadlock", || {
         sleeper(|| {
-            let story = Story::new();
-            story.call();
-            story.reserve.dismiss(1);
-            let bell = Arc::new(Bell::new());
-            let ring = Arc::clone(&bell);
-            let reserve = beside(&story, move |story| {
+            let model = Model::new();
+            model.call();
+            model.reserve.release(1);
+            let event = Arc::new(Event::new());
+            let ring = Arc::clone(&event);
+            let reserve = beside(&model, move |model| {
                 for _ in 0..2 {
-                    story.stand_in();
-                    ring.ring();
+                    model.stand_in();
+                    ring.set();
                 }
             });
             for _ in 0..2 {
-                story.call();
-                story.open.fetch_add(1, Relaxed);
-                story.sleep.wake_one();
-                bell.wait();
-                story.reserve.dismiss(1);
+                model.call();
+                model.open.fetch_add(1, Relaxed);
+                model.sleep.wake_one();
+                event.wait();
+                model.reserve.release(1);
             }
             vec![reserve]
         });
@@ -212,12 +212,12 @@ fn who_waits_again_and_again_is_relieved_each_time() {
 #[test]
 fn who_sits_on_the_bench_ends_with_the_pool() {
     explore(4, || {
-        let story = Story::new();
-        story.call();
-        story.reserve.dismiss(1);
-        let reserve = beside(&story, Story::stand_in);
-        story.is_closed.store(true, SeqCst);
-        story.sleep.unpark(RESERVE);
+        let model = Model::new();
+        model.call();
+        model.reserve.release(1);
+        let reserve = beside(&model, Model::stand_in);
+        model.is_closed.store(true, SeqCst);
+        model.sleep.unpark(RESERVE);
         reserve.join().unwrap();
     });
 }

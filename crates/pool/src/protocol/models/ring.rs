@@ -4,31 +4,31 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::freight::Freight;
+use super::payload::Payload;
 use super::{beside, explore_and_plant};
-use crate::protocol::ring::{PLACES, Ring};
+use crate::protocol::ring::{CAPACITY, Ring};
 
-struct Story {
+struct Model {
     tasks: Ring<()>,
-    freight: Freight,
+    payload: Payload,
 }
 
-impl Story {
+impl Model {
     fn new(pieces: usize) -> Arc<Self> {
-        Arc::new(Self { tasks: Ring::new(), freight: Freight::new(pieces) })
+        Arc::new(Self { tasks: Ring::new(), payload: Payload::new(pieces) })
     }
 
     fn push(&self, number: usize) {
-        self.tasks.push(self.freight.make(number));
+        self.tasks.push(self.payload.make(number));
     }
 
     fn pop(&self) -> Option<usize> {
-        self.tasks.pop().map(|task| self.freight.take(task))
+        self.tasks.pop().map(|task| self.payload.take(task))
     }
 
     fn steal_half(&self) -> Vec<usize> {
-        let loot = self.tasks.steal(|there| there.div_ceil(2));
-        loot.as_slice().iter().map(|task| self.freight.take(*task)).collect()
+        let batch = self.tasks.steal(|there| there.div_ceil(2));
+        batch.as_slice().iter().map(|task| self.payload.take(*task)).collect()
     }
 
     fn thief(self: &Arc<Self>) -> thread::JoinHandle<Vec<usize>> {
@@ -39,11 +39,11 @@ impl Story {
 #[test]
 fn two_thieves_and_the_owner_take_each_task_once_and_in_order() {
     explore_and_plant(3, "not an empty slot", || {
-        let story = Story::new(3);
-        let thieves = [story.thief(), story.thief()];
-        (1..=3).for_each(|number| story.push(number));
+        let model = Model::new(3);
+        let thieves = [model.thief(), model.thief()];
+        (1..=3).for_each(|number| model.push(number));
         let mut popped = vec![];
-        while let Some(number) = story.pop() {
+        while let Some(number) = model.pop() {
             popped.push(number);
         }
         let stolen = thieves.map(|thief| thief.join().unwrap());
@@ -51,7 +51,7 @@ fn two_thieves_and_the_owner_take_each_task_once_and_in_order() {
             assert!(part.is_sorted(), "the oldest first: {part:?}");
         }
         assert_eq!(popped.len() + stolen[0].len() + stolen[1].len(), 3);
-        assert_eq!(story.freight.taken(), 3);
+        assert_eq!(model.payload.taken(), 3);
     });
 }
 
@@ -59,22 +59,22 @@ fn two_thieves_and_the_owner_take_each_task_once_and_in_order() {
 // The thief sees a head that is newer than the tail, for ever.
 fn slots_are_used_again_only_when_they_are_free() {
     explore_and_plant(3, "exceeded maximum number of branches", || {
-        let story = Story::new(PLACES + 2);
-        let thief = story.thief();
+        let model = Model::new(CAPACITY + 2);
+        let thief = model.thief();
         let mut taken = 0;
-        for number in 1..=PLACES + 2 {
-            if story.tasks.room() == 0 {
-                taken += usize::from(story.pop().is_some());
+        for number in 1..=CAPACITY + 2 {
+            if model.tasks.room() == 0 {
+                taken += usize::from(model.pop().is_some());
             }
-            if story.tasks.room() > 0 {
-                story.push(number);
+            if model.tasks.room() > 0 {
+                model.push(number);
             }
         }
         taken += thief.join().unwrap().len();
-        while story.pop().is_some() {
+        while model.pop().is_some() {
             taken += 1;
         }
-        assert_eq!(taken, PLACES + 2);
-        assert_eq!(story.freight.taken(), PLACES + 2);
+        assert_eq!(taken, CAPACITY + 2);
+        assert_eq!(model.payload.taken(), CAPACITY + 2);
     });
 }

@@ -1,7 +1,7 @@
 //! No wake is lost: not between who brings work and who lies down, not when the last who searches
 //! finds something else, not when the pool is closed.
 //!
-//! In all stories work that nobody comes for leaves a thread asleep for ever, which loom reports.
+//! In all models work that nobody comes for leaves a thread asleep for ever, which loom reports.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use loom::thread;
 use super::{beside, explore, explore_and_plant};
 use crate::protocol::sleep::Sleep;
 
-struct Story {
+struct Model {
     sleep: Sleep,
     /// How many tasks lie open.
     open: AtomicUsize,
     is_closed: AtomicBool,
 }
 
-impl Story {
-    fn new(seats: usize) -> Arc<Self> {
+impl Model {
+    fn new(workers: usize) -> Arc<Self> {
         Arc::new(Self {
-            sleep: Sleep::new(seats),
+            sleep: Sleep::new(workers),
             open: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
         })
@@ -53,31 +53,31 @@ impl Story {
     }
 
     /// What a worker does that has found nothing. It searches after this.
-    fn rest(&self, seat: usize, searched: bool) {
-        self.sleep.lie_down(seat, searched);
+    fn rest(&self, worker: usize, searched: bool) {
+        self.sleep.announce_sleep(worker, searched);
         if !self.is_exposed() && !self.is_closed() {
-            while !self.sleep.is_called(seat) && !self.is_closed() {
+            while !self.sleep.is_woken(worker) && !self.is_closed() {
                 thread::park();
             }
         }
-        self.sleep.get_up(seat);
+        self.sleep.end_sleep(worker);
     }
 
     /// What the last who searched does when it has found something.
     fn found(&self) {
-        if self.sleep.found() && self.is_exposed() {
+        if self.sleep.stop_searching() && self.is_exposed() {
             self.sleep.wake_one();
         }
     }
 
     /// A worker that ends after so many tasks, or when the pool is closed.
-    fn work(&self, seat: usize, tasks: usize) {
-        self.go_on(seat, tasks, false);
+    fn work(&self, worker: usize, tasks: usize) {
+        self.go_on(worker, tasks, false);
     }
 
     /// The same, for one that may be searching.
-    fn go_on(&self, seat: usize, tasks: usize, mut searching: bool) {
-        self.sleep.sit(seat);
+    fn go_on(&self, worker: usize, tasks: usize, mut searching: bool) {
+        self.sleep.register(worker);
         let mut done = 0;
         while done < tasks && !self.is_closed() {
             if self.take() {
@@ -86,7 +86,7 @@ impl Story {
                     self.found();
                 }
             } else {
-                self.rest(seat, searching);
+                self.rest(worker, searching);
                 searching = true;
             }
         }
@@ -96,9 +96,9 @@ impl Story {
 #[test]
 fn who_lies_down_while_work_is_brought_is_woken() {
     explore_and_plant(4, "deadlock", || {
-        let story = Story::new(1);
-        let worker = beside(&story, |story| story.work(0, 1));
-        story.bring();
+        let model = Model::new(1);
+        let worker = beside(&model, |model| model.work(0, 1));
+        model.bring();
         worker.join().unwrap();
     });
 }
@@ -106,10 +106,10 @@ fn who_lies_down_while_work_is_brought_is_woken() {
 #[test]
 fn two_who_bring_work_wake_who_is_needed() {
     explore_and_plant(2, "deadlock", || {
-        let story = Story::new(1);
-        let worker = beside(&story, |story| story.work(0, 2));
-        let other = beside(&story, |story| story.bring());
-        story.bring();
+        let model = Model::new(1);
+        let worker = beside(&model, |model| model.work(0, 2));
+        let other = beside(&model, |model| model.bring());
+        model.bring();
         worker.join().unwrap();
         other.join().unwrap();
     });
@@ -119,12 +119,12 @@ fn two_who_bring_work_wake_who_is_needed() {
 #[test]
 fn the_last_who_searches_and_finds_wakes_the_next() {
     explore_and_plant(3, "deadlock", || {
-        let story = Story::new(2);
-        assert!(story.sleep.search(2));
-        let sleeper = beside(&story, |story| story.work(1, 1));
+        let model = Model::new(2);
+        assert!(model.sleep.start_searching(2));
+        let sleeper = beside(&model, |model| model.work(1, 1));
         // It has found something else, which takes for ever.
-        let searcher = beside(&story, |story| story.found());
-        story.bring();
+        let searcher = beside(&model, |model| model.found());
+        model.bring();
         sleeper.join().unwrap();
         searcher.join().unwrap();
     });
@@ -135,12 +135,12 @@ fn the_last_who_searches_and_finds_wakes_the_next() {
 #[test]
 fn who_does_not_sleep_after_all_wakes_the_next() {
     explore_and_plant(2, "deadlock", || {
-        let story = Story::new(2);
-        assert!(story.sleep.search(2));
+        let model = Model::new(2);
+        assert!(model.sleep.start_searching(2));
         let workers = [true, false].map(|searching| {
-            beside(&story, move |story| story.go_on(usize::from(searching), 1, searching))
+            beside(&model, move |model| model.go_on(usize::from(searching), 1, searching))
         });
-        (0..2).for_each(|_| story.bring());
+        (0..2).for_each(|_| model.bring());
         for worker in workers {
             worker.join().unwrap();
         }
@@ -150,9 +150,9 @@ fn who_does_not_sleep_after_all_wakes_the_next() {
 #[test]
 fn a_pool_that_is_closed_lets_nobody_sleep() {
     explore(4, || {
-        let story = Story::new(1);
-        let worker = beside(&story, |story| story.work(0, usize::MAX));
-        story.close();
+        let model = Model::new(1);
+        let worker = beside(&model, |model| model.work(0, usize::MAX));
+        model.close();
         worker.join().unwrap();
     });
 }
@@ -160,10 +160,10 @@ fn a_pool_that_is_closed_lets_nobody_sleep() {
 #[test]
 fn closing_and_bringing_work_at_once_ends_the_worker() {
     explore(2, || {
-        let story = Story::new(1);
-        let worker = beside(&story, |story| story.work(0, usize::MAX));
-        let closer = beside(&story, |story| story.close());
-        story.bring();
+        let model = Model::new(1);
+        let worker = beside(&model, |model| model.work(0, usize::MAX));
+        let closer = beside(&model, |model| model.close());
+        model.bring();
         worker.join().unwrap();
         closer.join().unwrap();
     });

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::freight::Freight;
+use super::payload::Payload;
 use super::{beside, explore, explore_and_plant, sleeper};
+use crate::protocol::ancestry::WaitTarget;
 use crate::protocol::deque::{Deque, Theft};
 use crate::protocol::latch::Latch;
-use crate::protocol::lineage::Cause;
 use crate::protocol::sleep::Sleep;
 use crate::protocol::sync;
 use crate::protocol::waiters::Waiters;
@@ -16,22 +16,22 @@ use crate::protocol::waiters::Waiters;
 const OWNER: usize = 0;
 
 /// The thief's forks, and who waits for them.
-struct Story {
+struct Model {
     forks: Deque<()>,
     waiters: Waiters,
     latches: Vec<Latch>,
     sleep: Sleep,
-    freight: Freight,
+    payload: Payload,
 }
 
-impl Story {
+impl Model {
     fn new(waiters: usize) -> Arc<Self> {
         Arc::new(Self {
             forks: Deque::new(),
             waiters: Waiters::new(),
             latches: (0..waiters).map(|_| Latch::new()).collect(),
             sleep: Sleep::new(waiters),
-            freight: Freight::new(2),
+            payload: Payload::new(2),
         })
     }
 
@@ -46,7 +46,7 @@ impl Story {
 
     /// The thief lays forks open, and tells one who waits for them.
     fn expose(&self, forks: usize) {
-        (1..=forks).for_each(|fork| self.forks.push(self.freight.make(fork)));
+        (1..=forks).for_each(|fork| self.forks.push(self.payload.make(fork)));
         sync::fence();
         self.call();
     }
@@ -59,7 +59,7 @@ impl Story {
 
     /// What one who waits does: whether it has helped before the end.
     fn wait(&self, me: usize) -> bool {
-        self.sleep.sit(me);
+        self.sleep.register(me);
         let latch = &self.latches[me];
         while !latch.is_done() {
             match self.forks.steal(|| true) {
@@ -67,14 +67,14 @@ impl Story {
                     if !self.forks.is_empty() {
                         self.call();
                     }
-                    self.freight.take(fork);
+                    self.payload.take(fork);
                     return true;
                 }
                 // Somebody else had one; this one looks again.
                 Theft::Lost => continue,
                 Theft::Empty | Theft::Refused => {}
             }
-            self.waiters.wait(me, Cause::of(latch));
+            self.waiters.wait(me, WaitTarget::of(latch));
             if self.forks.is_empty() {
                 if latch.sleep() {
                     thread::park();
@@ -94,9 +94,9 @@ impl Story {
 fn who_waits_is_told_of_a_fork() {
     explore_and_plant(3, "deadlock", || {
         sleeper(|| {
-            let story = Story::new(1);
-            let thief = beside(&story, |story| story.expose(1));
-            assert!(story.wait(OWNER));
+            let model = Model::new(1);
+            let thief = beside(&model, |model| model.expose(1));
+            assert!(model.wait(OWNER));
             vec![thief]
         });
     });
@@ -107,14 +107,14 @@ fn who_waits_is_told_of_a_fork() {
 fn who_waits_helps_or_is_told_of_the_end() {
     explore(2, || {
         sleeper(|| {
-            let story = Story::new(1);
-            let thief = beside(&story, |story| {
-                story.expose(1);
-                let _ = story.forks.pop().map(|fork| story.freight.take(fork));
-                story.done(OWNER);
+            let model = Model::new(1);
+            let thief = beside(&model, |model| {
+                model.expose(1);
+                let _ = model.forks.pop().map(|fork| model.payload.take(fork));
+                model.done(OWNER);
             });
-            let has_helped = story.wait(OWNER);
-            assert!(has_helped || story.freight.taken() == 1, "one of both has run it");
+            let has_helped = model.wait(OWNER);
+            assert!(has_helped || model.payload.taken() == 1, "one of both has run it");
             vec![thief]
         });
     });
@@ -125,9 +125,9 @@ fn who_waits_helps_or_is_told_of_the_end() {
 #[test]
 fn who_was_told_tells_the_next() {
     explore_and_plant(2, "deadlock", || {
-        let story = Story::new(2);
-        let waiters = [0, 1].map(|me| beside(&story, move |story| story.wait(me)));
-        story.expose(2);
+        let model = Model::new(2);
+        let waiters = [0, 1].map(|me| beside(&model, move |model| model.wait(me)));
+        model.expose(2);
         for waiter in waiters {
             assert!(waiter.join().unwrap());
         }

@@ -26,13 +26,13 @@ use crate::raw_task::Task;
 use crate::shared_queue::Priority;
 use crate::slots::Slots;
 
-pub(crate) struct Roster {
+pub(crate) struct FutureList {
     /// One for each thread, and the last for all who come from elsewhere.
-    lists: Box<[Arc<List>]>,
+    shards: Box<[Arc<Shard>]>,
 }
 
 /// Some of the futures of a pool, which know it from here.
-struct List {
+struct Shard {
     /// Weak: a future that somebody outside can still wake must not keep the pool's memory.
     core: Weak<Core>,
     /// Written under the lock.
@@ -40,17 +40,17 @@ struct List {
     wakers: CachePadded<Mutex<Slots<Waker>>>,
 }
 
-impl Roster {
+impl FutureList {
     pub(crate) fn new(core: &Weak<Core>, threads: usize) -> Self {
-        let list = || {
+        let shard = || {
             let wakers = CachePadded::new(Mutex::new(Slots::new()));
-            Arc::new(List { core: Weak::clone(core), is_closed: AtomicBool::new(false), wakers })
+            Arc::new(Shard { core: Weak::clone(core), is_closed: AtomicBool::new(false), wakers })
         };
-        Self { lists: (0..=threads).map(|_| list()).collect() }
+        Self { shards: (0..=threads).map(|_| shard()).collect() }
     }
 
     /// Takes a future in, and says how it is run for the first time; none if the pool is closed.
-    pub(crate) fn enlist<F>(
+    pub(crate) fn insert<F>(
         &self,
         local: Option<&Local<'_>>,
         future: F,
@@ -59,15 +59,15 @@ impl Roster {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let outside = self.lists.len() - 1;
-        let list = &self.lists[local.map_or(outside, |local| local.index.min(outside))];
-        let mut wakers = sync::lock(&list.wakers);
-        if list.is_closed.load(Relaxed) {
+        let outside = self.shards.len() - 1;
+        let shard = &self.shards[local.map_or(outside, |local| local.index.min(outside))];
+        let mut wakers = sync::lock(&shard.wakers);
+        if shard.is_closed.load(Relaxed) {
             return None;
         }
         let listed =
-            Listed { future, entry: Entry { list: Arc::clone(list), number: wakers.next() } };
-        let home = Arc::clone(list);
+            Listed { future, entry: Entry { shard: Arc::clone(shard), number: wakers.next() } };
+        let home = Arc::clone(shard);
         let (runnable, task) = async_task::Builder::new()
             .propagate_panic(true)
             .spawn(|()| listed, move |runnable| home.schedule(runnable));
@@ -77,14 +77,14 @@ impl Roster {
 
     /// Whether there are any futures.
     pub(crate) fn has_any(&self) -> bool {
-        self.lists.iter().any(|list| !sync::lock(&list.wakers).is_empty())
+        self.shards.iter().any(|shard| !sync::lock(&shard.wakers).is_empty())
     }
 
     /// Every future is woken and, as the pool is closed, dropped.
     pub(crate) fn close(&self) {
-        for list in &self.lists {
-            let mut wakers = sync::lock(&list.wakers);
-            list.is_closed.store(true, Relaxed);
+        for shard in &self.shards {
+            let mut wakers = sync::lock(&shard.wakers);
+            shard.is_closed.store(true, Relaxed);
             let all: Vec<Waker> = wakers.drain().collect();
             drop(wakers);
             all.into_iter().for_each(Waker::wake);
@@ -92,7 +92,7 @@ impl Roster {
     }
 }
 
-impl List {
+impl Shard {
     /// Brings a future that was woken to where a worker finds it. If there is none any more, this
     /// drops it. The monitor sees to it that it is run though all workers may be busy.
     fn schedule(&self, runnable: Runnable) {
@@ -100,29 +100,29 @@ impl List {
         current::with(|local| match local {
             Some(local) if ptr::eq(local.core, self.core.as_ptr()) => {
                 local.ready(task);
-                local.core.monitor.attend(local.core);
+                local.core.monitor.keep_awake(local.core);
             }
             Some(_) | None => {
                 if let Some(core) = self.core.upgrade() {
                     drop(core.submit(task, Priority::Normal));
-                    core.monitor.attend(&core);
+                    core.monitor.keep_awake(&core);
                 }
             }
         });
     }
 }
 
-/// Strikes the future off the list in the end.
+/// Strikes the future off the shard in the end.
 struct Entry {
-    list: Arc<List>,
+    shard: Arc<Shard>,
     number: usize,
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
         let waker = {
-            let mut wakers = sync::lock(&self.list.wakers);
-            if self.list.is_closed.load(Relaxed) { None } else { wakers.remove(self.number) }
+            let mut wakers = sync::lock(&self.shard.wakers);
+            if self.shard.is_closed.load(Relaxed) { None } else { wakers.remove(self.number) }
         };
         // Not under the lock: it may be the last that holds the future's memory.
         drop(waker);
@@ -149,7 +149,7 @@ impl<F: Future> Future for Listed<F> {
         let polled = this.future.poll(context);
         // Its wake at the closing went for nothing if it lay in a queue at that time. Relaxed: such a
         // wake and the step that took the future out of the queue are ordered, by the future's state.
-        if polled.is_pending() && this.entry.list.is_closed.load(Relaxed) {
+        if polled.is_pending() && this.entry.shard.is_closed.load(Relaxed) {
             context.waker().wake_by_ref();
         }
         polled

@@ -1,7 +1,7 @@
 //! Drops that panic, spawn or take their time; closing in the middle; hooks that fail: the pool goes
 //! on, and nothing is used after its end.
 
-mod occupied;
+mod busy;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use filch_pool::{Pool, scope, spawn, task::spawn_detached, time::sleep_until, watch::Watch};
 
-use occupied::occupy;
+use busy::occupy;
 
 fn pool(threads: usize) -> Pool {
     Pool::builder().threads(threads).build().expect("threads can be started")

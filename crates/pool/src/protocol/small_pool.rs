@@ -103,7 +103,7 @@ impl Small {
         let victims = (0..self.decks.len()).filter(|victim| *victim != me);
         for victim in victims {
             if let Theft::Taken(fork) = self.decks[victim].steal(|| true) {
-                if std::mem::take(searching) && self.sleep.found() && self.is_exposed() {
+                if std::mem::take(searching) && self.sleep.stop_searching() && self.is_exposed() {
                     self.sleep.wake_one();
                 }
                 let node = &self.nodes[fork.addr()];
@@ -136,13 +136,13 @@ impl Small {
                 thread::yield_now();
                 continue;
             }
-            self.sleep.lie_down(me, searching);
+            self.sleep.announce_sleep(me, searching);
             if !self.is_exposed() {
-                while !self.sleep.is_called(me) && !self.is_closed() {
+                while !self.sleep.is_woken(me) && !self.is_closed() {
                     thread::park();
                 }
             }
-            self.sleep.get_up(me);
+            self.sleep.end_sleep(me);
             searching = true;
         }
     }
@@ -155,12 +155,12 @@ fn play(depth: u32, workers: usize, does_sleep: bool) {
         .map(|worker| {
             let small = Arc::clone(&small);
             thread::spawn(move || {
-                small.sleep.sit(worker);
+                small.sleep.register(worker);
                 small.work(worker);
             })
         })
         .collect();
-    small.sleep.sit(0);
+    small.sleep.register(0);
     assert_eq!(small.count(0, 0), 1 << depth, "every leaf is counted once");
     small.is_closed.store(true, SeqCst);
     (1..workers).for_each(|worker| small.sleep.unpark(worker));

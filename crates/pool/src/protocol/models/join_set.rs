@@ -8,33 +8,33 @@ use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread::{self, JoinHandle};
 
 use super::{beside, explore_and_plant};
-use crate::protocol::crew::Crew;
+use crate::protocol::join_set::JoinSet;
 
-struct Story {
-    crew: Crew<JoinHandle<()>>,
+struct Model {
+    join_set: JoinSet<JoinHandle<()>>,
     started: AtomicUsize,
 }
 
-impl Story {
+impl Model {
     /// Somebody waits, or all compute for long: one more is needed.
     fn call(&self) {
         let start = || {
             self.started.fetch_add(1, Relaxed);
             Ok::<_, Infallible>(thread::spawn(|| ()))
         };
-        let Ok(_) = self.crew.start(start);
+        let Ok(_) = self.join_set.start(start);
     }
 }
 
 #[test]
 fn who_is_started_while_the_pool_is_closed_is_waited_for() {
     explore_and_plant(3, "who was started is waited for", || {
-        let story = Arc::new(Story { crew: Crew::new(), started: AtomicUsize::new(0) });
-        let caller = beside(&story, Story::call);
-        let members = story.crew.close();
+        let model = Arc::new(Model { join_set: JoinSet::new(), started: AtomicUsize::new(0) });
+        let caller = beside(&model, Model::call);
+        let members = model.join_set.close();
         let count = members.len();
         members.into_iter().for_each(|member| member.join().unwrap());
         caller.join().unwrap();
-        assert_eq!(story.started.load(Relaxed), count, "who was started is waited for");
+        assert_eq!(model.started.load(Relaxed), count, "who was started is waited for");
     });
 }

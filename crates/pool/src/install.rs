@@ -10,48 +10,48 @@ use crate::blocking::blocking;
 use crate::core::Core;
 use crate::current;
 use crate::local::Local;
-use crate::protocol::bell::Bell;
+use crate::protocol::event::Event;
 use crate::raw_task::Task;
 use crate::shared_queue::Priority;
 
 /// A closure and where its result goes. In this order: should it never be called, the closure is
-/// dropped before the bell rings.
-struct Visit<'a, F, R> {
+/// dropped before the event rings.
+struct Installed<'a, F, R> {
     f: F,
     outcome: &'a mut Option<thread::Result<R>>,
-    bell: RingAtEnd,
+    event: SetOnDrop,
 }
 
-impl<F: FnOnce() -> R, R> Visit<'_, F, R> {
+impl<F: FnOnce() -> R, R> Installed<'_, F, R> {
     fn call(self) {
-        let Self { f, outcome, bell } = self;
+        let Self { f, outcome, event } = self;
         *outcome = Some(catch_unwind(AssertUnwindSafe(f)));
-        drop(bell);
+        drop(event);
     }
 }
 
 /// Tells the caller when the closure is gone, whether it was run or not.
-struct RingAtEnd(Arc<Bell>);
+struct SetOnDrop(Arc<Event>);
 
-impl Drop for RingAtEnd {
+impl Drop for SetOnDrop {
     fn drop(&mut self) {
-        self.0.ring();
+        self.0.set();
     }
 }
 
-/// Runs `f` on the calling thread as a worker on that seat, which it gives back.
-pub(crate) fn enter<R>(core: &Core, seat: usize, f: impl FnOnce() -> R) -> R {
+/// Runs `f` on the calling thread as a worker on that worker, which it gives back.
+pub(crate) fn enter<R>(core: &Core, worker: usize, f: impl FnOnce() -> R) -> R {
     struct Leave<'a, 'c>(&'a Local<'c>);
     impl Drop for Leave<'_, '_> {
         fn drop(&mut self) {
             let Local { core, index, .. } = *self.0;
-            self.0.hand_over();
-            core.sleep.leave(index);
-            core.free_seat(index);
+            self.0.hand_over_tasks();
+            core.sleep.unregister(index);
+            core.free_slot(index);
         }
     }
-    let local = Local::new(core, seat);
-    core.sleep.sit(seat);
+    let local = Local::new(core, worker);
+    core.sleep.register(worker);
     let _leave = Leave(&local);
     #[cfg(feature = "tokio")]
     let _entered = core.enter_tokio();
@@ -60,14 +60,14 @@ pub(crate) fn enter<R>(core: &Core, seat: usize, f: impl FnOnce() -> R) -> R {
 
 pub(crate) fn install<R: Send>(core: &Core, f: impl FnOnce() -> R + Send) -> R {
     let mut outcome = None;
-    let bell = Arc::new(Bell::new());
-    let visit = Visit { f, outcome: &mut outcome, bell: RingAtEnd(Arc::clone(&bell)) };
-    // SAFETY: we wait until the closure has been run or dropped, which the bell tells in both cases,
+    let event = Arc::new(Event::new());
+    let installed = Installed { f, outcome: &mut outcome, event: SetOnDrop(Arc::clone(&event)) };
+    // SAFETY: we wait until the closure has been run or dropped, which the event tells in both cases,
     // after everything that is borrowed was used for the last time.
-    let task = unsafe { Task::borrowing(move || visit.call()) };
+    let task = unsafe { Task::borrowing(move || installed.call()) };
     drop(core.submit(task, Priority::Normal));
     // On a thread of another pool, somebody else takes its place there.
-    blocking(|| bell.wait());
+    blocking(|| event.wait());
     match outcome {
         Some(Ok(value)) => value,
         Some(Err(panic)) => resume_unwind(panic),

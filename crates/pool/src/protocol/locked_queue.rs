@@ -9,7 +9,7 @@ use super::sync::atomic::AtomicUsize;
 use super::sync::atomic::Ordering::Relaxed;
 use super::sync::{self, Mutex};
 
-pub(crate) struct Lane<T> {
+pub(crate) struct LockedQueue<T> {
     /// How many there are; written under the lock, read without.
     len: CachePadded<AtomicUsize>,
     tasks: Mutex<Tasks<T>>,
@@ -20,7 +20,7 @@ struct Tasks<T> {
     is_closed: bool,
 }
 
-impl<T> Lane<T> {
+impl<T> LockedQueue<T> {
     pub(crate) fn new() -> Self {
         Self {
             len: CachePadded::new(AtomicUsize::new(0)),

@@ -1,17 +1,17 @@
-//! A seat: what others see of one worker, and what they may take from it.
+//! A worker: what others see of one worker, and what they may take from it.
 
 use crossbeam_utils::CachePadded;
 
 use crate::counters::Counters;
 use crate::fork;
+use crate::protocol::ancestry::Ancestry;
 use crate::protocol::deque::Deque;
-use crate::protocol::lineage::Lineage;
 use crate::protocol::sync::atomic::Ordering::Relaxed;
 use crate::protocol::sync::atomic::{AtomicU8, AtomicUsize};
 use crate::raw_task::{TaskRing, TaskSlot};
 use crate::stats::WorkerState;
 
-pub(crate) struct Seat {
+pub(crate) struct WorkerShared {
     /// The one word that a fork looks at: as long as fewer private forks than this were made, nobody
     /// wants any. A thief that finds nothing here stores zero.
     limit: CachePadded<AtomicUsize>,
@@ -20,20 +20,20 @@ pub(crate) struct Seat {
     pub(crate) tasks: TaskRing,
     pub(crate) forks: Deque<fork::Header>,
     /// What the worker is at.
-    pub(crate) lineage: CachePadded<Lineage>,
+    pub(crate) ancestry: CachePadded<Ancestry>,
     pub(crate) counters: CachePadded<Counters>,
     /// What the worker does, for others to see.
     state: AtomicU8,
 }
 
-impl Seat {
+impl WorkerShared {
     pub(crate) fn new() -> Self {
         Self {
             limit: CachePadded::new(AtomicUsize::new(0)),
             next: CachePadded::new(TaskSlot::new()),
             tasks: TaskRing::new(),
             forks: Deque::new(),
-            lineage: CachePadded::new(Lineage::new()),
+            ancestry: CachePadded::new(Ancestry::new()),
             counters: CachePadded::new(Counters::default()),
             state: AtomicU8::new(WorkerState::Working as u8),
         }
@@ -46,20 +46,20 @@ impl Seat {
 
     /// Whether so many private forks are as many as there may be. Relaxed: a hint that may come late.
     #[inline(always)]
-    pub(crate) fn reached(&self, forks: usize) -> bool {
+    pub(crate) fn has_reached_limit(&self, forks: usize) -> bool {
         forks >= self.limit.load(Relaxed)
     }
 
     /// Somebody wants work from here.
-    pub(crate) fn ask(&self) {
+    pub(crate) fn request_work(&self) {
         // Looked at first: a line that is written goes away from its owner.
-        if !self.is_asked() {
+        if !self.is_work_requested() {
             self.limit.store(0, Relaxed);
         }
     }
 
     #[inline(always)]
-    pub(crate) fn is_asked(&self) -> bool {
+    pub(crate) fn is_work_requested(&self) -> bool {
         self.limit.load(Relaxed) == 0
     }
 

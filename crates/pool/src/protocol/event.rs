@@ -4,27 +4,27 @@ use super::sync::atomic::AtomicBool;
 use super::sync::atomic::Ordering::Acquire;
 use super::sync::{self, Thread, thread};
 
-pub(crate) struct Bell {
-    has_rung: AtomicBool,
+pub(crate) struct Event {
+    is_set: AtomicBool,
     thread: Thread,
 }
 
-impl Bell {
+impl Event {
     /// For the calling thread, which alone may wait for it.
     pub(crate) fn new() -> Self {
-        Self { has_rung: AtomicBool::new(false), thread: thread::current() }
+        Self { is_set: AtomicBool::new(false), thread: thread::current() }
     }
 
     /// What was done before is seen by the thread that this wakes.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn set(&self) {
         // An exchange, as in `wait`: loom knows no order between an exchange and a plain store.
-        self.has_rung.swap(true, sync::publish());
+        self.is_set.swap(true, sync::publish());
         self.thread.unpark();
     }
 
     /// Waits until it has rung since the last time.
     pub(crate) fn wait(&self) {
-        while !self.has_rung.swap(false, Acquire) {
+        while !self.is_set.swap(false, Acquire) {
             thread::park();
         }
     }

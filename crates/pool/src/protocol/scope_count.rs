@@ -6,7 +6,7 @@ use super::sync::atomic::Ordering::{Acquire, Relaxed};
 use super::sync::atomic::{AtomicBool, AtomicUsize};
 use super::sync::{self, Thread, thread};
 
-pub(crate) struct Tally {
+pub(crate) struct ScopeCount {
     /// Tasks that have not ended.
     pending: CachePadded<AtomicUsize>,
     /// Tasks that nobody has begun.
@@ -16,7 +16,7 @@ pub(crate) struct Tally {
     owner_sleeps: AtomicBool,
 }
 
-impl Tally {
+impl ScopeCount {
     /// For a scope that the calling thread owns.
     pub(crate) fn new() -> Self {
         Self {
@@ -43,7 +43,7 @@ impl Tally {
         self.pending.fetch_add(1, Relaxed);
         self.queued.fetch_add(1, Relaxed);
         put();
-        // Pairs with the one in `rest`: either we see that the owner sleeps, or it sees the task.
+        // Pairs with the one in `sleep`: either we see that the owner sleeps, or it sees the task.
         sync::fence();
         if self.owner_sleeps.load(Relaxed) {
             self.owner.unpark();
@@ -51,13 +51,13 @@ impl Tally {
     }
 
     /// Somebody has taken a task, and will run it.
-    pub(crate) fn begun(&self) {
+    pub(crate) fn started(&self) {
         self.queued.fetch_sub(1, Relaxed);
     }
 
     /// A task that was begun has ended. The owner may go on, and nothing of the scope may be touched
     /// after this.
-    pub(crate) fn ended(&self) {
+    pub(crate) fn finished(&self) {
         // What it did is seen by the owner. An exchange carries on what those before have published.
         if self.pending.fetch_sub(1, sync::publish()) == 1 {
             self.owner.unpark();
@@ -71,7 +71,7 @@ impl Tally {
     }
 
     /// The owner, who has found nothing to do, sleeps until that may be different. For the owner only.
-    pub(crate) fn rest(&self) {
+    pub(crate) fn sleep(&self) {
         self.owner_sleeps.store(true, Relaxed);
         sync::fence();
         if !self.is_queued() && !self.is_over() {

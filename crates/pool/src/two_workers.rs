@@ -12,7 +12,7 @@ use crate::local::Local;
 use crate::stats::WorkerState;
 
 /// Waits for something that another thread does.
-pub(crate) fn until(is_so: impl Fn() -> bool) {
+pub(crate) fn wait_until(is_so: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_so() {
         assert!(begin.elapsed() < Duration::from_secs(60), "somebody sleeps who could help");
@@ -20,22 +20,22 @@ pub(crate) fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-pub(crate) struct Stage {
+pub(crate) struct TwoWorkers {
     core: Arc<Core>,
     /// How many leaves were begun.
     leaves: AtomicUsize,
 }
 
-impl Stage {
+impl TwoWorkers {
     pub(crate) fn new() -> Self {
         let settings = PoolBuilder::default().threads(2).settings().expect("two are a pool");
         let core = Core::new(settings);
-        core.monitor.prevent();
+        core.monitor.disable();
         Self { core, leaves: AtomicUsize::new(0) }
     }
 
     /// The first is worker 0, the other worker 1.
-    pub(crate) fn play(
+    pub(crate) fn run(
         &self,
         first: &(dyn Fn(&Local<'_>) + Sync),
         other: &(dyn Fn(&Local<'_>) + Sync),
@@ -44,7 +44,7 @@ impl Stage {
             let parts = [(0, first), (1, other)].map(|(index, part)| {
                 threads.spawn(move || {
                     let local = Local::new(&self.core, index);
-                    self.core.sleep.sit(index);
+                    self.core.sleep.register(index);
                     current::enter(&local, || part(&local));
                 })
             });
@@ -53,16 +53,16 @@ impl Stage {
     }
 
     /// Two leaves that are done at the same time, or never.
-    pub(crate) fn meet(&self) {
+    pub(crate) fn run_two_leaves(&self) {
         let leaf = || {
             self.leaves.fetch_add(1, SeqCst);
-            until(|| self.leaves.load(SeqCst) == 2);
+            wait_until(|| self.leaves.load(SeqCst) == 2);
         };
         crate::join(leaf, leaf);
     }
 
     /// Returns when that worker is about to sleep until what it waits for has ended.
-    pub(crate) fn until_it_waits(&self, index: usize) {
-        until(|| self.core.seat(index).state() == WorkerState::Waiting);
+    pub(crate) fn until_waiting(&self, index: usize) {
+        wait_until(|| self.core.worker(index).state() == WorkerState::Waiting);
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::freight::Freight;
+use super::payload::Payload;
 use super::{beside, explore, sleeper};
-use crate::protocol::bell::Bell;
+use crate::protocol::event::Event;
 
-struct Story {
-    bell: Bell,
-    done: Freight,
+struct Model {
+    event: Event,
+    done: Payload,
 }
 
 /// (That a wake alone would do here is a liberty of loom's: it lets nothing come between the ring and
@@ -17,13 +17,13 @@ struct Story {
 fn who_hears_the_bell_sees_what_was_done() {
     explore(4, || {
         sleeper(|| {
-            let story = Arc::new(Story { bell: Bell::new(), done: Freight::new(1) });
-            let other = beside(&story, |story| {
-                story.done.make(1);
-                story.bell.ring();
+            let model = Arc::new(Model { event: Event::new(), done: Payload::new(1) });
+            let other = beside(&model, |model| {
+                model.done.make(1);
+                model.event.set();
             });
-            story.bell.wait();
-            story.done.take(std::ptr::without_provenance_mut(1));
+            model.event.wait();
+            model.done.take(std::ptr::without_provenance_mut(1));
             vec![other]
         });
     });
@@ -34,14 +34,14 @@ fn who_hears_the_bell_sees_what_was_done() {
 fn a_bell_that_rings_again_is_heard_again() {
     explore(3, || {
         sleeper(|| {
-            let bell = Arc::new(Bell::new());
-            let twice = beside(&bell, |bell| {
-                bell.ring();
-                bell.ring();
+            let event = Arc::new(Event::new());
+            let twice = beside(&event, |event| {
+                event.set();
+                event.set();
             });
-            bell.wait();
-            let last = beside(&bell, Bell::ring);
-            bell.wait();
+            event.wait();
+            let last = beside(&event, Event::set);
+            event.wait();
             vec![twice, last]
         });
     });

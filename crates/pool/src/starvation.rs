@@ -1,4 +1,4 @@
-//! Relief: futures are served although every worker computes.
+//! Starvation: futures are served although every worker computes.
 //!
 //! A worker that computes for long looks at nothing else, and a future that has become ready may lie
 //! behind what it does, or in the shared queue, where nobody comes along. If no worker has taken a turn
@@ -13,10 +13,10 @@ use crate::core::Core;
 const LOOKS: u32 = 10;
 
 /// The most who come. More would be needed only if so many futures in a row computed for long.
-const RELIEF_MAX: usize = 8;
+const EXTRA_MAX: usize = 8;
 
 #[derive(Default)]
-pub(crate) struct Relief {
+pub(crate) struct Starvation {
     /// Turns taken by all who work, when the monitor last looked.
     turns: u64,
     /// Of these, turns of those who are no reserves.
@@ -27,24 +27,26 @@ pub(crate) struct Relief {
     count: usize,
 }
 
-impl Relief {
+impl Starvation {
     /// One look of the monitor.
-    pub(crate) fn look(&mut self, core: &Core) {
-        let turns = |seats: usize| {
-            (0..seats).map(|seat| core.seat(seat).counters.ticks.get()).fold(0, u64::wrapping_add)
+    pub(crate) fn check(&mut self, core: &Core) {
+        let turns = |workers: usize| {
+            (0..workers)
+                .map(|worker| core.worker(worker).counters.ticks.get())
+                .fold(0, u64::wrapping_add)
         };
-        let (all, own) = (turns(core.seats()), turns(core.threads));
+        let (all, own) = (turns(core.worker_count()), turns(core.threads));
         let is_still = all == self.turns && core.sleep.sleepers() == 0;
         let is_over = own != self.own_turns;
         (self.turns, self.own_turns) = (all, own);
         if is_over && self.count > 0 {
-            core.reserve.dismiss(std::mem::take(&mut self.count));
+            core.reserve.release(std::mem::take(&mut self.count));
         }
         self.looks = if is_still && core.has_waiting() { self.looks + 1 } else { 0 };
-        if self.looks >= LOOKS && self.count < RELIEF_MAX && core.has_futures() {
+        if self.looks >= LOOKS && self.count < EXTRA_MAX && core.has_futures() {
             self.looks = 0;
             self.count += 1;
-            blocking::call(core);
+            blocking::request_reserve(core);
         }
     }
 

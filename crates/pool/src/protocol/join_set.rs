@@ -3,7 +3,7 @@
 use super::sync::{self, Mutex};
 
 /// `T` is what one waits with for a thread.
-pub(crate) struct Crew<T> {
+pub(crate) struct JoinSet<T> {
     members: Mutex<Members<T>>,
 }
 
@@ -12,7 +12,7 @@ struct Members<T> {
     is_closed: bool,
 }
 
-impl<T> Crew<T> {
+impl<T> JoinSet<T> {
     pub(crate) fn new() -> Self {
         Self { members: Mutex::new(Members { started: Vec::new(), is_closed: false }) }
     }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::freight::Freight;
+use super::payload::Payload;
 use super::{beside, explore_and_plant, sleeper};
+use crate::protocol::scope_count::ScopeCount;
 use crate::protocol::sync::{self, Mutex};
-use crate::protocol::tally::Tally;
 
-struct Story {
-    tally: Tally,
+struct Model {
+    count: ScopeCount,
     queue: Mutex<Vec<Task>>,
-    done: Freight,
+    done: Payload,
 }
 
 /// Something that is seen to be done, and perhaps spawns.
@@ -23,19 +23,19 @@ enum Task {
     Nothing,
 }
 
-impl Story {
+impl Model {
     fn new(tasks: usize) -> Arc<Self> {
         let queue = Mutex::new(Vec::new());
-        Arc::new(Self { tally: Tally::new(), queue, done: Freight::new(tasks) })
+        Arc::new(Self { count: ScopeCount::new(), queue, done: Payload::new(tasks) })
     }
 
     fn spawn(&self, task: Task) {
-        self.tally.add(|| sync::lock(&self.queue).push(task));
+        self.count.add(|| sync::lock(&self.queue).push(task));
     }
 
     /// Runs one task, if there is any.
     fn step(&self) -> bool {
-        if !self.tally.is_queued() {
+        if !self.count.is_queued() {
             return false;
         }
         let Some(task) = sync::lock(&self.queue).pop() else {
@@ -43,13 +43,13 @@ impl Story {
             thread::yield_now();
             return false;
         };
-        self.tally.begun();
+        self.count.started();
         match task {
             Task::Plain(number) => drop(self.done.make(number)),
             Task::Spawns => self.spawn(Task::Nothing),
             Task::Nothing => {}
         }
-        self.tally.ended();
+        self.count.finished();
         true
     }
 
@@ -57,10 +57,10 @@ impl Story {
     fn finish(&self) {
         loop {
             while self.step() {}
-            if self.tally.is_over() {
+            if self.count.is_over() {
                 return;
             }
-            self.tally.rest();
+            self.count.sleep();
         }
     }
 }
@@ -69,12 +69,12 @@ impl Story {
 fn the_owner_sees_what_the_last_task_did() {
     explore_and_plant(3, "Causality violation", || {
         sleeper(|| {
-            let story = Story::new(2);
-            (1..=2).for_each(|number| story.spawn(Task::Plain(number)));
-            let helpers = vec![beside(&story, Story::step), beside(&story, Story::step)];
-            story.finish();
+            let model = Model::new(2);
+            (1..=2).for_each(|number| model.spawn(Task::Plain(number)));
+            let helpers = vec![beside(&model, Model::step), beside(&model, Model::step)];
+            model.finish();
             (1..=2).for_each(|number| {
-                story.done.take(std::ptr::without_provenance_mut(number));
+                model.done.take(std::ptr::without_provenance_mut(number));
             });
             helpers
         });
@@ -86,10 +86,10 @@ fn the_owner_sees_what_the_last_task_did() {
 fn the_owner_does_not_sleep_over_a_task_that_a_task_spawned() {
     explore_and_plant(3, "deadlock", || {
         sleeper(|| {
-            let story = Story::new(0);
-            story.spawn(Task::Spawns);
-            let helper = beside(&story, Story::step);
-            story.finish();
+            let model = Model::new(0);
+            model.spawn(Task::Spawns);
+            let helper = beside(&model, Model::step);
+            model.finish();
             vec![helper]
         });
     });

@@ -8,12 +8,12 @@ use loom::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use loom::thread;
 
 use super::{beside, explore, explore_and_plant};
-use crate::protocol::lane::Lane;
+use crate::protocol::locked_queue::LockedQueue;
 use crate::protocol::sleep::Sleep;
 
 /// A pool of one worker.
-struct Story {
-    lane: Lane<Task>,
+struct Model {
+    queue: LockedQueue<Task>,
     sleep: Sleep,
     is_closed: AtomicBool,
     /// How many tasks have gone, in whatever way.
@@ -29,10 +29,10 @@ impl Drop for Task {
     }
 }
 
-impl Story {
+impl Model {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            lane: Lane::new(),
+            queue: LockedQueue::new(),
             sleep: Sleep::new(1),
             is_closed: AtomicBool::new(false),
             gone: Arc::new(AtomicUsize::new(0)),
@@ -41,7 +41,7 @@ impl Story {
 
     fn spawn(&self) {
         let task = Task(Arc::clone(&self.gone));
-        if self.lane.push(task).is_ok() {
+        if self.queue.push(task).is_ok() {
             self.sleep.wake_one();
         }
     }
@@ -49,7 +49,7 @@ impl Story {
     fn close(&self) {
         self.is_closed.store(true, SeqCst);
         self.sleep.unpark(0);
-        self.lane.close();
+        self.queue.close();
     }
 
     fn is_closed(&self) -> bool {
@@ -57,23 +57,23 @@ impl Story {
     }
 
     fn work(&self) {
-        self.sleep.sit(0);
+        self.sleep.register(0);
         let mut searching = false;
         while !self.is_closed() {
-            if let Some(task) = self.lane.pop() {
+            if let Some(task) = self.queue.pop() {
                 drop(task);
                 if std::mem::take(&mut searching) {
-                    let _ = self.sleep.found();
+                    let _ = self.sleep.stop_searching();
                 }
                 continue;
             }
-            self.sleep.lie_down(0, searching);
-            if self.lane.len() == 0 {
-                while !self.sleep.is_called(0) && !self.is_closed() {
+            self.sleep.announce_sleep(0, searching);
+            if self.queue.len() == 0 {
+                while !self.sleep.is_woken(0) && !self.is_closed() {
                     thread::park();
                 }
             }
-            self.sleep.get_up(0);
+            self.sleep.end_sleep(0);
             searching = true;
         }
     }
@@ -82,23 +82,23 @@ impl Story {
 #[test]
 fn a_task_that_comes_while_the_pool_is_closed_goes() {
     explore_and_plant(3, "nothing is left in a closed pool", || {
-        let story = Story::new();
-        let outsider = beside(&story, Story::spawn);
-        story.close();
+        let model = Model::new();
+        let outsider = beside(&model, Model::spawn);
+        model.close();
         outsider.join().unwrap();
-        assert_eq!(story.gone.load(Relaxed), 1, "nothing is left in a closed pool");
+        assert_eq!(model.gone.load(Relaxed), 1, "nothing is left in a closed pool");
     });
 }
 
 #[test]
 fn the_worker_ends_and_leaves_nothing() {
     explore(2, || {
-        let story = Story::new();
-        let worker = beside(&story, Story::work);
-        let outsider = beside(&story, Story::spawn);
-        story.close();
+        let model = Model::new();
+        let worker = beside(&model, Model::work);
+        let outsider = beside(&model, Model::spawn);
+        model.close();
         worker.join().unwrap();
         outsider.join().unwrap();
-        assert_eq!(story.gone.load(Relaxed), 1);
+        assert_eq!(model.gone.load(Relaxed), 1);
     });
 }

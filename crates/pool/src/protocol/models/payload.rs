@@ -1,4 +1,4 @@
-//! What the pointers in the stories stand for: plain memory, written by who hands it over, and used
+//! What the pointers in the models stand for: plain memory, written by who hands it over, and used
 //! by whoever takes it. loom objects if nothing orders the two, or if two take the same.
 #![expect(unsafe_code, reason = "plain memory that threads share is what is to be checked")]
 
@@ -7,7 +7,7 @@ use std::ptr;
 use loom::cell::UnsafeCell;
 
 /// A few pieces, each with a number that is not zero.
-pub(super) struct Freight(Vec<UnsafeCell<State>>);
+pub(super) struct Payload(Vec<UnsafeCell<State>>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -16,13 +16,13 @@ enum State {
     Taken,
 }
 
-// SAFETY: this is the claim to be proved; loom watches every use, and ends the story if two meet.
-unsafe impl Sync for Freight {}
+// SAFETY: this is the claim to be proved; loom watches every use, and ends the model if two meet.
+unsafe impl Sync for Payload {}
 
 // SAFETY: as above.
-unsafe impl Send for Freight {}
+unsafe impl Send for Payload {}
 
-impl Freight {
+impl Payload {
     pub(super) fn new(pieces: usize) -> Self {
         Self((0..pieces).map(|_| UnsafeCell::new(State::Unmade)).collect())
     }

@@ -1,0 +1,96 @@
+//! What a worker shows of what it is at is read whole, or not at all.
+
+use std::ptr;
+use std::sync::Arc;
+
+use super::{beside, explore, explore_and_plant};
+use crate::protocol::ancestry::{Ancestry, Origin, WaitTarget, descends};
+
+/// Some addresses.
+const TARGETS: [*const u8; 3] =
+    [ptr::without_provenance(8), ptr::without_provenance(16), ptr::without_provenance(24)];
+
+struct Model {
+    thief: Ancestry,
+    other: Ancestry,
+}
+
+impl Model {
+    fn worker(&self, index: usize) -> &Ancestry {
+        [&self.thief, &self.other][index]
+    }
+}
+
+/// A worker is at one thing after the other, in the same place of memory: whoever finds it at the second
+/// does not take that for a part of what the first was a part of.
+#[test]
+fn what_is_shown_of_two_things_in_a_row_is_not_mixed_up() {
+    explore(3, || {
+        let [outer, first, second] = TARGETS.map(WaitTarget::of);
+        let model = Arc::new(Model { thief: Ancestry::new(), other: Ancestry::new() });
+        let owner = Arc::clone(&model);
+        owner.other.run(1, Origin { target: outer, within: None }, || {
+            let within = model.other.current();
+            let thief = beside(&model, move |model| {
+                model.thief.run(0, Origin { target: first, within }, || {});
+                model.thief.run(0, Origin { target: second, within: None }, || {});
+            });
+            let work = model.thief.current();
+            let is_second = descends(|worker| model.worker(worker), work, second);
+            let is_part = descends(|worker| model.worker(worker), work, outer);
+            assert!(!(is_second && is_part), "the second is a part of nothing");
+            thief.join().unwrap();
+        });
+    });
+}
+
+/// Whoever sees what another is at sees all the way up, as long as that lasts.
+#[test]
+fn the_way_up_is_whole() {
+    explore(3, || {
+        let [outer, inner, _] = TARGETS.map(WaitTarget::of);
+        let model = Arc::new(Model { thief: Ancestry::new(), other: Ancestry::new() });
+        let watcher = beside(&model, move |model| {
+            let work = model.thief.current();
+            assert!(work.is_none() || descends(|worker| model.worker(worker), work, outer));
+        });
+        model.other.run(1, Origin { target: outer, within: None }, || {
+            let within = model.other.current();
+            model.thief.run(0, Origin { target: inner, within }, || watcher.join().unwrap());
+        });
+    });
+}
+
+/// A worker is at one thing, then at another, then at the first again, and in the memory where it shows them is
+/// room for one: who reads all the while what is shown of the first never takes a part of the second for it.
+fn the_outer_thing_is_asked_for(asked: usize) {
+    explore_and_plant(3, "a part of nothing", move || {
+        let targets = TARGETS.map(WaitTarget::of);
+        let [outer, inner, far] = targets;
+        let model = Arc::new(Model { thief: Ancestry::new(), other: Ancestry::new() });
+        let owner = Arc::clone(&model);
+        owner.other.run(1, Origin { target: far, within: None }, || {
+            let within = model.other.current();
+            model.thief.run(0, Origin { target: outer, within: None }, || {
+                let work = model.thief.current();
+                let watcher = beside(&model, move |model| {
+                    let is_part = descends(|worker| model.worker(worker), work, targets[asked]);
+                    assert!(!is_part, "the outer thing is a part of nothing");
+                });
+                model.thief.run(0, Origin { target: inner, within }, || {});
+                watcher.join().unwrap();
+                assert!(descends(|worker| model.worker(worker), work, outer), "it is shown again");
+            });
+        });
+    });
+}
+
+#[test]
+fn the_outer_thing_never_has_the_cause_of_the_inner_one() {
+    the_outer_thing_is_asked_for(1);
+}
+
+#[test]
+fn the_outer_thing_never_lies_within_what_the_inner_one_does() {
+    the_outer_thing_is_asked_for(2);
+}
