@@ -1,16 +1,16 @@
-//! A web server whose visitors clean up after one another: sessions expire in Redis, and whoever gets a
-//! page from the cache removes a few of them, now and then. There is no cron job and no daemon.
+//! A web server whose visitors clean up expired sessions in Redis: now and then, after a page from
+//! the cache, a few are removed. There is no cron job and no daemon.
 //!
 //! ```sh
 //! redis-server --port 7000 --save "" --appendonly no &
 //! cargo run -p filch-recruit --all-features --example sessions -- redis://127.0.0.1:7000/ 5 0.05
 //! ```
 //!
-//! Then let visitors come in another shell, each with a session of its own, and see that Redis holds the sessions
-//! of some seconds, and no more. With a rate of 0 it holds more every second.
+//! Then simulate visitors in another shell, each with its own session. Redis holds only the
+//! sessions of the last few seconds. With a rate of 0 their number grows every second.
 //!
 //! ```sh
-//! site=http://127.0.0.1:PORT/  # as it says
+//! site=http://127.0.0.1:PORT/  # as it printed
 //! while curl -sX POST ${site}sessions && curl -s $site; do :; done > /dev/null &
 //! while sleep 1; do
 //!     redis-cli -p 7000 hlen '{sessions}:fields'
@@ -18,9 +18,9 @@
 //! done
 //! ```
 //!
-//! The arguments: where Redis is, for how many seconds a session lasts, and which part of the cheap
-//! responses cleans up. `POST /sessions` opens a session, `GET /` is the page, `GET /metrics` tells what
-//! was done.
+//! The arguments are the Redis URL, the lifetime of a session in seconds, and the rate: the
+//! fraction of cheap responses that clean up. `POST /sessions` opens a session, `GET /` returns the
+//! page, and `GET /metrics` the statistics.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex};
@@ -39,10 +39,10 @@ use tokio::net::TcpListener;
 
 const ETAG: &str = "\"1\"";
 
-/// What a session holds, as if it were much.
+/// The content of a session.
 const SESSION: [u8; 2048] = [b'x'; 2048];
 
-/// What the handlers need.
+/// The state of the handlers.
 struct Site {
     sessions: VolatileHash,
     session_duration: Duration,
@@ -58,10 +58,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let client = Client::open(url.as_str())?;
     let sessions = VolatileHash::new("sessions").limit(25);
-    // All that there is to set up.
+    // This is the whole set-up.
     let recruiter = Recruiter::builder()
         .job("sessions", Rate::new(rate.parse()?)?, sessions.reaper(client.clone()))
-        // So much of a core, for a server that does nothing else.
+        // Half of a core, because this server does nothing else.
         .time_share(0.5)
         .build()?;
     let recruiter = Arc::new(recruiter);
@@ -83,7 +83,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// It does not change, so the layer sees either a 304 or a page that is marked.
+/// The page never changes, so the layer sees either a 304 or a page marked as cheap.
 async fn page(headers: HeaderMap) -> Response {
     let known = headers.get(header::IF_NONE_MATCH);
     if known.is_some_and(|tag| tag == ETAG) {
@@ -94,7 +94,7 @@ async fn page(headers: HeaderMap) -> Response {
 
 async fn open_session(State(site): State<Arc<Site>>) -> Result<String, StatusCode> {
     let opened = tokio::task::spawn_blocking(move || {
-        let mut connection = site.connection.lock().expect("nobody panics with it");
+        let mut connection = site.connection.lock().expect("no code panics with the lock");
         let id: u64 = connection.incr("session", 1)?;
         site.sessions.set(&mut *connection, id, &SESSION[..], site.session_duration)?;
         redis::RedisResult::Ok(id)

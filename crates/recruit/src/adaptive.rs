@@ -1,4 +1,4 @@
-//! What a job wants now: always the same, or more when there is work and less when there is none.
+//! The current rate of a job: fixed, or rising when there is work and falling when there is none.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -16,15 +16,15 @@ impl Adaptive {
         Self { parts: AtomicU32::new(rate.parts_per_million()), bounds }
     }
 
-    /// Parts of a million.
+    /// The rate in parts per million.
     #[inline]
     pub(crate) fn parts(&self) -> u32 {
-        // Relaxed: a draw that sees it late is as good as one made earlier.
+        // Relaxed: a draw that sees an old value is as good as one made earlier.
         self.parts.load(Relaxed)
     }
 
-    /// A slice has found work, or none. By a quarter up, by a fifth down: as many of each change
-    /// nothing.
+    /// Adapts the rate after a slice. It rises by a quarter and falls by a fifth, so one of each
+    /// cancel out.
     pub(crate) fn learn(&self, duty: Duty) {
         let Some((min, max)) = self.bounds else { return };
         let parts = self.parts();
@@ -33,7 +33,7 @@ impl Adaptive {
             Duty::NoWork => parts - parts / 5,
         };
         let within = wanted.clamp(min.parts_per_million(), max.parts_per_million());
-        // Of two who learn at once one is forgotten; the next one learns again.
+        // If two threads write at once, one update is lost; the next slice adapts the rate again.
         self.parts.store(within, Relaxed);
     }
 }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_follows_the_work_within_its_bounds() {
+    fn the_rate_follows_the_work_within_its_bounds() {
         let (min, max) = (Rate::per_million(1000), Rate::per_million(8000));
         let rate = Adaptive::new(Rate::per_million(2000), Some((min, max)));
         rate.learn(Duty::Done);
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn without_bounds_it_stays() {
+    fn without_bounds_the_rate_is_fixed() {
         let rate = Adaptive::new(Rate::per_million(2000), None);
         rate.learn(Duty::Done);
         assert_eq!(rate.parts(), 2000);

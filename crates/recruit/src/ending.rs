@@ -1,6 +1,6 @@
-//! How a slice ended: what it found, that somebody else was at it, or what it said when it failed or panicked.
+//! How a slice ended: with work done, with nothing to do, in contention, with an error or a panic.
 //!
-//! Whatever a job does, nothing of it gets beyond here but this.
+//! Errors and panics of a job are caught here; only this result leaves the module.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -12,8 +12,8 @@ use crate::job::{Contended, Duty, SideError};
 use crate::panics;
 use crate::stats::Outcome;
 
-/// What is told of a job that awaits for too long.
-const LATE: &str = "it had not come to an end when its time was over, and was thrown away";
+/// The error of an async job that did not finish in time.
+const TIMED_OUT: &str = "timed out: it did not finish within the maximum slice and was dropped";
 
 #[derive(Debug)]
 pub(crate) enum Ending {
@@ -23,21 +23,21 @@ pub(crate) enum Ending {
     Failed(String),
     Panicked {
         message: String,
-        /// Where, if that is noted.
-        place: Option<String>,
+        /// Where it panicked, if `trace_panics` was called.
+        location: Option<String>,
     },
 }
 
-/// What a job returns.
+/// The return type of a job.
 type Returned = Result<Duty, SideError>;
 
 impl Ending {
-    /// That of a job which is called.
+    /// Runs a sync job.
     pub(crate) fn of(job: impl FnOnce() -> Returned) -> Self {
         Self::caught(|| Self::read(job())).unwrap_or_else(|panicked| panicked)
     }
 
-    /// That of a job which is awaited, but not beyond this end, if there is one.
+    /// Runs an async job until it is ready, or until `end` is.
     pub(crate) async fn awaited(
         job: impl Future<Output = Returned>,
         end: Option<impl Future<Output = ()>>,
@@ -46,41 +46,42 @@ impl Ending {
         let mut end = pin!(end);
         let ending = poll_fn(|context| {
             let polled = Self::caught(|| {
-                let job = job.as_mut().as_pin_mut().expect("it is thrown away later");
+                let job = job.as_mut().as_pin_mut().expect("it is dropped later");
                 if let Poll::Ready(ending) = job.poll(context) {
                     return Poll::Ready(ending);
                 }
                 let is_over = end.as_mut().as_pin_mut().map(|end| end.poll(context));
                 match is_over {
-                    Some(Poll::Ready(())) => Poll::Ready(Self::Failed(LATE.to_owned())),
+                    Some(Poll::Ready(())) => Poll::Ready(Self::Failed(TIMED_OUT.to_owned())),
                     Some(Poll::Pending) | None => Poll::Pending,
                 }
             });
             polled.unwrap_or_else(Poll::Ready)
         });
         let ending = ending.await;
-        // What was not done is thrown away where panics are caught, too.
+        // The job is dropped where panics are caught, because its destructors may panic.
         Self::caught(|| job.set(None)).err().unwrap_or(ending)
     }
 
-    /// An error is the job's, so it is asked, and thrown away, where panics are caught.
+    /// Formats and drops the error of a job: call it where panics are caught, because the error's
+    /// code may panic.
     fn read(returned: Returned) -> Self {
         match returned {
             Ok(Duty::Done) => Self::Done,
             Ok(Duty::NoWork) => Self::NoWork,
             Err(error) if error.is::<Contended>() => Self::Contended,
-            Err(error) => Self::Failed(told(&error)),
+            Err(error) => Self::Failed(with_sources(&error)),
         }
     }
 
-    /// What the work comes to, or how it panicked.
+    /// Runs `work` and catches a panic.
     fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Self> {
-        // What is noted by now was not of this work.
-        panics::take_place();
+        // Discard the location of an earlier panic.
+        panics::take_location();
         catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
-            // Before anything else can panic.
-            let place = panics::take_place();
-            Self::Panicked { message: message(panic), place }
+            // Read it before anything else can panic.
+            let location = panics::take_location();
+            Self::Panicked { message: message(panic), location }
         })
     }
 
@@ -95,8 +96,8 @@ impl Ending {
     }
 }
 
-/// What an error says, and what is behind it, as far as it does not say that itself.
-fn told(error: &SideError) -> String {
+/// The text of an error and of its sources, unless a text already ends with its source.
+fn with_sources(error: &SideError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -110,13 +111,13 @@ fn told(error: &SideError) -> String {
     text
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn message(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&'static str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    let text = text.unwrap_or("not with a text").to_owned();
+    let text = text.unwrap_or("(no message)").to_owned();
     if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        // Who panics when it is thrown away is kept.
+        // Dropping this payload panics too, so it is leaked.
         Box::leak(another);
     }
     text

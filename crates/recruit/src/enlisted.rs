@@ -1,4 +1,5 @@
-//! How many have enlisted, and what each thread draws: each writes its own numbers only.
+//! How many calls have enlisted, and the sequence that each thread draws from. Each thread writes
+//! only its own numbers.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,63 +7,68 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::lottery::{Lottery, Sequence};
 
-/// Those of one recruiter.
+/// Counts the enlist calls of one recruiter.
 #[derive(Debug)]
-pub(crate) struct Tally {
-    /// Which recruiter it is, among all of this process.
+pub(crate) struct EnlistCounter {
+    /// Identifies the recruiter within this process.
     number: u64,
+    seed: Option<u64>,
     threads: Mutex<Threads>,
 }
 
 #[derive(Debug, Default)]
 struct Threads {
     counts: Vec<Arc<Count>>,
-    /// What threads counted that have ended.
+    /// How many threads have ever enlisted.
+    registered: u64,
+    /// The counts of threads that have ended.
     ended: u64,
 }
 
-/// What one thread counts, far enough from all others that no two write to one cache line.
+/// The count of one thread, aligned so that no two threads write to the same cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Count(AtomicU64);
 
-/// What a thread has for one recruiter.
-struct Own {
+/// The state of one thread for one recruiter.
+struct ThreadState {
     number: u64,
     sequence: Sequence,
     count: Arc<Count>,
 }
 
 thread_local! {
-    static OWN: RefCell<Vec<Own>> = const { RefCell::new(Vec::new()) };
+    static STATES: RefCell<Vec<ThreadState>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Tally {
-    pub(crate) fn new(number: u64) -> Self {
-        Self { number, threads: Mutex::default() }
+impl EnlistCounter {
+    pub(crate) fn new(number: u64, seed: Option<u64>) -> Self {
+        Self { number, seed, threads: Mutex::default() }
     }
 
-    /// One more has enlisted: what is drawn for it; nothing, if its thread is about to end.
+    /// Counts one more enlist call and draws for it. Returns `None` if its thread is about to end.
     #[inline]
     pub(crate) fn enlist(&self, lottery: Lottery) -> Option<u32> {
-        OWN.try_with(|own| {
-            if let Some(own) = own.borrow().iter().find(|own| own.number == self.number) {
-                return own.enlist(lottery);
-            }
-            let new = self.welcome();
-            let drawn = new.enlist(lottery);
-            let mut own = own.borrow_mut();
-            // Of recruiters that are gone, nobody else holds the count.
-            own.retain(|other| Arc::strong_count(&other.count) > 1);
-            own.push(new);
-            drawn
-        })
-        .ok()
+        STATES
+            .try_with(|states| {
+                let known = |state: &&ThreadState| state.number == self.number;
+                if let Some(state) = states.borrow().iter().find(known) {
+                    return state.enlist(lottery);
+                }
+                let new = self.register_thread();
+                let drawn = new.enlist(lottery);
+                let mut states = states.borrow_mut();
+                // If a recruiter was dropped, nothing else holds its count.
+                states.retain(|other| Arc::strong_count(&other.count) > 1);
+                states.push(new);
+                drawn
+            })
+            .ok()
     }
 
-    /// A thread enlists for the first time.
+    /// Called when a thread enlists for the first time.
     #[cold]
-    fn welcome(&self) -> Own {
+    fn register_thread(&self) -> ThreadState {
         let count = Arc::<Count>::default();
         let mut threads = self.lock();
         let ended: u64 = threads
@@ -72,7 +78,12 @@ impl Tally {
             .sum();
         threads.ended += ended;
         threads.counts.push(Arc::clone(&count));
-        Own { number: self.number, sequence: Sequence::new(), count }
+        let sequence = match self.seed {
+            Some(seed) => Sequence::from_seed(seed, threads.registered),
+            None => Sequence::new(),
+        };
+        threads.registered += 1;
+        ThreadState { number: self.number, sequence, count }
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -81,12 +92,12 @@ impl Tally {
     }
 
     fn lock(&self) -> MutexGuard<'_, Threads> {
-        // Nothing panics while it is held.
+        // No code panics while it holds the lock.
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Own {
+impl ThreadState {
     #[inline]
     fn enlist(&self, lottery: Lottery) -> u32 {
         // Only this thread writes it.
@@ -104,25 +115,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_comes_again_needs_no_lock() {
-        let tally = Arc::new(Tally::new(u64::MAX));
-        let (tell, told) = mpsc::channel();
+    fn only_the_first_call_of_a_thread_takes_the_lock() {
+        let counter = Arc::new(EnlistCounter::new(u64::MAX, None));
+        let (result, results) = mpsc::channel();
         let (go, gone) = mpsc::channel::<()>();
-        let theirs = Arc::clone(&tally);
+        let other = Arc::clone(&counter);
         std::thread::spawn(move || {
             for _ in 0..2 {
-                let drawn = theirs.enlist(Lottery::Weyl);
-                tell.send(drawn.is_some()).expect("somebody listens");
-                // The other has the lock by now, or has gone.
+                let drawn = other.enlist(Lottery::Weyl);
+                result.send(drawn.is_some()).expect("the test receives");
+                // By now the test holds the lock, or has ended.
                 let _ = gone.recv();
             }
         });
-        let next = || told.recv_timeout(Duration::from_secs(60)).expect("it does not wait");
+        let next = || results.recv_timeout(Duration::from_secs(60)).expect("it does not wait");
         assert!(next());
-        let held = tally.lock();
-        go.send(()).expect("it waits");
+        let held = counter.lock();
+        go.send(()).expect("the thread waits");
         assert!(next());
         drop(held);
-        assert_eq!(tally.count(), 2);
+        assert_eq!(counter.count(), 2);
+    }
+
+    #[test]
+    fn the_same_seed_draws_the_same_numbers() {
+        let draws = |number, seed| -> Vec<Option<u32>> {
+            let counter = EnlistCounter::new(number, Some(seed));
+            (0..10).map(|_| counter.enlist(Lottery::Random)).collect()
+        };
+        assert_eq!(draws(u64::MAX - 1, 7), draws(u64::MAX - 2, 7));
+        assert_ne!(draws(u64::MAX - 3, 7), draws(u64::MAX - 4, 8));
     }
 }

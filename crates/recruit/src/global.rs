@@ -1,4 +1,4 @@
-//! The recruiter of this process.
+//! The process-wide recruiter.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,13 +7,13 @@ use crate::builder::{RecruiterBuilder, SetupError};
 use crate::recruiter::{Enlisted, Recruiter};
 
 static RECRUITER: OnceLock<Recruiter> = OnceLock::new();
-static TOO_EARLY: AtomicU64 = AtomicU64::new(0);
+static BEFORE_SETUP: AtomicU64 = AtomicU64::new(0);
 
 impl RecruiterBuilder {
-    /// Completes the set-up of the recruiter of this process.
+    /// Builds the process-wide recruiter.
     ///
     /// # Errors
-    /// If there is one already, or if [`RecruiterBuilder::build`] fails.
+    /// If it was already built, or if [`RecruiterBuilder::build`] fails.
     pub fn build_global(self) -> Result<&'static Recruiter, SetupError> {
         let recruiter = self.build()?;
         RECRUITER.set(recruiter).map_err(|_| SetupError::AlreadyBuilt)?;
@@ -21,35 +21,36 @@ impl RecruiterBuilder {
     }
 }
 
-/// The calling thread has a moment to spare for the recruiter of this process. If there is none yet,
-/// it is dismissed, and that is [counted](enlisted_before_setup).
+/// Enlists the calling thread with the process-wide recruiter. If there is none yet, the caller is
+/// dismissed and the call is [counted](enlisted_before_setup).
 pub fn enlist() -> Enlisted<'static> {
     match RECRUITER.get() {
         Some(recruiter) => recruiter.enlist(),
-        None => too_early(),
+        None => before_setup(),
     }
 }
 
-fn too_early() -> Enlisted<'static> {
-    TOO_EARLY.fetch_add(1, Relaxed);
+fn before_setup() -> Enlisted<'static> {
+    BEFORE_SETUP.fetch_add(1, Relaxed);
     Enlisted::Dismissed
 }
 
-/// The calling task has a moment to spare for the recruiter of this process: as [`enlist`], for jobs of both
-/// kinds.
+/// Enlists the calling async task with the process-wide recruiter: like [`enlist`], but also for
+/// async jobs.
 pub async fn enlist_async() -> Enlisted<'static> {
     match RECRUITER.get() {
         Some(recruiter) => recruiter.enlist_async().await,
-        None => too_early(),
+        None => before_setup(),
     }
 }
 
-/// The recruiter of this process, if it is set up.
+/// The process-wide recruiter, if it has been built.
 pub fn global() -> Option<&'static Recruiter> {
     RECRUITER.get()
 }
 
-/// How many have enlisted before there was a recruiter: the set-up belongs before them.
+/// How many calls enlisted before the process-wide recruiter was built. If it is not 0, build the
+/// recruiter earlier.
 pub fn enlisted_before_setup() -> u64 {
-    TOO_EARLY.load(Relaxed)
+    BEFORE_SETUP.load(Relaxed)
 }

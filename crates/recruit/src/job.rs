@@ -1,4 +1,4 @@
-//! What a recruit does: a slice of a side job.
+//! Side jobs, and the slice of time that a recruit has for one.
 
 use std::error::Error;
 use std::fmt;
@@ -8,18 +8,21 @@ use std::time::{Duration, Instant};
 /// Why a slice failed; any error will do.
 pub type SideError = Box<dyn Error + Send + Sync>;
 
+/// Where the time comes from.
+pub(crate) type Clock = fn() -> Instant;
+
 /// Whether there was anything to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Duty {
-    /// Something was done.
+    /// Some work was done.
     Done,
     /// There was nothing to do.
     NoWork,
 }
 
-/// What a slice returns as its error if somebody else was at it: a lock is held, a transaction was aborted. It is
-/// counted apart, nobody is told, and a rate that follows the work learns nothing from it, because whether
-/// there is any is not known.
+/// The error that a slice returns if another thread or process is doing the same work: a lock is
+/// held, or a transaction was aborted. It is counted separately and not logged, and an adaptive
+/// rate does not change, because the slice did not find out whether there is work.
 ///
 /// ```
 /// use std::sync::Mutex;
@@ -35,7 +38,7 @@ pub struct Contended;
 
 impl fmt::Display for Contended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("somebody else is at it: the next recruit takes over")
+        f.write_str("another recruit is doing the same work")
     }
 }
 
@@ -46,39 +49,45 @@ impl Error for Contended {}
 pub struct Slice {
     begun: Instant,
     length: Duration,
+    clock: Clock,
 }
 
 impl Slice {
-    /// A slice that begins now: to call a job by hand.
+    /// A slice that begins now, for calling a job directly.
     pub fn new(length: Duration) -> Self {
-        Self { begun: Instant::now(), length }
+        Self::begin(length, Instant::now)
     }
 
-    /// When it should have come to an end.
+    pub(crate) fn begin(length: Duration, clock: Clock) -> Self {
+        Self { begun: clock(), length, clock }
+    }
+
+    /// When the slice should end.
     pub fn deadline(&self) -> Instant {
         self.begun + self.length
     }
 
-    /// Whether it should end now. Whatever is left is for the next recruit.
+    /// Whether the slice should end now. Work that is left is for the next recruit.
     pub fn out_of_time(&self) -> bool {
         self.used() >= self.length
     }
 
-    /// How long it has lasted.
+    /// How long the slice has lasted.
     pub fn used(&self) -> Duration {
-        self.begun.elapsed()
+        (self.clock)().saturating_duration_since(self.begun)
     }
 }
 
-/// Work that can be done a slice at a time, by anybody, and need not be done at any moment.
+/// Work that can be done one slice at a time, on any thread, and does not have a deadline.
 ///
-/// It must not wait: a lock that is held, a network that fails, somebody who is at it already are
-/// reasons to return (see [`Contended`]), and the next recruit takes over.
+/// A side job must not block. If a lock is held, the network fails, or another recruit is doing the
+/// same work, return (see [`Contended`]); the next recruit continues.
 pub trait SideJob: Send + Sync {
-    /// Does a little, and returns at the latest when the slice is [out of time](Slice::out_of_time).
+    /// Does a small part of the work, and returns at the latest when the slice is
+    /// [out of time](Slice::out_of_time).
     ///
     /// # Errors
-    /// Whatever went wrong: it is logged and counted, and not tried again.
+    /// Any error is logged and counted. The slice is not retried.
     fn recruited(&self, slice: &mut Slice) -> Result<Duty, SideError>;
 }
 
@@ -88,10 +97,10 @@ impl<F: Fn(&mut Slice) -> Result<Duty, SideError> + Send + Sync> SideJob for F {
     }
 }
 
-/// What an [`AsyncSideJob`] returns.
+/// The future that an [`AsyncSideJob`] returns.
 pub type SideFuture<'a> = Pin<Box<dyn Future<Output = Result<Duty, SideError>> + Send + 'a>>;
 
-/// A side job that awaits. A closure will do that takes a [`Slice`], and so will a type of your own:
+/// An async side job: a closure that takes a [`Slice`], or a type of your own:
 ///
 /// ```
 /// use filch_recruit::{AsyncSideJob, Duty, SideFuture, Slice};
@@ -105,7 +114,8 @@ pub type SideFuture<'a> = Pin<Box<dyn Future<Output = Result<Duty, SideError>> +
 /// }
 /// ```
 pub trait AsyncSideJob: Send + Sync {
-    /// Does a little, and returns at the latest when the slice is [out of time](Slice::out_of_time).
+    /// Does a small part of the work, and returns at the latest when the slice is
+    /// [out of time](Slice::out_of_time).
     fn recruited<'a>(&'a self, slice: &'a mut Slice) -> SideFuture<'a>;
 }
 

@@ -1,12 +1,12 @@
-//! Side-work in slices, done by whoever has a moment to spare.
+//! Side-work in small slices, done in idle moments, without a daemon or a cron job.
 //!
-//! Some work has to be done some time, and never now: expired things are to be removed, counters to
-//! be rolled up, caches to be trimmed. A daemon for it is one more thing that can be down, a cron job
-//! runs twice or not at all. Here such a job says what part of all passers-by it wants, and whoever
-//! has a moment to spare (a cache hit, an empty queue, an idle worker) *enlists*. A lottery decides:
-//! nearly always one is *dismissed* at once, which costs nanoseconds; now and then one is *recruited*
-//! for a slice of some milliseconds. There is no daemon, no shared state, and nothing to coordinate:
-//! every process draws for itself.
+//! Some work has to be done at some time, but never right now: remove expired entries, roll up
+//! counters, trim caches. A daemon for it is one more process that can be down; a cron job runs
+//! twice or not at all. With this crate, each such *side job* has a rate: the fraction of idle
+//! moments it needs. Code that has a moment to spare (a cache hit, an empty queue, an idle worker)
+//! *enlists*. A lottery decides. Almost always the caller is *dismissed* at once, which costs
+//! nanoseconds. Now and then it is *recruited* for a slice of a few milliseconds. There is no
+//! daemon, no shared state and nothing to coordinate: each process draws independently.
 //!
 //! ```
 //! use std::time::Duration;
@@ -14,7 +14,7 @@
 //!
 //! let reap = |slice: &mut Slice| {
 //!     while !slice.out_of_time() {
-//!         // Remove a few things that have expired; if there are none left:
+//!         // Remove a few expired entries. If none are left:
 //!         return Ok(Duty::NoWork);
 //!     }
 //!     Ok(Duty::Done)
@@ -26,14 +26,15 @@
 //!
 //! // Wherever there is a moment to spare:
 //! match recruiter.enlist() {
-//!     Enlisted::Dismissed => {} // nearly always
+//!     Enlisted::Dismissed => {} // almost always
 //!     other => println!("{other:?}"),
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Moments to spare are where nobody waits: after a cheap response (feature `tower`), after an empty poll
-//! of a queue, and in the hook of a pool's thread that has found nothing to do, before it sleeps:
+//! Good places to enlist are those where no request is waiting: after a cheap response (feature
+//! `tower`), after an empty poll of a queue, or in the idle hook of a thread pool, before a thread
+//! sleeps:
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -41,17 +42,18 @@
 //! # let builder = Recruiter::builder().job("reap", Rate::ALL, |_: &mut _| Ok(Duty::Done));
 //! let recruiter = Arc::new(builder.build()?);
 //! let idle = Arc::clone(&recruiter);
-//! // To be given to `filch_pool::PoolBuilder::idle_hook`, or whatever another pool has.
+//! // Pass this to the `idle_hook` of `filch_pool::Pool::builder`, or to any other pool's hook.
 //! let hook = move || {
 //!     idle.enlist();
-//!     false // it brings no tasks
+//!     false // it added no tasks
 //! };
 //! # hook();
 //! # assert_eq!(recruiter.stats().enlisted, 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Jobs may await. Who enlists for them does so, too, and with a timer it is bounded how long they can take:
+//! Side jobs can be async. Callers then enlist with [`Recruiter::enlist_async`]. With a timer, the
+//! time that such a job can take is bounded:
 //!
 //! ```
 //! use std::time::Duration;
@@ -61,7 +63,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let roll_up = |slice: Slice| async move {
 //!     while !slice.out_of_time() {
-//!         // Ask a database, and write down a little; if there is nothing left:
+//!         // Query a database and store a few rows. If nothing is left:
 //!         tokio::task::yield_now().await;
 //!         return Ok(Duty::NoWork);
 //!     }
@@ -75,12 +77,12 @@
 //!     .async_job("roll up", Rate::new(0.5)?, roll_up)
 //!     .async_job("stuck", Rate::new(0.5)?, stuck)
 //!     .budget(Duration::from_millis(1), Duration::from_millis(5))
-//!     .timer(tokio::time::sleep) // or that of another runtime
+//!     .timer(tokio::time::sleep) // or the timer of another runtime
 //!     .build()?;
 //!
 //! for _ in 0..2 {
 //!     match recruiter.enlist_async().await {
-//!         Enlisted::NoWork { job } => assert_eq!(job, "roll up"),
+//!         Enlisted::Recruited { job } | Enlisted::NoWork { job } => assert_eq!(job, "roll up"),
 //!         Enlisted::Failed { job } => assert_eq!(job, "stuck"), // after 5 ms
 //!         other => panic!("{other:?}"),
 //!     }
@@ -89,7 +91,7 @@
 //! # }
 //! ```
 //!
-//! Nothing that *must* happen belongs here: nobody promises that anybody passes by.
+//! Do not use it for work that *must* happen: nothing guarantees that a caller ever enlists.
 
 mod adaptive;
 mod budget;

@@ -1,4 +1,4 @@
-//! The draw that decides whether one who enlists is recruited. Each thread draws for itself.
+//! The draw that decides whether a caller is recruited. Each thread draws from its own sequence.
 
 use std::cell::Cell;
 use std::collections::hash_map::RandomState;
@@ -6,14 +6,14 @@ use std::hash::{BuildHasher as _, Hasher as _};
 
 use crate::rate::Rate;
 
-/// How it is decided who is recruited.
+/// How the lottery draws.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Lottery {
-    /// Each draw is independent of all others. Shares are right in the long run, and now and then
-    /// there is a drought.
+    /// Each draw is independent of all others. Shares are right in the long run, but now and then
+    /// there is a long gap between two recruits.
     Random,
-    /// Steps of the golden ratio, from an offset of the thread's own: the draws of a thread lie as
-    /// far apart as they can, so that its shares are exact and droughts short.
+    /// A Weyl sequence: steps of the golden ratio from a random offset per thread. The draws of a
+    /// thread are spread as evenly as possible, so its shares are exact and gaps are short.
     #[default]
     Weyl,
 }
@@ -21,22 +21,27 @@ pub enum Lottery {
 /// The golden ratio's fraction of 2^64.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The sequence of one thread.
+/// The sequence of draws of one thread.
 #[derive(Debug)]
 pub(crate) struct Sequence(Cell<u64>);
 
 impl Sequence {
-    /// From an offset that no other thread of any process has, but by chance.
+    /// Starts at a random offset, so that threads and processes draw independently.
     pub(crate) fn new() -> Self {
-        // A new state has keys of its own; the thread's name adds nothing that chance lacks.
+        // Each new state has its own random keys.
         Self::from_offset(RandomState::new().build_hasher().finish())
+    }
+
+    /// The sequence of the n-th thread of a recruiter with this seed.
+    pub(crate) fn from_seed(seed: u64, thread: u64) -> Self {
+        Self::from_offset(scramble(scramble(seed) ^ thread))
     }
 
     pub(crate) fn from_offset(offset: u64) -> Self {
         Self(Cell::new(offset))
     }
 
-    /// A number below a million.
+    /// Draws a number below a million.
     #[inline]
     pub(crate) fn draw(&self, lottery: Lottery) -> u32 {
         let position = self.0.get().wrapping_add(GOLDEN);
@@ -50,7 +55,7 @@ impl Sequence {
     }
 }
 
-/// SplitMix64's output function: of steps that are all alike it makes numbers that look like chance.
+/// SplitMix64's output function: turns evenly spaced positions into pseudo-random numbers.
 fn scramble(position: u64) -> u64 {
     let mut mixed = position;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -63,46 +68,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_draw_is_never_one() {
+    fn a_draw_is_always_below_a_million() {
         for position in [u64::MAX, 0, 1, GOLDEN, u64::MAX - GOLDEN] {
             let sequence = Sequence::from_offset(position.wrapping_sub(GOLDEN));
             assert!(sequence.draw(Lottery::Weyl) < Rate::WHOLE);
         }
     }
 
-    /// How far the count of those below `rate` is from what it should be, and the longest time between
-    /// two of them, in multiples of what would be even.
-    fn judge(lottery: Lottery, rate: u32, draws: u32) -> (f64, f64) {
+    /// How far the number of draws below `rate` is from the expected number, and the longest gap
+    /// between two of them, in multiples of the even gap.
+    fn error_and_gap(lottery: Lottery, rate: u32, draws: u32) -> (f64, f64) {
         let sequence = Sequence::from_offset(12345);
-        let (mut count, mut last, mut drought) = (0_u32, 0_u32, 0_u32);
+        let (mut count, mut last, mut gap) = (0_u32, 0_u32, 0_u32);
         for draw in 1..=draws {
             if sequence.draw(lottery) < rate {
                 count += 1;
-                drought = drought.max(draw - last);
+                gap = gap.max(draw - last);
                 last = draw;
             }
         }
         let share = f64::from(rate) / f64::from(Rate::WHOLE);
-        ((f64::from(count) - f64::from(draws) * share).abs(), f64::from(drought) * share)
+        ((f64::from(count) - f64::from(draws) * share).abs(), f64::from(gap) * share)
     }
 
     #[test]
-    fn shares_are_exact_and_droughts_short() {
+    fn weyl_shares_are_exact_and_gaps_are_short() {
         for rate in [3_000, 10_000, 50_000, 300_000] {
-            let (error, drought) = judge(Lottery::Weyl, rate, 300_000);
-            assert!(error <= 3.0, "rate {rate}: off by {error}");
-            assert!(drought <= 3.0, "rate {rate}: a drought of {drought}");
+            let (error, gap) = error_and_gap(Lottery::Weyl, rate, 300_000);
+            assert!(error <= 3.0, "rate {rate}: error {error}");
+            assert!(gap <= 3.0, "rate {rate}: gap {gap}");
         }
     }
 
     #[test]
-    fn chance_is_right_in_the_long_run() {
+    fn random_shares_are_right_in_the_long_run() {
         for rate in [3_000, 10_000, 50_000, 300_000] {
             let draws = 300_000;
             let share = f64::from(rate) / f64::from(Rate::WHOLE);
             let sigma = (f64::from(draws) * share * (1.0 - share)).sqrt();
-            let (error, _) = judge(Lottery::Random, rate, draws);
-            assert!(error <= 3.0 * sigma, "rate {rate}: off by {error}, sigma {sigma}");
+            let (error, _) = error_and_gap(Lottery::Random, rate, draws);
+            assert!(error <= 3.0 * sigma, "rate {rate}: error {error}, sigma {sigma}");
         }
     }
 }

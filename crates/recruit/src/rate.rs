@@ -1,8 +1,8 @@
-//! How many of those who enlist a job wants.
+//! The fraction of enlist calls that a job needs.
 
 use std::fmt;
 
-/// What part of those who enlist a job wants: parts of a million, so that sums are exact.
+/// The fraction of enlist calls that a job needs, in parts per million so that sums are exact.
 ///
 /// ```
 /// use filch_recruit::Rate;
@@ -14,16 +14,16 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u32);
 
-/// A rate that is none: not a number, below 0, above 1, or so small that it would be nobody.
+/// An invalid rate: not a number, below 0, above 1, or more than 0 but rounded to 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BadRate(f64);
 
 impl fmt::Display for BadRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 > 0.0 && self.0 < 1.0 {
-            write!(f, "{} is too small a rate: the least is a millionth, or 0 for nobody", self.0)
+            write!(f, "rate {} is too small: the minimum is 0.000001, or 0 for never", self.0)
         } else {
-            write!(f, "{} is no rate: it is a part of those who enlist, from 0 to 1", self.0)
+            write!(f, "invalid rate {}: use a fraction from 0 to 1", self.0)
         }
     }
 }
@@ -31,34 +31,34 @@ impl fmt::Display for BadRate {
 impl std::error::Error for BadRate {}
 
 impl Rate {
-    /// Everybody.
+    /// Every enlist call.
     pub const ALL: Self = Self(Self::WHOLE);
-    /// Nobody.
+    /// No enlist call.
     pub const NONE: Self = Self(0);
 
     pub(crate) const WHOLE: u32 = 1_000_000;
 
-    /// A part of one, rounded to a millionth.
+    /// A fraction from 0 to 1, rounded to a millionth.
     ///
     /// # Errors
-    /// If it is not a number from 0 to 1, or if it would be rounded to nobody.
+    /// If it is not a number from 0 to 1, or is more than 0 but would be rounded to 0.
     pub fn new(part: f64) -> Result<Self, BadRate> {
         if !(0.0..=1.0).contains(&part) {
             return Err(BadRate(part));
         }
-        // Within 0 and a million, so nothing is cut off.
+        // Between 0 and a million, so the cast loses nothing.
         match (part * f64::from(Self::WHOLE)).round() as u32 {
             0 if part > 0.0 => Err(BadRate(part)),
             parts => Ok(Self(parts)),
         }
     }
 
-    /// So many of a million; more than a million are all.
+    /// A rate in parts per million; values above a million mean all.
     pub fn per_million(parts: u32) -> Self {
         Self(parts.min(Self::WHOLE))
     }
 
-    /// So many of a million.
+    /// The rate in parts per million.
     pub fn parts_per_million(self) -> u32 {
         self.0
     }

@@ -1,32 +1,33 @@
-//! Those who have a moment to spare enlist; a lottery decides whether they are recruited.
+//! The recruiter: callers with a moment to spare enlist, and a lottery decides which of them are
+//! recruited.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::adaptive::Adaptive;
 use crate::budget::{Budget, Reserved};
-use crate::builder::{Post, RecruiterBuilder, Timer, Work};
+use crate::builder::{JobSpec, RecruiterBuilder, Timer, Work};
 use crate::ending::Ending;
-use crate::enlisted::Tally;
+use crate::enlisted::EnlistCounter;
 use crate::global::enlisted_before_setup;
-use crate::job::{Duty, Slice};
+use crate::job::{Clock, Duty, Slice};
 use crate::lottery::Lottery;
 use crate::stats::{Counts, JobStats, RecruiterStats};
 use crate::statsd::StatsD;
 
-/// What became of one who enlisted.
+/// The result of an enlist call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Enlisted<'r> {
-    /// Nothing was wanted, or what was begun was given up at once because somebody else was at it.
+    /// No job was drawn, or the slice gave up at once because of contention.
     Dismissed,
-    /// A slice of this job was done.
+    /// A slice of this job did some work.
     Recruited {
         /// Its id.
         job: &'r str,
     },
-    /// A slice of this job was begun, and there was nothing to do.
+    /// A slice of this job found nothing to do.
     NoWork {
         /// Its id.
         job: &'r str,
@@ -38,10 +39,10 @@ pub enum Enlisted<'r> {
     },
 }
 
-/// Jobs that want a little time now and then, and a lottery among those who can spare it.
+/// A set of side jobs, and the lottery that decides which enlist calls run a slice of one.
 ///
-/// It is complete when it is built, and does not change afterwards. It knows nothing about other
-/// processes, and has no thread of its own.
+/// The set of jobs is fixed when the recruiter is built. A recruiter has no thread and shares no
+/// state with other processes.
 ///
 /// ```
 /// use filch_recruit::{Duty, Enlisted, Rate, Recruiter};
@@ -51,215 +52,226 @@ pub enum Enlisted<'r> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Recruiter {
-    places: Box<[Place]>,
-    lottery: Lottery,
-    slice: Duration,
-    slice_max: Duration,
-    budget: Option<Budget>,
-    timer: Option<Timer>,
-    statsd: Option<StatsD>,
-    tally: Tally,
+    jobs: Box<[RegisteredJob]>,
+    settings: Settings,
+    counter: EnlistCounter,
 }
 
-/// A job in its place.
-struct Place {
-    post: Post,
-    /// What it wants now.
+/// What the builder has collected besides the jobs.
+pub(crate) struct Settings {
+    pub(crate) lottery: Lottery,
+    pub(crate) slice: Duration,
+    pub(crate) slice_max: Duration,
+    /// `None` if the time is unbounded.
+    pub(crate) budget: Option<Budget>,
+    pub(crate) timer: Option<Timer>,
+    pub(crate) statsd: Option<StatsD>,
+    pub(crate) clock: Clock,
+}
+
+/// A job with its current rate and its counts.
+struct RegisteredJob {
+    spec: JobSpec,
     rate: Adaptive,
     counts: Counts,
 }
 
 impl fmt::Debug for Recruiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let jobs: Vec<&str> = self.places.iter().map(|place| place.post.id.as_str()).collect();
+        let jobs: Vec<&str> = self.jobs.iter().map(|job| job.spec.id.as_str()).collect();
         f.debug_struct("Recruiter").field("jobs", &jobs).finish_non_exhaustive()
     }
 }
 
 impl Recruiter {
-    /// Begins to set one up.
+    /// Starts to set up a recruiter.
     pub fn builder() -> RecruiterBuilder {
         RecruiterBuilder::default()
     }
 
     pub(crate) fn new(
-        posts: impl Iterator<Item = (Adaptive, Post)>,
-        lottery: Lottery,
-        slice: Duration,
-        slice_max: Duration,
-        budget: Option<Budget>,
-        timer: Option<Timer>,
-        statsd: Option<StatsD>,
+        jobs: impl Iterator<Item = (Adaptive, JobSpec)>,
+        settings: Settings,
+        seed: Option<u64>,
     ) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let place = |(rate, post)| Place { post, rate, counts: Counts::default() };
-        let places = posts.map(place).collect();
-        // Counts, and guards nothing.
-        let tally = Tally::new(NUMBER.fetch_add(1, Relaxed));
-        Self { places, lottery, slice, slice_max, budget, timer, statsd, tally }
+        let register = |(rate, spec)| RegisteredJob { spec, rate, counts: Counts::default() };
+        let jobs = jobs.map(register).collect();
+        // Relaxed: it only counts.
+        let counter = EnlistCounter::new(NUMBER.fetch_add(1, Relaxed), seed);
+        Self { jobs, settings, counter }
     }
 
-    /// The calling thread has a moment to spare. Mostly it is dismissed at once; otherwise it does a
-    /// slice of one job. Whatever happens there, this returns.
+    /// Enlists the calling thread, which has a moment to spare. Almost always it is dismissed at
+    /// once; otherwise it runs a slice of one job. An error or a panic of the job does not reach
+    /// the caller.
     pub fn enlist(&self) -> Enlisted<'_> {
         match self.draw() {
-            Some(drawn) => self.serve(drawn),
+            Some(drawn) => self.run(drawn),
             None => Enlisted::Dismissed,
         }
     }
 
-    /// The calling task has a moment to spare: as [`Recruiter::enlist`], for jobs of both kinds. For how long a
-    /// job that awaits can keep it is bounded if there is a [timer](RecruiterBuilder::timer).
+    /// Enlists the calling async task: like [`Recruiter::enlist`], but also for async jobs. With a
+    /// [timer](RecruiterBuilder::timer), the time that an async job can take is bounded.
     pub async fn enlist_async(&self) -> Enlisted<'_> {
         match self.draw() {
-            Some(drawn) => self.serve_async(drawn).await,
+            Some(drawn) => self.run_async(drawn).await,
             None => Enlisted::Dismissed,
         }
     }
 
-    /// Does a slice of the job that was drawn, of either kind.
-    pub(crate) async fn serve_async(&self, drawn: Drawn) -> Enlisted<'_> {
-        let place = &self.places[drawn.0];
-        let Work::Async(job) = &place.post.work else { return self.serve(drawn) };
-        let Some(reserved) = self.afford(place) else { return Enlisted::Dismissed };
-        let mut slice = Slice::new(self.slice);
-        let work = async { job.recruited(&mut slice).await };
-        let end = self.timer.as_ref().map(|timer| async { timer(self.slice_max).await });
+    /// Runs a slice of the job that was drawn, sync or async.
+    pub(crate) async fn run_async(&self, drawn: DrawnJob) -> Enlisted<'_> {
+        let job = &self.jobs[drawn.0];
+        let Work::Async(work) = &job.spec.work else { return self.run(drawn) };
+        let Some(reserved) = self.reserve(job) else { return Enlisted::Dismissed };
+        let mut slice = self.begin_slice();
+        let work = async { work.recruited(&mut slice).await };
+        let timer = self.settings.timer.as_ref();
+        let end = timer.map(|timer| async { timer(self.settings.slice_max).await });
         let ending = Ending::awaited(work, end).await;
-        self.close(place, reserved, slice.used(), ending)
+        self.finish(job, reserved, slice.used(), ending)
     }
 
-    /// Which job one more who enlists is drawn for, if any. No lock, no allocation, and nothing is
-    /// written that another thread writes, too.
+    /// Draws for one more enlist call: the job to run a slice of, if any. It takes no lock,
+    /// allocates nothing, and writes nothing that another thread writes too.
     #[inline]
-    pub(crate) fn draw(&self) -> Option<Drawn> {
-        let drawn = self.tally.enlist(self.lottery)?;
+    pub(crate) fn draw(&self) -> Option<DrawnJob> {
+        let drawn = self.counter.enlist(self.settings.lottery)?;
         let mut below = 0;
-        self.places
+        self.jobs
             .iter()
-            .position(|place| {
-                below += place.rate.parts();
+            .position(|job| {
+                below += job.rate.parts();
                 drawn < below
             })
-            .map(Drawn)
+            .map(DrawnJob)
     }
 
-    /// Does a slice of the job that was drawn.
-    pub(crate) fn serve(&self, drawn: Drawn) -> Enlisted<'_> {
-        let place = &self.places[drawn.0];
-        let Work::Sync(job) = &place.post.work else {
-            self.pass_over(place);
+    /// Runs a slice of the job that was drawn, unless it is async.
+    pub(crate) fn run(&self, drawn: DrawnJob) -> Enlisted<'_> {
+        let job = &self.jobs[drawn.0];
+        let Work::Sync(work) = &job.spec.work else {
+            self.skip_async(job);
             return Enlisted::Dismissed;
         };
-        let Some(reserved) = self.afford(place) else { return Enlisted::Dismissed };
-        let mut slice = Slice::new(self.slice);
-        let ending = Ending::of(|| job.recruited(&mut slice));
-        self.close(place, reserved, slice.used(), ending)
+        let Some(reserved) = self.reserve(job) else { return Enlisted::Dismissed };
+        let mut slice = self.begin_slice();
+        let ending = Ending::of(|| work.recruited(&mut slice));
+        self.finish(job, reserved, slice.used(), ending)
     }
 
-    /// Whether what was drawn is a job that awaits.
+    fn begin_slice(&self) -> Slice {
+        Slice::begin(self.settings.slice, self.settings.clock)
+    }
+
+    /// Whether the job that was drawn is async.
     #[cfg(feature = "tower")]
-    pub(crate) fn awaits(&self, drawn: Drawn) -> bool {
-        matches!(self.places[drawn.0].post.work, Work::Async(_))
+    pub(crate) fn is_async(&self, drawn: DrawnJob) -> bool {
+        matches!(self.jobs[drawn.0].spec.work, Work::Async(_))
     }
 
-    /// What was drawn is not done: nobody has room for it.
+    /// Counts the draw without running a slice, because too many slices are running already.
     #[cfg(feature = "tower")]
-    pub(crate) fn forgo(&self, drawn: Drawn) {
-        let place = &self.places[drawn.0];
-        place.counts.selected();
-        self.deny(place);
+    pub(crate) fn skip(&self, drawn: DrawnJob) {
+        let job = &self.jobs[drawn.0];
+        job.counts.selected();
+        self.count_over_budget(job);
     }
 
-    /// Who was drawn for a job that awaits cannot await.
-    fn pass_over(&self, place: &Place) {
-        let job = place.post.id.as_str();
-        place.counts.selected();
-        if place.counts.not_awaited() == 0 {
-            tracing::warn!(job, "this side job awaits: enlist for it by `enlist_async`");
+    /// An async job was drawn by a caller that cannot await.
+    fn skip_async(&self, job: &RegisteredJob) {
+        let id = job.spec.id.as_str();
+        job.counts.selected();
+        if job.counts.not_awaited() == 0 {
+            tracing::warn!(job = id, "async side job skipped: enlist for it with `enlist_async`");
         }
-        if let Some(statsd) = &self.statsd {
-            statsd.tell_draw(job, "not_awaited");
-        }
-    }
-
-    /// Who was drawn has no time for it.
-    fn deny(&self, place: &Place) {
-        place.counts.over_budget();
-        if let Some(statsd) = &self.statsd {
-            statsd.tell_draw(&place.post.id, "over_budget");
+        if let Some(statsd) = &self.settings.statsd {
+            statsd.send_draw(id, "not_awaited");
         }
     }
 
-    /// The time for a slice, if there is any left.
-    fn afford(&self, place: &Place) -> Option<Reserved<'_>> {
-        place.counts.selected();
-        let reserved = match &self.budget {
-            // The load is the host's own; should it panic, it is busy.
+    fn count_over_budget(&self, job: &RegisteredJob) {
+        job.counts.over_budget();
+        if let Some(statsd) = &self.settings.statsd {
+            statsd.send_draw(&job.spec.id, "over_budget");
+        }
+    }
+
+    /// Reserves the time for a slice, if the budget has any left.
+    fn reserve(&self, job: &RegisteredJob) -> Option<Reserved<'_>> {
+        job.counts.selected();
+        let reserved = match &self.settings.budget {
+            // The load function belongs to the host. If it panics, the host counts as busy.
             Some(budget) => {
-                catch_unwind(AssertUnwindSafe(|| budget.reserve(Instant::now()))).unwrap_or(None)
+                let now = (self.settings.clock)();
+                catch_unwind(AssertUnwindSafe(|| budget.reserve(now))).unwrap_or(None)
             }
             None => Some(Reserved::unbounded()),
         };
         if reserved.is_none() {
-            self.deny(place);
+            self.count_over_budget(job);
         }
         reserved
     }
 
-    fn close<'r>(
+    fn finish<'r>(
         &'r self,
-        place: &'r Place,
+        job: &'r RegisteredJob,
         reserved: Reserved<'_>,
         used: Duration,
         ending: Ending,
     ) -> Enlisted<'r> {
-        let job = place.post.id.as_str();
+        let RegisteredJob { spec, rate, counts } = job;
+        let job = spec.id.as_str();
+        let slice_max = self.settings.slice_max;
         reserved.spend(used);
-        let is_overrun = used > self.slice_max;
+        let is_overrun = used > slice_max;
         let outcome = ending.outcome();
-        place.counts.closed(outcome, used, is_overrun);
+        counts.finished(outcome, used, is_overrun);
         let enlisted = match &ending {
             Ending::Done => {
-                place.rate.learn(Duty::Done);
+                rate.learn(Duty::Done);
                 Enlisted::Recruited { job }
             }
             Ending::NoWork => {
-                place.rate.learn(Duty::NoWork);
+                rate.learn(Duty::NoWork);
                 Enlisted::NoWork { job }
             }
-            // Whether there is work is not known.
+            // The slice did not find out whether there is work, so the rate stays.
             Ending::Contended => Enlisted::Dismissed,
             Ending::Failed(error) => {
-                tracing::warn!(job, error, ?used, "a slice of side-work failed");
+                tracing::warn!(job, error, ?used, "side job failed");
                 Enlisted::Failed { job }
             }
-            Ending::Panicked { message: panic, place } => {
-                tracing::error!(job, panic, place, ?used, "a slice of side-work panicked");
+            Ending::Panicked { message: panic, location } => {
+                tracing::error!(job, panic, location, ?used, "side job panicked");
                 Enlisted::Failed { job }
             }
         };
         if is_overrun {
-            tracing::warn!(job, ?used, max = ?self.slice_max, "a slice of side-work took too long");
+            tracing::warn!(job, ?used, max = ?slice_max, "side job exceeded its maximum slice");
         }
-        if let Some(statsd) = &self.statsd {
-            statsd.tell_slice(job, outcome, used, is_overrun);
+        if let Some(statsd) = &self.settings.statsd {
+            statsd.send_slice(job, outcome, used, is_overrun);
         }
         enlisted
     }
 
-    /// What has happened so far.
+    /// The counts so far.
     pub fn stats(&self) -> RecruiterStats {
-        let jobs = self.places.iter().map(|place| JobStats {
-            id: place.post.id.clone(),
-            parts_per_million: place.rate.parts(),
-            counts: place.counts.read(),
+        let jobs = self.jobs.iter().map(|job| JobStats {
+            id: job.spec.id.clone(),
+            parts_per_million: job.rate.parts(),
+            counts: job.counts.read(),
         });
         let enlisted_before_setup = enlisted_before_setup();
-        RecruiterStats { enlisted: self.tally.count(), enlisted_before_setup, jobs: jobs.collect() }
+        let enlisted = self.counter.count();
+        RecruiterStats { enlisted, enlisted_before_setup, jobs: jobs.collect() }
     }
 }
 
-/// The number of a job that somebody was drawn for.
+/// The index of the job that was drawn.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Drawn(usize);
+pub(crate) struct DrawnJob(usize);

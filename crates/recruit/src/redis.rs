@@ -1,6 +1,7 @@
-//! Side jobs whose data lies in Redis: fields that expire, and a set of who has something queued.
+//! Side jobs for data in Redis: hash fields that expire, and a set of identifiers with queued rows.
 //!
-//! Here is what both need: a connection that nobody waits for, and transactions that give up.
+//! This module has what both need: a connection that no recruit waits for, and transactions that
+//! give up on contention.
 
 mod queue_tracker;
 mod volatile_hash;
@@ -16,14 +17,14 @@ use crate::job::{Contended, Duty, SideError, Slice};
 pub use queue_tracker::{QueueSource, QueueTracker, QueuedRow, Scraper};
 pub use volatile_hash::{Reaper, VolatileHash};
 
-/// What a request gets that is begun when its slice is over: a callback may have taken all the time,
-/// and what it found should not be lost every time.
+/// The time for a request that starts after its slice has ended. A callback may have used up the
+/// slice, and its result should still be stored.
 const GRACE: Duration = Duration::from_millis(5);
 
-/// The connection of a side job: one at a time uses it, and who finds it in use does without.
+/// The connection of a side job. One recruit at a time uses it; the others give up at once.
 struct Link {
     client: Client,
-    /// None before the first slice, and after one that failed: what state it is in is not known then.
+    /// `None` before the first slice, and after a failed one, which leaves it in an unknown state.
     connection: Mutex<Option<Connection>>,
 }
 
@@ -38,27 +39,27 @@ impl Link {
         Self { client, connection: Mutex::default() }
     }
 
-    /// Does a slice of work that says how many things it changed, unless it was contended. Nothing is tried twice: neither to
-    /// connect, nor any request.
+    /// Runs a slice of work, which returns how many entries it changed, or `None` on contention.
+    /// Neither the connection attempt nor a request is retried.
     fn lend(
         &self,
         slice: &Slice,
         work: impl FnOnce(&mut dyn ConnectionLike) -> Result<Option<usize>, SideError>,
     ) -> Result<Duty, SideError> {
-        let mut place = match self.connection.try_lock() {
-            Ok(place) => place,
-            // Somebody panicked, and had taken the connection out.
+        let mut connection_slot = match self.connection.try_lock() {
+            Ok(slot) => slot,
+            // A recruit panicked after it had taken the connection out.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(Contended.into()),
         };
         let deadline = slice.deadline();
-        let connection = match place.take() {
+        let connection = match connection_slot.take() {
             Some(connection) => connection,
             None => self.client.get_connection_with_timeout(left(deadline))?,
         };
         let mut timed = Timed { connection, deadline };
         let changed = work(&mut timed)?;
-        *place = Some(timed.connection);
+        *connection_slot = Some(timed.connection);
         match changed {
             Some(0) => Ok(Duty::NoWork),
             Some(_) => Ok(Duty::Done),
@@ -71,7 +72,7 @@ fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()).max(GRACE)
 }
 
-/// A connection whose requests fail when the slice is over.
+/// A connection whose requests time out when the slice ends.
 struct Timed {
     connection: Connection,
     deadline: Instant,
@@ -113,16 +114,16 @@ impl ConnectionLike for Timed {
     }
 }
 
-/// What became of a transaction.
+/// The result of a transaction.
 enum Transaction {
-    /// It was sent: so many things were changed, or nothing at all because somebody was faster.
+    /// It was sent: the number of changed entries, or `None` if it was aborted by contention.
     Sent(Option<usize>),
     /// There was nothing to change.
     Needless,
 }
 
-/// Watches the keys while `work` looks what is to be done and sends it. How many things it changed;
-/// nothing is said if anybody has touched the keys meanwhile.
+/// Watches the keys while `work` reads them and sends a transaction. Returns the number of changed
+/// entries, or `None` if another client changed the keys in the meantime.
 fn watched<E: From<RedisError>>(
     connection: &mut dyn ConnectionLike,
     keys: [&str; 2],
@@ -130,22 +131,22 @@ fn watched<E: From<RedisError>>(
 ) -> Result<Option<usize>, E> {
     cmd("WATCH").arg(&keys).exec(connection)?;
     match work(connection) {
-        // The server watches no longer, however it went.
+        // The transaction ends the watch, whether it succeeded or not.
         Ok(Transaction::Sent(changed)) => Ok(changed),
         Ok(Transaction::Needless) => {
             cmd("UNWATCH").exec(connection)?;
             Ok(Some(0))
         }
         Err(error) => {
-            // The connection may be the caller's own, and good for other things; if it is not, the
-            // first error says more than a second one.
+            // The connection may belong to the caller and still work. If it does not, the first
+            // error is the useful one.
             let _ = cmd("UNWATCH").exec(connection);
             Err(error)
         }
     }
 }
 
-/// The two keys of one thing. The braces keep them on one node of a cluster.
+/// A Redis key. The braces are a hash tag: both keys of a structure are on one cluster node.
 fn key(base: &str, part: &str) -> String {
     format!("{{{base}}}:{part}")
 }

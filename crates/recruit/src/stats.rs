@@ -1,4 +1,4 @@
-//! What has happened: per job how many were drawn, what they found, and how long it took.
+//! Statistics: how often each job was drawn, how its slices ended, and how long they took.
 
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,7 +15,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Recruited => "recruited",
             Self::NoWork => "no_work",
@@ -26,8 +26,8 @@ impl Outcome {
     }
 }
 
-/// Upper bounds of the classes of slices, in milliseconds; what is longer is in the last one.
-const CLASSES: [u64; 8] = [1, 2, 5, 10, 20, 50, 100, 1000];
+/// Upper bounds of the histogram's buckets, in milliseconds; the last bucket has no bound.
+const BUCKETS: [u64; 8] = [1, 2, 5, 10, 20, 50, 100, 1000];
 
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
@@ -41,7 +41,7 @@ pub(crate) struct Counts {
     over_budget: AtomicU64,
     not_awaited: AtomicU64,
     nanos: AtomicU64,
-    classes: [AtomicU64; CLASSES.len() + 1],
+    buckets: [AtomicU64; BUCKETS.len() + 1],
 }
 
 impl Counts {
@@ -53,12 +53,12 @@ impl Counts {
         self.over_budget.fetch_add(1, Relaxed);
     }
 
-    /// One more; how many there were before.
+    /// Counts one more, and returns the count before it.
     pub(crate) fn not_awaited(&self) -> u64 {
         self.not_awaited.fetch_add(1, Relaxed)
     }
 
-    pub(crate) fn closed(&self, outcome: Outcome, used: Duration, is_overrun: bool) {
+    pub(crate) fn finished(&self, outcome: Outcome, used: Duration, is_overrun: bool) {
         let count = match outcome {
             Outcome::Recruited => &self.recruited,
             Outcome::NoWork => &self.no_work,
@@ -70,8 +70,8 @@ impl Counts {
         self.overrun.fetch_add(u64::from(is_overrun), Relaxed);
         let nanos = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
         self.nanos.fetch_add(nanos, Relaxed);
-        let class = CLASSES.iter().position(|bound| used <= Duration::from_millis(*bound));
-        self.classes[class.unwrap_or(CLASSES.len())].fetch_add(1, Relaxed);
+        let bucket = BUCKETS.iter().position(|bound| used <= Duration::from_millis(*bound));
+        self.buckets[bucket.unwrap_or(BUCKETS.len())].fetch_add(1, Relaxed);
     }
 
     pub(crate) fn read(&self) -> JobCounts {
@@ -86,88 +86,93 @@ impl Counts {
             over_budget: self.over_budget.load(Relaxed),
             not_awaited: self.not_awaited.load(Relaxed),
             time: Duration::from_nanos(self.nanos.load(Relaxed)),
-            classes: self.classes.each_ref().map(|count| count.load(Relaxed)),
+            buckets: self.buckets.each_ref().map(|count| count.load(Relaxed)),
         }
     }
 }
 
-/// What has happened at a recruiter.
+/// The statistics of a recruiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecruiterStats {
-    /// How many have enlisted.
+    /// Number of enlist calls.
     pub enlisted: u64,
-    /// How many have enlisted with the recruiter of this process before it was there.
+    /// Number of calls that enlisted with the process-wide recruiter before it was built.
     pub enlisted_before_setup: u64,
     /// Its jobs, in the order in which they were added.
     pub jobs: Vec<JobStats>,
 }
 
-/// What has happened to one job.
+/// The statistics of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobStats {
-    /// What it is called.
+    /// The name of the job.
     pub id: String,
-    /// What it wants now.
+    /// Its current rate.
     pub parts_per_million: u32,
-    /// Its slices.
+    /// Its counts.
     pub counts: JobCounts,
 }
 
-/// The slices of one job.
+/// The counts of one job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobCounts {
-    /// Drawn for it.
+    /// Draws that selected this job.
     pub selected: u64,
-    /// Slices that did something.
+    /// Slices that did some work.
     pub recruited: u64,
     /// Slices that found nothing to do.
     pub no_work: u64,
-    /// Slices that gave up because somebody else was at it.
+    /// Slices that gave up because another recruit was doing the same work.
     pub contended: u64,
     /// Slices that failed.
     pub failed: u64,
     /// Slices that panicked.
     pub panicked: u64,
-    /// Slices that took longer than they may, of any outcome.
+    /// Slices that exceeded the maximum duration, whatever their outcome.
     pub overrun: u64,
-    /// Drawn, but there was no time left to spend.
+    /// Draws without a slice, because the time budget was used up.
     pub over_budget: u64,
-    /// Drawn, but whoever enlisted cannot await, as this job does.
+    /// Draws without a slice, because the job is async and the caller cannot await.
     pub not_awaited: u64,
-    /// How long all slices took together.
+    /// The total duration of all slices.
     pub time: Duration,
-    classes: [u64; CLASSES.len() + 1],
+    buckets: [u64; BUCKETS.len() + 1],
 }
 
 impl JobCounts {
-    /// How many slices there were.
+    /// The number of slices that ran.
     pub fn slices(&self) -> u64 {
         self.recruited + self.no_work + self.contended + self.failed + self.panicked
     }
 }
 
 impl RecruiterStats {
-    /// As text for Prometheus.
+    /// The statistics in the Prometheus text format.
     pub fn metrics(&self) -> String {
         let mut text = String::new();
-        self.write(&mut text).expect("a string takes everything");
+        self.write(&mut text).expect("writing to a string cannot fail");
         text
     }
 
     fn write(&self, text: &mut String) -> fmt::Result {
-        head(text, "recruiter_enlisted_total", "counter", "Moments that were offered.")?;
+        head(text, "recruiter_enlisted_total", "counter", "Number of enlist calls.")?;
         writeln!(text, "recruiter_enlisted_total {}", self.enlisted)?;
         head(
             text,
             "recruiter_enlisted_before_setup_total",
             "counter",
-            "Moments that were offered to this process before its recruiter was set up.",
+            "Number of enlist calls before the process-wide recruiter was built.",
         )?;
         writeln!(text, "recruiter_enlisted_before_setup_total {}", self.enlisted_before_setup)?;
-        head(text, "recruiter_selected_total", "counter", "Draws, by job.")?;
+        head(
+            text,
+            "recruiter_selected_total",
+            "counter",
+            "Number of draws that selected a job, by job.",
+        )?;
         for job in &self.jobs {
             let id = Label(&job.id);
             writeln!(text, "recruiter_selected_total{{job={id}}} {}", job.counts.selected)?;
@@ -176,7 +181,7 @@ impl RecruiterStats {
             text,
             "recruiter_slices_total",
             "counter",
-            "Slices of side-work, by job and outcome.",
+            "Number of slices that ran, by job and outcome.",
         )?;
         for job in &self.jobs {
             let (id, counts) = (Label(&job.id), &job.counts);
@@ -190,7 +195,12 @@ impl RecruiterStats {
                 writeln!(text, "recruiter_slices_total{{job={id},outcome=\"{outcome}\"}} {count}")?;
             }
         }
-        head(text, "recruiter_overrun_total", "counter", "Slices that took too long, by job.")?;
+        head(
+            text,
+            "recruiter_overrun_total",
+            "counter",
+            "Number of slices that exceeded the maximum duration, by job.",
+        )?;
         for job in &self.jobs {
             let id = Label(&job.id);
             writeln!(text, "recruiter_overrun_total{{job={id}}} {}", job.counts.overrun)?;
@@ -199,7 +209,7 @@ impl RecruiterStats {
             text,
             "recruiter_over_budget_total",
             "counter",
-            "Draws without time to spend, by job.",
+            "Number of draws without a slice because the time budget was used up, by job.",
         )?;
         for job in &self.jobs {
             let id = Label(&job.id);
@@ -209,18 +219,28 @@ impl RecruiterStats {
             text,
             "recruiter_not_awaited_total",
             "counter",
-            "Draws of those who cannot await, by job that does.",
+            "Number of draws of an async job by a caller that cannot await, by job.",
         )?;
         for job in &self.jobs {
             let id = Label(&job.id);
             writeln!(text, "recruiter_not_awaited_total{{job={id}}} {}", job.counts.not_awaited)?;
         }
-        head(text, "recruiter_rate", "gauge", "What part of those who enlist a job wants.")?;
+        head(
+            text,
+            "recruiter_rate",
+            "gauge",
+            "Current rate: the fraction of enlist calls that select a job, by job.",
+        )?;
         for job in &self.jobs {
             let rate = f64::from(job.parts_per_million) / 1e6;
             writeln!(text, "recruiter_rate{{job={}}} {rate}", Label(&job.id))?;
         }
-        head(text, "recruiter_slice_seconds", "histogram", "How long slices take, by job.")?;
+        head(
+            text,
+            "recruiter_slice_seconds",
+            "histogram",
+            "Duration of slices in seconds, by job.",
+        )?;
         self.jobs.iter().try_for_each(|job| job.write_seconds(text))
     }
 }
@@ -229,12 +249,12 @@ impl JobStats {
     fn write_seconds(&self, text: &mut String) -> fmt::Result {
         let id = Label(&self.id);
         let mut below = 0;
-        for (bound, count) in CLASSES.iter().zip(&self.counts.classes) {
+        for (bound, count) in BUCKETS.iter().zip(&self.counts.buckets) {
             below += count;
             let bound = Duration::from_millis(*bound).as_secs_f64();
             writeln!(text, "recruiter_slice_seconds_bucket{{job={id},le=\"{bound}\"}} {below}")?;
         }
-        let all: u64 = self.counts.classes.iter().sum();
+        let all: u64 = self.counts.buckets.iter().sum();
         writeln!(text, "recruiter_slice_seconds_bucket{{job={id},le=\"+Inf\"}} {all}")?;
         let seconds = self.counts.time.as_secs_f64();
         writeln!(text, "recruiter_slice_seconds_sum{{job={id}}} {seconds}")?;
@@ -246,7 +266,7 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) -> fmt::Result {
     writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}")
 }
 
-/// The value of a label, in quotes.
+/// A label value: quoted and escaped.
 #[derive(Clone, Copy)]
 struct Label<'a>(&'a str);
 

@@ -1,4 +1,4 @@
-//! Draws and slices told to a StatsD server, as they end: by UDP, so that nobody waits for anybody.
+//! Sends each draw and slice to a StatsD server, over UDP so that no thread waits for it.
 
 use std::io;
 use std::net::{ToSocketAddrs, UdpSocket};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::stats::Outcome;
 
-/// What is counted for everybody who is drawn.
+/// The counter of all draws that selected a job.
 const SELECTED: &str = "selected";
 
-/// Where a StatsD server listens.
+/// A connection to a StatsD server.
 #[derive(Debug)]
 pub struct StatsD {
     socket: UdpSocket,
@@ -17,13 +17,13 @@ pub struct StatsD {
 }
 
 impl StatsD {
-    /// Tells everything to this address, under names that begin with `recruiter`.
+    /// Sends metrics to this address, under names that start with `recruiter`.
     ///
     /// # Errors
-    /// If there is no such address, or no socket.
+    /// If the address cannot be resolved, or the socket cannot be created.
     pub fn connect(address: impl ToSocketAddrs) -> io::Result<Self> {
         let address = address.to_socket_addrs()?.next();
-        let address = address.ok_or_else(|| io::Error::other("the name has no address"))?;
+        let address = address.ok_or_else(|| io::Error::other("the host name has no address"))?;
         let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(any)?;
         socket.connect(address)?;
@@ -31,17 +31,17 @@ impl StatsD {
         Ok(Self { socket, prefix: "recruiter".to_owned() })
     }
 
-    /// Under names that begin with this instead.
+    /// Replaces the prefix `recruiter` of the metric names.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// A slice has ended.
-    pub(crate) fn tell_slice(&self, job: &str, outcome: Outcome, used: Duration, is_overrun: bool) {
+    /// Reports a slice that has ended.
+    pub(crate) fn send_slice(&self, job: &str, outcome: Outcome, used: Duration, is_overrun: bool) {
         let millis = used.as_secs_f64() * 1e3;
-        let mut lines = self.count(job, outcome.word());
+        let mut lines = self.count(job, outcome.label());
         lines.push_str(&format!("\n{}:{millis:.3}|ms\n", self.name(job, "slice")));
         lines.push_str(&self.count(job, SELECTED));
         if is_overrun {
@@ -51,8 +51,8 @@ impl StatsD {
         self.send(&lines);
     }
 
-    /// Somebody was drawn, and there was no slice for this reason.
-    pub(crate) fn tell_draw(&self, job: &str, reason: &str) {
+    /// Reports a draw that did not lead to a slice, with the reason.
+    pub(crate) fn send_draw(&self, job: &str, reason: &str) {
         self.send(&format!("{}\n{}", self.count(job, reason), self.count(job, SELECTED)));
     }
 
@@ -65,12 +65,12 @@ impl StatsD {
     }
 
     fn send(&self, lines: &str) {
-        // What does not arrive is not told: statistics must not cost more than what they count.
+        // A lost packet is ignored: metrics must not cost more than the work they measure.
         let _ = self.socket.send(lines.as_bytes());
     }
 }
 
-/// A name without the characters that mean something in a line.
+/// Replaces the characters that have a meaning in the StatsD format.
 fn plain(text: &str) -> String {
     let plain_char = |char: char| match char {
         ':' | '|' | '@' | '#' | '.' => '_',

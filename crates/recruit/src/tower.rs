@@ -1,4 +1,4 @@
-//! A layer for HTTP services that enlists after cheap responses. The response never waits for it.
+//! A tower layer that enlists after cheap HTTP responses. The response never waits for a slice.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,11 +16,11 @@ use tower_service::Service;
 
 use crate::recruiter::Recruiter;
 
-/// How many slices there are at once at most, if nothing else is said.
-const AT_ONCE: usize = 4;
+/// Default limit of slices that run at the same time.
+const CONCURRENCY_LIMIT: usize = 4;
 
-/// What a handler puts into the extensions of a response that was cheap to make: it came out of a cache,
-/// or there was nothing to be found.
+/// The extension with which a handler marks a response that was cheap to produce: from a cache, or
+/// an empty result.
 ///
 /// ```
 /// use filch_recruit::tower::Cheap;
@@ -31,11 +31,11 @@ const AT_ONCE: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cheap;
 
-/// Enlists after every response that was cheap: those that say `304 Not Modified` or `204 No Content`, those
-/// that are marked as [`Cheap`], and those [that are said to be](Self::when).
+/// Enlists after every cheap response: `304 Not Modified`, `204 No Content`, responses marked as
+/// [`Cheap`], and those that a [predicate](Self::when) selects.
 ///
-/// Drawing costs the response some nanoseconds. Who is drawn does the slice on a thread of the runtime
-/// that is meant for blocking, when the response is already on its way.
+/// The draw delays the response by some nanoseconds. If a job is drawn, its slice runs on one of
+/// the runtime's threads for blocking work, while the response is already on its way.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -51,8 +51,8 @@ pub struct Cheap;
 pub struct EnlistLayer {
     recruiter: Arc<Recruiter>,
     is_cheap: Option<Arc<Predicate>>,
-    at_once: usize,
-    /// How many slices there are now, of all services of this layer.
+    concurrency_limit: usize,
+    /// Number of slices running now, over all services of this layer.
     busy: Arc<AtomicUsize>,
 }
 
@@ -67,21 +67,26 @@ impl fmt::Debug for EnlistLayer {
 impl EnlistLayer {
     /// Enlists with this recruiter.
     pub fn new(recruiter: Arc<Recruiter>) -> Self {
-        Self { recruiter, is_cheap: None, at_once: AT_ONCE, busy: Arc::default() }
+        Self {
+            recruiter,
+            is_cheap: None,
+            concurrency_limit: CONCURRENCY_LIMIT,
+            busy: Arc::default(),
+        }
     }
 
-    /// Responses of which this is true are cheap, too.
+    /// Treats responses that satisfy this predicate as cheap, too.
     #[must_use]
     pub fn when(mut self, is_cheap: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.is_cheap = Some(Arc::new(is_cheap));
         self
     }
 
-    /// How many slices there are at once at most: 4 if not said. Who is drawn beyond that is counted as
-    /// over budget.
+    /// The number of slices that may run at the same time; the default is 4. Draws beyond that are
+    /// counted as over budget.
     #[must_use]
-    pub fn concurrency_limit(mut self, most: usize) -> Self {
-        self.at_once = most;
+    pub fn concurrency_limit(mut self, limit: usize) -> Self {
+        self.concurrency_limit = limit;
         self
     }
 
@@ -92,43 +97,43 @@ impl EnlistLayer {
             return true;
         }
         let Some(is_cheap) = &self.is_cheap else { return false };
-        // It is the host's; but should it panic, the response is no worse for it.
+        // The predicate belongs to the host. If it panics, the response is still delivered.
         catch_unwind(AssertUnwindSafe(|| is_cheap(response))).unwrap_or(false)
     }
 
-    /// Draws, and hands over what was drawn.
+    /// Draws, and starts the slice of a job that was drawn.
     fn enlist(&self) {
         let Some(drawn) = self.recruiter.draw() else { return };
         let busy = self.begin();
         let (Some(busy), Ok(runtime)) = (busy, Handle::try_current()) else {
-            self.recruiter.forgo(drawn);
+            self.recruiter.skip(drawn);
             return;
         };
         let recruiter = Arc::clone(&self.recruiter);
-        // Nobody waits for either: what becomes of a slice is the recruiter's to count.
-        if recruiter.awaits(drawn) {
+        // The tasks are not joined: the recruiter counts how their slices end.
+        if recruiter.is_async(drawn) {
             runtime.spawn(async move {
-                recruiter.serve_async(drawn).await;
+                recruiter.run_async(drawn).await;
                 drop(busy);
             });
         } else {
             runtime.spawn_blocking(move || {
-                recruiter.serve(drawn);
+                recruiter.run(drawn);
                 drop(busy);
             });
         }
     }
 
-    /// One more slice, if there may be one more.
+    /// Counts one more running slice, if the limit allows it.
     fn begin(&self) -> Option<Busy> {
-        // It counts, and guards nothing.
-        let more = |busy| (busy < self.at_once).then_some(busy + 1);
+        // Relaxed: it only counts.
+        let more = |busy| (busy < self.concurrency_limit).then_some(busy + 1);
         self.busy.fetch_update(Relaxed, Relaxed, more).ok()?;
         Some(Busy(Arc::clone(&self.busy)))
     }
 }
 
-/// One of the slices there are; also one that is never begun because the runtime ends.
+/// Counts one running slice until it is dropped, also if the runtime shuts down before it starts.
 struct Busy(Arc<AtomicUsize>);
 
 impl Drop for Busy {

@@ -1,4 +1,6 @@
-//! What goes wrong is told through `tracing`: which job, what it said, and how long it took.
+//! Failures, panics and overruns are logged with `tracing`: the job, the message and the duration.
+
+mod virtual_clock;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::collections::BTreeMap;
@@ -12,14 +14,16 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// What was told, as text, by the names of the fields.
+use virtual_clock::{advance, now};
+
+/// A log event: its level, and its fields as text.
 #[derive(Debug)]
-struct Told {
+struct Logged {
     level: Level,
     fields: BTreeMap<&'static str, String>,
 }
 
-impl Visit for Told {
+impl Visit for Logged {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.fields.insert(field.name(), format!("{value:?}"));
     }
@@ -29,11 +33,11 @@ impl Visit for Told {
     }
 }
 
-/// Keeps everything that is told.
+/// Keeps every event.
 #[derive(Clone, Default)]
-struct Listener(Arc<Mutex<Vec<Told>>>);
+struct Collector(Arc<Mutex<Vec<Logged>>>);
 
-impl Subscriber for Listener {
+impl Subscriber for Collector {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }
@@ -47,9 +51,9 @@ impl Subscriber for Listener {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut told = Told { level: *event.metadata().level(), fields: BTreeMap::new() };
-        event.record(&mut told);
-        self.0.lock().expect("nobody panics").push(told);
+        let mut logged = Logged { level: *event.metadata().level(), fields: BTreeMap::new() };
+        event.record(&mut logged);
+        self.0.lock().expect("no code panics with the lock").push(logged);
     }
 
     fn enter(&self, _: &Id) {}
@@ -59,49 +63,48 @@ impl Subscriber for Listener {
 
 type Job = fn(&mut Slice) -> Result<Duty, SideError>;
 
-/// What one slice of the job, which may last that long, becomes and what is told of it.
-fn enlist(job: Job, max: Duration) -> (bool, Vec<Told>) {
-    let builder = Recruiter::builder().unbounded().job("gc", Rate::ALL, job).budget(max, max);
-    let recruiter = builder.build().expect("it makes sense");
-    let listener = Listener::default();
-    let enlisted = tracing::subscriber::with_default(listener.clone(), || recruiter.enlist());
-    let told = std::mem::take(&mut *listener.0.lock().expect("nobody panics"));
-    (enlisted == Enlisted::Failed { job: "gc" }, told)
+/// Whether one slice of the job failed, and what was logged. `max` is its maximum duration.
+fn enlist(job: Job, max: Duration) -> (bool, Vec<Logged>) {
+    let builder = Recruiter::builder().unbounded().clock(now).job("gc", Rate::ALL, job);
+    let recruiter = builder.budget(max, max).build().expect("valid set-up");
+    let collector = Collector::default();
+    let enlisted = tracing::subscriber::with_default(collector.clone(), || recruiter.enlist());
+    let logged = std::mem::take(&mut *collector.0.lock().expect("no code panics with the lock"));
+    (enlisted == Enlisted::Failed { job: "gc" }, logged)
 }
 
 const LONG: Duration = Duration::from_secs(3600);
 
-/// The one thing that was told says which job it was, and for how long.
-fn only(told: Vec<Told>) -> Told {
-    let [told] = <[Told; 1]>::try_from(told).expect("one thing is told");
-    assert_eq!(told.fields["job"], "gc");
-    let used = &told.fields["used"];
-    assert!(used.starts_with(|first: char| first.is_ascii_digit()), "{used} is a time");
-    assert!(used.ends_with('s'), "{used} is a time");
-    told
+/// The only event, which has the job and the duration.
+fn only(logged: Vec<Logged>) -> Logged {
+    let [logged] = <[Logged; 1]>::try_from(logged).expect("one event is logged");
+    assert_eq!(logged.fields["job"], "gc");
+    let used = &logged.fields["used"];
+    assert!(used.ends_with('s'), "{used} is a duration");
+    logged
 }
 
 #[test]
-fn an_error_is_told_with_its_job_its_text_and_its_time() {
-    let (has_failed, told) = enlist(|_| Err("no network".into()), LONG);
+fn an_error_is_logged_with_its_job_message_and_duration() {
+    let (has_failed, logged) = enlist(|_| Err("no network".into()), LONG);
     assert!(has_failed);
-    let told = only(told);
-    assert_eq!(told.level, Level::WARN);
-    assert_eq!(told.fields["error"], "no network");
-    assert_eq!(told.fields["message"], "a slice of side-work failed");
+    let logged = only(logged);
+    assert_eq!(logged.level, Level::WARN);
+    assert_eq!(logged.fields["error"], "no network");
+    assert_eq!(logged.fields["message"], "side job failed");
 }
 
-/// A failure that has another behind it, and that a third.
+/// An error with two levels of sources.
 #[derive(Debug)]
-struct Behind(u32);
+struct Nested(u32);
 
-impl Display for Behind {
+impl Display for Nested {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "failure {}", self.0)
     }
 }
 
-impl Error for Behind {
+impl Error for Nested {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self.0 {
             1 => Some(&Self(2)),
@@ -112,76 +115,73 @@ impl Error for Behind {
 }
 
 #[test]
-fn an_error_is_told_with_all_that_is_behind_it() {
-    let (_, told) = enlist(|_| Err(Behind(1).into()), LONG);
-    assert_eq!(only(told).fields["error"], "failure 1: failure 2: failure 3");
+fn an_error_is_logged_with_all_its_sources() {
+    let (_, logged) = enlist(|_| Err(Nested(1).into()), LONG);
+    assert_eq!(only(logged).fields["error"], "failure 1: failure 2: failure 3");
 }
 
 #[test]
-fn a_panic_is_told_with_its_job_its_text_and_its_time() {
-    let (has_failed, told) = enlist(|_| panic!("not {}", "planned"), LONG);
+fn a_panic_is_logged_with_its_job_message_and_duration() {
+    let (has_failed, logged) = enlist(|_| panic!("not {}", "planned"), LONG);
     assert!(has_failed);
-    let told = only(told);
-    assert_eq!(told.level, Level::ERROR);
-    assert_eq!(told.fields["panic"], "not planned");
-    assert_eq!(told.fields["message"], "a slice of side-work panicked");
+    let logged = only(logged);
+    assert_eq!(logged.level, Level::ERROR);
+    assert_eq!(logged.fields["panic"], "not planned");
+    assert_eq!(logged.fields["message"], "side job panicked");
 }
 
 #[test]
-fn where_it_panicked_is_told_if_that_is_wanted() {
+fn the_location_of_a_panic_is_logged_after_trace_panics() {
     filch_recruit::trace_panics();
     filch_recruit::trace_panics();
-    let (_, told) = enlist(|_| panic!("planned"), LONG);
-    let place = &only(told).fields["place"];
-    assert!(place.contains("log.rs:"), "{place}");
+    let (_, logged) = enlist(|_| panic!("planned"), LONG);
+    let location = &only(logged).fields["location"];
+    assert!(location.contains("log.rs:"), "{location}");
     let is_traced = Backtrace::capture().status() == BacktraceStatus::Captured;
-    assert_eq!(place.lines().count() > 1, is_traced, "{place}");
-    // Another panic, which somebody else has caught, was not of this job; and this one has no place.
+    assert_eq!(location.lines().count() > 1, is_traced, "{location}");
+    // A panic caught elsewhere does not belong to this job, and the job's own panic has no
+    // location.
     let _ = std::panic::catch_unwind(|| panic!("another"));
-    let (_, told) = enlist(|_| std::panic::resume_unwind(Box::new("planned")), LONG);
-    assert!(!only(told).fields.contains_key("place"));
+    let (_, logged) = enlist(|_| std::panic::resume_unwind(Box::new("planned")), LONG);
+    assert!(!only(logged).fields.contains_key("location"));
 }
 
 #[test]
-fn that_nobody_can_await_is_told_once() {
+fn a_skipped_async_job_is_logged_once() {
     let awaits = |_: Slice| async { Ok(Duty::Done) };
     let builder = Recruiter::builder().async_job("gc", Rate::ALL, awaits);
-    let recruiter = builder.build().expect("it makes sense");
-    let listener = Listener::default();
-    tracing::subscriber::with_default(listener.clone(), || {
+    let recruiter = builder.build().expect("valid set-up");
+    let collector = Collector::default();
+    tracing::subscriber::with_default(collector.clone(), || {
         for _ in 0..3 {
             recruiter.enlist();
         }
     });
-    let told = listener.0.lock().expect("nobody panics");
-    let [told] = &told[..] else { panic!("{told:?}") };
-    assert_eq!((told.level, &*told.fields["job"]), (Level::WARN, "gc"));
-    assert!(told.fields["message"].contains("enlist_async"), "{told:?}");
+    let logged = collector.0.lock().expect("no code panics with the lock");
+    let [logged] = &logged[..] else { panic!("{logged:?}") };
+    assert_eq!((logged.level, &*logged.fields["job"]), (Level::WARN, "gc"));
+    assert!(logged.fields["message"].contains("enlist_async"), "{logged:?}");
 }
 
 #[test]
-fn an_overrun_is_told_with_its_job_its_bound_and_its_time() {
-    let long: Job = |slice| {
-        while !slice.out_of_time() {
-            std::hint::spin_loop();
-        }
-        // By a moment at least.
-        std::thread::sleep(Duration::from_micros(10));
+fn an_overrun_is_logged_with_its_job_limit_and_duration() {
+    let long: Job = |_| {
+        advance(Duration::from_micros(1_500));
         Ok(Duty::Done)
     };
-    let (has_failed, told) = enlist(long, Duration::from_millis(1));
+    let (has_failed, logged) = enlist(long, Duration::from_millis(1));
     assert!(!has_failed);
-    let told = only(told);
-    assert_eq!(told.level, Level::WARN);
-    assert_eq!(told.fields["max"], "1ms");
-    assert_eq!(told.fields["message"], "a slice of side-work took too long");
+    let logged = only(logged);
+    assert_eq!(logged.level, Level::WARN);
+    assert_eq!((&*logged.fields["max"], &*logged.fields["used"]), ("1ms", "1.5ms"));
+    assert_eq!(logged.fields["message"], "side job exceeded its maximum slice");
 }
 
 #[test]
-fn what_goes_well_or_is_given_up_is_not_told() {
+fn success_and_contention_are_not_logged() {
     let jobs: [Job; 3] = [|_| Ok(Duty::Done), |_| Ok(Duty::NoWork), |_| Err(Contended.into())];
     for job in jobs {
-        let (has_failed, told) = enlist(job, LONG);
-        assert!(!has_failed && told.is_empty(), "{told:?}");
+        let (has_failed, logged) = enlist(job, LONG);
+        assert!(!has_failed && logged.is_empty(), "{logged:?}");
     }
 }

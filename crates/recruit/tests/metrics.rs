@@ -1,11 +1,11 @@
-//! The page of metrics, read by Prometheus' own client for Python.
+//! The metrics, parsed by the official Prometheus client for Python.
 
 use std::io::{ErrorKind, Write as _};
 use std::process::{Command, Stdio};
 
 use filch_recruit::{Duty, Rate, Recruiter, SideError, Slice};
 
-/// One line for each sample, labels in the order of their names; what is not of the format fails.
+/// Prints one line per sample, with sorted labels; invalid input fails.
 const PROGRAM: &str = r"
 import json, sys
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,7 +15,7 @@ for family in text_string_to_metric_families(sys.stdin.read()):
         print(family.type, family.name, sample.name, labels, json.dumps(sample.value))
 ";
 
-/// The first that has the module: a Python of one's own may lack what the system's has.
+/// The first that has the module is used: a custom Python may lack the system's packages.
 const PYTHONS: [&str; 2] = ["python3", "/usr/bin/python3"];
 
 fn parse(page: &str) -> Vec<String> {
@@ -31,7 +31,7 @@ fn parse(page: &str) -> Vec<String> {
             Err(error) => panic!("cannot start {python}: {error}"),
         }
     }
-    panic!("there is no parser here: apt-get install python3-prometheus-client");
+    panic!("no Prometheus parser found: apt-get install python3-prometheus-client");
 }
 
 fn parse_with(python: &str, page: &str) -> Vec<String> {
@@ -40,18 +40,18 @@ fn parse_with(python: &str, page: &str) -> Vec<String> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("it started a moment ago");
+        .expect("it started before");
     let mut input = child.stdin.take().expect("it is piped");
     input.write_all(page.as_bytes()).expect("it reads");
     drop(input);
     let output = child.wait_with_output().expect("it is ours");
-    assert!(output.status.success(), "it is not what Prometheus reads:\n{page}");
+    assert!(output.status.success(), "Prometheus cannot parse this:\n{page}");
     let text = String::from_utf8(output.stdout).expect("it is text");
     text.lines().map(str::to_owned).collect()
 }
 
 #[test]
-fn prometheus_reads_what_is_counted() {
+fn prometheus_can_parse_the_metrics() {
     let found = |_: &mut Slice| Ok(Duty::Done);
     let fails = |_: &mut Slice| -> Result<Duty, SideError> { Err("no network".into()) };
     let strange = "a \"job\" \\ of\ntwo lines, ä {x}";
@@ -60,7 +60,7 @@ fn prometheus_reads_what_is_counted() {
         .job("gc", Rate::ALL, found)
         .job(strange, Rate::NONE, fails)
         .build()
-        .expect("it makes sense");
+        .expect("valid set-up");
     for _ in 0..3 {
         recruiter.enlist();
     }
@@ -93,7 +93,7 @@ fn prometheus_reads_what_is_counted() {
     check_buckets(&samples);
 }
 
-/// Classes of a histogram hold all that lies below them, so they never shrink.
+/// Histogram buckets are cumulative, so their counts never decrease.
 fn check_buckets(samples: &[String]) {
     let buckets = samples.iter().filter(|sample| {
         sample.contains("recruiter_slice_seconds_bucket") && sample.contains(r#""job": "gc""#)

@@ -1,9 +1,9 @@
-//! `docs/recruiter.md`: its table of rates is worked out, and must be so right.
+//! `docs/recruiter.md`: the numbers in its table of rates are correct.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// The cells of each row below this head.
+/// The cells of each row below this header.
 fn rows(page: &str, head: &str) -> Vec<Vec<String>> {
     let lines = page.lines().skip_while(|line| !line.starts_with(head)).skip(2);
     let cells = |line: &str| {
@@ -19,9 +19,9 @@ fn number(cell: &str) -> f64 {
 }
 
 #[test]
-fn slices_are_enlists_times_rate_and_side_work_is_that_times_their_length() {
+fn the_table_of_rates_is_correct() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/recruiter.md");
-    let page = fs::read_to_string(path).expect("the page is there");
+    let page = fs::read_to_string(path).expect("the page exists");
     let rows = rows(&page, "| enlists per second |");
     assert!(rows.len() >= 5, "{rows:?}");
     for row in rows {

@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// Makes a response.
 type Make = fn() -> Response<&'static str>;
 
-/// Answers what it is told to.
+/// A service that always returns this.
 #[derive(Clone)]
 struct Answers<E>(Result<Make, E>);
 
@@ -40,35 +40,35 @@ impl<E: Clone> Service<Request<()>> for Answers<E> {
 
 fn not_modified() -> Response<&'static str> {
     let builder = Response::builder().status(StatusCode::NOT_MODIFIED).header("etag", "7");
-    builder.body("").expect("it makes sense")
+    builder.body("").expect("valid")
 }
 
 fn empty() -> Response<&'static str> {
-    Response::builder().status(StatusCode::NO_CONTENT).body("").expect("it makes sense")
+    Response::builder().status(StatusCode::NO_CONTENT).body("").expect("valid")
 }
 
 fn marked() -> Response<&'static str> {
-    Response::builder().extension(Cheap).body("from the cache").expect("it makes sense")
+    Response::builder().extension(Cheap).body("from the cache").expect("valid")
 }
 
 fn aged() -> Response<&'static str> {
-    Response::builder().header("age", "3").body("from a proxy").expect("it makes sense")
+    Response::builder().header("age", "3").body("from a proxy").expect("valid")
 }
 
-fn dear() -> Response<&'static str> {
-    Response::new("thought about for long")
+fn expensive() -> Response<&'static str> {
+    Response::new("computed for a long time")
 }
 
-/// A recruiter that wants everybody, and the thread of each slice.
+/// A recruiter that recruits every caller, and the thread of each slice.
 fn recruiter() -> (Arc<Recruiter>, Receiver<ThreadId>) {
     let (sender, receiver) = mpsc::channel();
     let sender = Mutex::new(sender);
     let job = move |_: &mut Slice| {
-        sender.lock().expect("nobody panics").send(thread::current().id())?;
+        sender.lock().expect("no code panics with the lock").send(thread::current().id())?;
         Ok(Duty::Done)
     };
     let builder = Recruiter::builder().unbounded().job("j", Rate::ALL, job);
-    (Arc::new(builder.build().expect("it makes sense")), receiver)
+    (Arc::new(builder.build().expect("valid")), receiver)
 }
 
 async fn ask(layer: &EnlistLayer, response: Make) {
@@ -91,20 +91,24 @@ async fn cheap_responses_enlist_and_others_do_not() {
         (&layer, empty, true),
         (&layer, marked, true),
         (&layer, aged, false),
-        (&layer, dear, false),
+        (&layer, expensive, false),
         (&with_age, not_modified, true),
         (&with_age, empty, true),
         (&with_age, marked, true),
         (&with_age, aged, true),
-        (&with_age, dear, false),
+        (&with_age, expensive, false),
     ];
     for (layer, response, enlists) in cases {
         let before = recruiter.stats().enlisted;
         ask(layer, response).await;
         assert_eq!(recruiter.stats().enlisted - before, u64::from(enlists));
         if enlists {
-            let thread = slices.recv_timeout(LONG).expect("a slice is done");
-            assert_ne!(thread, thread::current().id(), "not where responses are made");
+            let thread = slices.recv_timeout(LONG).expect("a slice runs");
+            assert_ne!(
+                thread,
+                thread::current().id(),
+                "slices do not run on the thread of the responses"
+            );
         }
     }
     assert!(slices.try_recv().is_err());
@@ -119,7 +123,7 @@ async fn errors_pass_through_unchanged() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_ready_is_not_ready() {
+async fn readiness_is_passed_through() {
     #[derive(Clone)]
     struct Full;
     impl Service<Request<()>> for Full {
@@ -132,7 +136,7 @@ async fn a_service_that_is_not_ready_is_not_ready() {
         }
 
         fn call(&mut self, _: Request<()>) -> Self::Future {
-            ready(Err("it was not ready"))
+            ready(Err("called although not ready"))
         }
     }
     let (recruiter, _slices) = recruiter();
@@ -141,74 +145,74 @@ async fn a_service_that_is_not_ready_is_not_ready() {
     assert_eq!(ready, Err("full"));
 }
 
-/// A job whose slices last until they are told to end.
+/// A job whose slices last until the test ends them.
 fn endless() -> (Arc<Recruiter>, Sender<()>, Arc<AtomicU32>) {
     let (sender, receiver) = mpsc::channel::<()>();
     let (receiver, begun) = (Mutex::new(receiver), Arc::new(AtomicU32::new(0)));
     let count = Arc::clone(&begun);
     let job = move |_: &mut Slice| {
         count.fetch_add(1, SeqCst);
-        receiver.lock().expect("nobody panics").recv()?;
+        receiver.lock().expect("no code panics with the lock").recv()?;
         Ok(Duty::Done)
     };
     let builder = Recruiter::builder().unbounded().job("slow", Rate::ALL, job);
-    (Arc::new(builder.build().expect("it makes sense")), sender, begun)
+    (Arc::new(builder.build().expect("valid")), sender, begun)
 }
 
-async fn until(is_so: impl Fn() -> bool) {
+async fn wait_until(is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < LONG, "it does not come to be");
+        assert!(begun.elapsed() < LONG, "timed out");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
 #[tokio::test]
-async fn a_slow_slice_delays_no_response_and_there_are_not_too_many() {
+async fn slow_slices_delay_no_response_and_their_number_is_limited() {
     let (recruiter, end, begun) = endless();
     let layer = EnlistLayer::new(Arc::clone(&recruiter)).concurrency_limit(2);
-    // All are answered though no slice can end before the last one is: with one thread for all of them.
+    // All requests are answered on one thread, although no slice can end before the last of them.
     for _ in 0..20 {
         ask(&layer, marked).await;
     }
-    until(|| begun.load(SeqCst) == 2).await;
+    wait_until(|| begun.load(SeqCst) == 2).await;
     let counts = recruiter.stats().jobs[0].counts.clone();
     assert_eq!((counts.over_budget, counts.slices()), (18, 0));
     for _ in 0..2 {
-        end.send(()).expect("it waits");
+        end.send(()).expect("a slice waits");
     }
-    until(|| recruiter.stats().jobs[0].counts.recruited == 2).await;
-    // There is room again; but the place becomes free only just after the slice is counted.
+    wait_until(|| recruiter.stats().jobs[0].counts.recruited == 2).await;
+    // More slices may run now, but the limit is released only just after a slice is counted.
     let asked = Instant::now();
     while begun.load(SeqCst) < 3 {
         ask(&layer, marked).await;
-        assert!(asked.elapsed() < LONG, "there is no room");
+        assert!(asked.elapsed() < LONG, "no slice starts");
     }
     drop(end);
 }
 
 #[tokio::test]
-async fn a_predicate_that_panics_harms_nobody() {
+async fn a_panicking_predicate_does_not_affect_the_response() {
     let (recruiter, _slices) = recruiter();
     let layer = EnlistLayer::new(Arc::clone(&recruiter)).when(|_| panic!("planned"));
-    ask(&layer, dear).await;
+    ask(&layer, expensive).await;
     assert_eq!(recruiter.stats().enlisted, 0);
 }
 
 #[tokio::test]
-async fn jobs_that_await_are_done_as_well() {
+async fn async_jobs_run_as_well() {
     let awaits = |_: Slice| async {
         tokio::task::yield_now().await;
         Ok(Duty::Done)
     };
     let builder = Recruiter::builder().unbounded().async_job("awaits", Rate::ALL, awaits);
-    let recruiter = Arc::new(builder.build().expect("it makes sense"));
+    let recruiter = Arc::new(builder.build().expect("valid"));
     ask(&EnlistLayer::new(Arc::clone(&recruiter)), marked).await;
-    until(|| recruiter.stats().jobs[0].counts.recruited == 1).await;
+    wait_until(|| recruiter.stats().jobs[0].counts.recruited == 1).await;
 }
 
 #[test]
-fn without_a_runtime_it_is_only_counted() {
+fn without_a_runtime_the_draw_is_only_counted() {
     let (recruiter, slices) = recruiter();
     let layer = EnlistLayer::new(Arc::clone(&recruiter));
     let mut asked = Box::pin(ask(&layer, marked));

@@ -1,5 +1,5 @@
-//! Who has something queued, as a set in Redis: a queue of millions of rows is asked a little at a
-//! time, by recruits, and everybody else asks the set.
+//! Which identifiers have queued rows, as a set in Redis. Recruits read a queue of millions of rows
+//! a few at a time; all other code queries the set.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -10,46 +10,47 @@ use ::redis::{Client, Cmd, ConnectionLike, RedisResult, cmd, pipe};
 use super::{Link, Transaction, key, watched};
 use crate::job::{Duty, SideError, SideJob, Slice};
 
-/// How many identifiers one slice looks at, if nothing else is said.
+/// Default number of rows or identifiers that one slice processes.
 const LIMIT: usize = 25;
 
-/// The longest time after which a queue is read again: a thousand years, which Redis can add to its clock.
+/// The longest rescan period: a thousand years, which Redis can still add to its clock.
 const PERIOD_MAX_MS: i64 = 1_000 * 365 * 24 * 3_600 * 1_000;
 
-/// A queue that is asked what is in it. Rows have numbers that grow; several may have the same.
+/// A queue that a [`QueueTracker`] reads. Rows have increasing numbers; several may share one.
 ///
-/// Once a row can be seen, none with a smaller number, or with the same, should come to be seen: what has been
-/// passed is not read again. Numbers that a database hands out before it commits are not like that. With such
-/// a queue, let the tracker [begin again](QueueTracker::rescan_every) now and then.
+/// The tracker does not read a number again after it has passed it. So once a row is visible, no
+/// row with the same or a smaller number should become visible later. Database sequences do not
+/// guarantee that, because numbers are assigned before the commit. For such a queue, let the
+/// tracker [start again](QueueTracker::rescan_every) now and then.
 pub trait QueueSource: Send + Sync {
-    /// The next rows that are queued, after those of this number or from the very first, in the order of
-    /// their numbers, and not more than `limit`.
+    /// The next queued rows after this number (from the start if `None`), in the order of their
+    /// numbers, at most `limit`.
     ///
     /// # Errors
-    /// Whatever went wrong.
+    /// If the queue cannot be read.
     fn next_after(&self, row: Option<u64>, limit: usize) -> Result<Vec<QueuedRow>, SideError>;
 
-    /// Which of these identifiers have nothing queued any more.
+    /// Which of these identifiers have no queued rows any more.
     ///
     /// # Errors
-    /// Whatever went wrong.
+    /// If the queue cannot be read.
     fn no_longer_queued(&self, ids: &[String]) -> Result<Vec<String>, SideError>;
 }
 
-/// A row that is queued.
+/// A queued row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueuedRow {
     /// Its number.
     pub row: u64,
-    /// Whose it is.
+    /// The identifier it belongs to.
     pub id: String,
 }
 
-/// A set in Redis of all identifiers that have something queued, and how far the queue has been read.
+/// A set in Redis of all identifiers that have queued rows, and the number of the last row read.
 ///
-/// It follows the queue at a distance: an identifier comes in when a recruit has read its row, and goes
-/// when a recruit has found that nothing of it is queued any more. Should Redis lose the set, or the number, the
-/// queue is read from its beginning.
+/// The set follows the queue with a delay: a recruit adds an identifier when it reads its row, and
+/// removes it when it finds that the identifier has no queued rows any more. If Redis loses the set
+/// or the number, the queue is read from its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueTracker {
     queued: String,
@@ -65,23 +66,23 @@ impl QueueTracker {
         Self { queued, row, limit: LIMIT, rescan_every: None }
     }
 
-    /// How many rows or identifiers a slice asks for: 25 if not said, and never less than one.
+    /// The number of rows or identifiers that a slice processes: 25 by default, and at least one.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit.max(1);
         self
     }
 
-    /// Reads the queue from its beginning again when this time has passed since it was begun, and not less than
-    /// a millisecond: never if not said. It is for queues in which rows can be seen [out of order](QueueSource). Until
-    /// what was there has been read again, what is new waits.
+    /// Reads the queue from its start again after this period, at least a millisecond; by default,
+    /// never. Use it for queues whose rows can become visible [out of order](QueueSource). New rows
+    /// wait until the rows before them have been read again.
     #[must_use]
     pub fn rescan_every(mut self, period: Duration) -> Self {
         self.rescan_every = Some(period);
         self
     }
 
-    /// Lets the next recruits read the queue from its beginning, once. The set stays as it is meanwhile.
+    /// Makes the next recruits read the queue from its start, once. The set is kept meanwhile.
     ///
     /// # Errors
     /// If Redis cannot be reached.
@@ -89,19 +90,19 @@ impl QueueTracker {
         cmd("DEL").arg(&self.row).exec(connection)
     }
 
-    /// Whether this identifier has something queued, as far as is known.
+    /// Whether this identifier has queued rows, as far as the recruits have read.
     ///
     /// # Errors
-    /// If Redis cannot be reached, or something else lies under the key.
+    /// If Redis cannot be reached, or the key holds another type.
     pub fn is_queued(&self, connection: &mut dyn ConnectionLike, id: &str) -> RedisResult<bool> {
         cmd("SISMEMBER").arg(&self.queued).arg(id).query(connection)
     }
 
-    /// Reads on in the queue, up to the limit, and says how many identifiers are new in the set. It
-    /// gives up at once, and says none, if anybody is at it as well.
+    /// Reads the next rows of the queue, up to the limit, and returns how many identifiers are new
+    /// in the set. On contention it gives up at once and returns 0.
     ///
     /// # Errors
-    /// If the queue or Redis cannot be reached, something else lies under the keys, or more rows than the
+    /// If the queue or Redis cannot be reached, a key holds another type, or more rows than the
     /// limit have the same number.
     pub fn add(
         &self,
@@ -111,7 +112,7 @@ impl QueueTracker {
         self.try_add(connection, queue).map(Option::unwrap_or_default)
     }
 
-    /// As [`add`](Self::add), but says nothing if it was contended.
+    /// Like [`add`](Self::add), but returns `None` on contention.
     fn try_add(
         &self,
         connection: &mut dyn ConnectionLike,
@@ -119,7 +120,7 @@ impl QueueTracker {
     ) -> Result<Option<usize>, SideError> {
         watched(connection, [&self.queued, &self.row], |connection| {
             let last = self.last(connection)?;
-            // One more shows whether there are others of the same number beyond the limit.
+            // One more row shows whether others beyond the limit have the same number.
             let mut rows = queue.next_after(last, self.limit.saturating_add(1))?;
             rows.retain(|next| last.is_none_or(|last| next.row > last));
             rows.sort();
@@ -133,12 +134,13 @@ impl QueueTracker {
         })
     }
 
-    /// The number of the rows that were read last. Whoever has one of the rows up to there is in the set; so if
-    /// the set is empty there are none, or it was lost, and to begin anew is right for both.
+    /// The number of the last row read. The set contains the identifiers of all queued rows up to
+    /// it. So if the set is empty, either there are no such rows or the set was lost; starting
+    /// again is right for both.
     fn last(&self, connection: &mut dyn ConnectionLike) -> RedisResult<Option<u64>> {
         let last: Option<u64> = cmd("GET").arg(&self.row).query(connection)?;
         let is_there: bool = cmd("EXISTS").arg(&self.queued).query(connection)?;
-        // Begun by somebody who would not have read it again, or later than we would.
+        // The scan was started by a tracker without a rescan period, or with a longer one.
         let is_overdue = match self.period_ms() {
             Some(period) => {
                 let left: i64 = cmd("PTTL").arg(&self.row).query(connection)?;
@@ -149,8 +151,8 @@ impl QueueTracker {
         Ok(last.filter(|_| is_there && !is_overdue))
     }
 
-    /// How many of these rows, in order, can be taken without tearing those of one number apart: the rest of
-    /// them would never be read.
+    /// How many of these sorted rows to take so that rows with the same number stay together: if
+    /// they were split, the rest would never be read.
     fn whole_numbers(&self, rows: &[QueuedRow]) -> Result<usize, SideError> {
         let Some(beyond) = rows.get(self.limit) else { return Ok(rows.len()) };
         match rows[..self.limit].partition_point(|row| row.row < beyond.row) {
@@ -163,8 +165,8 @@ impl QueueTracker {
         }
     }
 
-    /// The command that notes up to where the queue was read. What was begun is forgotten in time, and not
-    /// later because it went on.
+    /// The command that stores the number of the last row read. With a rescan period, the key
+    /// expires a period after the scan started, and progress does not extend it.
     fn set_row(&self, last: Option<u64>, row: u64) -> Cmd {
         let mut set = cmd("SET");
         set.arg(&self.row).arg(row);
@@ -185,11 +187,12 @@ impl QueueTracker {
         Some(millis(self.rescan_every?).clamp(1, PERIOD_MAX_MS))
     }
 
-    /// Asks the queue about some identifiers of the set, up to the limit, and says how many it removed.
-    /// It gives up at once, and says none, if anybody is at it as well: what was found out may be old.
+    /// Asks the queue about some identifiers of the set, up to the limit, and returns how many were
+    /// removed. On contention it gives up at once and returns 0, because the answer may be
+    /// outdated.
     ///
     /// # Errors
-    /// If the queue or Redis cannot be reached, or something else lies under the keys.
+    /// If the queue or Redis cannot be reached, or a key holds another type.
     pub fn remove(
         &self,
         connection: &mut dyn ConnectionLike,
@@ -198,7 +201,7 @@ impl QueueTracker {
         self.try_remove(connection, queue).map(Option::unwrap_or_default)
     }
 
-    /// As [`remove`](Self::remove), but says nothing if it was contended.
+    /// Like [`remove`](Self::remove), but returns `None` on contention.
     fn try_remove(
         &self,
         connection: &mut dyn ConnectionLike,
@@ -211,7 +214,7 @@ impl QueueTracker {
                 return Ok(Transaction::Needless);
             }
             let mut gone = queue.no_longer_queued(&some)?;
-            // Others were not asked for.
+            // Ignore identifiers that were not asked for.
             gone.retain(|id| some.contains(id));
             if gone.is_empty() {
                 return Ok(Transaction::Needless);
@@ -222,14 +225,14 @@ impl QueueTracker {
         })
     }
 
-    /// The side job that does either, over a connection of its own.
+    /// The side job that adds and removes identifiers, over its own connection.
     pub fn scraper<Q: QueueSource>(&self, client: Client, queue: Q) -> Scraper<Q> {
         Scraper { tracker: self.clone(), queue, link: Link::new(client) }
     }
 }
 
-/// Keeps a [`QueueTracker`] up to date: each slice adds a few identifiers or removes a few, as a coin
-/// decides.
+/// Keeps a [`QueueTracker`] up to date: each slice adds a few identifiers or removes a few, chosen
+/// at random.
 #[derive(Debug)]
 pub struct Scraper<Q> {
     tracker: QueueTracker,
@@ -252,7 +255,7 @@ enum Side {
 }
 
 fn coin() -> Side {
-    // A new state has keys of its own, which is chance enough.
+    // Each new state has its own random keys.
     match RandomState::new().build_hasher().finish() % 2 {
         0 => Side::Heads,
         _ => Side::Tails,

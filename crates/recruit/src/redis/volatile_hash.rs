@@ -1,8 +1,8 @@
-//! A hash whose fields expire: Redis lets keys expire, but not fields, and under memory pressure it
-//! evicts what can expire before its time.
+//! A hash whose fields expire. Redis 6 lets keys expire, but not fields, and under memory pressure
+//! it may evict keys that can expire before their time.
 //!
-//! A sorted set keeps when each field expires. An expired one is never read again, from the very
-//! moment; it is removed when some recruit comes by.
+//! A sorted set holds the expiry of each field. From that moment on the field is not returned any
+//! more; a recruit removes it later.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -12,16 +12,16 @@ use ::redis::{Client, ConnectionLike, FromRedisValue, RedisResult, ToSingleRedis
 use super::{Link, Transaction, key, watched};
 use crate::job::{Duty, SideError, SideJob, Slice};
 
-/// How many fields one slice removes at most, if nothing else is said.
+/// Default limit of fields that one slice removes.
 const LIMIT: usize = 5;
 
-/// The last moment that a score can tell from its neighbours: in the year 2255.
+/// The latest moment that a score (a float) represents exactly: in the year 2255.
 const END: u64 = (1 << 53) - 1;
 
 /// A field and its value.
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// A hash in Redis whose fields expire. All moments are those of Redis' own clock.
+/// A hash in Redis whose fields expire, by the clock of the Redis server.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -37,7 +37,7 @@ type Entry = (Vec<u8>, Vec<u8>);
 /// let mut connection = client.get_connection()?;
 /// sessions.set(&mut connection, "4711", "ada", Duration::from_secs(1800))?;
 /// let user: Option<String> = sessions.get(&mut connection, "4711")?;
-/// recruiter.enlist(); // nearly always nothing; now and then it removes what has expired
+/// recruiter.enlist(); // almost always nothing; now and then it removes expired fields
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,17 +53,17 @@ impl VolatileHash {
         Self { fields: key(base, "fields"), expiries: key(base, "expiries"), limit: LIMIT }
     }
 
-    /// How many fields a slice removes at most: 5 if not said, and never less than one.
+    /// The number of fields that a slice removes at most: 5 by default, and at least one.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit.max(1);
         self
     }
 
-    /// Sets a field that expires after so long.
+    /// Sets a field that expires after `ttl`.
     ///
     /// # Errors
-    /// If Redis cannot be reached, or something else lies under the keys.
+    /// If Redis cannot be reached, or a key holds another type.
     pub fn set(
         &self,
         connection: &mut dyn ConnectionLike,
@@ -80,10 +80,10 @@ impl VolatileHash {
             .exec(connection)
     }
 
-    /// What the field holds, if it is there and has not expired.
+    /// The value of the field, if it exists and has not expired.
     ///
     /// # Errors
-    /// If Redis cannot be reached, something else lies under the keys, or the value is of another type.
+    /// If Redis cannot be reached, a key holds another type, or the value cannot be converted.
     pub fn get<T: FromRedisValue>(
         &self,
         connection: &mut dyn ConnectionLike,
@@ -95,15 +95,15 @@ impl VolatileHash {
             .hget(&self.fields, field)
             .zscore(&self.expiries, field)
             .query(connection)?;
-        // A field without an expiry is not one that was set here.
+        // A field without an expiry was not set by `set`.
         let is_alive = expiry.is_some_and(|expiry| (micros(now) as f64) < expiry);
         if is_alive { Ok(FromRedisValue::from_redis_value(value)?) } else { Ok(None) }
     }
 
-    /// Removes a field; whether it was there, expired or not.
+    /// Removes a field. Returns whether it existed, expired or not.
     ///
     /// # Errors
-    /// If Redis cannot be reached, or something else lies under the keys.
+    /// If Redis cannot be reached, or a key holds another type.
     pub fn remove(
         &self,
         connection: &mut dyn ConnectionLike,
@@ -117,19 +117,19 @@ impl VolatileHash {
         Ok(was_there)
     }
 
-    /// Removes fields that have expired, the oldest first, up to the limit, and says how many it were.
-    /// It gives up at once, and says none, if anybody writes to the hash meanwhile.
+    /// Removes expired fields, the oldest first, up to the limit, and returns how many. If another
+    /// client writes to the hash in the meantime, it gives up at once and returns 0.
     ///
     /// # Errors
-    /// If Redis cannot be reached, or something else lies under the keys.
+    /// If Redis cannot be reached, or a key holds another type.
     pub fn reap(&self, connection: &mut dyn ConnectionLike) -> RedisResult<usize> {
         self.try_reap(connection).map(Option::unwrap_or_default)
     }
 
-    /// As [`reap`](Self::reap), but says nothing if it was contended.
+    /// Like [`reap`](Self::reap), but returns `None` on contention.
     fn try_reap(&self, connection: &mut dyn ConnectionLike) -> RedisResult<Option<usize>> {
-        // Taken before anything is watched: the less time passes then, the rarer is a disturbance. What
-        // had expired at an earlier moment has expired.
+        // Read before the keys are watched: the shorter the watch, the rarer is contention. A field
+        // that had expired at this earlier moment is still expired.
         let now = now(connection)?;
         watched(connection, [&self.fields, &self.expiries], |connection| {
             let expired: Vec<Vec<u8>> = cmd("ZRANGEBYSCORE")
@@ -152,9 +152,9 @@ impl VolatileHash {
         })
     }
 
-    /// Removes fields that have no expiry, up to the limit: nobody can read them, and they would stay for ever.
-    /// There are some if Redis has lost the sorted set, or could not write to it. It looks at a few fields from
-    /// the cursor on, and moves that; it says nothing if it was contended.
+    /// Removes fields without an expiry, up to the limit: `get` does not return them, and they
+    /// would stay forever. They exist if Redis lost the sorted set, or could not write to it. It
+    /// scans a few fields from the cursor and advances it. Returns `None` on contention.
     fn try_reap_orphans(
         &self,
         connection: &mut dyn ConnectionLike,
@@ -180,7 +180,7 @@ impl VolatileHash {
             let orphans = some.into_iter().zip(scores).filter(|(_, score)| score.is_none());
             let mut orphans: Vec<Vec<u8>> = orphans.map(|((field, _), _)| field).collect();
             if orphans.len() > self.limit {
-                // The next slice finds the others at the same place.
+                // The next slice finds the others at the same cursor.
                 orphans.truncate(self.limit);
             } else {
                 cursor.store(next, Relaxed);
@@ -194,8 +194,8 @@ impl VolatileHash {
         })
     }
 
-    /// The side job that does it, over a connection of its own. If nothing has expired, it removes fields that
-    /// have no expiry, and that [`set`](Self::set) cannot have written completely.
+    /// The side job that removes expired fields, over its own connection. If there are none, it
+    /// removes fields without an expiry, which an interrupted [`set`](Self::set) may have left.
     pub fn reaper(&self, client: Client) -> Reaper {
         Reaper { hash: self.clone(), link: Link::new(client), cursor: AtomicU64::new(0) }
     }
@@ -206,8 +206,8 @@ impl VolatileHash {
 pub struct Reaper {
     hash: VolatileHash,
     link: Link,
-    /// Where it goes on to look for fields without an expiry. One slice at a time has the link, so one at a time
-    /// moves it.
+    /// Where the scan for fields without an expiry continues. One slice at a time has the link, so
+    /// one at a time moves it.
     cursor: AtomicU64,
 }
 
@@ -220,7 +220,7 @@ impl SideJob for Reaper {
     }
 }
 
-/// Seconds and microseconds, as Redis says them.
+/// Seconds and microseconds, as Redis returns them.
 type Moment = (u64, u64);
 
 fn micros((seconds, micros): Moment) -> u64 {

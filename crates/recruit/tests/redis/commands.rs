@@ -1,4 +1,4 @@
-//! What is asked of a server is what Redis 6.0 has already, and so has Valkey.
+//! Only commands that Redis 6.0 and Valkey support are used.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use filch_recruit::redis::{QueueSource, QueueTracker, QueuedRow, VolatileHash};
 use filch_recruit::{SideError, SideJob as _};
 use redis::Commands as _;
 
-use crate::monitor::{Monitor, Said};
+use crate::monitor::{Executed, Monitor};
 use crate::server::Server;
 use crate::slice;
 
@@ -15,8 +15,8 @@ type Version = (u8, u8);
 
 const OLDEST: Version = (6, 0);
 
-/// Every command, with the words that are options of it, and since when a server knows all of that, with
-/// several members at once where we send several.
+/// Every command used, with its options, and the Redis version that introduced this form (with
+/// several members at once where several are sent).
 const KNOWN: [(&str, Version); 26] = [
     ("DEL", (1, 0)),
     ("EXEC", (1, 2)),
@@ -46,7 +46,7 @@ const KNOWN: [(&str, Version); 26] = [
     ("ZSCORE", (1, 2)),
 ];
 
-/// One row that is queued, and then done.
+/// One row, which is queued and then done.
 struct OneRow;
 
 impl QueueSource for OneRow {
@@ -60,7 +60,7 @@ impl QueueSource for OneRow {
     }
 }
 
-/// One row after the other.
+/// A queue without end.
 struct Endless;
 
 impl QueueSource for Endless {
@@ -73,8 +73,8 @@ impl QueueSource for Endless {
     }
 }
 
-/// Everything there is, with something to do and with nothing.
-fn do_everything(server: &Server) {
+/// Calls every function, with work to do and without.
+fn call_everything(server: &Server) {
     let mut connection = server.connect();
     let hash = VolatileHash::new("hash");
     for ttl in [Duration::ZERO, Duration::from_secs(3600)] {
@@ -101,7 +101,7 @@ fn do_everything(server: &Server) {
     tracker.scraper(server.client(), OneRow).recruited(&mut slice()).expect("it works");
 }
 
-/// The command and its options: what is ours is in lower case, or a number.
+/// The command and its options; keys and values are in lower case, or numbers.
 fn shape(words: &[String]) -> String {
     let is_word = |word: &&String| word.chars().all(|char| char.is_ascii_uppercase());
     let words: Vec<&str> = words.iter().filter(is_word).map(String::as_str).collect();
@@ -109,16 +109,19 @@ fn shape(words: &[String]) -> String {
 }
 
 #[test]
-fn nothing_is_asked_that_the_oldest_server_does_not_know() {
+fn all_commands_are_supported_by_the_oldest_server() {
     let server = Server::start();
     let mut connection = server.connect();
     let monitor = Monitor::new(&server);
-    do_everything(&server);
-    // Who connects says of what library it is, and does not mind a server that does not know of that.
-    let is_greeting = |said: &Said| said.words[0] == "CLIENT";
-    let said = monitor.all(&mut connection);
-    let used: BTreeSet<String> =
-        said.iter().filter(|said| !is_greeting(said)).map(|said| shape(&said.words)).collect();
+    call_everything(&server);
+    // On connecting, the client library sends its name, and ignores an error.
+    let is_client_info = |executed: &Executed| executed.words[0] == "CLIENT";
+    let executed = monitor.all(&mut connection);
+    let used: BTreeSet<String> = executed
+        .iter()
+        .filter(|executed| !is_client_info(executed))
+        .map(|executed| shape(&executed.words))
+        .collect();
     let known: BTreeSet<String> = KNOWN.iter().map(|(command, _)| (*command).to_owned()).collect();
     assert_eq!(used, known);
     for (command, since) in &KNOWN {

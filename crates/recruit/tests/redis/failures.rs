@@ -1,4 +1,4 @@
-//! Whatever goes wrong, nothing is tried twice, and the next recruit takes over.
+//! After a failure nothing is retried, and the next recruit continues.
 
 use std::io::Read as _;
 use std::net::TcpListener;
@@ -14,7 +14,7 @@ use crate::server::{LONG, Server};
 use crate::slice;
 
 #[test]
-fn a_server_that_is_killed_fails_a_slice_and_the_next_one_connects_anew() {
+fn a_killed_server_fails_a_slice_and_a_later_one_reconnects() {
     let mut server = Server::start();
     let hash = VolatileHash::new("sessions");
     let job = hash.reaper(server.client());
@@ -29,14 +29,14 @@ fn a_server_that_is_killed_fails_a_slice_and_the_next_one_connects_anew() {
     assert_eq!(recruiter.enlist(), Enlisted::Recruited { job });
     server.kill();
     assert_eq!(recruiter.enlist(), Enlisted::Failed { job }, "the connection breaks");
-    assert_eq!(recruiter.enlist(), Enlisted::Failed { job }, "nobody answers");
+    assert_eq!(recruiter.enlist(), Enlisted::Failed { job }, "no answer");
     server.start_again();
-    assert_eq!(recruiter.enlist(), Enlisted::NoWork { job }, "it is there, and empty");
+    assert_eq!(recruiter.enlist(), Enlisted::NoWork { job }, "it is running, and empty");
     hash.set(&mut server.connect(), "b", "x", Duration::ZERO).expect("it is set");
     assert_eq!(recruiter.enlist(), Enlisted::Recruited { job });
 }
 
-/// A server that takes connections, reads a little, and hangs up; how many came.
+/// A server that accepts connections, reads a little and closes them; and their number.
 fn hangs_up() -> (Client, Arc<AtomicU32>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let port = listener.local_addr().expect("it is bound").port();
@@ -45,48 +45,48 @@ fn hangs_up() -> (Client, Arc<AtomicU32>) {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             counter.fetch_add(1, SeqCst);
-            // Whatever it says, it gets no answer.
-            let _ = stream.expect("somebody came").read(&mut [0; 1024]);
+            // It sends no answer.
+            let _ = stream.expect("a connection").read(&mut [0; 1024]);
         }
     });
     (Client::open(("127.0.0.1", port)).expect("it is an address"), count)
 }
 
 #[test]
-fn a_network_that_fails_is_called_exactly_once() {
+fn a_failed_connection_is_not_retried() {
     let (client, count) = hangs_up();
     let reaper = VolatileHash::new("sessions").reaper(client);
     for round in 1..=3 {
-        reaper.recruited(&mut slice()).expect_err("nobody answers");
+        reaper.recruited(&mut slice()).expect_err("no answer");
         assert_eq!(count.load(SeqCst), round);
     }
 }
 
 #[test]
-fn a_server_that_is_silent_costs_no_more_than_the_slice() {
+fn an_unresponsive_server_times_out_with_the_slice() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let port = listener.local_addr().expect("it is bound").port();
     let client = Client::open(("127.0.0.1", port)).expect("it is an address");
     let reaper = VolatileHash::new("sessions").reaper(client);
-    // If it waited for an answer, it would wait for ever.
-    reaper.recruited(&mut Slice::new(Duration::from_millis(20))).expect_err("nobody answers");
+    // If it waited for an answer, it would wait forever.
+    reaper.recruited(&mut Slice::new(Duration::from_millis(20))).expect_err("no answer");
 }
 
 #[test]
-fn a_server_that_falls_silent_costs_no_more_than_the_slice() {
+fn a_server_that_stops_responding_times_out_with_the_slice() {
     let server = Server::start();
     let hash = VolatileHash::new("sessions");
     let reaper = hash.reaper(server.client());
     assert_eq!(reaper.recruited(&mut slice()).expect("it works"), Duty::NoWork);
     server.signal("STOP");
-    // If it waited for an answer, it would wait for ever.
-    reaper.recruited(&mut Slice::new(Duration::from_millis(20))).expect_err("nobody answers");
+    // If it waited for an answer, it would wait forever.
+    reaper.recruited(&mut Slice::new(Duration::from_millis(20))).expect_err("no answer");
     server.signal("CONT");
     assert_eq!(reaper.recruited(&mut slice()).expect("it works"), Duty::NoWork);
 }
 
 #[test]
-fn keys_of_another_type_fail_and_are_left_alone() {
+fn keys_of_another_type_are_an_error_and_stay_unchanged() {
     let server = Server::start();
     let mut connection = server.connect();
     for wrong in ["fields", "expiries"] {
@@ -94,19 +94,19 @@ fn keys_of_another_type_fail_and_are_left_alone() {
         let key = format!("{{{wrong}}}:{wrong}");
         hash.set(&mut connection, "a", "x", Duration::ZERO).expect("it is set");
         let () = connection.set(&key, "a text").expect("it is set");
-        hash.set(&mut connection, "b", "x", Duration::ZERO).expect_err("there is a text");
-        hash.get::<String>(&mut connection, "a").expect_err("there is a text");
-        hash.remove(&mut connection, "b").expect_err("there is a text");
+        hash.set(&mut connection, "b", "x", Duration::ZERO).expect_err("the key holds a string");
+        hash.get::<String>(&mut connection, "a").expect_err("the key holds a string");
+        hash.remove(&mut connection, "b").expect_err("the key holds a string");
         let reaper = hash.reaper(server.client());
-        let error = reaper.recruited(&mut slice()).expect_err("there is a text");
+        let error = reaper.recruited(&mut slice()).expect_err("the key holds a string");
         assert!(error.to_string().contains("WRONGTYPE"), "{error}");
         assert_eq!(connection.get(&key), Ok("a text".to_owned()));
     }
     let tracker = QueueTracker::new("q");
     let () = connection.set("{q}:queued", "a text").expect("it is set");
-    tracker.is_queued(&mut connection, "a").expect_err("there is a text");
-    tracker.add(&mut connection, &Fine).expect_err("there is a text");
-    tracker.remove(&mut connection, &Fine).expect_err("there is a text");
+    tracker.is_queued(&mut connection, "a").expect_err("the key holds a string");
+    tracker.add(&mut connection, &Fine).expect_err("the key holds a string");
+    tracker.remove(&mut connection, &Fine).expect_err("the key holds a string");
 }
 
 struct Fine;
@@ -121,7 +121,7 @@ impl QueueSource for Fine {
     }
 }
 
-/// A queue that cannot be asked.
+/// A queue that cannot be read.
 #[derive(Default)]
 struct Broken {
     calls: AtomicU32,
@@ -147,7 +147,7 @@ impl QueueSource for &Broken {
 }
 
 #[test]
-fn a_queue_that_fails_is_asked_exactly_once() {
+fn a_failing_queue_is_not_retried() {
     let server = Server::start();
     let mut connection = server.connect();
     let () = connection.sadd("{q}:queued", "a").expect("it is set");
@@ -164,7 +164,7 @@ fn a_queue_that_fails_is_asked_exactly_once() {
 }
 
 #[test]
-fn a_queue_that_panics_leaves_the_job_usable() {
+fn a_panicking_queue_leaves_the_job_usable() {
     static PANICS: Broken = Broken { calls: AtomicU32::new(0), panics: true };
     let server = Server::start();
     let () = server.connect().sadd("{q}:queued", "a").expect("it is set");
@@ -179,7 +179,7 @@ fn a_queue_that_panics_leaves_the_job_usable() {
     assert_eq!(recruiter.stats().jobs[0].counts.panicked, 3);
 }
 
-/// Holds the connection until it is told to go on.
+/// Holds the connection until the test continues.
 struct Slow(Arc<Barrier>);
 
 impl QueueSource for Slow {
@@ -195,57 +195,57 @@ impl QueueSource for Slow {
 }
 
 #[test]
-fn who_finds_the_connection_in_use_does_not_wait() {
+fn a_recruit_does_not_wait_for_a_connection_in_use() {
     let server = Server::start();
-    // So that both sides of the coin ask the queue.
+    // So that both adding and removing ask the queue.
     let () = server.connect().sadd("{q}:queued", "a").expect("it is set");
     let barrier = Arc::new(Barrier::new(2));
     let scraper = QueueTracker::new("q").scraper(server.client(), Slow(Arc::clone(&barrier)));
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| scraper.recruited(&mut slice()).expect("nothing fails"));
+        let first = scope.spawn(|| scraper.recruited(&mut slice()).expect("no error"));
         barrier.wait();
-        // The other one has it, and waits for us: to wait for it would be for ever.
+        // The other thread has it, and waits for this one.
         let error = scraper.recruited(&mut slice()).expect_err("it is in use");
         assert!(error.is::<Contended>(), "{error}");
         barrier.wait();
-        assert_eq!(first.join().expect("it does not panic"), Duty::NoWork);
+        assert_eq!(first.join().expect("the thread does not panic"), Duty::NoWork);
     });
 }
 
-/// Somebody touches the set whenever the queue is asked.
-struct Meddling(Client);
+/// A queue during whose calls another client changes the set.
+struct Interfering(Client);
 
-impl Meddling {
-    fn meddle(&self) -> Result<(), SideError> {
-        Ok(self.0.get_connection()?.sadd("{q}:queued", "somebody")?)
+impl Interfering {
+    fn interfere(&self) -> Result<(), SideError> {
+        Ok(self.0.get_connection()?.sadd("{q}:queued", "other")?)
     }
 }
 
-impl QueueSource for Meddling {
+impl QueueSource for Interfering {
     fn next_after(&self, row: Option<u64>, limit: usize) -> Result<Vec<QueuedRow>, SideError> {
-        self.meddle()?;
+        self.interfere()?;
         Fine.next_after(row, limit)
     }
 
     fn no_longer_queued(&self, ids: &[String]) -> Result<Vec<String>, SideError> {
-        self.meddle()?;
+        self.interfere()?;
         Ok(ids.to_vec())
     }
 }
 
 #[test]
-fn an_aborted_transaction_is_counted_apart() {
+fn an_aborted_transaction_is_counted_as_contended() {
     let server = Server::start();
     let () = server.connect().sadd("{q}:queued", "a").expect("it is set");
-    let scraper = QueueTracker::new("q").scraper(server.client(), Meddling(server.client()));
+    let scraper = QueueTracker::new("q").scraper(server.client(), Interfering(server.client()));
     let builder =
         Recruiter::builder().unbounded().job("scrape", Rate::ALL, scraper).budget(LONG, LONG);
     let recruiter = builder.build().expect("it makes sense");
-    // Whatever the coin says; but who is there already disturbs only once.
+    // For adding and for removing; an identifier must be new to cause contention.
     let mut connection = server.connect();
     for round in 1..=10 {
         assert_eq!(recruiter.enlist(), Enlisted::Dismissed);
         assert_eq!(recruiter.stats().jobs[0].counts.contended, round);
-        let () = connection.srem("{q}:queued", "somebody").expect("it works");
+        let () = connection.srem("{q}:queued", "other").expect("it works");
     }
 }

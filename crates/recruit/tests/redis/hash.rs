@@ -1,4 +1,4 @@
-//! Fields that expire.
+//! `VolatileHash`: fields that expire.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::slice;
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[test]
-fn what_is_set_is_there_until_it_expires() {
+fn a_field_is_returned_until_it_expires() {
     let server = Server::start();
     let mut connection = server.connect();
     let hash = VolatileHash::new("sessions");
@@ -30,20 +30,20 @@ fn what_is_set_is_there_until_it_expires() {
 }
 
 #[test]
-fn a_field_expires_by_the_clock_of_the_server_though_nobody_reaps() {
+fn a_field_expires_by_the_clock_of_the_server_without_a_reaper() {
     let server = Server::start();
     let mut connection = server.connect();
     let hash = VolatileHash::new("sessions");
-    hash.set(&mut connection, "a", "ada", Duration::from_millis(300)).expect("it is set");
+    hash.set(&mut connection, "a", "ada", Duration::from_millis(50)).expect("it is set");
     let begun = Instant::now();
     while hash.get::<String>(&mut connection, "a").expect("it is read").is_some() {
         assert!(begun.elapsed() < LONG, "it does not expire");
     }
-    assert_eq!(connection.hlen("{sessions}:fields"), Ok(1), "it was not removed, only hidden");
+    assert_eq!(connection.hlen("{sessions}:fields"), Ok(1), "it is hidden, but not removed");
 }
 
 #[test]
-fn setting_it_again_gives_it_new_time() {
+fn setting_a_field_again_replaces_its_expiry() {
     let server = Server::start();
     let mut connection = server.connect();
     let hash = VolatileHash::new("sessions");
@@ -54,7 +54,7 @@ fn setting_it_again_gives_it_new_time() {
 }
 
 #[test]
-fn a_slice_removes_no_more_than_its_limit_and_the_oldest_first() {
+fn a_slice_removes_at_most_its_limit_oldest_first() {
     let server = Server::start();
     let mut connection = server.connect();
     let hash = VolatileHash::new("sessions");
@@ -70,11 +70,11 @@ fn a_slice_removes_no_more_than_its_limit_and_the_oldest_first() {
         assert_eq!(connection.hlen("{sessions}:fields"), Ok(left.len()));
         assert_eq!(connection.zrange("{sessions}:expiries", 0, -1), Ok(left));
     }
-    assert_eq!(hash.limit(0).reap(&mut connection), Ok(0), "a limit of none is one of one");
+    assert_eq!(hash.limit(0).reap(&mut connection), Ok(0), "a limit of 0 counts as 1");
 }
 
 #[test]
-fn who_is_contended_gives_up_at_once() {
+fn on_contention_a_slice_gives_up_at_once() {
     let server = Server::start();
     let hash = VolatileHash::new("sessions");
     let mut other = server.connect();
@@ -83,25 +83,25 @@ fn who_is_contended_gives_up_at_once() {
     }
     let before = || hash.set(&mut other, "a", "new", HOUR).expect("it is set");
     let mut contended = Interposed::new(server.connect(), before);
-    assert_eq!(hash.reap(&mut contended), Ok(0), "nothing, rather than a field that was set anew");
-    assert_eq!(contended.transactions, 1, "it is not tried again");
+    assert_eq!(hash.reap(&mut contended), Ok(0), "it removes nothing: a field was set again");
+    assert_eq!(contended.transactions, 1, "it is not retried");
     let mut connection = contended.connection;
     assert_eq!(hash.get(&mut connection, "a"), Ok(Some("new".to_owned())));
-    assert_eq!(hash.reap(&mut connection), Ok(1), "the next one takes over");
+    assert_eq!(hash.reap(&mut connection), Ok(1), "the next slice continues");
     assert_eq!(hash.get(&mut connection, "a"), Ok(Some("new".to_owned())));
 }
 
 #[test]
-fn fields_without_an_expiry_do_not_stay() {
+fn fields_without_an_expiry_are_removed() {
     let server = Server::start();
     let mut connection = server.connect();
     let hash = VolatileHash::new("sessions");
-    // So long that Redis does not hand out all fields at once.
+    // Long enough that Redis does not return all fields in one scan.
     let value = "x".repeat(100);
     for field in 0..200 {
         hash.set(&mut connection, field, &value, HOUR).expect("it is set");
     }
-    // Of some the expiry is lost.
+    // Some lose their expiry.
     let lost: Vec<u32> = (0..200).filter(|field| field % 4 == 0).collect();
     let () = connection.zrem("{sessions}:expiries", &lost).expect("it works");
     let reaper = hash.reaper(server.client());
@@ -113,7 +113,7 @@ fn fields_without_an_expiry_do_not_stay() {
         assert!(left - now <= 5, "{left}, then {now}");
         assert_eq!(duty == Duty::Done, now < left);
         left = now;
-        assert!(begun.elapsed() < LONG, "something stays");
+        assert!(begun.elapsed() < LONG, "fields stay");
     }
     assert_eq!(reaper.recruited(&mut slice()).expect("it works"), Duty::NoWork);
     assert_eq!(connection.zcard("{sessions}:expiries"), Ok(150));
@@ -124,13 +124,13 @@ fn fields_without_an_expiry_do_not_stay() {
 }
 
 #[test]
-fn a_field_that_was_written_by_half_does_not_stay() {
+fn a_partly_written_field_is_removed() {
     let server = Server::start();
     let mut connection = server.connect();
     let hash = VolatileHash::new("sessions");
     let () = connection.set("{sessions}:expiries", "a text").expect("it is set");
-    hash.set(&mut connection, "a", "x", HOUR).expect_err("there is a text");
-    assert_eq!(connection.hlen("{sessions}:fields"), Ok(1), "Redis does not take it back");
+    hash.set(&mut connection, "a", "x", HOUR).expect_err("the key holds a string");
+    assert_eq!(connection.hlen("{sessions}:fields"), Ok(1), "Redis does not roll back");
     let () = connection.del("{sessions}:expiries").expect("it works");
     let reaper = hash.reaper(server.client());
     assert_eq!(reaper.recruited(&mut slice()).expect("it works"), Duty::Done);
@@ -138,13 +138,13 @@ fn a_field_that_was_written_by_half_does_not_stay() {
 }
 
 #[test]
-fn nothing_stays_watched() {
+fn no_key_stays_watched() {
     let server = Server::start();
     let hash = VolatileHash::new("sessions");
     let (mut connection, mut other) = (server.connect(), server.connect());
     let unwatched = |connection: &mut redis::Connection, other: &mut redis::Connection| {
         hash.set(other, "a", "x", HOUR).expect("it is set");
-        // It would be aborted if anything were watched.
+        // It would be aborted if a key were watched.
         let sent: Option<(String,)> =
             redis::pipe().atomic().ping().query(connection).expect("it works");
         assert!(sent.is_some());
@@ -155,13 +155,13 @@ fn nothing_stays_watched() {
     assert_eq!(hash.reap(&mut connection), Ok(1));
     unwatched(&mut connection, &mut other);
     let () = other.set("{wrong}:expiries", "a text").expect("it is set");
-    VolatileHash::new("wrong").reap(&mut connection).expect_err("there is a text");
+    VolatileHash::new("wrong").reap(&mut connection).expect_err("the key holds a string");
     let () = other.set("{wrong}:expiries", "another").expect("it is set");
     unwatched(&mut connection, &mut other);
 }
 
 #[test]
-fn fields_and_values_are_any_bytes() {
+fn fields_and_values_can_be_any_bytes() {
     let server = Server::start();
     let mut connection = server.connect();
     let hash = VolatileHash::new("bytes");

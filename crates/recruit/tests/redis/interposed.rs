@@ -1,11 +1,12 @@
-//! A connection that lets somebody else act first, just before a transaction is sent, and that counts.
+//! A connection that calls a function just before each transaction is sent, to simulate another
+//! client, and that counts the transactions.
 
 use redis::{Connection, ConnectionLike, RedisResult, Value};
 
 pub(crate) struct Interposed<F> {
     pub(crate) connection: Connection,
     pub(crate) before_transaction: F,
-    /// How many transactions were sent.
+    /// The number of transactions sent.
     pub(crate) transactions: usize,
 }
 

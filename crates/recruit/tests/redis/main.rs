@@ -1,4 +1,4 @@
-//! The side jobs of Redis, against a real server.
+//! The side jobs for Redis, tested with a real server.
 
 mod commands;
 mod failures;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use filch_recruit::Slice;
 
-/// A slice that lasts as long as it has to.
+/// A slice that is long enough for everything.
 fn slice() -> Slice {
     Slice::new(Duration::from_secs(60))
 }

@@ -1,4 +1,4 @@
-//! The hash against a model of it: a map from fields to values and moments.
+//! `VolatileHash` compared with a model: a map from fields to values and expiries.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ enum Act {
         value: u32,
         is_expired: bool,
     },
-    /// A long time passes, but for this field only: it has expired at this moment.
+    /// Only this field expires, at this moment.
     Expire {
         field: u8,
         at: u64,
@@ -48,12 +48,12 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..40)
 }
 
-/// Value and expiry, if it has expired, of each field. Expiries are comparable, no more.
+/// The value of each field, and its expiry if it has expired. Expiries are only compared.
 #[derive(Default)]
 struct Model(BTreeMap<u8, (u32, Option<u64>)>);
 
 impl Model {
-    /// Removes the oldest that have expired, and says how many.
+    /// Removes the oldest expired fields and returns how many.
     fn reap(&mut self) -> usize {
         let expired = self.0.iter().filter_map(|(field, (_, at))| at.map(|at| (at, *field)));
         let mut expired: Vec<_> = expired.collect();
@@ -79,7 +79,7 @@ fn play(connection: &mut Connection, acts: Vec<Act>) {
             Act::Set { field, value, is_expired } => {
                 let ttl = if is_expired { Duration::ZERO } else { HOUR };
                 hash.set(connection, field, value, ttl).expect("it is set");
-                // Later than whatever time has passed for.
+                // Later than any moment of `Expire`.
                 let at = is_expired.then_some(1000 + turn as u64);
                 model.0.insert(field, (value, at));
             }
@@ -106,13 +106,13 @@ fn play(connection: &mut Connection, acts: Vec<Act>) {
 }
 
 #[test]
-fn it_does_what_the_model_does() {
+fn the_hash_behaves_like_the_model() {
     let server = Server::start();
     let connection = RefCell::new(server.connect());
-    let config = Config { cases: 200, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: 100, failure_persistence: None, ..Config::default() };
     let outcome = TestRunner::new(config).run(&acts(), |acts| {
         play(&mut connection.borrow_mut(), acts);
         Ok(())
     });
-    outcome.expect("it does what the model does");
+    outcome.expect("the hash behaves like the model");
 }

@@ -1,4 +1,4 @@
-//! Everything that a server carries out, as it tells it itself.
+//! The commands that a server executes, as its MONITOR command reports them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -9,8 +9,8 @@ use crate::server::{LONG, Server};
 
 pub(crate) struct Monitor(BufReader<TcpStream>);
 
-/// Who said it, and its words.
-pub(crate) struct Said {
+/// One command: the client that sent it, and its words.
+pub(crate) struct Executed {
     pub(crate) client: String,
     pub(crate) words: Vec<String>,
 }
@@ -29,24 +29,24 @@ impl Monitor {
         Self(lines)
     }
 
-    /// All that was carried out since, in its order.
-    pub(crate) fn all(self, connection: &mut Connection) -> Vec<Said> {
+    /// All commands executed since the monitor was created, in order.
+    pub(crate) fn all(self, connection: &mut Connection) -> Vec<Executed> {
         let () = redis::cmd("ECHO").arg("over").query(connection).expect("it works");
         let mut all = Vec::new();
         for line in self.0.lines() {
-            let said = read(&line.expect("it goes on"));
-            if said.words == ["ECHO", "over"] {
+            let executed = read(&line.expect("it goes on"));
+            if executed.words == ["ECHO", "over"] {
                 return all;
             }
-            all.push(said);
+            all.push(executed);
         }
-        panic!("the server has gone");
+        panic!("the server has ended");
     }
 }
 
-/// `+MOMENT [DATABASE CLIENT] "WORD" "WORD"`, where no word has quotes of its own.
-fn read(line: &str) -> Said {
-    let client = line.split([' ', ']']).nth(2).expect("it says who");
+/// `+MOMENT [DATABASE CLIENT] "WORD" "WORD"`, where no word contains quotes.
+fn read(line: &str) -> Executed {
+    let client = line.split([' ', ']']).nth(2).expect("it names the client");
     let words = line.split('"').skip(1).step_by(2);
-    Said { client: client.to_owned(), words: words.map(str::to_owned).collect() }
+    Executed { client: client.to_owned(), words: words.map(str::to_owned).collect() }
 }

@@ -1,4 +1,4 @@
-//! Many reap at once, and every field is reaped once.
+//! Many recruits reap at the same time, and each field is removed exactly once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -10,12 +10,12 @@ use filch_recruit::redis::{Reaper, VolatileHash};
 use filch_recruit::{Contended, Duty, SideJob as _};
 use redis::{Commands as _, Connection};
 
-use crate::monitor::{Monitor, Said};
+use crate::monitor::{Executed, Monitor};
 use crate::server::{LONG, Server};
 use crate::slice;
 
 const FIELDS: usize = 300;
-/// Where the process that reaps finds its server.
+/// The variable with the address of the server, for the child processes.
 const VARIABLE: &str = "RECRUIT_TEST_REDIS";
 
 fn fill(connection: &mut Connection) -> VolatileHash {
@@ -27,19 +27,19 @@ fn fill(connection: &mut Connection) -> VolatileHash {
     hash
 }
 
-/// What a slice found, unless another was faster.
+/// The result of a slice, or `None` on contention.
 fn recruit(reaper: &Reaper) -> Option<Duty> {
     match reaper.recruited(&mut slice()) {
         Ok(duty) => Some(duty),
         Err(error) if error.is::<Contended>() => None,
-        Err(error) => panic!("nothing fails: {error}"),
+        Err(error) => panic!("unexpected error: {error}"),
     }
 }
 
-/// Each field was removed once; and how many took part.
+/// Checks that each field was removed once; returns how many clients took part.
 fn check(mut connection: Connection, monitor: Monitor) -> usize {
     let (mut removals, mut clients) = (BTreeMap::<String, u32>::new(), BTreeSet::new());
-    for Said { client, words } in monitor.all(&mut connection) {
+    for Executed { client, words } in monitor.all(&mut connection) {
         let [command, key, fields @ ..] = &words[..] else { continue };
         if [command, key] == ["HDEL", "{race}:fields"] {
             clients.insert(client);
@@ -69,12 +69,12 @@ fn four_threads_reap_each_field_once() {
                 let begun = Instant::now();
                 while connection.zcard("{race}:expiries") != Ok(1) {
                     recruit(&reaper);
-                    assert!(begun.elapsed() < LONG, "it does not come to an end");
+                    assert!(begun.elapsed() < LONG, "fields stay");
                 }
             })
         })
         .collect();
-    threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
+    threads.into_iter().for_each(|thread| thread.join().expect("the thread does not panic"));
     check(connection, monitor);
 }
 
@@ -99,7 +99,7 @@ fn two_processes_reap_each_field_once() {
     assert_eq!(check(connection, monitor), 2, "both took part");
 }
 
-/// What the test above starts twice; by itself it has nothing to do.
+/// The child process of the test above; on its own it does nothing.
 #[test]
 fn a_process_that_reaps() {
     let Ok(url) = env::var(VARIABLE) else { return };
@@ -107,16 +107,17 @@ fn a_process_that_reaps() {
     let mut connection = client.get_connection().expect("it answers");
     let reaper = VolatileHash::new("race").reaper(client);
     let begun = Instant::now();
-    let mut is_at_it = false;
+    let mut has_reaped = false;
     while connection.zcard("{race}:expiries") != Ok(1) {
         let duty = recruit(&reaper);
-        assert!(begun.elapsed() < LONG, "it does not come to an end");
-        // Who has reaped something waits for the other to have: else the first to start may do all.
-        if duty == Some(Duty::Done) && !is_at_it {
-            is_at_it = true;
-            let () = connection.incr("at it", 1).expect("it works");
-            while connection.get("at it") != Ok(2) {
-                assert!(begun.elapsed() < LONG, "the other does not come");
+        assert!(begun.elapsed() < LONG, "fields stay");
+        // After its first success each process waits for the other's: otherwise the first to start
+        // might remove all fields.
+        if duty == Some(Duty::Done) && !has_reaped {
+            has_reaped = true;
+            let () = connection.incr("reaping", 1).expect("it works");
+            while connection.get("reaping") != Ok(2) {
+                assert!(begun.elapsed() < LONG, "the other process does not reap");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A real server on a port of its own, with nothing in it, that goes away with the test.
+//! A real Redis server with its own port and no data, which ends with the test.
 
 use std::env;
 use std::ffi::OsStr;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use redis::{Client, Connection};
 use tempfile::TempDir;
 
-/// Longer than anything takes: who waits for it has failed.
+/// Longer than any step takes, even on a very busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// Either of them will do, unless one is named.
+/// The first that is installed is used, unless the variable names another.
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 const PROGRAM_VARIABLE: &str = "FILCH_REDIS_SERVER";
 
@@ -25,12 +25,12 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Self {
-        // The port is free when it is chosen, and may be gone when it is used.
+        // Another process may take the free port before the server binds it.
         let tries = (0..20).find_map(|_| {
             let free = TcpListener::bind("127.0.0.1:0").expect("there is a port");
             let port = free.local_addr().expect("it is bound").port();
             drop(free);
-            let folder = TempDir::new().expect("there is room");
+            let folder = TempDir::new().expect("a temporary folder can be created");
             run(port, &folder).map(|child| Self { child, port, folder })
         });
         tries.expect("one of twenty ports is free")
@@ -48,20 +48,20 @@ impl Server {
         self.client().get_connection().expect("it answers")
     }
 
-    /// As if the power had failed.
+    /// Kills the server with SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("it is ours");
         self.child.wait().expect("it is ours");
     }
 
-    /// Halts it, or lets it go on.
+    /// Sends a signal, to stop or continue the server.
     pub(crate) fn signal(&self, signal: &str) {
         let mut kill = Command::new("kill");
         let status = kill.args(["-s", signal, &self.child.id().to_string()]).status();
-        assert!(status.expect("there is a shell's kill").success());
+        assert!(status.expect("the program `kill` exists").success());
     }
 
-    /// On the same port, with nothing in it.
+    /// Starts it on the same port, without data.
     pub(crate) fn start_again(&mut self) {
         self.child = run(self.port, &self.folder).expect("the port is still free");
     }
@@ -69,13 +69,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may be dead already.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A server that answers, or none, if it could not have the port.
+/// A server that answers, or `None` if its port was taken.
 fn run(port: u16, folder: &TempDir) -> Option<Child> {
     let mut child = spawn(port, folder);
     let client = Client::open(("127.0.0.1", port)).expect("it is an address");
@@ -88,7 +88,7 @@ fn run(port: u16, folder: &TempDir) -> Option<Child> {
             let text: String = redis::cmd("INFO").arg("server").query(&mut connection)?;
             Ok(text)
         });
-        // Another server may have been faster, and will stay.
+        // Another server may have taken the port.
         let wanted = format!("process_id:{}\r\n", child.id());
         if pid.is_ok_and(|text| text.contains(&wanted)) {
             return Some(child);
@@ -119,5 +119,5 @@ fn spawn(port: u16, folder: &TempDir) -> Child {
             Err(error) => panic!("cannot start {program}: {error}"),
         }
     }
-    panic!("there is no redis-server here: apt-get install redis-server");
+    panic!("no redis-server found: apt-get install redis-server");
 }

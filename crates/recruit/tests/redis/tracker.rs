@@ -1,4 +1,4 @@
-//! Who has something queued.
+//! `QueueTracker`: which identifiers have queued rows.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use crate::interposed::Interposed;
 use crate::server::{LONG, Server};
 use crate::slice;
 
-/// Rows by number, as a table would have them.
+/// Numbered rows, as in a database table.
 #[derive(Clone, Default)]
 struct Table(Arc<Mutex<Vec<QueuedRow>>>);
 
@@ -26,21 +26,29 @@ impl Table {
     }
 
     fn push(&self, row: u64, id: &str) {
-        self.0.lock().expect("nobody panics").push(QueuedRow { row, id: id.to_owned() });
+        self.0
+            .lock()
+            .expect("no code panics with the lock")
+            .push(QueuedRow { row, id: id.to_owned() });
     }
 
     fn done(&self, id: &str) {
-        self.0.lock().expect("nobody panics").retain(|row| row.id != id);
+        self.0.lock().expect("no code panics with the lock").retain(|row| row.id != id);
     }
 
     fn ids(&self) -> BTreeSet<String> {
-        self.0.lock().expect("nobody panics").iter().map(|row| row.id.clone()).collect()
+        self.0
+            .lock()
+            .expect("no code panics with the lock")
+            .iter()
+            .map(|row| row.id.clone())
+            .collect()
     }
 }
 
 impl QueueSource for Table {
     fn next_after(&self, row: Option<u64>, limit: usize) -> Result<Vec<QueuedRow>, SideError> {
-        let mut rows = self.0.lock().expect("nobody panics").clone();
+        let mut rows = self.0.lock().expect("no code panics with the lock").clone();
         rows.sort_by_key(|next| next.row);
         Ok(rows.into_iter().filter(|next| Some(next.row) > row).take(limit).collect())
     }
@@ -56,7 +64,7 @@ fn queued(connection: &mut Connection) -> BTreeSet<String> {
 }
 
 #[test]
-fn it_comes_in_with_its_row_and_goes_when_it_is_done() {
+fn an_identifier_is_added_with_its_row_and_removed_when_done() {
     let server = Server::start();
     let mut connection = server.connect();
     let tracker = QueueTracker::new("q");
@@ -64,7 +72,7 @@ fn it_comes_in_with_its_row_and_goes_when_it_is_done() {
     assert_eq!(tracker.is_queued(&mut connection, "ada"), Ok(false));
     assert_eq!(tracker.add(&mut connection, &table).expect("it works"), 2);
     assert_eq!(tracker.is_queued(&mut connection, "ada"), Ok(true));
-    assert_eq!(tracker.add(&mut connection, &table).expect("it works"), 0, "there is no more");
+    assert_eq!(tracker.add(&mut connection, &table).expect("it works"), 0, "no more rows");
     assert_eq!(tracker.remove(&mut connection, &table).expect("it works"), 0, "all are queued");
     table.done("ada");
     assert_eq!(tracker.remove(&mut connection, &table).expect("it works"), 1);
@@ -75,7 +83,7 @@ fn it_comes_in_with_its_row_and_goes_when_it_is_done() {
     assert_eq!(tracker.is_queued(&mut connection, "ada"), Ok(true));
 }
 
-/// Answers with much more than it was asked for, in no order.
+/// Returns many more rows than requested, unordered.
 struct Generous(Mutex<Vec<usize>>);
 
 impl QueueSource for Generous {
@@ -84,13 +92,13 @@ impl QueueSource for Generous {
     }
 
     fn no_longer_queued(&self, ids: &[String]) -> Result<Vec<String>, SideError> {
-        self.0.lock().expect("nobody panics").push(ids.len());
+        self.0.lock().expect("no code panics with the lock").push(ids.len());
         Ok((1..=100).map(|row: u64| row.to_string()).collect())
     }
 }
 
 #[test]
-fn a_slice_does_no_more_than_its_limit() {
+fn a_slice_processes_at_most_its_limit() {
     let server = Server::start();
     let mut connection = server.connect();
     let tracker = QueueTracker::new("q").limit(10);
@@ -98,13 +106,13 @@ fn a_slice_does_no_more_than_its_limit() {
     for round in 1..=4 {
         assert_eq!(tracker.add(&mut connection, &queue).expect("it works"), 10);
         assert_eq!(queued(&mut connection).len(), round * 10);
-        assert_eq!(connection.get("{q}:row"), Ok(round * 10), "no row is left out");
+        assert_eq!(connection.get("{q}:row"), Ok(round * 10), "no row is skipped");
     }
     for round in (0..4).rev() {
         assert_eq!(tracker.remove(&mut connection, &queue).expect("it works"), 10);
         assert_eq!(queued(&mut connection).len(), round * 10);
     }
-    assert_eq!(*queue.0.lock().expect("nobody panics"), [10; 4]);
+    assert_eq!(*queue.0.lock().expect("no code panics with the lock"), [10; 4]);
     assert_eq!(tracker.remove(&mut connection, &queue).expect("it works"), 0);
 }
 
@@ -118,8 +126,8 @@ fn recruits_keep_up_with_the_queue() {
     let mut follow = || {
         let begun = Instant::now();
         while queued(&mut connection) != table.ids() {
-            scraper.recruited(&mut slice()).expect("nothing fails");
-            assert!(begun.elapsed() < LONG, "it does not follow");
+            scraper.recruited(&mut slice()).expect("no error");
+            assert!(begun.elapsed() < LONG, "the set does not follow the queue");
         }
     };
     follow();
@@ -127,30 +135,30 @@ fn recruits_keep_up_with_the_queue() {
     follow();
     table.push(1000, "new");
     follow();
-    table.0.lock().expect("nobody panics").clear();
+    table.0.lock().expect("no code panics with the lock").clear();
     follow();
-    let idle = scraper.recruited(&mut slice()).expect("nothing fails");
+    let idle = scraper.recruited(&mut slice()).expect("no error");
     assert_eq!(idle, Duty::NoWork);
 }
 
 #[test]
-fn who_is_contended_gives_up_at_once_and_forgets_nobody() {
+fn on_contention_a_slice_gives_up_and_loses_no_identifier() {
     let server = Server::start();
     let tracker = QueueTracker::new("q");
     let table = Table::with([(1, "ada"), (2, "bob")]);
     let mut other = server.connect();
     tracker.add(&mut other, &table).expect("it works");
     table.done("ada");
-    // It is found that nothing of hers is queued; then there is, and somebody else has read it.
+    // It finds no queued row of `ada`; then one is added and another client reads it.
     let mut removes = Interposed::new(server.connect(), || {
         table.push(3, "ada");
         tracker.add(&mut other, &table).expect("it works");
     });
     assert_eq!(tracker.remove(&mut removes, &table).expect("it works"), 0);
-    assert_eq!(removes.transactions, 1, "it is not tried again");
+    assert_eq!(removes.transactions, 1, "it is not retried");
     let mut connection = removes.connection;
     assert_eq!(tracker.is_queued(&mut connection, "ada"), Ok(true));
-    // Two add the same at once: one does.
+    // Two clients add the same row at the same time: one succeeds.
     table.push(4, "eve");
     let mut other = server.connect();
     let mut adds = Interposed::new(connection, || {
@@ -161,7 +169,7 @@ fn who_is_contended_gives_up_at_once_and_forgets_nobody() {
 }
 
 #[test]
-fn the_first_row_is_read_whatever_its_number() {
+fn the_first_row_is_read_even_if_its_number_is_0() {
     let server = Server::start();
     let mut connection = server.connect();
     let tracker = QueueTracker::new("q");
@@ -171,7 +179,7 @@ fn the_first_row_is_read_whatever_its_number() {
 }
 
 #[test]
-fn rows_of_one_number_stay_together() {
+fn rows_with_the_same_number_are_read_together() {
     let server = Server::start();
     let mut connection = server.connect();
     let tracker = QueueTracker::new("q").limit(3);
@@ -180,7 +188,7 @@ fn rows_of_one_number_stay_together() {
         assert_eq!(tracker.add(&mut connection, &table).expect("it works"), added);
     }
     assert_eq!(queued(&mut connection), table.ids());
-    // Of more than there is room for none is left out silently.
+    // If more rows have the same number than the limit, that is an error: none is skipped silently.
     ["g", "h", "i", "j"].iter().for_each(|id| table.push(4, id));
     let error = tracker.add(&mut connection, &table).expect_err("they do not fit");
     assert!(error.to_string().contains("more than 3 rows have the number 4"), "{error}");
@@ -188,7 +196,7 @@ fn rows_of_one_number_stay_together() {
 }
 
 #[test]
-fn a_set_or_a_number_that_is_lost_is_made_anew() {
+fn a_lost_set_or_row_number_is_rebuilt() {
     let server = Server::start();
     let mut connection = server.connect();
     let tracker = QueueTracker::new("q");
@@ -202,7 +210,7 @@ fn a_set_or_a_number_that_is_lost_is_made_anew() {
 }
 
 #[test]
-fn a_row_that_comes_late_is_found_when_the_queue_is_read_again() {
+fn a_late_row_is_found_by_a_rescan() {
     let server = Server::start();
     let mut connection = server.connect();
     let table = Table::with([(2, "bob")]);
@@ -210,7 +218,7 @@ fn a_row_that_comes_late_is_found_when_the_queue_is_read_again() {
     tracker.add(&mut connection, &table).expect("it works");
     table.push(1, "ada");
     tracker.add(&mut connection, &table).expect("it works");
-    assert_eq!(tracker.is_queued(&mut connection, "ada"), Ok(false), "it has been passed");
+    assert_eq!(tracker.is_queued(&mut connection, "ada"), Ok(false), "the tracker is past it");
     tracker.rescan(&mut connection).expect("it works");
     assert_eq!(tracker.is_queued(&mut connection, "bob"), Ok(true), "the set stays as it is");
     tracker.add(&mut connection, &table).expect("it works");
@@ -218,11 +226,11 @@ fn a_row_that_comes_late_is_found_when_the_queue_is_read_again() {
 }
 
 #[test]
-fn the_queue_is_read_again_in_time_though_there_is_always_something_new() {
+fn rescans_happen_even_if_there_are_always_new_rows() {
     let server = Server::start();
     let mut connection = server.connect();
     let table = Table::with([(1_000, "bob")]);
-    let tracker = QueueTracker::new("q").rescan_every(Duration::from_millis(200));
+    let tracker = QueueTracker::new("q").rescan_every(Duration::from_millis(50));
     tracker.add(&mut connection, &table).expect("it works");
     table.push(1, "ada");
     let begun = Instant::now();
@@ -232,18 +240,18 @@ fn the_queue_is_read_again_in_time_though_there_is_always_something_new() {
         if tracker.is_queued(&mut connection, "ada") == Ok(true) {
             break;
         }
-        assert!(begun.elapsed() < LONG, "it is not read again");
+        assert!(begun.elapsed() < LONG, "no rescan");
     }
 }
 
 #[test]
-fn a_period_holds_also_for_what_was_begun_with_another() {
+fn a_rescan_period_applies_to_a_scan_started_with_another_period() {
     let server = Server::start();
     let mut connection = server.connect();
     let table = Table::with([(2, "bob")]);
     let never = QueueTracker::new("q");
     never.add(&mut connection, &table).expect("it works");
-    // However long it is said to be, Redis takes it; the last one is begun, and goes on.
+    // Redis accepts even the longest period. The last round continues the scan of the round before.
     let hour = Duration::from_secs(3600);
     for (late, period, is_found) in
         [("ada", Duration::MAX, true), ("eve", hour, true), ("joe", hour, false)]
@@ -252,7 +260,7 @@ fn a_period_holds_also_for_what_was_begun_with_another() {
         let tracker = never.clone().rescan_every(period);
         tracker.add(&mut connection, &table).expect("it works");
         assert_eq!(tracker.is_queued(&mut connection, late), Ok(is_found), "{late}");
-        let left: u128 = connection.pttl("{q}:row").expect("it is forgotten in time");
+        let left: u128 = connection.pttl("{q}:row").expect("the key expires");
         assert!(left <= period.as_millis());
     }
 }
@@ -267,7 +275,7 @@ enum Act {
     },
     Add,
     Remove,
-    /// Somebody removes while new rows of an identifier come and are read.
+    /// A removal during which a new row of an identifier is added and read.
     RemoveMeanwhile {
         id: u8,
     },
@@ -285,8 +293,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..40)
 }
 
-/// Whoever has a row among those that were read is in the set, whatever was done in which order; and
-/// once nothing changes any more, nobody else is.
+/// After any sequence of actions, the set contains the identifiers of all queued rows that were
+/// read; once nothing changes any more, it contains no others.
 fn play(server: &Server, acts: Vec<Act>) {
     let mut connection = server.connect();
     let () = redis::cmd("FLUSHALL").query(&mut connection).expect("it works");
@@ -313,26 +321,26 @@ fn play(server: &Server, acts: Vec<Act>) {
         }
         let read: Option<u64> = connection.get("{q}:row").expect("it answers");
         let in_set = queued(&mut connection);
-        for next in table.0.lock().expect("nobody panics").iter() {
+        for next in table.0.lock().expect("no code panics with the lock").iter() {
             let is_read = read.is_some_and(|read| next.row <= read);
-            assert!(!is_read || in_set.contains(&next.id), "{} is forgotten", next.id);
+            assert!(!is_read || in_set.contains(&next.id), "{} is missing", next.id);
         }
     }
     let begun = Instant::now();
     while queued(&mut connection) != table.ids() {
         tracker.add(&mut connection, &table).expect("it works");
         tracker.remove(&mut connection, &table).expect("it works");
-        assert!(begun.elapsed() < LONG, "it does not follow");
+        assert!(begun.elapsed() < LONG, "the set does not follow the queue");
     }
 }
 
 #[test]
-fn nobody_is_forgotten_and_the_set_follows() {
+fn no_identifier_is_lost_and_the_set_follows_the_queue() {
     let server = Server::start();
-    let config = Config { cases: 100, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: 50, failure_persistence: None, ..Config::default() };
     let outcome = TestRunner::new(config).run(&acts(), |acts| {
         play(&server, acts);
         Ok(())
     });
-    outcome.expect("nobody is forgotten");
+    outcome.expect("no identifier is lost");
 }
