@@ -1,8 +1,8 @@
 //! The cluster: its workers, their deques, and every way a job moves.
 //!
-//! The front of a deque is its owner end: there the owner pushes and pops. The back is the steal end,
-//! where thieves take the job that has waited longest. A job is in one deque or in flight on one worker
-//! until it is complete; whatever is refused has changed nothing.
+//! The front of a deque is its owner end, where the owner pushes and pops. The back is the steal
+//! end, where thieves take the job that has waited longest. A job is in one deque or in flight on
+//! one worker until it is complete. A refused request has no effect.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::limits;
 use crate::random::Random;
 
-/// What a cluster is made of.
+/// The parameters of a cluster.
 #[derive(Debug)]
 pub(crate) struct Setup {
     /// Distinct, at least one.
@@ -22,14 +22,14 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
 }
 
-/// Which worker the k-th of n jobs is dealt to.
+/// Which worker gets the k-th of n jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// To worker k mod m.
+    /// Worker k mod m.
     Modulo,
-    /// Neighbouring jobs to one worker, as evenly as it goes.
+    /// Consecutive jobs go to the same worker, as evenly as possible.
     Blocks,
-    /// All to the first.
+    /// The first worker gets all.
     Single,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Cluster {
     pub(super) jobs: Jobs,
     pub(super) random: Random,
     pub(super) job_duration_ms: u64,
-    /// Nobody has said yet what the cluster looks like: the first who names busy workers does.
+    /// The cluster has not been set up yet: the first request that names busy workers defines it.
     fresh: bool,
 }
 
@@ -51,10 +51,10 @@ pub(super) struct Worker {
 
 pub(super) struct Running {
     pub(super) job: Job,
-    pub(super) rest_ms: u64,
+    pub(super) remaining_ms: u64,
 }
 
-/// A job under its id.
+/// A job, identified by its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Job {
     /// `job` and a number.
@@ -62,10 +62,10 @@ pub(super) enum Job {
     Pushed(Arc<str>),
 }
 
-/// Which jobs there are: queued or in flight.
+/// The ids of all jobs that are queued or in flight.
 #[derive(Default)]
 pub(super) struct Jobs {
-    /// Whether dealt job number k is there, at k - 1.
+    /// Whether dealt job number k exists, at index k - 1.
     dealt: Vec<bool>,
     pushed: HashSet<Arc<str>>,
     count: usize,
@@ -91,14 +91,14 @@ pub(crate) enum Refused {
         worker: String,
         job: String,
     },
-    /// The field asks for more than a cluster may have.
+    /// The value of this field exceeds a limit.
     TooMuch(&'static str),
 }
 
-/// Those of a node that was told nothing yet.
+/// The workers of a node that has not been set up.
 const FRESH_WORKERS: [&str; 3] = ["w1", "w2", "w3"];
 
-/// How many jobs are dealt to the workers that a fresh node is told are busy.
+/// How many jobs a fresh node deals to the workers that the first request names as busy.
 const FRESH_JOBS: u32 = 6;
 
 pub(crate) const DEFAULT_JOB_DURATION_MS: u64 = 100;
@@ -127,12 +127,12 @@ impl Cluster {
             job_duration_ms: setup.job_duration_ms,
             fresh: false,
         };
-        cluster.employ(&setup.workers);
+        cluster.set_workers(&setup.workers);
         cluster.deal(setup.jobs, setup.placement, setup.workers.len());
         cluster
     }
 
-    fn employ(&mut self, names: &[impl AsRef<str>]) {
+    fn set_workers(&mut self, names: &[impl AsRef<str>]) {
         self.workers = names
             .iter()
             .map(|name| Worker {
@@ -167,8 +167,8 @@ impl Cluster {
         }
     }
 
-    /// One job moves from the steal end of a random busy worker to the owner end of the thief. Workers
-    /// that have nothing are passed over.
+    /// Moves one job from the steal end of a random busy worker to the owner end of the thief.
+    /// Workers without queued jobs are skipped.
     pub(crate) fn steal(&mut self, thief: &str, busy: &[String]) -> Result<Theft, Refused> {
         let (thief, candidates) = if self.fresh {
             self.begin_with(thief, busy)?
@@ -202,7 +202,7 @@ impl Cluster {
         Ok(theft)
     }
 
-    /// Takes the caller's word for who is in the cluster and who is busy.
+    /// Sets up a fresh cluster with the thief and the busy workers that the caller named.
     fn begin_with(&mut self, thief: &str, busy: &[String]) -> Result<(usize, Vec<usize>), Refused> {
         let mut seen = HashSet::from([thief]);
         let mut names: Vec<&str> =
@@ -215,13 +215,13 @@ impl Cluster {
         }
         let over = names.len();
         names.push(thief);
-        self.employ(&names);
+        self.set_workers(&names);
         self.deal(FRESH_JOBS, Placement::Modulo, over);
         self.fresh = false;
         Ok((over, (0..over).collect()))
     }
 
-    /// A new job at the owner end; how many there are then.
+    /// Adds a job at the owner end. Returns the new length of the deque.
     pub(crate) fn push(&mut self, worker: &str, job: &str) -> Result<usize, Refused> {
         let worker = self.find(worker)?;
         let job = self.jobs.add(job)?;
@@ -231,7 +231,7 @@ impl Cluster {
         Ok(deque.len())
     }
 
-    /// The owner takes its newest job and works on it; how many are left.
+    /// The owner takes its newest job and runs it. Returns the id and how many jobs are left.
     pub(crate) fn pop(&mut self, worker: &str) -> Result<(String, usize), Refused> {
         let worker = self.find(worker)?;
         let worker = &mut self.workers[worker];
@@ -240,11 +240,11 @@ impl Cluster {
         }
         let job = worker.deque.pop_front().ok_or(Refused::QueueIsEmpty)?;
         let id = job.to_string();
-        worker.running = Some(Running { job, rest_ms: self.job_duration_ms });
+        worker.running = Some(Running { job, remaining_ms: self.job_duration_ms });
         Ok((id, worker.deque.len()))
     }
 
-    /// The job in flight is done, however much was left of it.
+    /// Completes the job in flight, no matter how much of its time remains.
     pub(crate) fn complete(&mut self, worker: &str, job: &str) -> Result<(), Refused> {
         let index = self.find(worker)?;
         let running = &mut self.workers[index].running;
@@ -262,7 +262,7 @@ impl Cluster {
         self.workers.iter().map(|worker| (&*worker.name, worker.deque.len(), worker.is_idle()))
     }
 
-    /// Nothing is queued and nothing is in flight.
+    /// Whether no job is queued or in flight.
     pub(crate) fn all_idle(&self) -> bool {
         self.workers.iter().all(Worker::is_idle)
     }
@@ -284,7 +284,7 @@ impl Jobs {
         self.count = jobs as usize;
     }
 
-    /// The job of that id, whether it is there or not.
+    /// The job with this id, whether it exists or not.
     fn name(&self, id: &str) -> Job {
         let dealt = id
             .strip_prefix("job")
@@ -341,7 +341,7 @@ impl fmt::Display for Job {
 }
 
 impl Refused {
-    /// The number that Maelstrom gives to this kind of answer.
+    /// The Maelstrom error code.
     pub(crate) const fn code(&self) -> u32 {
         match self {
             Self::NothingToSteal | Self::QueueIsEmpty => 11,

@@ -1,10 +1,10 @@
-//! The cluster node: a cluster of simulated workers in one process that reads JSON messages, answers
-//! them, and coordinates who steals from whom.
+//! The cluster node: a cluster of simulated workers in one process that reads JSON messages,
+//! replies to them, and moves stolen jobs between workers.
 //!
-//! `cluster` holds the deques and every way a job moves; `simulation` lets a cluster work in virtual
-//! time; `random` chooses victims. Around this core, which knows no I/O: `scan` and `stream` cut the
-//! input into JSON values, `request` reads a message, `node` answers it, `reply` writes the answer, and
-//! `serve` is the loop. The protocol is described in `docs/node.md`.
+//! `cluster` holds the deques and every way a job moves; `simulation` runs a cluster in virtual
+//! time; `random` chooses victims. This core does no I/O. Around it, `scan` and `stream` split the
+//! input into JSON values, `request` parses a message, `node` executes it, `reply` writes the
+//! answer, and `serve` is the loop. The protocol is described in `docs/node.md`.
 
 mod cluster;
 mod limits;

@@ -1,10 +1,10 @@
-//! How much is too much. Beyond these the answer is no, so that what the node holds is bounded by the
-//! cluster and never by what was sent.
+//! The limits of a node. Requests beyond them are refused, so that its memory is bounded no matter
+//! what it receives.
 
-/// Bytes of one message, from its first to its last.
+/// Bytes of one message.
 pub(crate) const MESSAGE_BYTES: usize = 1 << 20;
 
-/// Arrays and objects within one another.
+/// Nesting depth of arrays and objects.
 pub(crate) const DEPTH: u8 = 128;
 
 pub(crate) const WORKERS: usize = 10_000;
@@ -12,7 +12,7 @@ pub(crate) const WORKERS: usize = 10_000;
 /// Jobs that are queued or in flight.
 pub(crate) const JOBS: usize = 1_000_000;
 
-/// Bytes of the ids of pushed jobs, all together. Dealt jobs are numbers and cost no text.
+/// Total bytes of the ids of pushed jobs. Dealt jobs are stored as numbers.
 pub(crate) const JOB_ID_BYTES: usize = 64 << 20;
 
 /// A day.

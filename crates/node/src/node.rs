@@ -1,4 +1,4 @@
-//! The node: carries out one message after the other on its cluster, and answers.
+//! The node: executes one message after the other on its cluster, and replies.
 
 use crate::cluster::{Cluster, Refused, Setup, Theft};
 use crate::reply::{self, Object};
@@ -9,20 +9,20 @@ use crate::simulation::Report;
 pub const DEFAULT_SEED: u64 = 2221;
 
 pub(crate) struct Node {
-    /// For clusters that bring no seed of their own.
+    /// The seed of clusters whose `init` has none.
     seed: u64,
     cluster: Cluster,
 }
 
-/// What is to be said about a message besides its answer.
+/// What to log about a message, besides its answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Remark {
-    /// It cannot be a message.
+pub(crate) enum LogNote {
+    /// The value is not a message.
     Ignored(&'static str),
     Simulated(String),
 }
 
-/// The answer to a request that was carried out.
+/// The answer to a request that succeeded.
 enum Done {
     Init,
     Stolen { thief: String, theft: Theft },
@@ -33,8 +33,8 @@ enum Done {
     Completed { worker: String, job: String },
 }
 
-/// The answer to one that was not.
-struct No {
+/// The answer to a request that failed.
+struct ErrorReply {
     code: u32,
     text: String,
 }
@@ -44,18 +44,18 @@ impl Node {
         Self { seed, cluster: Cluster::fresh(seed) }
     }
 
-    /// Carries out one message and appends the answer, where there is one, as a line.
-    pub(crate) fn handle(&mut self, value: &str, answer: &mut String) -> Option<Remark> {
+    /// Executes one message and appends the answer, if there is one, as a line.
+    pub(crate) fn handle(&mut self, value: &str, answer: &mut String) -> Option<LogNote> {
         let message = match Message::read(value) {
             Ok(message) => message,
-            Err(why) => return Some(Remark::Ignored(why)),
+            Err(why) => return Some(LogNote::Ignored(why)),
         };
         if message.body.has("in_reply_to") {
             return None;
         }
         let outcome = Request::read(&message.body)
-            .map_err(No::from)
-            .and_then(|request| self.carry_out(request).map_err(No::from));
+            .map_err(ErrorReply::from)
+            .and_then(|request| self.execute(request).map_err(ErrorReply::from));
         let is_silent = matches!(&outcome, Ok(Done::Simulated { is_wanted: false, .. }));
         if let Some(msg_id) = message.body.msg_id()
             && !is_silent
@@ -67,12 +67,12 @@ impl Node {
             });
         }
         match outcome {
-            Ok(Done::Simulated { report, .. }) => Some(Remark::Simulated(report.summary())),
+            Ok(Done::Simulated { report, .. }) => Some(LogNote::Simulated(report.summary())),
             _ => None,
         }
     }
 
-    fn carry_out(&mut self, request: Request) -> Result<Done, Refused> {
+    fn execute(&mut self, request: Request) -> Result<Done, Refused> {
         let cluster = &mut self.cluster;
         Ok(match request {
             Request::Init(Init { workers, jobs, seed, job_duration_ms, placement }) => {
@@ -101,7 +101,7 @@ impl Node {
         })
     }
 
-    fn answer(&self, msg_id: i128, outcome: &Result<Done, No>, body: &mut Object<'_>) {
+    fn answer(&self, msg_id: i128, outcome: &Result<Done, ErrorReply>, body: &mut Object<'_>) {
         let mut begin = |kind| {
             body.string("type", kind);
             body.number("in_reply_to", msg_id);
@@ -147,7 +147,7 @@ impl Node {
                 body.string("worker", worker);
                 body.string("job_id", job);
             }
-            Err(No { code, text }) => {
+            Err(ErrorReply { code, text }) => {
                 begin("error");
                 body.number("code", *code);
                 body.string("text", text);
@@ -185,13 +185,13 @@ impl Report {
     }
 }
 
-impl From<Malformed> for No {
+impl From<Malformed> for ErrorReply {
     fn from(malformed: Malformed) -> Self {
         Self { code: malformed.code(), text: malformed.to_string() }
     }
 }
 
-impl From<Refused> for No {
+impl From<Refused> for ErrorReply {
     fn from(refused: Refused) -> Self {
         Self { code: refused.code(), text: refused.to_string() }
     }

@@ -1,4 +1,4 @@
-//! Chance, from a seed: the same seed and the same messages give the same thefts.
+//! Seeded random numbers: the same seed and the same messages give the same thefts.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
@@ -11,7 +11,7 @@ impl Random {
         Self { state: seed }
     }
 
-    /// One of `count` things, each as likely as the others. Nothing is drawn where there is no choice.
+    /// A uniform index below `count`. If `count` is below 2, no number is drawn.
     pub(crate) const fn choose(&mut self, count: usize) -> usize {
         if count < 2 {
             return 0;
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_choice_nothing_is_drawn() {
+    fn no_number_is_drawn_if_there_is_no_choice() {
         let mut random = Random::new(7);
         let before = random.clone();
         assert_eq!((random.choose(0), random.choose(1)), (0, 0));

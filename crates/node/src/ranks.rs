@@ -1,6 +1,6 @@
-//! A set of workers that can say which is its k-th, in worker order, without looking at all of them.
+//! A set of workers that finds its k-th member, in worker order, in logarithmic time.
 
-/// A Fenwick tree of ones and zeros: each cell counts the members of the span it stands for.
+/// A Fenwick tree of ones and zeros: each cell counts the members in the range it covers.
 pub(crate) struct Ranks {
     cells: Vec<u32>,
     count: usize,
@@ -25,7 +25,7 @@ impl Ranks {
         self.count
     }
 
-    /// Takes out a member.
+    /// Removes a member.
     pub(crate) fn remove(&mut self, index: usize) {
         let mut cell = index + 1;
         while cell < self.cells.len() {
@@ -59,7 +59,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn ranks_are_those_of_a_plain_list(
+        fn ranks_match_a_plain_list(
             members in proptest::collection::vec(proptest::bool::ANY, 0..70),
             removals in proptest::collection::vec(0_usize..70, 0..70),
         ) {

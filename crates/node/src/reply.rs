@@ -1,15 +1,15 @@
-//! Answers as Python's `json.dumps` would print them: one line, a space after each comma and colon, pure
-//! ASCII, keys in the order they are written here.
+//! Answers in the format of Python's `json.dumps`: one line, a space after each comma and colon,
+//! pure ASCII, keys in the order in which they are added.
 
 use std::fmt::{Display, Write as _};
 
-/// An object that is being written.
+/// An object being written.
 pub(crate) struct Object<'a> {
     text: &'a mut String,
     is_empty: bool,
 }
 
-/// Writes one object on a line of its own.
+/// Writes one object as a line.
 pub(crate) fn line(text: &mut String, fill: impl FnOnce(&mut Object<'_>)) {
     object(text, fill);
     text.push('\n');
@@ -75,7 +75,7 @@ fn quote(text: &mut String, value: &str) {
 }
 
 fn write(text: &mut String, value: impl Display) {
-    write!(text, "{value}").expect("a string takes everything");
+    write!(text, "{value}").expect("writing to a string cannot fail");
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
     fn text_is_escaped_as_python_does() {
         let mut text = String::new();
         quote(&mut text, "a \"b\" \\ / \u{8}\u{c}\n\r\t \0\u{1f}\u{7f} é\u{2028}😀");
-        // python3 -c 'import json; print(json.dumps("a \"b\" \\ / \b\f\n\r\t \0\x1f\x7f é\u2028😀"))'
+        // Python's json.dumps("a \"b\" \\ / \b\f\n\r\t \0\x1f\x7f é\u2028😀")
         let expected = r#""a \"b\" \\ / \b\f\n\r\t \u0000\u001f\u007f \u00e9\u2028\ud83d\ude00""#;
         assert_eq!(text, expected);
     }

@@ -1,8 +1,8 @@
-//! A message as it was sent: the envelope, and the request in its body.
+//! A parsed message: the envelope, and the request in its body.
 //!
-//! Fields are kept as they were written, because a whole number is one that was written as such: `6` and
-//! `-0` are, `6.0`, `6e0` and `true` are not. Of a key that is there twice the last one counts, and keys
-//! that nobody asks for are nobody's business.
+//! Fields keep their raw JSON text, because whole numbers are recognized by their form: `6` and
+//! `-0` are whole, `6.0`, `6e0` and `true` are not. If a key is repeated, the last one counts.
+//! Unknown keys are ignored.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use crate::cluster::{DEFAULT_JOB_DURATION_MS, Placement};
 use crate::limits;
 
-/// Who says what to whom.
+/// A message with its sender and receiver.
 #[derive(Debug)]
 pub(crate) struct Message<'a> {
     pub(crate) src: String,
@@ -21,7 +21,7 @@ pub(crate) struct Message<'a> {
     pub(crate) body: Fields<'a>,
 }
 
-/// What a node can be asked.
+/// The requests that a node supports.
 #[derive(Debug)]
 pub(crate) enum Request {
     Init(Init),
@@ -37,13 +37,13 @@ pub(crate) enum Request {
 pub(crate) struct Init {
     pub(crate) workers: Vec<String>,
     pub(crate) jobs: u32,
-    /// The node's own where none was given.
+    /// `None` means the seed of the node.
     pub(crate) seed: Option<u64>,
     pub(crate) job_duration_ms: u64,
     pub(crate) placement: Placement,
 }
 
-/// Why a body is no request.
+/// Why a body is not a valid request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Malformed {
     Missing(&'static str),
@@ -51,15 +51,15 @@ pub(crate) enum Malformed {
     UnsupportedType(String),
 }
 
-/// An object whose values were not looked into yet.
+/// An object whose values have not been parsed yet.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Fields<'a>(#[serde(borrow)] HashMap<String, &'a RawValue>);
 
-type Outcome<T> = Result<T, Malformed>;
+type Parsed<T> = Result<T, Malformed>;
 
 impl<'a> Message<'a> {
-    /// Reads one JSON value; says what is wrong where it is no message that could be answered.
+    /// Parses one JSON value. The error is the reason why it cannot be answered.
     pub(crate) fn read(value: &'a str) -> Result<Self, &'static str> {
         let envelope: Fields<'a> =
             serde_json::from_str(value).map_err(|_| "a message is an object")?;
@@ -72,7 +72,7 @@ impl<'a> Message<'a> {
 }
 
 impl Request {
-    pub(crate) fn read(body: &Fields<'_>) -> Outcome<Self> {
+    pub(crate) fn read(body: &Fields<'_>) -> Parsed<Self> {
         let kind = body.string("type")?;
         Ok(match kind.as_str() {
             "init" => Self::Init(Init::read(body)?),
@@ -100,8 +100,8 @@ impl Request {
 }
 
 impl Init {
-    fn read(body: &Fields<'_>) -> Outcome<Self> {
-        // Maelstrom's own `init` calls them nodes.
+    fn read(body: &Fields<'_>) -> Parsed<Self> {
+        // Maelstrom's own `init` calls the workers nodes.
         let workers_field =
             if body.has("workers") || !body.has("node_ids") { "workers" } else { "node_ids" };
         let workers: Vec<String> = body.require(workers_field)?;
@@ -135,30 +135,30 @@ impl<'a> Fields<'a> {
         self.0.contains_key(name)
     }
 
-    /// The number by which an answer refers to this request: any whole number of 64 bits, with or
-    /// without a sign.
+    /// The id by which an answer refers to this request: any whole number of 64 bits, signed or
+    /// unsigned.
     pub(crate) fn msg_id(&self) -> Option<i128> {
         let written = self.0.get("msg_id")?.get();
         let signed = written.parse::<i64>().map(i128::from);
         signed.or_else(|_| written.parse::<u64>().map(i128::from)).ok()
     }
 
-    fn optional<T: Deserialize<'a>>(&self, name: &'static str) -> Outcome<Option<T>> {
+    fn optional<T: Deserialize<'a>>(&self, name: &'static str) -> Parsed<Option<T>> {
         let Some(value) = self.0.get(name) else {
             return Ok(None);
         };
         serde_json::from_str(value.get()).map(Some).map_err(|_| Malformed::Invalid(name))
     }
 
-    fn require<T: Deserialize<'a>>(&self, name: &'static str) -> Outcome<T> {
+    fn require<T: Deserialize<'a>>(&self, name: &'static str) -> Parsed<T> {
         self.optional(name)?.ok_or(Malformed::Missing(name))
     }
 
-    fn string(&self, name: &'static str) -> Outcome<String> {
+    fn string(&self, name: &'static str) -> Parsed<String> {
         self.require(name)
     }
 
-    fn whole(&self, name: &'static str, range: RangeInclusive<u64>) -> Outcome<Option<u64>> {
+    fn whole(&self, name: &'static str, range: RangeInclusive<u64>) -> Parsed<Option<u64>> {
         let Some(value) = self.0.get(name) else {
             return Ok(None);
         };
@@ -169,7 +169,7 @@ impl<'a> Fields<'a> {
 }
 
 impl Malformed {
-    /// The number that Maelstrom gives to this kind of answer.
+    /// The Maelstrom error code.
     pub(crate) const fn code(&self) -> u32 {
         match self {
             Self::UnsupportedType(_) => 10,

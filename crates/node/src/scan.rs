@@ -1,11 +1,11 @@
-//! Where a JSON value ends, found byte by byte, however the input is cut into pieces.
+//! Finds the end of a JSON value byte by byte, in whatever pieces the input arrives.
 //!
-//! What cannot become a value any more is known at its first wrong byte, so that nobody waits for more
-//! of it. Only the form is looked at here, not what a value means, and not whether its bytes are UTF-8.
+//! Invalid JSON is detected at its first wrong byte, without waiting for more input. Only the
+//! syntax is checked here, not the meaning of a value, and not whether its bytes are UTF-8.
 
 use crate::limits;
 
-/// An automaton that has read the beginning of a value.
+/// The state of a scanner that has read the start of a value.
 #[derive(Debug)]
 pub(crate) struct Scan {
     state: State,
@@ -16,10 +16,10 @@ pub(crate) struct Scan {
 
 const _: () = assert!(limits::DEPTH as u32 <= u128::BITS, "one bit for each level");
 
-/// What so many bytes have come to.
+/// The result of scanning some bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// All of them belong to the value, which goes on.
+    /// All bytes belong to the value, which continues.
     More,
     /// The value ends before the byte of this index.
     Ends(usize),
@@ -49,7 +49,8 @@ enum State {
     CommaOrEnd,
     Text(Role),
     Escape(Role),
-    /// After `\u`: how many digits are missing, those read, and the high surrogate before them.
+    /// After `\u`: how many digits are missing, the digits read, and whether a high surrogate came
+    /// before.
     Hex {
         role: Role,
         missing: u8,
@@ -61,20 +62,20 @@ enum State {
         role: Role,
         backslash: bool,
     },
-    /// The bytes of `true`, `false` or `null` that must still come.
+    /// The remaining bytes of `true`, `false` or `null`.
     Word(&'static [u8]),
     Number(Number),
     Ended,
 }
 
-/// What a string is for.
+/// Whether a string is a key or a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Key,
     Value,
 }
 
-/// How far a number has come.
+/// The part of a number that was read last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Number {
     Minus,
@@ -92,12 +93,12 @@ impl Scan {
         Self { state: State::Value, objects: 0, depth: 0 }
     }
 
-    /// Reads on. After anything but `More` it must not be called again.
+    /// Scans more bytes. It must not be called again unless it returned `More`.
     pub(crate) fn read(&mut self, bytes: &[u8]) -> Progress {
         let mut index = 0;
         while index < bytes.len() {
             if let State::Text(_) = self.state {
-                // Most of what is sent is plain text within strings.
+                // Fast path: most input is plain text within strings.
                 index += bytes[index..]
                     .iter()
                     .position(|byte| matches!(byte, b'"' | b'\\' | ..=0x1f))
@@ -106,7 +107,7 @@ impl Scan {
                     break;
                 }
             }
-            // The byte after a number belongs to what follows.
+            // The byte after a number does not belong to it.
             if let State::Number(number) = self.state {
                 match number.then(bytes[index]) {
                     Some(number) => {
@@ -130,7 +131,7 @@ impl Scan {
         if let State::Ended = self.state { Progress::Ends(index) } else { Progress::More }
     }
 
-    /// Nothing more comes.
+    /// Whether the value is complete if the input ends here.
     pub(crate) fn ends_here(&self) -> bool {
         matches!(self.state, State::Number(number) if self.depth == 0 && number.may_end())
     }
@@ -193,12 +194,12 @@ impl Scan {
             State::KeyOrEnd | State::Key | State::Colon | State::Text(_) | State::Word(_) => {
                 return Err(Flaw::NotJson);
             }
-            State::Number(_) | State::Ended => unreachable!("both are left before a step"),
+            State::Number(_) | State::Ended => unreachable!("the caller handles both"),
         };
         Ok(state)
     }
 
-    /// The first byte of a value.
+    /// Reads the first byte of a value.
     fn begin(&mut self, byte: u8) -> Result<State, Flaw> {
         Ok(match byte {
             b'{' => self.open(true)?,
@@ -239,7 +240,7 @@ impl Scan {
 }
 
 impl Number {
-    /// Where one more byte leads, if it belongs to the number.
+    /// The state after one more byte, if it belongs to the number.
     const fn then(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
             (Self::Minus, b'0') => Self::Zero,
@@ -264,11 +265,11 @@ impl Flaw {
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::NotJson => "not JSON",
-            Self::LoneSurrogate => "half of a surrogate pair",
+            Self::LoneSurrogate => "unpaired surrogate",
             Self::NotUtf8 => "not UTF-8",
             Self::TooDeep => "nested more than 128 levels deep",
             Self::TooLong => "longer than 1048576 bytes",
-            Self::CutShort => "cut short by the end of the input",
+            Self::CutShort => "input ended in the middle of a value",
         }
     }
 }
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_become_a_value_is_known_at_its_first_wrong_byte() {
+    fn invalid_json_is_detected_at_its_first_wrong_byte() {
         for bad in [
             "}",
             "{,",
@@ -338,10 +339,10 @@ mod tests {
     }
 
     proptest! {
-        /// Pieces of JSON in any order, after an opening bracket, mean the same to us as to the parser
-        /// that everybody uses.
+        /// For any sequence of JSON tokens after an opening bracket, the scanner agrees with
+        /// `serde_json`.
         #[test]
-        fn the_form_is_that_of_json(
+        fn the_scanner_agrees_with_serde_json(
             open in "[\\[{]",
             pieces in proptest::collection::vec(
                 proptest::sample::select(vec![

@@ -1,22 +1,22 @@
-//! The loop: a value comes in, a line goes out, until the input ends.
+//! The loop: reads a value and writes a line, until the input ends.
 
 use std::fmt;
 use std::io::{Read, Result, Write};
 
-use crate::node::{Node, Remark};
+use crate::node::{LogNote, Node};
 use crate::stream::{Item, Stream};
 
-/// Answers every message of `input` on `output`, each as soon as it is complete, and says on `talk` what
-/// was wrong with what got no answer. Ends when the input does, or with the first error of `input` or
-/// `output`; whether anybody listens to `talk` does not matter.
+/// Answers every message of `input` on `output`, each as soon as it is complete, and logs to `log`
+/// why an input got no answer. Returns at the end of the input, or with the first error of `input`
+/// or `output`. Errors of `log` are ignored.
 pub fn serve(
     input: impl Read,
     mut output: impl Write,
-    mut talk: impl Write,
+    mut log: impl Write,
     seed: u64,
 ) -> Result<()> {
-    let mut say = |words: fmt::Arguments<'_>| {
-        let _ = writeln!(talk, "{words}");
+    let mut log_line = |text: fmt::Arguments<'_>| {
+        let _ = writeln!(log, "{text}");
     };
     let mut node = Node::new(seed);
     let mut stream = Stream::new(input);
@@ -24,16 +24,16 @@ pub fn serve(
     while let Some(item) = stream.next()? {
         match item {
             Item::Bad { at, flaw } => {
-                say(format_args!("byte {at}: {}; skipped to the next line", flaw.text()));
+                log_line(format_args!("byte {at}: {}; skipped to the next line", flaw.text()));
             }
             Item::Value(value) => {
-                let remark = node.handle(value, &mut answer);
+                let note = node.handle(value, &mut answer);
                 output.write_all(answer.as_bytes())?;
                 output.flush()?;
                 answer.clear();
-                match remark {
-                    Some(Remark::Ignored(why)) => say(format_args!("no message: {why}")),
-                    Some(Remark::Simulated(summary)) => say(format_args!("{summary}")),
+                match note {
+                    Some(LogNote::Ignored(why)) => log_line(format_args!("ignored a value: {why}")),
+                    Some(LogNote::Simulated(summary)) => log_line(format_args!("{summary}")),
                     None => {}
                 }
             }

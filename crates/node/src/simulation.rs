@@ -1,4 +1,5 @@
-//! The cluster at work, in virtual time: nobody waits, and the same cluster works the same way twice.
+//! Runs the cluster in virtual time: it takes no real time, and the same cluster always runs the
+//! same way.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,11 +7,11 @@ use std::collections::BinaryHeap;
 use crate::cluster::{Cluster, Running};
 use crate::ranks::Ranks;
 
-/// What happened during one simulation.
+/// The results of one simulation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) duration_ms: u64,
-    /// When the last job ended; the whole duration if one is still in flight.
+    /// When the last job ended, or the whole duration if one is still in flight.
     pub(crate) elapsed_ms: u64,
     pub(crate) completed: u64,
     pub(crate) in_flight: u64,
@@ -20,33 +21,33 @@ pub(crate) struct Report {
     pub(crate) workers: Vec<Effort>,
 }
 
-/// One worker's part.
+/// The results of one worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effort {
     /// Jobs it completed.
     pub(crate) executed: u64,
-    /// Jobs it took from others.
+    /// Jobs it stole from others.
     pub(crate) stolen: u64,
     /// Time spent on jobs, completed or not.
     pub(crate) busy_ms: u64,
 }
 
 impl Cluster {
-    /// At each instant the jobs that are due end, in worker order; then, before the end, each free worker
-    /// in order pops its own deque or else steals one job from a random other. What is not done at the
-    /// end stays in flight with its rest.
+    /// At each instant, first the jobs that are due end, in worker order. Then, unless the duration
+    /// is over, each free worker in order pops its own deque, or else steals one job from a random
+    /// other worker. Jobs that are running at the end stay in flight with their remaining time.
     ///
-    /// No job comes during a simulation, so a worker that found nothing once has nothing to look for
-    /// again, and each job costs the logarithm of the number of workers.
+    /// No job is added during a simulation, so a worker that found no job never looks again, and
+    /// each job costs the logarithm of the number of workers.
     pub(crate) fn simulate(&mut self, duration_ms: u64) -> Report {
         let mut efforts = vec![Effort::default(); self.workers.len()];
         let mut loaded = Ranks::new(self.workers.iter().map(|worker| !worker.deque.is_empty()));
         let mut free = Vec::new();
-        // When each job in flight ends, and on which worker: the earliest first, then in worker order.
+        // When each job in flight ends, and its worker: earliest first, then in worker order.
         let mut ends = BinaryHeap::new();
         for (index, worker) in self.workers.iter().enumerate() {
             match &worker.running {
-                Some(running) => ends.push(Reverse((running.rest_ms, index))),
+                Some(running) => ends.push(Reverse((running.remaining_ms, index))),
                 None => free.push(index),
             }
         }
@@ -68,19 +69,20 @@ impl Cluster {
                 && end == now
             {
                 ends.pop();
-                let done = self.workers[index].running.take().expect("what ends was running");
+                let done = self.workers[index].running.take().expect("a job that ends was running");
                 efforts[index].executed += 1;
-                efforts[index].busy_ms += done.rest_ms;
+                efforts[index].busy_ms += done.remaining_ms;
                 self.jobs.remove(&done.job);
                 free.push(index);
             }
         }
 
         for &Reverse((end, index)) in &ends {
-            let running = self.workers[index].running.as_mut().expect("what would end is running");
-            let rest_ms = end - duration_ms;
-            efforts[index].busy_ms += running.rest_ms - rest_ms;
-            running.rest_ms = rest_ms;
+            let running =
+                self.workers[index].running.as_mut().expect("a job that would end is running");
+            let remaining_ms = end - duration_ms;
+            efforts[index].busy_ms += running.remaining_ms - remaining_ms;
+            running.remaining_ms = remaining_ms;
         }
         Report {
             duration_ms,
@@ -93,7 +95,7 @@ impl Cluster {
         }
     }
 
-    /// Gives a free worker its next job, if there is one anywhere.
+    /// Starts the next job on a free worker, if any worker has one.
     fn start(&mut self, index: usize, loaded: &mut Ranks, effort: &mut Effort) -> bool {
         let from = if !self.workers[index].deque.is_empty() {
             index
@@ -109,7 +111,7 @@ impl Cluster {
         }
         effort.stolen += u64::from(from != index);
         let job = job.expect("a loaded deque has a job");
-        self.workers[index].running = Some(Running { job, rest_ms: self.job_duration_ms });
+        self.workers[index].running = Some(Running { job, remaining_ms: self.job_duration_ms });
         true
     }
 }

@@ -1,7 +1,7 @@
-//! The input as a stream of JSON values, with white space between them or not.
+//! The input as a stream of JSON values, with or without white space between them.
 //!
-//! A bad value is dropped up to the first newline after its *start*, so that a bad line never swallows
-//! the next one. At most one message and one read are held in memory.
+//! An invalid value is skipped up to the first newline after its *start*, so that an invalid line
+//! never affects the next one. At most one message and one read are held in memory.
 
 use std::io::{ErrorKind, Read, Result};
 
@@ -10,20 +10,20 @@ use crate::scan::{Flaw, Progress, Scan};
 
 pub(crate) struct Stream<R> {
     input: R,
-    /// What was read and not yet passed.
+    /// Bytes that were read; those from `start` on are not consumed yet.
     buffer: Vec<u8>,
-    /// Everything before this index of the buffer has been passed.
+    /// The bytes of the buffer before this index are consumed.
     start: usize,
     /// How many bytes of the input came before the buffer.
     before: u64,
-    /// The rest of a line is dropped as it comes.
-    dropping: bool,
+    /// Whether input is skipped up to the next newline.
+    skipping: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Item<'a> {
     Value(&'a str),
-    /// What starts at this byte of the input is not a value.
+    /// At this byte of the input an invalid value starts.
     Bad {
         at: u64,
         flaw: Flaw,
@@ -32,15 +32,15 @@ pub(crate) enum Item<'a> {
 
 const READ_BYTES: usize = 64 << 10;
 
-/// A byte order mark is passed over like white space.
+/// A byte order mark is skipped like white space.
 const MARK: &[u8] = "\u{feff}".as_bytes();
 
 impl<R: Read> Stream<R> {
     pub(crate) fn new(input: R) -> Self {
-        Self { input, buffer: Vec::new(), start: 0, before: 0, dropping: false }
+        Self { input, buffer: Vec::new(), start: 0, before: 0, skipping: false }
     }
 
-    /// The next value, good or bad; none at the end of the input.
+    /// The next value, valid or not; `None` at the end of the input.
     pub(crate) fn next(&mut self) -> Result<Option<Item<'_>>> {
         if !self.find_start()? {
             return Ok(None);
@@ -57,18 +57,18 @@ impl<R: Read> Stream<R> {
             }
             Err(flaw) => flaw,
         };
-        self.dropping = true;
+        self.skipping = true;
         Ok(Some(Item::Bad { at, flaw }))
     }
 
-    /// Goes to the first byte of the next value, if there is one.
+    /// Advances to the first byte of the next value. Returns whether there is one.
     fn find_start(&mut self) -> Result<bool> {
         loop {
-            if self.dropping {
+            if self.skipping {
                 let rest = &self.buffer[self.start..];
                 let newline = rest.iter().position(|&byte| byte == b'\n');
                 self.start += newline.unwrap_or(rest.len());
-                self.dropping = newline.is_none();
+                self.skipping = newline.is_none();
             }
             let is_space = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
             self.start += self.buffer[self.start..].iter().take_while(is_space).count();
@@ -85,7 +85,7 @@ impl<R: Read> Stream<R> {
         }
     }
 
-    /// How long the value is that starts here, or what is wrong with it.
+    /// The length of the value that starts here, or why it is invalid.
     fn find_end(&mut self) -> Result<std::result::Result<usize, Flaw>> {
         let mut scan = Scan::new();
         let mut scanned = 0;
@@ -111,7 +111,7 @@ impl<R: Read> Stream<R> {
         }
     }
 
-    /// Reads what there is, waiting until there is something; false at the end of the input.
+    /// Waits for input and reads what is available. Returns false at the end of the input.
     fn fill(&mut self) -> Result<bool> {
         self.buffer.drain(..self.start);
         self.before += self.start as u64;
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// Hands out its bytes in pieces of the given lengths, over and over.
+    /// Returns its bytes in pieces of the given lengths, repeated.
     struct Pieces<'a> {
         bytes: &'a [u8],
         lengths: std::iter::Cycle<std::slice::Iter<'a, usize>>,
@@ -144,7 +144,7 @@ mod tests {
 
     impl Read for Pieces<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-            let length = *self.lengths.next().expect("it goes on for ever");
+            let length = *self.lengths.next().expect("the cycle does not end");
             let (piece, rest) = self.bytes.split_at(length.min(self.bytes.len()).min(buffer.len()));
             buffer[..piece.len()].copy_from_slice(piece);
             self.bytes = rest;
@@ -155,7 +155,7 @@ mod tests {
     fn items<R: Read>(input: R) -> Vec<String> {
         let mut stream = Stream::new(input);
         let mut items = Vec::new();
-        while let Some(item) = stream.next().expect("nothing breaks") {
+        while let Some(item) = stream.next().expect("reading does not fail") {
             items.push(format!("{item:?}"));
         }
         items
@@ -164,7 +164,7 @@ mod tests {
     fn values(input: &[u8]) -> Vec<String> {
         let mut stream = Stream::new(input);
         let mut values = Vec::new();
-        while let Some(item) = stream.next().expect("nothing breaks") {
+        while let Some(item) = stream.next().expect("reading does not fail") {
             if let Item::Value(value) = item {
                 values.push(value.to_owned());
             }
@@ -173,17 +173,25 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_is_dropped_to_the_first_newline_after_its_start() {
+    fn an_invalid_value_is_skipped_up_to_the_first_newline_after_its_start() {
         assert_eq!(values(b"{bad} 1\n2\n"), ["2"]);
-        assert_eq!(values(b"[1,\n2\n3"), ["2", "3"], "cut short, and begun again on the next line");
+        assert_eq!(
+            values(b"[1,\n2\n3"),
+            ["2", "3"],
+            "incomplete, so reading continues on the next line"
+        );
         assert_eq!(values(b"[1,\n{\"a\":\n2,}\n3"), ["2", "3"]);
-        assert_eq!(values(b"\"\xff\n\" 1\n2"), ["2"], "a newline is no part of a string");
-        assert_eq!(values(b"[\"\xff\",\n1] 2\n3"), ["1", "3"], "nor a way around the rule");
+        assert_eq!(values(b"\"\xff\n\" 1\n2"), ["2"], "a string cannot contain a newline");
+        assert_eq!(
+            values(b"[\"\xff\",\n1] 2\n3"),
+            ["1", "3"],
+            "invalid UTF-8 is skipped from its start as well"
+        );
         assert_eq!(values(b"1 \xef\xbb2\n3"), ["1", "3"], "half a byte order mark");
     }
 
     #[test]
-    fn a_message_may_have_a_mebibyte() {
+    fn a_message_may_be_one_mebibyte_long() {
         let message = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
         let longest = message(limits::MESSAGE_BYTES);
         let input = format!("  {longest} \n{}\n1", message(limits::MESSAGE_BYTES + 1));
@@ -191,13 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_does_not_grow_with_the_input() {
+    fn memory_does_not_grow_with_the_input() {
         let endless: [&[u8]; 6] = [b"x", b"[1,", b"\"x", b"[", b"{\"a\":\n", b"[1,\n"];
         for piece in endless {
             let begin = piece.repeat(1 + 200_000 / piece.len());
             let input = begin.chain(std::io::repeat(b' ').take(3 << 20)).chain(&begin[..]);
             let mut stream = Stream::new(input);
-            while stream.next().expect("nothing breaks").is_some() {
+            while stream.next().expect("reading does not fail").is_some() {
                 assert!(stream.buffer.capacity() <= 2 * (limits::MESSAGE_BYTES + READ_BYTES));
             }
         }
@@ -205,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn how_the_input_is_cut_does_not_matter(
+        fn the_pieces_of_the_input_do_not_matter(
             pieces in proptest::collection::vec(
                 prop_oneof![
                     proptest::sample::select(vec![
@@ -224,10 +232,9 @@ mod tests {
             prop_assert_eq!(items(cut), items(&bytes[..]));
         }
 
-        /// Any bytes at all: nothing panics, every newline is a fresh start, and what stands on a line of
-        /// its own after them is read.
+        /// For any bytes: nothing panics, and a value on its own line after them is read.
         #[test]
-        fn any_bytes_can_be_read(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn a_valid_line_after_any_bytes_is_read(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let mut bytes = bytes;
             bytes.retain(|byte| !matches!(byte, b'{' | b'['));
             bytes.extend_from_slice(b"\n{\"last\": 1}");

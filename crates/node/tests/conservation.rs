@@ -1,4 +1,4 @@
-//! Whatever is said to a node, no job is lost and none is doubled.
+//! After any sequence of messages, no job is lost and none is duplicated.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const WORKERS: [&str; 3] = ["a", "b", "c"];
 
 fn message() -> impl Strategy<Value = Value> {
-    let worker = || proptest::sample::select(vec!["a", "b", "c", "nobody"]);
+    let worker = || proptest::sample::select(vec!["a", "b", "c", "unknown"]);
     let job = || proptest::sample::select(vec!["job1", "job2", "job5", "job9", "x", "y", "z"]);
     prop_oneof![
         1 => (0_u32..12, proptest::sample::select(vec!["modulo", "blocks", "single"]), 1_u32..90, any::<u64>())
@@ -32,7 +32,8 @@ fn message() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Makes the node name every job it has: those in flight, then those queued, each once.
+/// Messages that make the node name every job it has: those in flight, then those queued, each
+/// once.
 fn inventory() -> Vec<Value> {
     let pops = WORKERS.map(|worker| json!({ "type": "pop_job", "worker": worker }));
     let steal = |thief, victim| json!({ "type": "steal_job", "thief_worker": thief, "busy_workers": [victim] });
@@ -41,8 +42,8 @@ fn inventory() -> Vec<Value> {
     pops.into_iter().chain(thefts).collect()
 }
 
-/// Says all this; each answer is followed by the state.
-fn talk(bodies: &[Value]) -> Vec<(Value, Value)> {
+/// Sends these messages; returns each answer with the state after it.
+fn send(bodies: &[Value]) -> Vec<(Value, Value)> {
     let mut input = String::new();
     for (number, body) in bodies.iter().enumerate() {
         let mut body = body.clone();
@@ -53,14 +54,15 @@ fn talk(bodies: &[Value]) -> Vec<(Value, Value)> {
         }
     }
     let mut output = Vec::new();
-    filch_node::serve(input.as_bytes(), &mut output, std::io::sink(), 1).expect("nothing breaks");
+    filch_node::serve(input.as_bytes(), &mut output, std::io::sink(), 1)
+        .expect("serving does not fail");
     let mut answers = serde_json::Deserializer::from_slice(&output)
         .into_iter::<Value>()
         .map(|answer| answer.expect("answers are JSON")["body"].take());
     bodies
         .iter()
         .map(|_| {
-            let mut next = || answers.next().expect("everything is answered");
+            let mut next = || answers.next().expect("each message is answered");
             (next(), next())
         })
         .collect()
@@ -72,19 +74,19 @@ fn text(value: &Value) -> String {
 
 proptest! {
     #[test]
-    fn jobs_are_conserved(said in proptest::collection::vec(message(), 0..60)) {
+    fn jobs_are_conserved(sent in proptest::collection::vec(message(), 0..60)) {
         let mut bodies =
             vec![json!({ "type": "init", "workers": WORKERS, "jobs_to_distribute": 5 })];
-        bodies.extend(said);
-        let said = bodies.len();
+        bodies.extend(sent);
+        let sent = bodies.len();
         bodies.extend(inventory());
-        let answers = talk(&bodies);
+        let answers = send(&bodies);
 
-        // Which jobs there can be, and how many of them there are: of those that a simulation completed
-        // only the number is told.
+        // The jobs that may exist, and how many of them do: a simulation reports only the number of
+        // jobs it completed.
         let mut possible = BTreeSet::new();
         let mut count = 0;
-        for (body, (answer, state)) in bodies[..said].iter().zip(&answers) {
+        for (body, (answer, state)) in bodies[..sent].iter().zip(&answers) {
             match answer["type"].as_str().expect("a type") {
                 "init_ok" => {
                     count = body["jobs_to_distribute"].as_u64().expect("a number");
@@ -116,7 +118,7 @@ proptest! {
         }
 
         let mut found = BTreeSet::new();
-        for (index, (answer, _)) in answers[said..].iter().enumerate() {
+        for (index, (answer, _)) in answers[sent..].iter().enumerate() {
             let job = match answer["type"].as_str().expect("a type") {
                 "pop_job_ok" => text(&answer["job_id"]),
                 // Stolen twice: gathered on one worker, then named.
@@ -128,7 +130,7 @@ proptest! {
                 },
             };
             prop_assert!(possible.contains(&job), "{} came from nowhere", job);
-            prop_assert!(found.insert(job.clone()), "{} is there twice", job);
+            prop_assert!(found.insert(job.clone()), "{} exists twice", job);
         }
         prop_assert_eq!(found.len() as u64, count);
     }

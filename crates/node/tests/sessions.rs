@@ -1,4 +1,4 @@
-//! Sessions with a node: what is said to it, and every line that it answers.
+//! Sessions with a node: the messages sent to it, and every line of its answers.
 
 use serde::Deserialize;
 
@@ -20,13 +20,13 @@ fn default_seed() -> u64 {
 fn answers(stdin: &str, seed: u64) -> Vec<String> {
     let mut output = Vec::new();
     filch_node::serve(stdin.as_bytes(), &mut output, std::io::sink(), seed)
-        .expect("nothing breaks");
+        .expect("serving does not fail");
     let output = String::from_utf8(output).expect("the answers are ASCII");
     output.lines().map(str::to_owned).collect()
 }
 
 #[test]
-fn every_vector_is_answered_to_the_letter() {
+fn every_vector_gets_exactly_its_answers() {
     let vectors: Vec<Vector> =
         serde_json::from_str(include_str!("vectors.json")).expect("vectors are well-formed");
     for Vector { id, title, seed, stdin, stdout } in vectors {
@@ -34,16 +34,16 @@ fn every_vector_is_answered_to_the_letter() {
     }
 }
 
-/// In `docs/node.md`, what follows `> ` is said and what follows `< ` is the answer.
+/// In `docs/node.md`, messages follow `> ` and answers follow `< `.
 #[test]
-fn the_session_in_the_documentation_goes_as_it_says() {
+fn the_session_in_the_documentation_is_correct() {
     let page = include_str!("../../../docs/node.md");
     let lines = |mark: &str| -> Vec<String> {
         page.lines().filter_map(|line| line.strip_prefix(mark)).map(str::to_owned).collect()
     };
-    let (said, answered) = (lines("> "), lines("< "));
-    assert!(said.len() > 5, "there is a session");
-    assert_eq!(answers(&said.join("\n"), filch_node::DEFAULT_SEED), answered);
+    let (sent, answered) = (lines("> "), lines("< "));
+    assert!(sent.len() > 5, "the page has a session");
+    assert_eq!(answers(&sent.join("\n"), filch_node::DEFAULT_SEED), answered);
 }
 
 #[test]
