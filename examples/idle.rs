@@ -1,12 +1,12 @@
-//! Side-work in the idle moments of a pool: a cache whose entries expire, and no thread that cleans it.
+//! Side jobs in the idle moments of a pool: a cache whose entries expire, without a cleaner thread.
 //!
 //! ```sh
 //! cargo run -p filch-benches --example idle
 //! ```
 //!
-//! The pool does not know the recruiter, nor the recruiter the pool: the program puts the one into the
-//! other's hook. A thread that has found nothing to do enlists before it sleeps; now and then it is
-//! recruited, and trims a little. Whoever brings work meanwhile finds the other threads as usual.
+//! The pool and the recruiter do not depend on each other: the program calls the recruiter in the
+//! pool's idle hook. A thread that has found no task enlists before it sleeps. Now and then it is
+//! recruited and removes a few entries. The other threads run new tasks as usual.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 use filch_pool::{Pool, scope};
 use filch_recruit::{Contended, Duty, Rate, Recruiter, RecruiterStats, SideError, Slice};
 
-/// How many entries one slice removes at most.
+/// The most entries that one slice removes.
 const LIMIT: usize = 100;
 
-/// Entries by the moment at which they expire, the oldest first.
+/// The expiry times of the entries, the oldest first.
 type Cache = Arc<Mutex<VecDeque<Instant>>>;
 
-/// Removes a few entries that have expired. A lock that is held is a reason to go.
+/// Removes a few expired entries. If the lock is held, it gives up.
 fn trim(cache: &Cache, slice: &Slice) -> Result<Duty, SideError> {
     let mut entries = cache.try_lock().map_err(|_| Contended)?;
     let now = Instant::now();
@@ -37,8 +37,8 @@ fn trim(cache: &Cache, slice: &Slice) -> Result<Duty, SideError> {
     Ok(duty)
 }
 
-/// Tasks come in bursts, and each leaves an entry that expires at once; between two bursts the pool is
-/// idle. Ends when nothing is left, and says what the recruits did.
+/// Tasks come in bursts, and each adds an entry that expires at once. Between two bursts the pool
+/// is idle. Returns the statistics when no entry is left.
 fn run() -> Result<RecruiterStats, Box<dyn Error>> {
     let cache = Cache::default();
     let trimmed = Arc::clone(&cache);
@@ -52,7 +52,7 @@ fn run() -> Result<RecruiterStats, Box<dyn Error>> {
         .threads(2)
         .idle_hook(move || {
             idle.enlist();
-            // It brings no tasks.
+            // It added no tasks.
             false
         })
         .build()?;
@@ -61,15 +61,18 @@ fn run() -> Result<RecruiterStats, Box<dyn Error>> {
             scope(|scope| {
                 for _ in 0..100 {
                     scope.spawn(|_| {
-                        cache.lock().expect("nobody panics with it").push_back(Instant::now());
+                        cache
+                            .lock()
+                            .expect("no code panics with the lock")
+                            .push_back(Instant::now());
                     });
                 }
             });
         });
     }
-    // Visitors with hardly anything to do: after each of them somebody is idle.
-    while pool.install(|| !cache.lock().expect("nobody panics with it").is_empty()) {}
-    // Whoever removed the last entry has then also been counted.
+    // Tiny tasks: after each of them a thread is idle.
+    while pool.install(|| !cache.lock().expect("no code panics with the lock").is_empty()) {}
+    // After this, the slice that removed the last entry has been counted.
     drop(pool);
     Ok(recruiter.stats())
 }
@@ -84,11 +87,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn idle_threads_leave_nothing() {
-        let stats = run().expect("the set-up makes sense");
+    fn idle_threads_remove_all_expired_entries() {
+        let stats = run().expect("valid set-up");
         let counts = &stats.jobs[0].counts;
-        // Two thousand entries, at most a hundred by each.
+        // Two thousand entries, at most a hundred per slice.
         assert!(counts.recruited >= 20, "{stats:?}");
-        assert!(stats.enlisted > counts.selected, "some are dismissed: {stats:?}");
+        assert!(stats.enlisted > counts.selected, "some calls are dismissed: {stats:?}");
     }
 }

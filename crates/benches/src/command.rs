@@ -1,4 +1,4 @@
-//! How a bench is asked for: its flags, its workloads, and where goes what was measured.
+//! The command line of a bench: its flags, its workloads, and where the results are written.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use crate::report::{BenchReport, Findings};
 
 const USAGE_EXIT_CODE: u8 = 2;
 
-/// One thing that a bench measures, in that size.
+/// A function that measures one workload at the given size.
 pub type BenchWorkload<S> = fn(&S) -> Findings;
 
 /// A bench of several workloads.
@@ -16,11 +16,11 @@ pub type BenchWorkload<S> = fn(&S) -> Findings;
 pub struct Bench<S: 'static> {
     /// The name that `cargo xtask bench` knows.
     pub name: &'static str,
-    /// What is measured, in the order in which it is shown.
+    /// The workloads, in the order in which they are shown.
     pub workloads: &'static [(&'static str, BenchWorkload<S>)],
-    /// What the aims are about.
+    /// The size for which the aims are set.
     pub full: S,
-    /// Whether it runs at all; the figures mean little.
+    /// A small size, to check that the bench runs; its figures mean little.
     pub quick: S,
 }
 
@@ -39,7 +39,7 @@ enum Target {
 }
 
 impl<S> Bench<S> {
-    /// Does what the arguments of this program ask for.
+    /// Runs the bench as the arguments of this program request.
     #[must_use]
     pub fn run(&self) -> ExitCode {
         let arguments: Vec<String> = env::args_os()
@@ -48,8 +48,8 @@ impl<S> Bench<S> {
             .collect();
         let request = match self.parse(&arguments) {
             Ok(request) => request,
-            Err(complaint) => {
-                eprintln!("error: {complaint}\n\n{}", self.help());
+            Err(message) => {
+                eprintln!("error: {message}\n\n{}", self.help());
                 return ExitCode::from(USAGE_EXIT_CODE);
             }
         };
@@ -81,10 +81,10 @@ impl<S> Bench<S> {
             "\
 usage: cargo xtask bench {name} [--json [FILE]] [--only NAME]... [--quick]
 
-  --json [FILE]  one JSON document for `cargo xtask table`: to the file, beside the table for people,
-                 or alone to standard output
-  --only NAME    this workload and no other; can be given several times
-  --quick        small sizes and few rounds, to see that it runs"
+  --json [FILE]  write a JSON document for `cargo xtask table`: to FILE, and print the table;
+                 without FILE, print only the document
+  --only NAME    run only this workload; can be repeated
+  --quick        small sizes and few rounds, to check that it runs"
         )
     }
 
@@ -105,7 +105,7 @@ usage: cargo xtask bench {name} [--json [FILE]] [--only NAME]... [--quick]
                 "--only" => {
                     let name = rest.next().ok_or("`--only` needs the name of a workload")?;
                     if !self.names().contains(&name.as_str()) {
-                        return Err(format!("no workload is called `{name}`; `--help` lists them"));
+                        return Err(format!("unknown workload `{name}`; `--help` lists them"));
                     }
                     request.only.push(name.clone());
                 }
@@ -129,11 +129,11 @@ usage: cargo xtask bench {name} [--json [FILE]] [--only NAME]... [--quick]
         findings
     }
 
-    /// Runs every workload in that size and sees that its figures can be read: for tests, where the
-    /// figures mean nothing, and that every workload ends and adds up is the point.
+    /// Runs every workload at that size and checks that its figures are numbers. It is meant for
+    /// tests, which check only that every workload ends with a consistent result.
     ///
     /// # Panics
-    /// If one of them cannot be read.
+    /// If a figure is not a number.
     pub fn try_all(&self, sizes: &S) {
         for (name, workload) in self.workloads {
             let report =
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_for_the_document_may_be_named() {
+    fn the_json_file_is_optional() {
         let request = parsed("--json some.json --quick").unwrap();
         assert_eq!(request.json, Some(Target::File("some.json".into())));
         assert!(request.is_quick);
@@ -180,18 +180,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
-        for (line, complaint) in [
+    fn unknown_arguments_are_rejected() {
+        for (line, message) in [
             ("--fast", "unknown argument `--fast`"),
             ("--only", "`--only` needs the name of a workload"),
-            ("--only lib", "no workload is called `lib`; `--help` lists them"),
+            ("--only lib", "unknown workload `lib`; `--help` lists them"),
         ] {
-            assert_eq!(parsed(line), Err(complaint.to_owned()));
+            assert_eq!(parsed(line), Err(message.to_owned()));
         }
     }
 
     #[test]
-    fn what_is_asked_for_is_measured_in_the_size_that_is_asked_for() {
+    fn only_the_requested_workloads_run_at_the_requested_size() {
         for (line, values) in [("", &[2.0, 2.0][..]), ("--quick --only other", &[1.0])] {
             let findings = BENCH.measure(&parsed(line).unwrap());
             let report = BenchReport { bench: "some", command: String::new(), findings };

@@ -1,10 +1,10 @@
-//! Rivals measured in turn, in one process: whatever else the machine does meanwhile slows down all
-//! of them, so that what one takes against the other can be told even where seconds cannot.
+//! Rivals measured in turn, in one process: other load on the machine slows down all of them, so
+//! their ratio is meaningful even where absolute times are not.
 
 use crate::figure::{Aim, Figure};
 use crate::samples::Samples;
 
-/// Who takes part, and how each is measured.
+/// The rivals, and how each is measured.
 pub struct Contest<'a> {
     rivals: Vec<Rival<'a>>,
 }
@@ -14,7 +14,7 @@ struct Rival<'a> {
     measure: Box<dyn FnMut() -> f64 + 'a>,
 }
 
-/// What every rival came to in every round.
+/// The measurements of every rival in every round.
 #[derive(Clone, Debug)]
 pub struct ContestResult {
     names: Vec<&'static str>,
@@ -22,22 +22,25 @@ pub struct ContestResult {
 }
 
 impl<'a> Contest<'a> {
-    /// Nobody takes part yet.
+    /// A contest without rivals.
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "a contest of nobody is nobody's default")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "a contest without rivals is not a useful default"
+    )]
     pub const fn new() -> Self {
         Self { rivals: Vec::new() }
     }
 
-    /// One more takes part.
+    /// Adds a rival.
     #[must_use]
     pub fn rival(mut self, name: &'static str, measure: impl FnMut() -> f64 + 'a) -> Self {
         self.rivals.push(Rival { name, measure: Box::new(measure) });
         self
     }
 
-    /// Lets each be measured once a round, each time another one first. A round before these warms
-    /// up and does not count.
+    /// Measures each rival once per round, starting with a different one each time. One more round
+    /// before these warms up and does not count.
     #[must_use]
     pub fn run(mut self, rounds: usize) -> ContestResult {
         let count = self.rivals.len();
@@ -57,38 +60,38 @@ impl<'a> Contest<'a> {
 }
 
 impl ContestResult {
-    /// What that rival came to.
+    /// The measurements of this rival.
     ///
     /// # Panics
-    /// If nobody of that name took part, or there was no round.
+    /// If there is no rival of that name, or no round.
     #[must_use]
     pub fn of(&self, name: &str) -> Samples {
         let index = self.index(name);
         Samples::new(self.rounds.iter().map(|row| row[index]).collect())
     }
 
-    /// The lowest that each of these came to. What disturbs a measurement makes it longer, never
-    /// shorter, so this is what they can do, and what the aims are about.
+    /// The lowest measurement of each of these. Interference makes a measurement longer, never
+    /// shorter, so the lowest is the best estimate, and the aims are set for it.
     ///
     /// # Panics
-    /// If one of them did not take part, or there was no round.
+    /// If one of them is not a rival, or there was no round.
     #[must_use]
     pub fn lowest<const COUNT: usize>(&self, names: [&str; COUNT]) -> [f64; COUNT] {
         names.map(|name| self.of(name).range().0)
     }
 
-    /// Every rival's own figure.
+    /// One figure per rival.
     #[must_use]
     pub fn figures(&self, title: &str, unit: &'static str) -> Vec<Figure> {
         let figure = |name| Figure::new(format!("{title}: {name}"), self.of(name), unit);
         self.names.iter().copied().map(figure).collect()
     }
 
-    /// How many times the second the first came to: lowest against lowest, and as the median of all
-    /// rounds, where both were disturbed alike.
+    /// The ratio of the first to the second: of their lowest measurements, and as the median of all
+    /// rounds, in which both suffered the same interference.
     ///
     /// # Panics
-    /// If one of them did not take part, or there was no round.
+    /// If one of them is not a rival, or there was no round.
     #[must_use]
     pub fn compare(&self, title: &str, of: &str, to: &str, aim: Option<Aim>) -> [Figure; 2] {
         let [lowest_of, lowest_to] = self.lowest([of, to]);
@@ -104,7 +107,7 @@ impl ContestResult {
 
     fn index(&self, name: &str) -> usize {
         let index = self.names.iter().position(|rival| *rival == name);
-        index.unwrap_or_else(|| panic!("{name} takes part"))
+        index.unwrap_or_else(|| panic!("{name} is not a rival"))
     }
 }
 

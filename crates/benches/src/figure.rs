@@ -1,10 +1,10 @@
-//! One figure: what was measured, what came of it, and what we aim at.
+//! One figure: what was measured, the result, and the aim.
 
 use serde_json::{Value, json};
 
 use crate::samples::Samples;
 
-/// What was measured.
+/// A measured figure.
 #[derive(Clone, Debug)]
 pub struct Figure {
     what: String,
@@ -13,7 +13,7 @@ pub struct Figure {
     aim: Option<Aim>,
 }
 
-/// What a figure should come to. Missing it is news, not an error.
+/// The target of a figure. Missing it is reported, and is not an error.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Aim {
     /// Less is better.
@@ -23,19 +23,19 @@ pub enum Aim {
 }
 
 impl Figure {
-    /// A figure that is only to be known.
+    /// A figure without an aim.
     #[must_use]
     pub fn new(what: impl Into<String>, samples: Samples, unit: &'static str) -> Self {
         Self { what: what.into(), samples, unit, aim: None }
     }
 
-    /// The same figure, compared with an aim.
+    /// The same figure with an aim.
     #[must_use]
     pub fn aiming(self, aim: Aim) -> Self {
         Self { aim: Some(aim), ..self }
     }
 
-    /// What, value, spread and aim, for people.
+    /// The cells of the printed table: what, value, spread and aim.
     pub(crate) fn cells(&self) -> [String; 4] {
         let value = format!("{} {}", rounded(self.samples.median()), self.unit);
         let (low, high) = self.samples.range();
@@ -52,7 +52,7 @@ impl Figure {
         [self.what.clone(), value.trim_end().into(), spread, aim]
     }
 
-    /// Whether the aim is reached, in one line, if there is one.
+    /// One line that states whether the aim was reached, if there is an aim.
     pub(crate) fn verdict(&self) -> Option<String> {
         let aim = self.aim?;
         let verdict = if self.meets(aim) { "reached" } else { "missed " };
@@ -60,7 +60,7 @@ impl Figure {
         Some(format!("{verdict}  {what}: {value}, aim {}", aim.text()))
     }
 
-    /// As `cargo xtask table` reads it; the spread is there for whoever looks closer.
+    /// The JSON that `cargo xtask table` reads; the spread is extra information.
     pub(crate) fn json(&self) -> Value {
         let (low, high) = self.samples.range();
         let mut figure = json!({
@@ -94,7 +94,7 @@ impl Aim {
     }
 }
 
-/// About three digits: a measurement cannot say more.
+/// Rounds to about three digits, which is as precise as a measurement.
 fn rounded(value: f64) -> String {
     match value.abs() {
         100.0.. => grouped(value.round()),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn people_see_the_spread_and_whether_the_aim_is_met() {
+    fn the_table_shows_the_spread_and_whether_the_aim_is_met() {
         let met = figure(&[1_234.5, 900.0, 2_000.0]).aiming(Aim::AtMost(1_500.0));
         assert_eq!(met.cells(), ["a job", "1,235 ns", "900 .. 2,000", "<= 1,500"]);
         let missed = figure(&[1.25]).aiming(Aim::AtLeast(1.5));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_says_whether_an_aim_is_met_only_if_there_is_one() {
+    fn the_json_has_aim_and_met_only_if_there_is_an_aim() {
         let with = figure(&[2_500_000.0]).aiming(Aim::AtLeast(2_000_000.0));
         let with = with.json();
         assert_eq!(with["aim"], ">= 2,000,000");

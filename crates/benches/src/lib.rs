@@ -1,7 +1,7 @@
-//! What all benches share: measuring again and again, and saying what came of it.
+//! What all benches share: repeated measurement and reports.
 //!
-//! Each bench is a program of its own under `bin/`, and knows what it measures and how. A bench never
-//! fails because something was slow: it says so, and people or `cargo xtask table` draw conclusions.
+//! Each bench is a separate program under `bin/`, which defines what it measures and how. A bench
+//! never fails because something was slow: it reports the figure and whether its aim was reached.
 
 pub mod command;
 pub mod contest;

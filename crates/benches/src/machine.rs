@@ -1,15 +1,15 @@
-//! The machine a bench runs on: figures without it say little.
+//! The machine a bench runs on, without which figures mean little.
 
 use std::fs;
 use std::thread;
 
-/// How many threads can run at once.
+/// The number of threads that can run in parallel.
 #[must_use]
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What the processor calls itself, where the system says so in a file.
+/// The model name of the processor, if the system provides it in `/proc/cpuinfo`.
 #[must_use]
 pub fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_model_is_read_where_there_is_one() {
+    fn the_model_name_is_found_if_there_is_one() {
         let text = "processor\t: 0\nmodel name\t: Some CPU @ 2.0: fast\n\nprocessor\t: 1\n";
         assert_eq!(model(text), Some("Some CPU @ 2.0: fast"));
         assert_eq!(model("Hardware : other"), None);

@@ -1,6 +1,6 @@
-//! Chance, from a given seed: every run of a bench does the same work.
+//! Seeded random numbers: every run of a bench does the same work.
 
-/// SplitMix64: small, and cheap enough to vanish beside what is measured.
+/// SplitMix64: small, and so cheap that it does not affect measurements.
 #[derive(Clone, Debug)]
 pub struct BenchRandom {
     state: u64,
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_draws_the_same_numbers_again_and_stays_below_the_bound() {
+    fn the_same_seed_draws_the_same_numbers_below_the_bound() {
         let (mut one, mut other) = (BenchRandom::new(7), BenchRandom::new(7));
         for bound in 1..1_000 {
             let drawn = one.below(bound);

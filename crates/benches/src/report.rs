@@ -1,4 +1,4 @@
-//! What a bench prints: a table for people, or one JSON document that `cargo xtask table` reads.
+//! The output of a bench: a printed table, or one JSON document that `cargo xtask table` reads.
 
 use std::fmt::{Display, Write as _};
 
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use crate::figure::Figure;
 use crate::machine;
 
-/// Everything one run of a bench measured.
+/// The results of one run of a bench.
 #[derive(Clone, Debug)]
 pub struct BenchReport {
     /// The name that `cargo xtask bench` knows.
     pub bench: &'static str,
-    /// What to type to measure it again.
+    /// The command that measures it again.
     pub command: String,
-    /// What was measured.
+    /// The measurements.
     pub findings: Findings,
 }
 
-/// What a bench, or a part of one, found out.
+/// The measurements of a bench, or of a part of one.
 #[derive(Clone, Default, Debug)]
 pub struct Findings {
     figures: Vec<Figure>,
@@ -26,17 +26,17 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// One more figure; they are shown in this order.
+    /// Adds a figure; figures are shown in this order.
     pub fn push(&mut self, figure: Figure) {
         self.figures.push(figure);
     }
 
-    /// Something was not measured, and why.
+    /// Notes that something was not measured, and why.
     pub fn skip(&mut self, what: impl Into<String>, why: impl Display) {
         self.skipped.push(format!("skipped  {}: {why}", what.into()));
     }
 
-    /// Also all of these.
+    /// Adds all of these.
     pub fn extend(&mut self, more: impl Into<Self>) {
         let more = more.into();
         self.figures.extend(more.figures);
@@ -51,7 +51,7 @@ impl<F: Into<Vec<Figure>>> From<F> for Findings {
 }
 
 impl BenchReport {
-    /// For people.
+    /// The printed table.
     #[must_use]
     pub fn table(&self) -> String {
         let head = ["what", "median", "lowest .. highest", "aim"].map(str::to_owned);
@@ -72,11 +72,11 @@ impl BenchReport {
         let (cores, processor) = (machine::cores(), machine::processor());
         let command = &self.command;
         writeln!(table, "\n`{command}` on {cores} cores ({processor})")
-            .expect("text takes more text");
+            .expect("writing to a string cannot fail");
         table
     }
 
-    /// For people: which aims are reached, which are missed, and what was not measured.
+    /// One line for each aim that was reached or missed, and for each skipped measurement.
     #[must_use]
     pub fn verdicts(&self) -> String {
         let Findings { figures, skipped } = &self.findings;
@@ -84,7 +84,7 @@ impl BenchReport {
         lines.map(|line| line + "\n").collect()
     }
 
-    /// For programs.
+    /// The JSON document.
     #[must_use]
     pub fn json(&self) -> Value {
         json!({
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_columns_stand_below_one_another() {
+    fn the_columns_of_the_table_are_aligned() {
         let table = report().table();
         let lines: Vec<&str> = table.lines().take(3).collect();
         let expected = [
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn every_aim_has_a_verdict_and_what_was_skipped_is_not_forgotten() {
+    fn there_is_a_line_for_every_aim_and_every_skipped_measurement() {
         let mut report = report();
         report.findings.skip("a crowd", "2 cores");
         let expected = "reached  a job: 900 ns, aim <= 1,500\nskipped  a crowd: 2 cores\n";
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_is_of_the_version_that_is_read() {
+    fn the_json_document_has_version_1() {
         let document = report().json();
         assert_eq!(document["v"], 1);
         assert_eq!(document["bench"], "scheduler");

@@ -1,17 +1,17 @@
-//! Repeated measurements of one thing. The median is what is reported: on a shared machine a few
-//! repeats are disturbed, and a mean would carry that on.
+//! Repeated measurements. The median is reported, because on a shared machine a few repeats suffer
+//! interference, which would affect a mean.
 
-/// What repeats of one measurement came to.
+/// The results of repeated measurements.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Samples {
     sorted: Vec<f64>,
 }
 
 impl Samples {
-    /// Measures as often as asked.
+    /// Measures this many times.
     ///
     /// # Panics
-    /// If asked for no repeat at all.
+    /// If the number is 0.
     pub fn take(repeats: usize, measure: impl FnMut() -> f64) -> Self {
         Self::new(core::iter::repeat_with(measure).take(repeats).collect())
     }
@@ -19,7 +19,7 @@ impl Samples {
     /// These measurements.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there are none.
     #[must_use]
     pub fn new(mut values: Vec<f64>) -> Self {
         assert!(!values.is_empty(), "something was measured");
@@ -27,7 +27,7 @@ impl Samples {
         Self { sorted: values }
     }
 
-    /// Half of the repeats came to less, half to more.
+    /// The median.
     #[must_use]
     pub fn median(&self) -> f64 {
         let (half, count) = (self.sorted.len() / 2, self.sorted.len());
@@ -71,13 +71,13 @@ mod tests {
     }
 
     #[test]
-    fn another_unit_may_turn_the_order_round() {
+    fn a_conversion_may_reverse_the_order() {
         let rates = Samples::new(vec![1.0, 2.0, 4.0]).map(|seconds| 1.0 / seconds);
         assert_eq!((rates.median(), rates.range()), (0.5, (0.25, 1.0)));
     }
 
     #[test]
-    fn as_many_repeats_are_taken_as_asked_for() {
+    fn the_requested_number_of_repeats_is_taken() {
         let mut count = 0.0;
         let samples = Samples::take(5, || {
             count += 1.0;

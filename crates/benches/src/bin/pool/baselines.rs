@@ -1,10 +1,10 @@
-//! What one does without stealing: every thread gets its part beforehand, or all take from one queue.
+//! The alternatives to stealing: a static split among threads, or one queue for all.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
 
-/// Everybody's part was dealt beforehand, to a thread each.
+/// A static split: each part has its own thread.
 pub(crate) fn dealt<P: Send>(parts: Vec<P>, work: impl Fn(P) -> u64 + Sync) -> u64 {
     let work = &work;
     thread::scope(|scope| {
@@ -15,7 +15,7 @@ pub(crate) fn dealt<P: Send>(parts: Vec<P>, work: impl Fn(P) -> u64 + Sync) -> u
     })
 }
 
-/// One queue behind one lock, for all.
+/// One queue behind one lock, for all threads.
 pub(crate) struct Central<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
@@ -34,7 +34,7 @@ impl<T: Send> Central<T> {
         Self { state: Mutex::new(State { tasks, open }), changed: Condvar::new() }
     }
 
-    /// One more, made by one who works.
+    /// Adds an item, from a thread that works.
     pub(crate) fn push(&self, task: T) {
         let mut state = self.lock();
         state.tasks.push_back(task);
@@ -43,7 +43,7 @@ impl<T: Send> Central<T> {
         self.changed.notify_one();
     }
 
-    /// Works on all of them, and on all that come of them, with so many threads.
+    /// Processes all items, including those added meanwhile, with this many threads.
     pub(crate) fn run(&self, threads: usize, work: impl Fn(T) -> u64 + Sync) -> u64 {
         dealt(vec![(); threads], |()| {
             let mut sum = 0_u64;

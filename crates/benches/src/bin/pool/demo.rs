@@ -1,5 +1,5 @@
-//! A thousand tasks that all begin at one of four workers: who does how many in the end, how long it
-//! takes, and how many thefts it needs, one task at a time and half of them.
+//! A thousand tasks that all start at one of four workers: how many each worker runs, how long it
+//! takes, and how many thefts it needs, with one task or half of the tasks per theft.
 
 use std::hint::black_box;
 
@@ -25,9 +25,9 @@ fn additions(count: u64) -> u64 {
 struct Run {
     time: f64,
     thefts: f64,
-    /// How many tasks did not fit and went to the queue that all share.
+    /// How many tasks did not fit and went to the shared queue.
     overflowed: f64,
-    /// What each did of a hundred tasks.
+    /// The percentage of tasks that each worker ran.
     shares: Vec<f64>,
 }
 

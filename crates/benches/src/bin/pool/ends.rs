@@ -1,8 +1,8 @@
-//! Whether it matters at which end thieves take: the owner and one thief at the same end of a queue,
-//! and at opposite ends. What is counted is how often an exchange fails because the other was there.
+//! Whether it matters at which end thieves steal: the owner and one thief at the same end of a
+//! queue, and at opposite ends. Counted is how often an exchange fails because the other thread was
+//! faster.
 //!
-//! Both queues are as simple as they can be while nothing is lost: numbers in a ring, one word for
-//! each end.
+//! Both queues are as simple as possible while correct: numbers in a ring, one word for each end.
 
 use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
@@ -18,7 +18,7 @@ use crate::sizes::Sizes;
 
 const PLACES: usize = 256;
 
-/// How many the owner adds before it takes them again.
+/// How many items the owner adds before it takes them again.
 const BURST: u64 = 32;
 
 /// Oldest at `top`, newest before `bottom`; both only grow but for the owner's claim.
@@ -34,7 +34,7 @@ struct Padded(AtomicUsize);
 enum Taken {
     Some(u64),
     None,
-    /// Somebody else was faster.
+    /// The other thread was faster.
     Failed,
 }
 
@@ -69,7 +69,7 @@ impl Ring {
         }
     }
 
-    /// The newest: for an owner that takes at the other end. An exchange is needed for the last only.
+    /// The newest: for an owner that takes at the other end. Only the last item needs an exchange.
     fn take_newest(&self) -> Taken {
         let last = self.bottom.0.load(Relaxed) - 1;
         self.bottom.0.store(last, Relaxed);
@@ -113,7 +113,7 @@ impl Count {
     }
 }
 
-/// How many exchanges fail for a thousand numbers that are taken; and what the thief got of a hundred.
+/// Failed exchanges per thousand items taken, and the percentage taken by the thief.
 fn run(total: u64, own: impl Fn(&Ring) -> Taken) -> (f64, f64) {
     let ring = Ring::new();
     let (is_over, begin) = (AtomicBool::new(false), Barrier::new(2));
@@ -140,7 +140,7 @@ fn run(total: u64, own: impl Fn(&Ring) -> Taken) -> (f64, f64) {
         }
         while count.add(own(&ring)) {}
         is_over.store(true, Release);
-        (count, thief.join().expect("it only counts"))
+        (count, thief.join().expect("the thread does not panic"))
     });
     assert_eq!(owner.taken + thief.taken, total, "each number is taken once");
     assert_eq!(owner.sum + thief.sum, total * (total - 1) / 2, "and none is made up");

@@ -1,4 +1,4 @@
-//! A fork for every addition: nothing but the price of a fork.
+//! A fork for every addition: this measures the cost of a fork alone.
 
 use std::hint::black_box;
 
@@ -32,7 +32,7 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
     findings
 }
 
-/// Nobody steals: what a fork costs that is never taken.
+/// One worker: the cost of a fork that is never stolen.
 fn alone(sizes: &Sizes, findings: &mut Findings) {
     let n = sizes.fib;
     let forks = forks(n) as f64;
@@ -65,7 +65,7 @@ fn together(sizes: &Sizes, findings: &mut Findings) {
 fn contest(n: u32, workers: usize, rounds: usize) -> ContestResult {
     let (ours, rayon, chili) = (pools::ours(workers), pools::rayon(workers), pools::chili(workers));
     let expected = Fib(n).call(&mut Serial);
-    let checked = |value| assert_eq!(value, expected, "everybody adds up to the same");
+    let checked = |value| assert_eq!(value, expected, "all rivals compute the same");
     let fib = || Fib(black_box(n));
     Contest::new()
         .rival("serial", || wall_ms(|| checked(fib().call(&mut Serial))))

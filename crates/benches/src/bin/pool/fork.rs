@@ -1,14 +1,14 @@
 //! One way to write a recursive workload for every rival.
 //!
-//! chili hands a scope down, the others find their pool by themselves; what is called is therefore
-//! a value that is given whatever it needs to fork. All of this vanishes when it is compiled.
+//! chili passes a scope down, the others find their pool by themselves. So a call is a value that
+//! gets what it needs to fork. All of this is optimized away.
 
-/// Something to be called, perhaps by another thread.
+/// A call that another thread may execute.
 pub(crate) trait Call<R>: Send {
     fn call(self, fork: &mut impl Fork) -> R;
 }
 
-/// Calls two of them, perhaps at the same time.
+/// Executes two calls, possibly in parallel.
 pub(crate) trait Fork {
     fn join<RA: Send, RB: Send>(&mut self, a: impl Call<RA>, b: impl Call<RB>) -> (RA, RB);
 }
@@ -44,11 +44,12 @@ impl Fork for Rayon {
 impl Fork for chili::Scope<'_> {
     #[inline(always)]
     fn join<RA: Send, RB: Send>(&mut self, a: impl Call<RA>, b: impl Call<RB>) -> (RA, RB) {
-        // It begins with the second: so everybody walks through memory in the same order.
+        // chili starts with the second; swapped, so that all rivals access memory in the same
+        // order.
         let (b, a) = self.join(move |scope| b.call(scope), move |scope| a.call(scope));
         (a, b)
     }
 }
 
-/// Whom our pool is compared with, in workloads of this kind.
+/// The rivals of our pool in workloads of this kind.
 pub(crate) const RIVALS: [&str; 3] = ["serial", "rayon", "chili"];

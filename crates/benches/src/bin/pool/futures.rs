@@ -1,4 +1,4 @@
-//! Very many futures that step aside once: each is scheduled twice.
+//! Very many futures that yield once: each is scheduled twice.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::sizes::Sizes;
 use crate::{pools, spawns, tally};
 
 async fn tiny() {
-    step_aside().await;
+    yield_once().await;
     tally::one();
 }
 
-/// Ready when asked a second time, and wants to be asked at once.
-fn step_aside() -> impl Future<Output = ()> {
-    let mut was_asked = false;
+/// Ready at the second poll, and wakes itself at once.
+fn yield_once() -> impl Future<Output = ()> {
+    let mut was_polled = false;
     poll_fn(move |context| {
-        if was_asked {
+        if was_polled {
             return Poll::Ready(());
         }
-        was_asked = true;
+        was_polled = true;
         context.waker().wake_by_ref();
         Poll::Pending
     })
@@ -57,7 +57,7 @@ impl Drop for Driven {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         for thread in self.threads.drain(..) {
-            thread.join().expect("nothing panics there");
+            thread.join().expect("the thread does not panic");
         }
     }
 }

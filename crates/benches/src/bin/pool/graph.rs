@@ -1,4 +1,4 @@
-//! What can be reached in a graph whose nodes cost very different amounts.
+//! A graph traversal in which the cost of the nodes differs widely.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,7 @@ use crate::{pools, tally, work};
 /// How many edges leave a node on average.
 const DEGREE: f64 = 8.0;
 
-/// How much a node costs: few cost very much.
+/// The cost of a node: a few are very expensive.
 const COST_US: (f64, f64) = (5.0, 5_000.0);
 const EXPONENT: f64 = 1.5;
 
@@ -47,14 +47,14 @@ impl Graph {
         self.nodes.iter().map(|_| AtomicBool::new(false)).collect()
     }
 
-    /// Works on a node, and says which others are seen for the first time from there.
+    /// Processes a node, and passes its neighbours that were not seen before to `found`.
     fn visit(&self, index: usize, seen: &[AtomicBool], mut found: impl FnMut(usize)) -> u64 {
         let node = &self.nodes[index];
         work::microseconds(node.cost_us);
         for other in node.edges.iter().copied().filter(|other| !seen[*other].swap(true, Relaxed)) {
             found(other);
         }
-        // Different for each, so that the sum tells which were visited, and how often.
+        // Different for each node, so that the sum shows which were visited, and how often.
         BenchRandom::new(index as u64).draw()
     }
 
@@ -68,7 +68,7 @@ impl Graph {
         sum
     }
 
-    /// Each thread has the nodes of a range, and hands on what it finds elsewhere, step by step.
+    /// Each thread owns a range of nodes, and passes other nodes to their owners, step by step.
     fn split(&self, threads: usize) -> u64 {
         let seen = self.unvisited();
         seen[0].store(true, Relaxed);
@@ -127,7 +127,7 @@ fn poisson(random: &mut BenchRandom) -> usize {
     count
 }
 
-/// Between both ends of the cost, so that half as many cost 1.6 times as much.
+/// A bounded Pareto distribution: half as many nodes cost 1.6 times as much.
 fn pareto(random: &mut BenchRandom) -> u64 {
     let (low, high) = COST_US;
     let share = 1.0 - (low / high).powf(EXPONENT);
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn costs_and_degrees_are_as_they_should_be() {
+    fn costs_and_degrees_have_the_expected_distribution() {
         let graph = Graph::new(20_000);
         let edges: usize = graph.nodes.iter().map(|node| node.edges.len()).sum();
         assert!((155_000..165_000).contains(&edges), "{edges}");

@@ -1,4 +1,4 @@
-//! A pool that has nothing to do: what share of a processor it takes nevertheless.
+//! An idle pool: the share of a processor that it uses.
 
 use std::thread;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::pools;
 use crate::sizes::Sizes;
 use crate::timing::{processor_ms, wall_ms};
 
-/// After so long without work everybody should sleep.
+/// After this time without work all threads should sleep.
 const SETTLED: Duration = Duration::from_millis(100);
 
 pub(crate) fn measure(sizes: &Sizes) -> Findings {
@@ -22,7 +22,7 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
         let processor = processor_ms(|| wall = wall_ms(|| thread::sleep(time)));
         processor / wall * 100.0
     };
-    // Each is alone in the process while it is watched, and has worked before.
+    // Each pool is alone in the process while it is measured, and has run a task before.
     let outcome = Contest::new()
         .rival("ours", || {
             let pool = pools::ours(2);

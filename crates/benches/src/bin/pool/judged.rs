@@ -10,7 +10,7 @@ use filch_pool::Pool;
 
 use crate::timing::wall_ms;
 
-/// Four ways to do the same work; each gives back the same sum.
+/// Four ways to do the same work; each returns the same sum.
 pub(crate) struct Ways<'a> {
     pub(crate) serial: &'a dyn Fn() -> u64,
     pub(crate) stealing: &'a dyn Fn() -> u64,
@@ -22,7 +22,7 @@ impl Ways<'_> {
     pub(crate) fn run(&self, rounds: usize) -> ContestResult {
         let expected = (self.serial)();
         let timed = |way: &dyn Fn() -> u64| {
-            wall_ms(|| assert_eq!(way(), expected, "everybody does the same work"))
+            wall_ms(|| assert_eq!(way(), expected, "all ways do the same work"))
         };
         Contest::new()
             .rival("serial", || timed(self.serial))
@@ -33,21 +33,21 @@ impl Ways<'_> {
     }
 }
 
-/// What share of so many cores was used for work.
+/// The share of the cores that was used for work.
 pub(crate) fn efficiency(title: &str, outcome: &ContestResult, cores: usize, aim: Aim) -> Figure {
     let [serial, stealing] = outcome.lowest(["serial", "stealing"]);
     let share = serial / (cores as f64 * stealing);
     once(format!("{title}: efficiency of stealing"), share, "").aiming(aim)
 }
 
-/// How many times as fast as the other way stealing is.
+/// How many times faster stealing is than the other way.
 pub(crate) fn gain(title: &str, outcome: &ContestResult, over: &str, aim: Option<Aim>) -> Figure {
     let [stealing, other] = outcome.lowest(["stealing", over]);
     let figure = once(format!("{title}: gain over {over}"), other / stealing, "times");
     aim.map_or(figure.clone(), |aim| figure.aiming(aim))
 }
 
-/// How many of a hundred tasks are stolen.
+/// Thefts per hundred tasks.
 pub(crate) fn thefts(
     title: &str,
     pool: &Pool,
@@ -65,7 +65,7 @@ pub(crate) fn once(what: impl Into<String>, value: f64, unit: &'static str) -> F
     Figure::new(what, Samples::new(vec![value]), unit)
 }
 
-/// What the whole is shown as.
+/// The time of each way.
 pub(crate) fn times(title: &str, outcome: &ContestResult) -> Findings {
     outcome.figures(title, "ms").into()
 }

@@ -1,5 +1,5 @@
-//! Few long leaves: two of the same length, which must be done at the same time every single time;
-//! and many of very different length.
+//! Few long leaves: two of the same length, which must run in parallel every time; and many of very
+//! different length.
 
 use std::thread;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::{fork, pools, work};
 /// How often two long leaves are tried.
 const TRIES: usize = 20;
 
-/// So many small forks before them teach a pool that waking is a waste.
+/// Small forks before the leaves, from which a pool may learn not to wake threads.
 const LESSONS: u32 = 200;
 
 pub(crate) fn measure(sizes: &Sizes) -> Findings {
@@ -36,7 +36,7 @@ impl Call<u64> for Leaf {
     }
 }
 
-/// The aim is about the worst try. Two bare threads show what the machine allowed meanwhile.
+/// The aim is set for the worst try. Two plain threads show what the machine allowed meanwhile.
 fn two(sizes: &Sizes) -> Findings {
     let us = sizes.leaf_us;
     let both = |fork: &dyn Fn(Leaf, Leaf) -> (u64, u64)| {
@@ -83,7 +83,7 @@ fn two(sizes: &Sizes) -> Findings {
     findings
 }
 
-/// The longest leaf takes a thousand times as long as the thousandth, and they lie anyhow.
+/// The longest leaf takes a thousand times as long as the thousandth; the order is random.
 struct Leaves<'a>(&'a [u64]);
 
 impl Call<u64> for Leaves<'_> {

@@ -1,5 +1,5 @@
-//! A tree of which nine tenths lie on one side, at every level: tree recursion, where stealing should
-//! shine.
+//! A tree with nine tenths of the work on one side, at every level: recursion for which stealing is
+//! a good fit.
 
 use filch_benches::figure::Aim;
 use filch_benches::machine;
@@ -11,17 +11,17 @@ use crate::judged::{self, Ways};
 use crate::sizes::Sizes;
 use crate::{pools, work};
 
-/// What is not split any further, in microseconds.
+/// Work that is not split any further, in microseconds.
 const LEAF: u64 = 64;
 
-/// How deep the tree is cut to be dealt.
+/// The depth at which the tree is cut for the static split.
 const DEALT_DEPTH: u32 = 3;
 
 #[derive(Clone, Copy)]
 struct Part(u64);
 
 impl Part {
-    /// Its two parts, or none if it is a leaf.
+    /// Its two parts, or `None` for a leaf.
     fn split(self) -> Option<[Self; 2]> {
         let large = self.0 * 9 / 10;
         (self.0 > LEAF).then(|| [Self(large), Self(self.0 - large)])
@@ -53,7 +53,7 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
     let root = Part(sizes.lopsided_us);
     let stealing = || pool.install(|| root.call(&mut Ours));
     let split = || {
-        // Like cards: the first to the first, the second to the second, and round again.
+        // Round-robin: the first part to the first thread, the second to the second, and so on.
         let mut hands = vec![Vec::new(); cores];
         for (index, part) in root.at_depth(DEALT_DEPTH).into_iter().enumerate() {
             hands[index % cores].push(part);
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_lost_by_splitting() {
+    fn splitting_keeps_the_total_work() {
         let root = Part(1 << 20);
         let parts = root.at_depth(DEALT_DEPTH);
         assert_eq!(parts.len(), 8);

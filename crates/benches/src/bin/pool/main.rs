@@ -1,7 +1,7 @@
-//! The bench of `pool`: what forks, tasks and wakes cost, beside the pools that others use.
+//! The bench of `pool`: what forks, tasks and wakes cost, compared with other pools.
 //!
-//! This file lists the workloads; each has a file of its own. `fork` is what
-//! lets one recursive workload run on every rival, `pools` makes the rivals, `sizes` says how much.
+//! This file lists the workloads; each has its own file. `fork` lets one recursive workload run on
+//! every rival, `pools` creates the rivals, and `sizes` defines how much is measured.
 
 mod baselines;
 mod demo;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_workload_runs_and_its_figures_can_be_read() {
+    fn every_workload_runs_and_its_figures_are_numbers() {
         BENCH.try_all(&Sizes::TINY);
     }
 }

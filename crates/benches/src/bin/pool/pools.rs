@@ -1,7 +1,7 @@
 //! The rivals, each with a given number of threads.
 //!
-//! They are made for one workload and dropped after it: the threads of some are not quite idle when
-//! they are.
+//! They are created for one workload and dropped after it, because idle threads of some pools still
+//! use a processor.
 
 use std::num::NonZero;
 

@@ -1,4 +1,4 @@
-//! What it costs to be watched: the same work with and without the schedule trace, and a watcher.
+//! The cost of observation: the same work with and without the schedule trace, and with a watcher.
 
 use std::hint::black_box;
 use std::io;
@@ -16,7 +16,7 @@ use crate::sizes::Sizes;
 use crate::spawns;
 use crate::timing::wall_ms;
 
-/// How long a pool takes for it.
+/// Returns the time that a pool takes.
 type Workload<'a> = &'a dyn Fn(&Pool) -> f64;
 
 pub(crate) fn measure(sizes: &Sizes) -> Findings {

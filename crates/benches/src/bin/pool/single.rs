@@ -1,4 +1,4 @@
-//! One long task: there is nothing to steal, and those who look must not be in the way.
+//! One long task: there is nothing to steal, and idle threads must not slow it down.
 
 use filch_benches::contest::Contest;
 use filch_benches::figure::Aim;

@@ -1,14 +1,14 @@
-//! How much is measured, how often.
+//! How much is measured, and how often.
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     /// How often each rival is measured.
     pub(crate) rounds: usize,
-    /// How often where one round takes seconds.
+    /// How often, if one round takes seconds.
     pub(crate) rounds_long: usize,
-    /// Which number of Fibonacci's is computed, with a fork for every addition.
+    /// Which Fibonacci number is computed, with a fork for every addition.
     pub(crate) fib: u32,
-    /// How deep the binary tree is that is summed up.
+    /// The depth of the binary tree.
     pub(crate) tree_depth: u32,
     /// How many subtrees the root of the unbalanced tree has.
     pub(crate) uts_children: u32,
@@ -16,15 +16,15 @@ pub(crate) struct Sizes {
     pub(crate) spawns: u64,
     /// How often an idle pool is woken for one sample.
     pub(crate) wakes: usize,
-    /// How many small forks with something else between them.
+    /// The number of small forks with other work between them.
     pub(crate) sparse: u32,
     /// How long each of two leaves takes.
     pub(crate) leaf_us: u64,
     /// How many leaves of very different length.
     pub(crate) zipf: usize,
-    /// How long an idle pool is watched.
+    /// How long an idle pool is measured.
     pub(crate) idle_ms: u64,
-    /// The whole of the lopsided tree.
+    /// The total work of the lopsided tree.
     pub(crate) lopsided_us: u64,
     /// How many nodes the graph has.
     pub(crate) graph: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Sizes {
     pub(crate) uniform: u64,
     /// How long the one task takes.
     pub(crate) single_us: u64,
-    /// How many tasks all begin at one worker, and how many additions each makes.
+    /// The number of tasks that start at one worker, and the additions per task.
     pub(crate) demo: (usize, u64),
     /// How many runs of simulated thefts.
     pub(crate) theft_runs: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// What the aims are about.
+    /// The size for which the aims are set.
     pub(crate) const FULL: Self = Self {
         rounds: 15,
         rounds_long: 10,
@@ -63,7 +63,7 @@ impl Sizes {
         ends: 1_000_000,
     };
 
-    /// Whether it runs at all; the figures mean little.
+    /// To check that the bench runs; the figures mean little.
     pub(crate) const QUICK: Self = Self {
         rounds: 5,
         rounds_long: 3,

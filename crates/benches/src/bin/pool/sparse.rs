@@ -1,5 +1,5 @@
-//! Small forks with something else between them: none is worth waking anybody for, and what a pool
-//! does about them all the same is heat. Processor time is what counts here.
+//! Small forks with other work between them: none is worth waking a thread for, so anything a pool
+//! does about them is wasted. Processor time is measured here.
 
 use filch_benches::contest::Contest;
 use filch_benches::figure::Aim;
@@ -10,10 +10,10 @@ use crate::sizes::Sizes;
 use crate::timing::processor_ms;
 use crate::{pools, work};
 
-/// What is done between two forks.
+/// The work between two forks.
 const BETWEEN_US: u64 = 20;
 
-/// What each half of a fork does.
+/// The work of each half of a fork.
 const HALF_NS: u64 = 500;
 
 struct Half;

@@ -1,5 +1,4 @@
-//! Very many tasks that do next to nothing: from within the pool, from outside, and each by the one
-//! before it.
+//! Very many tiny tasks: spawned inside the pool, from outside, and each by the one before it.
 
 use std::hint::black_box;
 
@@ -32,7 +31,7 @@ fn report(title: &str, outcome: &ContestResult, is_aimed: bool, findings: &mut F
     }
 }
 
-/// What one of `count` tasks takes from the first spawn to the last end.
+/// The time per task, from the first spawn to the last end.
 pub(crate) fn each(count: u64, spawn: impl FnOnce()) -> f64 {
     let expected = tally::total() + count;
     let time = wall_ms(|| {
@@ -58,7 +57,7 @@ fn inside(count: u64, rounds: usize) -> ContestResult {
         })
         .rival("tokio", || {
             each(count, || {
-                // Within a task: what `block_on` runs is outside of tokio's workers.
+                // Within a task, because `block_on` runs outside tokio's workers.
                 drop(tokio.spawn(async move {
                     (0..count).for_each(|number| drop(tokio::spawn(async move { tiny(number) })));
                 }));

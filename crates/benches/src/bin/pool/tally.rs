@@ -1,5 +1,5 @@
-//! How many tasks are done, counted without their threads fighting over one word: that would be
-//! what is measured then.
+//! Counts finished tasks without contention between their threads, which would dominate the
+//! measurement.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const PLACES: usize = 64;
 
-/// A word on a line of its own.
+/// A counter on its own cache line.
 #[repr(align(128))]
 struct Place(AtomicU64);
 
@@ -22,19 +22,20 @@ thread_local! {
 
 static DONE: [Place; PLACES] = [const { Place(AtomicU64::new(0)) }; PLACES];
 
-/// One more is done.
+/// Counts one more finished task.
 #[inline]
 pub(crate) fn one() {
-    // Nobody else has this word, unless there are more threads than words; so it costs little.
+    // No other thread uses this counter, unless there are more threads than counters; so it is
+    // cheap.
     DONE[MINE.get()].0.fetch_add(1, Release);
 }
 
-/// What is done by all since the program began.
+/// The number of finished tasks since the program started.
 pub(crate) fn total() -> u64 {
     DONE.iter().map(|place| place.0.load(Acquire)).sum()
 }
 
-/// Waits until so many are done, without keeping a processor busy.
+/// Waits until this many tasks have finished, without keeping a processor busy.
 pub(crate) fn wait_for(total_expected: u64) {
     while total() < total_expected {
         thread::sleep(Duration::from_micros(50));

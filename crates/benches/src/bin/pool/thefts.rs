@@ -1,11 +1,10 @@
-//! How much a thief should take, and from whom: one task, half or all of them; from a victim by chance or
-//! always in the same order.
+//! How much a thief should steal, and from which victim: one task, half or all of them; from a
+//! random victim or always in the same order.
 //!
-//! In virtual time, so that all workers really run at once, however many processors there are, and every
-//! run counts the same. Nothing is shared but what is stolen: no queue that all share, which would take
-//! most of the work in the pool. In each tick every worker that has something works on it, and every
-//! other one looks at one victim; of those who look at the same one that has tasks, the first gets some and
-//! the others fail.
+//! This is simulated in virtual time, so that all workers run in parallel on any number of
+//! processors, and every run is the same. There is no shared queue, which would take most of the
+//! work in the pool. In each tick, every worker with a task works on it, and every other one tries
+//! one victim. If several try the same victim with tasks, the first steals and the others fail.
 
 use std::collections::VecDeque;
 
@@ -17,10 +16,10 @@ use filch_benches::samples::Samples;
 use crate::judged::once;
 use crate::sizes::Sizes;
 
-/// How long a task takes, in looks at a victim, at least and at most.
+/// The shortest and the longest task, in ticks.
 const LENGTHS: (usize, usize) = (50, 150);
 
-/// How much a thief takes of so many that wait.
+/// How many of the waiting tasks a thief takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Amount {
     One,
@@ -28,12 +27,12 @@ enum Amount {
     All,
 }
 
-/// In which order a thief looks at the others.
+/// In which order a thief tries its victims.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Order {
-    /// From one by chance on.
+    /// Starting at a random worker.
     Random,
-    /// From the first on.
+    /// Starting at the first worker.
     Fixed,
 }
 
@@ -46,26 +45,26 @@ struct Task {
 struct Worker {
     /// Oldest first; the owner takes these, too.
     tasks: VecDeque<Task>,
-    /// Ticks that are left of what it is at.
+    /// Remaining ticks of its current task.
     busy: usize,
-    /// Whom it looks at next, if it has begun to look.
+    /// The victim it tried last, if it is looking for tasks.
     victim: Option<usize>,
 }
 
 #[derive(Default)]
 struct Counts {
     thefts: u64,
-    /// Looks that found nothing, and those that found somebody else there.
+    /// Failed tries: the victim had no tasks, or another thief was first.
     found_nothing: u64,
     collided: u64,
-    /// Of those that found nothing, how many were not the first to look there in that tick.
+    /// Tries without tasks that were not the first at that victim in that tick.
     met_at_nothing: u64,
-    /// Tasks that were stolen more than once, each time it happened.
+    /// How often a task was stolen that had been stolen before.
     again: u64,
     ticks: usize,
 }
 
-/// What tasks each worker begins with.
+/// The tasks that each worker starts with.
 fn lay_out(counts: &[usize], random: &mut BenchRandom) -> Vec<Worker> {
     let (least, most) = LENGTHS;
     let mut task = || Task { ticks: least + random.below(most - least), thefts: 0 };
@@ -117,7 +116,7 @@ fn simulate(
                 counts.again += u64::from(task.thefts > 0);
                 task.thefts += 1;
             }
-            // The first it runs now.
+            // It runs the first one now.
             workers[thief].busy = loot.pop_front().map_or(0, |task| task.ticks);
             workers[thief].tasks = loot;
             workers[thief].victim = None;
@@ -126,7 +125,7 @@ fn simulate(
     counts
 }
 
-/// Whether it had anything to do for this tick.
+/// Works for one tick. Returns whether there was work.
 fn work(worker: &mut Worker) -> bool {
     if worker.busy == 0
         && let Some(task) = worker.tasks.pop_front()
@@ -138,7 +137,7 @@ fn work(worker: &mut Worker) -> bool {
     is_busy
 }
 
-/// Whom a thief looks at, after that one.
+/// The next victim that a thief tries.
 fn look(
     thief: usize,
     count: usize,
@@ -154,7 +153,7 @@ fn look(
     if next == thief { (next + 1) % count } else { next }
 }
 
-/// Those of many runs.
+/// The counts of many runs.
 fn run(layout: &[usize], amount: Amount, order: Order, sizes: &Sizes) -> Vec<Counts> {
     let seeds = 0..sizes.theft_runs;
     let run = |seed| {
@@ -174,7 +173,7 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
     findings
 }
 
-/// All tasks begin at one of four.
+/// All tasks start at one of four workers.
 fn amounts(sizes: &Sizes) -> Findings {
     let tasks = sizes.demo.0;
     let layout = [tasks, 0, 0, 0];
@@ -202,7 +201,7 @@ fn amounts(sizes: &Sizes) -> Findings {
     findings
 }
 
-/// A few have tasks, and many look for some at once.
+/// A few workers have tasks, and many try to steal at the same time.
 fn victims(sizes: &Sizes) -> Findings {
     let tasks = sizes.demo.0;
     let layout: Vec<usize> =
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_steals_nothing_and_works_all_the_time() {
+    fn a_single_worker_steals_nothing_and_always_works() {
         let mut random = BenchRandom::new(7);
         let workers = lay_out(&[10], &mut random);
         let ticks: usize = workers[0].tasks.iter().map(|task| task.ticks).sum();
@@ -268,14 +267,14 @@ mod tests {
     }
 
     #[test]
-    fn one_by_one_nothing_is_stolen_twice() {
+    fn tasks_stolen_one_by_one_are_not_stolen_again() {
         let counts = counts(&[100, 0, 0, 0], Amount::One);
         assert_eq!(counts.again, 0);
         assert!(counts.thefts > 50, "{}", counts.thefts);
     }
 
     #[test]
-    fn who_takes_all_is_stolen_from() {
+    fn tasks_stolen_all_at_once_are_stolen_again() {
         assert!(counts(&[100, 0], Amount::All).again > 0);
     }
 }

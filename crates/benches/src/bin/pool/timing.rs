@@ -1,18 +1,18 @@
-//! How long something takes: for who waits for it, and for the processor.
+//! Measures wall time and processor time.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Milliseconds on the wall.
+/// Wall time in milliseconds.
 pub(crate) fn wall_ms<R>(f: impl FnOnce() -> R) -> f64 {
     let start = Instant::now();
     black_box(f());
     milliseconds(start.elapsed())
 }
 
-/// Milliseconds of all processors, by all threads of this process.
+/// Processor time in milliseconds, over all threads of this process.
 pub(crate) fn processor_ms<R>(f: impl FnOnce() -> R) -> f64 {
     let start = processor_time();
     black_box(f());

@@ -1,4 +1,4 @@
-//! The sum of a binary tree, with a fork for every node: each reads memory besides.
+//! The sum of a binary tree, with a fork for every node, each of which reads memory.
 
 use std::hint::black_box;
 
@@ -38,7 +38,7 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
     let tree = Node::new(sizes.tree_depth);
     let expected = Sum(&tree).call(&mut Serial);
     let (ours, rayon, chili) = (pools::ours(2), pools::rayon(2), pools::chili(2));
-    let checked = |sum| assert_eq!(sum, expected, "everybody adds up to the same");
+    let checked = |sum| assert_eq!(sum, expected, "all rivals compute the same");
     let tree = || Sum(black_box(&tree));
     let outcome = Contest::new()
         .rival("serial", || wall_ms(|| checked(tree().call(&mut Serial))))

@@ -1,4 +1,4 @@
-//! A batch of tasks of the same length: stealing can win nothing here, and must not lose much.
+//! A batch of tasks of the same length: stealing cannot gain anything here, and must not cost much.
 
 use filch_benches::figure::Aim;
 use filch_benches::machine;
@@ -9,7 +9,7 @@ use crate::judged::{self, Ways};
 use crate::sizes::Sizes;
 use crate::{pools, work};
 
-/// How many threads it takes until one queue for all is expected to be in the way.
+/// The number of threads from which a single queue is expected to be a bottleneck.
 const CROWD: usize = 8;
 
 pub(crate) fn measure(sizes: &Sizes) -> Findings {

@@ -1,5 +1,5 @@
-//! An unbalanced tree that nobody knows before it is walked: each node's number says how many
-//! children it has, mostly none, and the size of a subtree can be anything.
+//! An unbalanced tree that is unknown before the traversal: the number of a node determines how
+//! many children it has, mostly none, and the sizes of subtrees differ widely.
 
 use std::hint::black_box;
 
@@ -19,7 +19,7 @@ use crate::{fork, pools};
 const CHILDREN: u32 = 4;
 const PARENTS: u64 = u64::MAX / 400 * 99;
 
-/// How often a number is drawn for one node: what it costs to visit it.
+/// Draws per node: the cost of a visit.
 const DRAWS: u32 = 16;
 
 /// Some of the children of one node.
@@ -31,7 +31,7 @@ struct Siblings {
 }
 
 impl Call<u64> for Siblings {
-    /// How many nodes there are, from these on downwards.
+    /// Counts these nodes and their descendants.
     fn call(self, fork: &mut impl Fork) -> u64 {
         let Self { parent, first, count } = self;
         match count {
@@ -62,7 +62,7 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
     let root = || black_box(Siblings { parent: 7, first: 0, count: sizes.uts_children });
     let nodes = root().call(&mut Serial);
     let (ours, rayon, chili) = (pools::ours(2), pools::rayon(2), pools::chili(2));
-    let checked = |count| assert_eq!(count, nodes, "everybody finds the same tree");
+    let checked = |count| assert_eq!(count, nodes, "all rivals find the same tree");
     let outcome = Contest::new()
         .rival("serial", || wall_ms(|| checked(root().call(&mut Serial))))
         .rival("ours", || wall_ms(|| checked(ours.install(|| root().call(&mut Ours)))))

@@ -1,4 +1,4 @@
-//! An idle pool is given one task: how long until it runs, and how long until its result is back.
+//! An idle pool gets one task: the time until it runs, and until its result is back.
 
 use std::sync::mpsc;
 use std::thread;
@@ -12,7 +12,7 @@ use filch_benches::samples::Samples;
 use crate::pools;
 use crate::sizes::Sizes;
 
-/// After so long without work everybody sleeps.
+/// After this time without work all threads sleep.
 const PAUSE: Duration = Duration::from_micros(500);
 
 pub(crate) fn measure(sizes: &Sizes) -> Findings {
@@ -21,7 +21,7 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
     findings
 }
 
-/// Half of the tries are faster than this, in microseconds.
+/// The median of all tries in microseconds.
 fn typical(tries: usize, mut once: impl FnMut() -> Duration) -> f64 {
     Samples::take(tries, || {
         thread::sleep(PAUSE);
@@ -30,10 +30,10 @@ fn typical(tries: usize, mut once: impl FnMut() -> Duration) -> f64 {
     .median()
 }
 
-/// Says how long after now it is called.
-fn teller(told: &mpsc::Sender<Duration>) -> impl FnOnce() + Send + 'static {
+/// A closure that sends the time from now until it is called.
+fn sender(told: &mpsc::Sender<Duration>) -> impl FnOnce() + Send + 'static {
     let (start, told) = (Instant::now(), told.clone());
-    move || told.send(start.elapsed()).expect("somebody waits for it")
+    move || told.send(start.elapsed()).expect("the receiver waits")
 }
 
 fn wake(sizes: &Sizes) -> Findings {
@@ -41,11 +41,11 @@ fn wake(sizes: &Sizes) -> Findings {
     let (ours, rayon, tokio) = (pools::ours(2), pools::rayon(2), pools::tokio(2));
     let (started, starts) = mpsc::channel();
     let (orders, ordered) = mpsc::channel::<Instant>();
-    // The floor: a thread that is blocked on a channel.
+    // The lower bound: a thread that is blocked on a channel.
     let told = started.clone();
     let blocked = thread::spawn(move || {
         for start in ordered {
-            told.send(start.elapsed()).expect("somebody waits for it");
+            told.send(start.elapsed()).expect("the receiver waits");
         }
     });
     let started = &started;
@@ -60,19 +60,19 @@ fn wake(sizes: &Sizes) -> Findings {
         })
         .rival("ours", || {
             typical(tries, || {
-                ours.spawn_detached(teller(started));
+                ours.spawn_detached(sender(started));
                 received()
             })
         })
         .rival("rayon", || {
             typical(tries, || {
-                rayon.spawn(teller(started));
+                rayon.spawn(sender(started));
                 received()
             })
         })
         .rival("tokio", || {
             typical(tries, || {
-                let tell = teller(started);
+                let tell = sender(started);
                 drop(tokio.spawn(async move { tell() }));
                 received()
             })

@@ -1,7 +1,7 @@
-//! Work of a known length: so many steps of a generator, as take a microsecond on this machine.
+//! Work of a known length, calibrated in steps per microsecond on this machine.
 //!
-//! A fixed number of steps is the same work however often a thread is interrupted, and the sum that
-//! comes out shows that none was left out.
+//! A fixed number of steps is the same work no matter how often a thread is interrupted, and the
+//! resulting sum shows that none was left out.
 
 use std::hint::black_box;
 use std::sync::LazyLock;
@@ -20,19 +20,19 @@ static STEPS: LazyLock<u64> = LazyLock::new(|| {
     u64::try_from(steps).expect("a microsecond is short").max(1)
 });
 
-/// Works for so many microseconds, if it is not interrupted.
+/// Works for this many microseconds, if it is not interrupted.
 #[inline(never)]
 pub(crate) fn microseconds(count: u64) -> u64 {
     steps(count * *STEPS, count + 1)
 }
 
-/// Works for so many nanoseconds.
+/// Works for this many nanoseconds.
 #[inline(never)]
 pub(crate) fn nanoseconds(count: u64) -> u64 {
     steps(count * *STEPS / 1_000, count + 1)
 }
 
-/// Xorshift: each step waits for the one before.
+/// Xorshift: each step depends on the one before.
 fn steps(count: u64, seed: u64) -> u64 {
     let mut state = seed;
     for _ in 0..count {

@@ -1,10 +1,10 @@
-//! What it costs to enlist and be dismissed, and whether two threads that do it at once write anything
-//! that both share: then each would take longer than with a recruiter of its own. How much longer is
-//! shown by two that count with one number.
+//! The cost of a dismissed call, and whether two threads that enlist at the same time write shared
+//! memory: then each would take longer than with its own recruiter. Two threads that increment one
+//! shared counter show how much longer.
 //!
-//! On a machine that has other things to do, two threads seldom run at the same time. So the work is cut
-//! into turns of some microseconds, and only turns that both did at once count. One thread alone is no
-//! measure for that: two processors may be halves of one.
+//! On a busy machine, two threads seldom run at the same time. So the work is split into turns of
+//! some microseconds, and only turns that overlapped count. One thread alone is not a good
+//! reference, because two processors may be halves of one core.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::AtomicU64;
@@ -21,24 +21,24 @@ use filch_recruit::{Duty, Lottery, Rate, Recruiter};
 
 use crate::sizes::Sizes;
 
-/// How many calls make a turn.
+/// The number of calls in a turn.
 const CALLS: u32 = 10_000;
 
-/// Which part of a turn the other thread must have been at its own.
+/// The fraction of a turn that must overlap with the turn of the other thread.
 const AT_ONCE: f64 = 0.9;
 
-/// Fewer turns say nothing.
+/// With fewer turns the figures mean nothing.
 const TURNS_LEAST: usize = 20;
 
-/// Three jobs that want nobody: everybody is dismissed, after a look at all of them.
+/// Three jobs with a rate of 0: every caller is dismissed, after all jobs were checked.
 fn recruiter(lottery: Lottery) -> Recruiter {
     let builder = ["a", "b", "c"].iter().fold(Recruiter::builder(), |builder, id| {
         builder.job(*id, Rate::NONE, |_: &mut _| Ok(Duty::Done))
     });
-    builder.lottery(lottery).build().expect("the set-up makes sense")
+    builder.lottery(lottery).build().expect("valid set-up")
 }
 
-/// When a turn began and ended.
+/// The start and the end of a turn.
 type Turn = (Instant, Instant);
 
 fn turn(call: &impl Fn()) -> Turn {
@@ -47,34 +47,34 @@ fn turn(call: &impl Fn()) -> Turn {
     (begun, Instant::now())
 }
 
-/// What a call of that turn took.
+/// The time of a call in that turn.
 fn ns_per_call((begun, ended): Turn) -> f64 {
     (ended - begun).as_secs_f64() * 1e9 / f64::from(CALLS)
 }
 
-/// What a call takes in each of so many turns of one thread.
+/// The time of a call in each turn of one thread.
 fn alone(turns: usize, call: impl Fn()) -> Samples {
     Samples::new((0..turns).map(|_| ns_per_call(turn(&call))).collect())
 }
 
-/// What a call takes in the turns of two threads, each with its own call, that were done at once.
+/// The time of a call in the overlapping turns of two threads, each with its own call.
 fn together(turns: usize, one: impl Fn(), other: impl Fn() + Send) -> Vec<f64> {
     let arrived = AtomicUsize::new(0);
     let (one, other) = thread::scope(|scope| {
         let other = scope.spawn(|| take_turns(turns, &arrived, other));
-        (take_turns(turns, &arrived, one), other.join().expect("it only calls"))
+        (take_turns(turns, &arrived, one), other.join().expect("the calls do not panic"))
     });
     let pairs = one.into_iter().zip(other).filter(|(one, other)| are_at_once(*one, *other));
     pairs.map(|(one, other)| ns_per_call(one).max(ns_per_call(other))).collect()
 }
 
-/// The turns of one of two threads; each begins when both are there.
+/// The turns of one of two threads; each turn starts when both threads are ready.
 fn take_turns(turns: usize, arrived: &AtomicUsize, call: impl Fn()) -> Vec<Turn> {
-    // Who comes for the first time pays for that here.
+    // The first call of a thread is slower, and is not measured.
     call();
     let take = |number: usize| {
         arrived.fetch_add(1, AcqRel);
-        // Without stepping aside: the other is to find us at work when it comes.
+        // Spins without yielding, so that both threads run when the turn starts.
         while arrived.load(Acquire) < 2 * (number + 1) {
             spin_loop();
         }
@@ -83,7 +83,7 @@ fn take_turns(turns: usize, arrived: &AtomicUsize, call: impl Fn()) -> Vec<Turn>
     (0..turns).map(take).collect()
 }
 
-/// Whether most of the longer turn was also most of the other.
+/// Whether most of the longer turn overlapped with the other.
 fn are_at_once(one: Turn, other: Turn) -> bool {
     let common = one.1.min(other.1).saturating_duration_since(one.0.max(other.0));
     let longer = (one.1 - one.0).max(other.1 - other.0);
@@ -124,7 +124,7 @@ fn two_at_once(title: &str, sizes: &Sizes) -> Findings {
     let least = [&own, &same, &counts].map(Vec::len).into_iter().min().unwrap_or(0);
     if least < TURNS_LEAST {
         let turns = sizes.turns * sizes.rounds;
-        findings.skip(title, format!("they ran at once in {least} of {turns} turns"));
+        findings.skip(title, format!("the threads overlapped in only {least} of {turns} turns"));
         return findings;
     }
     let [own, same, counts] = [own, same, counts].map(|times| Samples::new(times).median());

@@ -1,6 +1,6 @@
-//! The bench of `recruit`: what it costs to be dismissed, and what the lotteries make of shares.
+//! The bench of `recruit`: the cost of a dismissed call, and the evenness of the lotteries.
 //!
-//! This file lists the workloads; each has a file of its own. `sizes` says how much.
+//! This file lists the workloads; each has its own file. `sizes` defines how much is measured.
 
 mod dismissed;
 mod lotteries;
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_workload_runs_and_its_figures_can_be_read() {
+    fn every_workload_runs_and_its_figures_are_numbers() {
         BENCH.try_all(&Sizes::TINY);
     }
 }

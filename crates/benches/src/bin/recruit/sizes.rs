@@ -1,24 +1,24 @@
-//! How much is measured, how often.
+//! How much is measured, and how often.
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     /// How often each rival is measured.
     pub(crate) rounds: usize,
-    /// How many turns of enlisting make one sample.
+    /// The number of turns in one sample.
     pub(crate) turns: usize,
     /// How many clusters of workers are simulated with each lottery.
     pub(crate) clusters: usize,
     pub(crate) workers: usize,
-    /// For how long.
+    /// The simulated time.
     pub(crate) seconds: usize,
 }
 
 impl Sizes {
-    /// What the aims are about.
+    /// The size for which the aims are set.
     pub(crate) const FULL: Self =
         Self { rounds: 15, turns: 200, clusters: 9, workers: 1_000, seconds: 1_000 };
 
-    /// Whether it runs at all; the figures mean little.
+    /// To check that the bench runs; the figures mean little.
     pub(crate) const QUICK: Self =
         Self { rounds: 5, turns: 50, clusters: 3, workers: 100, seconds: 1_000 };
 

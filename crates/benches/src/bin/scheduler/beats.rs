@@ -1,4 +1,4 @@
-//! Many workers that have nothing new to say: what it costs to know that they are still there.
+//! Many workers that only send heartbeats: what these cost the server.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,13 @@ use filch_scheduler::record::Strategy;
 use crate::shard::{Priorities, Shard};
 use crate::worker::Worker;
 
-/// Each worker says something once a second.
+/// Each worker sends one heartbeat per second.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// As many seconds as a lease lasts by default, so that each worker's lease is looked at about once.
+/// The default lease in seconds, so that each worker's lease is checked about once.
 const ROUNDS: usize = 10;
 
-/// What each worker can run, and what it owns.
+/// What each worker can run, and how many jobs it owns.
 const SLOTS: u32 = 2;
 const WANT: u32 = 4;
 
@@ -37,13 +37,13 @@ impl Beats {
         Self { shard, workers }
     }
 
-    /// Nanoseconds a beat, its answer included.
+    /// Nanoseconds per heartbeat, including its answer.
     pub(crate) fn sample(&mut self) -> f64 {
         let mut taken = Duration::ZERO;
         for _ in 0..ROUNDS {
             let beat = |worker: &mut Worker| worker.say(vec![FromWorker::Beat]);
             let beats: Vec<Event> = self.workers.iter_mut().map(beat).collect();
-            let apart = BEAT / u32::try_from(beats.len()).expect("there are not so many workers");
+            let apart = BEAT / u32::try_from(beats.len()).expect("the number of workers is small");
             let start = Instant::now();
             for beat in beats {
                 self.shard.advance(apart);
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_lost_and_every_job_stays_where_it_is() {
+    fn no_worker_is_lost_and_every_job_keeps_its_owner() {
         let mut beats = Beats::new(20);
         assert!(beats.workers.iter().all(|it| it.held() == WANT as usize));
         assert!(beats.sample() > 0.0);

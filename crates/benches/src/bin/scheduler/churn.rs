@@ -1,8 +1,8 @@
 //! The whole life of a job, submit to claim to finish, while many others wait.
 //!
-//! One round is one submit, one batch of reports that also brings the worker as many new jobs, and one
-//! receipt for both commits. Its time counts whole: deciding, reading and dropping what was decided.
-//! Only the making of the submitted jobs is left out; that is a client's work.
+//! One round is one submit, one batch of reports for which the worker gets as many new jobs, and
+//! one confirmation of both commits. All of it is measured: deciding, and reading and dropping the
+//! effects. Only creating the submitted jobs is not, because that is done by clients.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use filch_scheduler::spec::JobSpec;
 use crate::shard::{Priorities, Shard};
 use crate::worker::Worker;
 
-/// What goes on around the jobs.
+/// The conditions of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     /// Jobs in one submit, and in one batch of reports.
@@ -35,7 +35,8 @@ impl Churn {
         let mut shard = Shard::new(strategy, priorities);
         let mut worker = Worker::new(0);
         shard.fill(queued + 2 * batch);
-        // One batch in its slots and one in reserve: it has the next batch when it reports the first.
+        // One batch in its slots and one in reserve: it has the next batch when it reports the
+        // first.
         let slots = u32::try_from(batch).expect("a batch is small");
         shard.handle(worker.say_hello(slots, 2 * slots));
         worker.hear_all(shard.told());
@@ -43,7 +44,7 @@ impl Churn {
         Self { batch, shard, worker }
     }
 
-    /// Nanoseconds a job.
+    /// Nanoseconds per job.
     pub(crate) fn sample(&mut self, rounds: usize) -> f64 {
         let submits = self.shard.make_submits(rounds, self.batch);
         let before = self.worker.accepted();

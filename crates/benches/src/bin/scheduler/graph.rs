@@ -1,4 +1,4 @@
-//! Dependencies: taking in a large graph, and releasing it edge by edge as its jobs finish.
+//! Dependencies: submitting a large graph, and releasing it edge by edge as its jobs finish.
 
 use std::time::Duration;
 
@@ -13,28 +13,26 @@ use crate::worker::Worker;
 /// How many jobs the worker reports at once.
 const BATCH: usize = 256;
 
-/// Who waits for whom.
+/// The shape of the dependencies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shape {
-    /// Each job waits for so many earlier ones, chosen by chance: what each touches is all over
-    /// memory.
+    /// Each job waits for several earlier ones, chosen at random, so memory accesses are scattered.
     Tangled {
         /// All jobs.
         jobs: usize,
-        /// Parents of each, as soon as there are so many earlier jobs.
+        /// Parents of each job, if there are that many earlier jobs.
         parents: usize,
     },
-    /// Each of the children waits for every parent: the same children are counted down again and
-    /// again.
+    /// Each child waits for every parent, so the same children are counted down again and again.
     Wide {
-        /// Jobs that wait for nobody.
+        /// Jobs without parents.
         parents: usize,
-        /// Jobs that wait for all of these.
+        /// Jobs that wait for all parents.
         children: usize,
     },
 }
 
-/// What one graph took.
+/// The times of one graph.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub(crate) edges: usize,
@@ -63,7 +61,7 @@ impl Graph {
         Self { shard, jobs, edges }
     }
 
-    /// Takes the graph in and finishes all of it.
+    /// Submits the graph and finishes all of its jobs.
     pub(crate) fn run(&mut self) -> Taken {
         let jobs = core::mem::take(&mut self.jobs);
         let submit = self.shard.submit(jobs);

@@ -1,5 +1,5 @@
-//! Rebuilding a shard from the rows of its queued jobs, as after a restart. Reading them from a store is
-//! not part of it.
+//! Rebuilding a shard from the rows of its queued jobs, as after a restart, without the time to
+//! read them from a store.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use filch_scheduler::time::{Monotonic, Now, Wall};
 
 use crate::shard::{JobMaker, Priorities};
 
-/// Rows are made so many at a time, out of the measured time and without all of them in memory.
+/// Rows are created in chunks, outside the measured time, so that not all are in memory at once.
 const CHUNK: usize = 4_096;
 
 const SUBMITTED_AT: Wall = Wall(1_700_000_000_000);
 
-/// Loads so many queued jobs. Returns the nanoseconds a job, and the shard.
+/// Loads this many queued jobs. Returns the nanoseconds per job, and the shard.
 pub(crate) fn load(count: usize) -> (f64, Dispatch) {
     let mut jobs = JobMaker::new(Priorities::Same);
     let now = Now { monotonic: Monotonic(0), wall: SUBMITTED_AT };

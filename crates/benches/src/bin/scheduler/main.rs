@@ -1,7 +1,7 @@
 //! The bench of `scheduler`: what `dispatch` costs, alone on one thread, with no I/O.
 //!
-//! This file reads the arguments and lists the figures. `churn`, `growth`, `memory`, `graph`, `beats`,
-//! `theft` and `load` each measure one thing; `shard` and `worker` are what they drive; `sizes` says
+//! This file reads the arguments and lists the figures. `churn`, `growth`, `memory`, `graph`,
+//! `beats`, `theft` and `load` each measure one workload with `shard` and `worker`; `sizes` defines
 //! how much.
 
 mod beats;
@@ -32,10 +32,10 @@ use self::shard::{FILL_BATCH, Priorities};
 use self::sizes::Sizes;
 use self::theft::Theft;
 
-/// Counts the bytes in use, for `memory`. It is there for all other figures as well, because an
-/// allocator is chosen when a program is built, and `cargo run --bin` builds no second program that
-/// could be started. It costs one atomic addition an allocation and one a release: tried without, no
-/// figure moved by more than it does from run to run.
+/// Counts the bytes in use, for `memory`. All other figures use it as well, because an allocator is
+/// chosen at build time, and `cargo run --bin` builds no second program that could be started. It
+/// costs one atomic addition per allocation and one per release. Without it, no figure changed by
+/// more than it varies from run to run.
 #[global_allocator]
 static ALLOCATED: Cap<System> = Cap::new(System, usize::MAX);
 
@@ -47,7 +47,7 @@ usage: cargo xtask bench scheduler [--json] [--quick]
 
 const USAGE_EXIT_CODE: u8 = 2;
 
-/// Jobs that are finished before lives are measured.
+/// Jobs that finish before the measurement starts.
 const WARM_UP: usize = 4_096;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,7 +97,7 @@ fn measure(sizes: &Sizes) -> Vec<Figure> {
     figures
 }
 
-/// A hundred times the jobs, at most twice the time: caches end somewhere, searching must not begin.
+/// A hundred times the jobs, at most twice the time: caches are finite, but nothing may be scanned.
 const NEAR_FLAT: Aim = Aim::AtMost(2.0);
 
 /// What a job costs from submit to finish.
@@ -146,8 +146,8 @@ fn lives(sizes: &Sizes) -> Vec<Figure> {
     figures
 }
 
-/// Both settings, and how many times the first the second takes. They are measured in turn, so that
-/// whatever else the machine does meanwhile slows down both.
+/// Both settings, and the ratio of the second to the first. They are measured in turn, so that
+/// other load on the machine slows down both.
 fn lives_in_turn(sizes: &Sizes, first: Setting, second: Setting) -> [Samples; 3] {
     let rounds = sizes.jobs / first.batch;
     let mut churns = [first, second].map(warm);
@@ -163,7 +163,7 @@ fn life(sizes: &Sizes, setting: Setting) -> Samples {
     Samples::take(sizes.repeats, || churn.sample(rounds))
 }
 
-/// After some rounds that do not count.
+/// Measures after some warm-up rounds.
 fn warm(setting: Setting) -> Churn {
     let mut churn = Churn::new(setting);
     churn.sample(WARM_UP / setting.batch);
@@ -180,7 +180,7 @@ fn growth(sizes: &Sizes) -> Figure {
 
 fn memory(sizes: &Sizes) -> Figure {
     let count = sizes.queued_many;
-    // Once is enough: the same jobs take the same bytes.
+    // Measured once: the same jobs always take the same bytes.
     let bytes = memory::bytes_a_job(count, || ALLOCATED.allocated());
     let what = format!("memory of a queued job without payload, {} queued", short(count));
     Figure::new(what, Samples::new(vec![bytes]), "bytes").aiming(Aim::AtMost(200.0))
@@ -227,7 +227,7 @@ fn load(sizes: &Sizes) -> Figure {
     Figure::new(format!("load of {} queued jobs", short(sizes.queued_many)), samples, "ns/job")
 }
 
-/// A size as people say it, to the nearest thousand.
+/// A size as text, to the nearest thousand.
 fn short(count: usize) -> String {
     match count.saturating_add(500) / 1_000 {
         0 => count.to_string(),
@@ -242,9 +242,9 @@ fn short(count: usize) -> String {
 mod tests {
     use super::*;
 
-    /// Whether each part counts right is tested beside it; this is the way from there to the paper.
+    /// Each part has its own tests; this one tests the path from the parts to the report.
     #[test]
-    fn every_figure_is_measured_and_can_be_read() {
+    fn every_figure_is_measured_and_is_a_number() {
         let tiny = Sizes {
             queued_few: 300,
             queued_many: 600,

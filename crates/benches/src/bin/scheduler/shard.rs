@@ -1,7 +1,7 @@
-//! A shard with a shell around it that performs nothing: no store, no network, no clock.
+//! A shard with an empty shell around it: no store, no network, no clock.
 //!
-//! Time is invented, and a commit is durable when the bench says so. Whatever is to be stored is dropped
-//! at once, as if another thread had taken it; what workers are told is kept for the bench to read.
+//! Time is virtual, and the bench decides when a commit is durable. Mutations are dropped at once,
+//! as if another thread had taken them; messages to workers are kept for the bench to read.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,8 @@ const START: Wall = Wall(1_700_000_000_000);
 /// Jobs that fill the background are submitted this many at a time.
 pub(crate) const FILL_BATCH: usize = 1_000;
 
-/// Between two submits: the time in the ids moves on, so no id can be one that ended long ago, and
-/// nothing has to be fetched.
+/// The time between two submits: the time in the ids advances, so that no id can belong to a purged
+/// job, and nothing has to be fetched.
 pub(crate) const STEP: Millis = Millis(1);
 
 /// Which priorities new jobs get.
@@ -29,7 +29,7 @@ pub(crate) const STEP: Millis = Millis(1);
 pub(crate) enum Priorities {
     /// All the same: jobs are taken in the order of submission.
     Same,
-    /// Any: a new job goes to any place in its queue, and jobs come from all over memory.
+    /// Random: a new job goes anywhere in its queue, so memory accesses are scattered.
     Mixed,
 }
 
@@ -72,12 +72,12 @@ impl Shard {
         self.advance(STEP.duration());
     }
 
-    /// New jobs with ids of the present moment.
+    /// Creates jobs whose ids have the current time.
     pub(crate) fn make_jobs(&mut self, count: usize) -> Vec<JobSpec> {
         self.jobs.make(count, self.now.wall)
     }
 
-    /// The jobs of so many submits, each to be handled one step after the one before.
+    /// Creates the jobs of several submits, each one time step after the one before.
     pub(crate) fn make_submits(&mut self, submits: usize, batch: usize) -> Vec<Vec<JobSpec>> {
         let mut at = self.now.wall;
         let mut make = || {
@@ -92,12 +92,12 @@ impl Shard {
         Event::Request { from: self.last_request, request: Request::Submit(jobs) }
     }
 
-    /// The receipt of everything so far: as many commits as a group commit would take together.
+    /// The confirmation of all commits so far, as a group commit would send it.
     pub(crate) const fn receipt(&self) -> Event {
         Event::Committed(self.newest_commit)
     }
 
-    /// Queues so many jobs, or gives them to whoever waits. Returns what the longest submit took.
+    /// Submits this many jobs. Returns the time of the longest submit.
     pub(crate) fn fill(&mut self, count: usize) -> Duration {
         let mut longest = Duration::ZERO;
         let mut left = count;
@@ -118,8 +118,8 @@ impl Shard {
         self.perform();
     }
 
-    /// The time that the decision alone takes. Reading the clock costs some 40 ns: nothing beside a
-    /// large event, too much beside a small one.
+    /// Handles an event and returns the time of the decision alone. Reading the clock costs about
+    /// 40 ns, which is negligible for a large event, but not for a small one.
     pub(crate) fn handle_timed(&mut self, event: Event) -> Duration {
         let start = Instant::now();
         self.dispatch.handle(self.now, event, &mut self.effects);
@@ -128,7 +128,7 @@ impl Shard {
         taken
     }
 
-    /// What workers were told since this was last asked.
+    /// The messages to workers since the last call.
     pub(crate) fn told(&mut self) -> impl Iterator<Item = (WorkerId, ToWorker)> {
         self.told.drain(..)
     }
@@ -149,14 +149,14 @@ impl Shard {
                 | Effect::Fetch { .. }
                 | Effect::Sweep
                 | Effect::HangUp { .. } => {
-                    panic!("a bench gives no reason for {effect:?}");
+                    panic!("unexpected effect in a bench: {effect:?}");
                 }
             }
         }
     }
 }
 
-/// Makes jobs as clients do: ids with their moment and random bits, everything else by default.
+/// Creates jobs as clients do: ids with the time and random bits, everything else by default.
 pub(crate) struct JobMaker {
     random: BenchRandom,
     name: Name,
@@ -178,7 +178,7 @@ impl JobMaker {
             Priorities::Mixed => self.random.draw() as i16,
         };
         JobSpec {
-            // Names are shared, as by an edge that knows the few names in use.
+            // Names are shared, as in the server, which interns the few names in use.
             queue: self.name.clone(),
             kind: self.name.clone(),
             priority,
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_say_when_they_were_made_and_differ() {
+    fn ids_have_their_time_and_are_unique() {
         let jobs = JobMaker::new(Priorities::Same).make(100, START);
         assert!(jobs.iter().all(|job| job.id.made_at() == Some(START)));
         let mut ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filled_shard_has_its_jobs_and_their_receipts() {
+    fn a_filled_shard_has_its_jobs_and_no_open_commit() {
         let mut shard = Shard::new(Strategy::default(), Priorities::Mixed);
         assert!(shard.fill(FILL_BATCH + 5) > Duration::ZERO);
         assert_eq!(shard.dispatch().job_count(), FILL_BATCH + 5);

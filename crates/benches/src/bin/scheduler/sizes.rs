@@ -1,31 +1,31 @@
-//! How much is measured, how often.
+//! How much is measured, and how often.
 
 use crate::graph::Shape;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// Jobs in the background: a usual day, and a bad one.
+    /// Jobs in the background: a normal number, and a very large one.
     pub(crate) queued_few: usize,
     pub(crate) queued_many: usize,
-    /// Jobs whose lives are measured together.
+    /// Jobs that are measured together.
     pub(crate) jobs: usize,
     pub(crate) tangled: Shape,
     pub(crate) wide: Shape,
     pub(crate) workers: usize,
     /// Thefts that are measured together.
     pub(crate) thefts: usize,
-    /// How often what is quick is measured.
+    /// Repeats of quick measurements.
     pub(crate) repeats: usize,
-    /// How often what takes a second each time is measured.
+    /// Repeats of measurements that take about a second.
     pub(crate) repeats_long: usize,
 }
 
 impl Sizes {
-    /// What the aims are about.
+    /// The size for which the aims are set.
     pub(crate) const FULL: Self = Self {
         queued_few: 10_000,
         queued_many: 1_000_000,
-        // As many as are made beforehand without driving everything else out of the cache.
+        // As many as can be created beforehand without evicting everything else from the cache.
         jobs: 16_384,
         tangled: Shape::Tangled { jobs: 100_000, parents: 10 },
         wide: Shape::Wide { parents: 1_000, children: 1_000 },
@@ -35,7 +35,7 @@ impl Sizes {
         repeats_long: 5,
     };
 
-    /// Whether it runs at all; the figures mean little.
+    /// To check that the bench runs; the figures mean little.
     pub(crate) const QUICK: Self = Self {
         queued_few: 10_000,
         queued_many: 100_000,

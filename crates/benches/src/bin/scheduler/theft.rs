@@ -1,7 +1,7 @@
-//! Theft: an idle worker asks, and a busy one gives half of what it has not started.
+//! Theft: an idle worker asks, and a busy one gives half of the jobs it has not started.
 //!
-//! The thief then finishes what it got and rests while the victim is given as much again, so that
-//! every theft finds the same picture.
+//! The thief then finishes the stolen jobs and wants no more while the victim is refilled, so that
+//! every theft starts from the same state.
 
 use std::time::Duration;
 
@@ -37,19 +37,19 @@ impl Theft {
         theft.shard.handle(hello);
         let hello = theft.thief.say_hello(STOLEN, 0);
         theft.shard.handle(hello);
-        // The round fills up the other half.
+        // Each round adds the other half.
         theft.shard.fill((SLOTS + UNSTARTED - STOLEN) as usize);
         theft.listen();
         theft
     }
 
-    /// Nanoseconds a stolen job.
+    /// Nanoseconds per stolen job.
     pub(crate) fn sample(&mut self, rounds: usize) -> f64 {
         let taken: Duration = (0..rounds).map(|_| self.round()).sum();
         taken.as_nanos() as f64 / (rounds * STOLEN as usize) as f64
     }
 
-    /// The time to find the victim, and to move what it gives.
+    /// The time to find the victim, and to move the jobs it gives.
     fn round(&mut self) -> Duration {
         self.shard.fill(STOLEN as usize);
         self.listen();

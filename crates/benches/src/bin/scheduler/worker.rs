@@ -1,5 +1,4 @@
-//! A worker at the far end of an ideal network: it believes what it is told and does its jobs in no
-//! time.
+//! A worker behind an ideal network, whose jobs take no time.
 
 use std::collections::VecDeque;
 
@@ -16,10 +15,11 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Each number is another worker.
+    /// Each number is a different worker.
     pub(crate) const fn new(number: u64) -> Self {
         Self {
-            // Odd, so no two numbers become one; ids of workers are random and come in no order.
+            // An odd factor, so that no two numbers give the same id. Ids of workers are random and
+            // unordered.
             id: WorkerId::apart(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             last_message: MessageNo(0),
             holds: VecDeque::new(),
@@ -32,12 +32,12 @@ impl Worker {
         self.id
     }
 
-    /// How many jobs it holds.
+    /// The number of jobs it owns.
     pub(crate) fn held(&self) -> usize {
         self.holds.len()
     }
 
-    /// How many of its reports were accepted, gifts included.
+    /// How many of its reports were accepted, including jobs given to thieves.
     pub(crate) const fn accepted(&self) -> usize {
         self.accepted
     }
@@ -64,18 +64,18 @@ impl Worker {
         })])
     }
 
-    /// So many of its jobs have finished, the oldest first.
+    /// Reports that this many of its jobs have finished, the oldest first.
     pub(crate) fn finish(&mut self, count: usize) -> Vec<FromWorker> {
         let finished = self.holds.drain(..count);
         let report = |hold| FromWorker::Report(Report { hold, ending: Ending::Finished });
         finished.map(report).collect()
     }
 
-    /// Gives so many of its jobs to whoever asked for them, the newest.
+    /// Gives this many of its newest jobs to the thief that asked.
     pub(crate) fn give(&mut self, count: usize) -> FromWorker {
         let kept = self.holds.len() - count;
         FromWorker::Given {
-            question: self.question.take().expect("somebody asked"),
+            question: self.question.take().expect("a thief asked"),
             jobs: self.holds.split_off(kept).into(),
         }
     }
@@ -90,11 +90,11 @@ impl Worker {
             | ToWorker::Cancel(_)
             | ToWorker::DrainNow
             | ToWorker::Refused { .. }
-            | ToWorker::Gone => panic!("a bench gives no reason for {message:?}"),
+            | ToWorker::Gone => panic!("unexpected message in a bench: {message:?}"),
         }
     }
 
-    /// Hears everything, being the only worker.
+    /// Receives all messages, as the only worker.
     pub(crate) fn hear_all(&mut self, told: impl Iterator<Item = (WorkerId, ToWorker)>) {
         for (to, message) in told {
             assert!(to == self.id, "there is no other worker");
