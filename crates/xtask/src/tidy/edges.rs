@@ -1,6 +1,6 @@
 //! Which crate may know which: the table of rooms, and whether the manifests keep to it.
 //!
-//! The reasons are in `docs/decisions/0001-rooms-and-edges.md`. Cargo itself is asked for the
+//! The reasons are in `docs/decisions/0001-small-crates-with-checked-dependencies.md`. Cargo itself is asked for the
 //! dependencies, so that no spelling of a manifest escapes; all kinds count. Tests may use what
 //! their room may, and in few rooms more: the table says what.
 
