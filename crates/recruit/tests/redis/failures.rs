@@ -17,7 +17,7 @@ use crate::slice;
 fn a_killed_server_fails_a_slice_and_a_later_one_reconnects() {
     let mut server = Server::start();
     let hash = VolatileHash::new("sessions");
-    let job = hash.reaper(server.client());
+    let job = hash.reaper(server.socket_client());
     let recruiter = Recruiter::builder()
         .unbounded()
         .job("reap", Rate::ALL, job)

@@ -17,6 +17,9 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 const PROGRAM_VARIABLE: &str = "FILCH_REDIS_SERVER";
 
+/// The name of the Unix socket in the server's folder.
+const SOCKET: &str = "redis.sock";
+
 pub(crate) struct Server {
     child: Child,
     port: u16,
@@ -25,15 +28,9 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Self {
-        // Another process may take the free port before the server binds it.
-        let tries = (0..20).find_map(|_| {
-            let free = TcpListener::bind("127.0.0.1:0").expect("there is a port");
-            let port = free.local_addr().expect("it is bound").port();
-            drop(free);
-            let folder = TempDir::new().expect("a temporary folder can be created");
-            run(port, &folder).map(|child| Self { child, port, folder })
-        });
-        tries.expect("one of twenty ports is free")
+        let folder = TempDir::new().expect("a temporary folder can be created");
+        let (child, port) = run(&folder);
+        Self { child, port, folder }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -42,6 +39,12 @@ impl Server {
 
     pub(crate) fn client(&self) -> Client {
         Client::open(self.url()).expect("it is an address")
+    }
+
+    /// A client that uses the Unix socket, whose address stays the same after a restart.
+    pub(crate) fn socket_client(&self) -> Client {
+        let path = self.folder.path().join(SOCKET);
+        Client::open(format!("redis+unix://{}", path.display())).expect("it is an address")
     }
 
     pub(crate) fn connect(&self) -> Connection {
@@ -61,9 +64,9 @@ impl Server {
         assert!(status.expect("the program `kill` exists").success());
     }
 
-    /// Starts it on the same port, without data.
+    /// Starts it with the same Unix socket and another port, without data.
     pub(crate) fn start_again(&mut self) {
-        self.child = run(self.port, &self.folder).expect("the port is still free");
+        (self.child, self.port) = run(&self.folder);
     }
 }
 
@@ -75,8 +78,20 @@ impl Drop for Server {
     }
 }
 
+/// A server that answers, and its port.
+fn run(folder: &TempDir) -> (Child, u16) {
+    // Another process may take the free port before the server binds it.
+    let tries = (0..20).find_map(|_| {
+        let free = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+        let port = free.local_addr().expect("it is bound").port();
+        drop(free);
+        run_on(port, folder).map(|child| (child, port))
+    });
+    tries.expect("one of twenty ports is free")
+}
+
 /// A server that answers, or `None` if its port was taken.
-fn run(port: u16, folder: &TempDir) -> Option<Child> {
+fn run_on(port: u16, folder: &TempDir) -> Option<Child> {
     let mut child = spawn(port, folder);
     let client = Client::open(("127.0.0.1", port)).expect("it is an address");
     let begun = Instant::now();
@@ -102,7 +117,7 @@ fn spawn(port: u16, folder: &TempDir) -> Child {
     let start = |program: &OsStr| {
         Command::new(program)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-            .args(["--save", "", "--appendonly", "no"])
+            .args(["--unixsocket", SOCKET, "--save", "", "--appendonly", "no"])
             .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
