@@ -202,8 +202,10 @@ mod tests {
     fn memory_does_not_grow_with_the_input() {
         let endless: [&[u8]; 6] = [b"x", b"[1,", b"\"x", b"[", b"{\"a\":\n", b"[1,\n"];
         for piece in endless {
-            let begin = piece.repeat(1 + 200_000 / piece.len());
-            let input = begin.chain(std::io::repeat(b' ').take(3 << 20)).chain(&begin[..]);
+            // Few before the spaces: after each of their newlines, the spaces are scanned again.
+            let (few, many) = (piece.repeat(10), piece.repeat(1 + 200_000 / piece.len()));
+            let spaces = std::io::repeat(b' ').take(3 << 20);
+            let input = few.chain(spaces).chain(&many[..]);
             let mut stream = Stream::new(input);
             while stream.next().expect("reading does not fail").is_some() {
                 assert!(stream.buffer.capacity() <= 2 * (limits::MESSAGE_BYTES + READ_BYTES));
