@@ -9,7 +9,7 @@ use filch_benches::report::Findings;
 use filch_benches::samples::Samples;
 use filch_pool::{Pool, StealPolicy};
 
-use crate::judged::once;
+use crate::comparison::once;
 use crate::sizes::Sizes;
 use crate::tally;
 use crate::timing::wall_ms;

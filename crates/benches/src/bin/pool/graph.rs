@@ -11,7 +11,7 @@ use filch_benches::report::Findings;
 use filch_pool::Scope;
 
 use crate::baselines::{Central, dealt};
-use crate::judged::{self, Ways};
+use crate::comparison::{self, Ways};
 use crate::sizes::Sizes;
 use crate::{pools, tally, work};
 
@@ -155,10 +155,10 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
     let ways = Ways { serial: &serial, stealing: &stealing, split: &split, queue: &queue };
     let outcome = ways.run(sizes.rounds_long);
     let title = format!("graph of {} nodes, {cores} workers", sizes.graph);
-    let mut findings = judged::times(&title, &outcome);
-    findings.push(judged::efficiency(&title, &outcome, cores, Aim::AtLeast(0.8)));
-    findings.push(judged::gain(&title, &outcome, "static split", Some(Aim::AtLeast(1.3))));
-    findings.push(judged::gain(&title, &outcome, "one queue", None));
+    let mut findings = comparison::times(&title, &outcome);
+    findings.push(comparison::efficiency(&title, &outcome, cores, Aim::AtLeast(0.8)));
+    findings.push(comparison::gain(&title, &outcome, "static split", Some(Aim::AtLeast(1.3))));
+    findings.push(comparison::gain(&title, &outcome, "one queue", None));
     findings
 }
 

@@ -6,8 +6,8 @@ use filch_benches::machine;
 use filch_benches::report::Findings;
 
 use crate::baselines::{Central, dealt};
+use crate::comparison::{self, Ways};
 use crate::fork::{Call, Fork, Ours, Serial};
-use crate::judged::{self, Ways};
 use crate::sizes::Sizes;
 use crate::{pools, work};
 
@@ -76,13 +76,13 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
     let ways = Ways { serial: &serial, stealing: &stealing, split: &split, queue: &queue };
     let outcome = ways.run(sizes.rounds_long);
     let title = format!("lopsided tree, {cores} workers");
-    let mut findings = judged::times(&title, &outcome);
-    findings.push(judged::efficiency(&title, &outcome, cores, Aim::AtLeast(0.85)));
+    let mut findings = comparison::times(&title, &outcome);
+    findings.push(comparison::efficiency(&title, &outcome, cores, Aim::AtLeast(0.85)));
     let least = Aim::AtLeast(0.6 * cores as f64);
-    findings.push(judged::gain(&title, &outcome, "static split", Some(least)));
-    findings.push(judged::gain(&title, &outcome, "one queue", None));
+    findings.push(comparison::gain(&title, &outcome, "static split", Some(least)));
+    findings.push(comparison::gain(&title, &outcome, "one queue", None));
     let tasks = root.leaves() as f64;
-    findings.push(judged::thefts(&title, &pool, tasks, stealing, Aim::AtMost(1.0)));
+    findings.push(comparison::thefts(&title, &pool, tasks, stealing, Aim::AtMost(1.0)));
     findings
 }
 

@@ -4,6 +4,7 @@
 //! every rival, `pools` creates the rivals, and `sizes` defines how much is measured.
 
 mod baselines;
+mod comparison;
 mod demo;
 mod ends;
 mod fib;
@@ -11,7 +12,6 @@ mod fork;
 mod futures;
 mod graph;
 mod idle;
-mod judged;
 mod leaves;
 mod lopsided;
 mod pools;

@@ -4,7 +4,7 @@ use filch_benches::contest::Contest;
 use filch_benches::figure::Aim;
 use filch_benches::report::Findings;
 
-use crate::judged::once;
+use crate::comparison::once;
 use crate::sizes::Sizes;
 use crate::timing::{processor_ms, wall_ms};
 use crate::{pools, work};

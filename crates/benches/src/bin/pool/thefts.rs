@@ -13,7 +13,7 @@ use filch_benches::random::BenchRandom;
 use filch_benches::report::Findings;
 use filch_benches::samples::Samples;
 
-use crate::judged::once;
+use crate::comparison::once;
 use crate::sizes::Sizes;
 
 /// The shortest and the longest task, in ticks.

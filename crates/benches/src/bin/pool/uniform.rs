@@ -5,7 +5,7 @@ use filch_benches::machine;
 use filch_benches::report::Findings;
 
 use crate::baselines::{Central, dealt};
-use crate::judged::{self, Ways};
+use crate::comparison::{self, Ways};
 use crate::sizes::Sizes;
 use crate::{pools, work};
 
@@ -18,18 +18,18 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
     let title = format!("{} tasks of 10 us, {cores} workers", sizes.uniform);
     let (batch, task) = (sizes.uniform, || work::microseconds(10));
     let outcome = ways(batch, task, cores, &pool, sizes.rounds_long);
-    let mut findings = judged::times(&title, &outcome);
-    let gain = judged::gain(&title, &outcome, "static split", Some(Aim::AtLeast(0.95)));
+    let mut findings = comparison::times(&title, &outcome);
+    let gain = comparison::gain(&title, &outcome, "static split", Some(Aim::AtLeast(0.95)));
     findings.push(gain);
     let work = || map(&pool, batch, task);
-    findings.push(judged::thefts(&title, &pool, batch as f64, work, Aim::AtMost(1.0)));
+    findings.push(comparison::thefts(&title, &pool, batch as f64, work, Aim::AtMost(1.0)));
 
     let (batch, task) = (batch * 10, || work::nanoseconds(100));
     let title = format!("{batch} tasks of 100 ns, {cores} workers");
     let outcome = ways(batch, task, cores, &pool, sizes.rounds_long);
-    findings.extend(judged::times(&title, &outcome));
+    findings.extend(comparison::times(&title, &outcome));
     let aim = (cores >= CROWD).then_some(Aim::AtLeast(3.0));
-    findings.push(judged::gain(&title, &outcome, "one queue", aim));
+    findings.push(comparison::gain(&title, &outcome, "one queue", aim));
     if aim.is_none() {
         findings.skip(format!("{title}: gain over one queue, aim >= 3"), format!("{cores} cores"));
     }

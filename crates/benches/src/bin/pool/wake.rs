@@ -31,9 +31,9 @@ fn typical(tries: usize, mut once: impl FnMut() -> Duration) -> f64 {
 }
 
 /// A closure that sends the time from now until it is called.
-fn sender(told: &mpsc::Sender<Duration>) -> impl FnOnce() + Send + 'static {
-    let (start, told) = (Instant::now(), told.clone());
-    move || told.send(start.elapsed()).expect("the receiver waits")
+fn sender(elapsed: &mpsc::Sender<Duration>) -> impl FnOnce() + Send + 'static {
+    let (start, elapsed) = (Instant::now(), elapsed.clone());
+    move || elapsed.send(start.elapsed()).expect("the receiver waits")
 }
 
 fn wake(sizes: &Sizes) -> Findings {
@@ -42,10 +42,10 @@ fn wake(sizes: &Sizes) -> Findings {
     let (started, starts) = mpsc::channel();
     let (orders, ordered) = mpsc::channel::<Instant>();
     // The lower bound: a thread that is blocked on a channel.
-    let told = started.clone();
+    let elapsed = started.clone();
     let blocked = thread::spawn(move || {
         for start in ordered {
-            told.send(start.elapsed()).expect("the receiver waits");
+            elapsed.send(start.elapsed()).expect("the receiver waits");
         }
     });
     let started = &started;
