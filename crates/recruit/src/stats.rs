@@ -1,8 +1,9 @@
 //! Statistics: how often each job was drawn, how its slices ended, and how long they took.
 
-use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+
+use filch_metrics::{MetricKind, MetricsPage};
 
 /// How a slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,135 +153,99 @@ impl JobCounts {
 impl RecruiterStats {
     /// The statistics in the Prometheus text format.
     pub fn metrics(&self) -> String {
-        let mut text = String::new();
-        self.write(&mut text).expect("writing to a string cannot fail");
-        text
-    }
-
-    fn write(&self, text: &mut String) -> fmt::Result {
-        head(text, "recruiter_enlisted_total", "counter", "Number of enlist calls.")?;
-        writeln!(text, "recruiter_enlisted_total {}", self.enlisted)?;
-        head(
-            text,
+        let mut page = MetricsPage::default();
+        page.single(
+            "recruiter_enlisted_total",
+            MetricKind::Counter,
+            "Number of enlist calls.",
+            self.enlisted,
+        );
+        page.single(
             "recruiter_enlisted_before_setup_total",
-            "counter",
+            MetricKind::Counter,
             "Number of enlist calls before the process-wide recruiter was built.",
-        )?;
-        writeln!(text, "recruiter_enlisted_before_setup_total {}", self.enlisted_before_setup)?;
-        head(
-            text,
+            self.enlisted_before_setup,
+        );
+        self.write_draws(&mut page);
+        self.write_slices(&mut page);
+        page.into_text()
+    }
+
+    /// Writes a counter with one sample per job.
+    fn write_counter(
+        &self,
+        page: &mut MetricsPage,
+        name: &str,
+        help: &str,
+        count: fn(&JobCounts) -> u64,
+    ) {
+        page.describe(name, MetricKind::Counter, help);
+        for job in &self.jobs {
+            page.sample(name, &[("job", &job.id)], count(&job.counts));
+        }
+    }
+
+    fn write_draws(&self, page: &mut MetricsPage) {
+        self.write_counter(
+            page,
             "recruiter_selected_total",
-            "counter",
             "Number of draws that selected a job, by job.",
-        )?;
-        for job in &self.jobs {
-            let id = Label(&job.id);
-            writeln!(text, "recruiter_selected_total{{job={id}}} {}", job.counts.selected)?;
-        }
-        head(
-            text,
-            "recruiter_slices_total",
-            "counter",
-            "Number of slices that ran, by job and outcome.",
-        )?;
-        for job in &self.jobs {
-            let (id, counts) = (Label(&job.id), &job.counts);
-            for (outcome, count) in [
-                ("recruited", counts.recruited),
-                ("no_work", counts.no_work),
-                ("contended", counts.contended),
-                ("failed", counts.failed),
-                ("panicked", counts.panicked),
-            ] {
-                writeln!(text, "recruiter_slices_total{{job={id},outcome=\"{outcome}\"}} {count}")?;
-            }
-        }
-        head(
-            text,
-            "recruiter_overrun_total",
-            "counter",
-            "Number of slices that exceeded the maximum duration, by job.",
-        )?;
-        for job in &self.jobs {
-            let id = Label(&job.id);
-            writeln!(text, "recruiter_overrun_total{{job={id}}} {}", job.counts.overrun)?;
-        }
-        head(
-            text,
+            |counts| counts.selected,
+        );
+        self.write_counter(
+            page,
             "recruiter_over_budget_total",
-            "counter",
             "Number of draws without a slice because the time budget was used up, by job.",
-        )?;
-        for job in &self.jobs {
-            let id = Label(&job.id);
-            writeln!(text, "recruiter_over_budget_total{{job={id}}} {}", job.counts.over_budget)?;
-        }
-        head(
-            text,
+            |counts| counts.over_budget,
+        );
+        self.write_counter(
+            page,
             "recruiter_not_awaited_total",
-            "counter",
             "Number of draws of an async job by a caller that cannot await, by job.",
-        )?;
-        for job in &self.jobs {
-            let id = Label(&job.id);
-            writeln!(text, "recruiter_not_awaited_total{{job={id}}} {}", job.counts.not_awaited)?;
-        }
-        head(
-            text,
-            "recruiter_rate",
-            "gauge",
+            |counts| counts.not_awaited,
+        );
+        let rate = "recruiter_rate";
+        page.describe(
+            rate,
+            MetricKind::Gauge,
             "Current rate: the fraction of enlist calls that select a job, by job.",
-        )?;
+        );
         for job in &self.jobs {
-            let rate = f64::from(job.parts_per_million) / 1e6;
-            writeln!(text, "recruiter_rate{{job={}}} {rate}", Label(&job.id))?;
+            page.sample(rate, &[("job", &job.id)], f64::from(job.parts_per_million) / 1e6);
         }
-        head(
-            text,
-            "recruiter_slice_seconds",
-            "histogram",
-            "Duration of slices in seconds, by job.",
-        )?;
-        self.jobs.iter().try_for_each(|job| job.write_seconds(text))
     }
-}
 
-impl JobStats {
-    fn write_seconds(&self, text: &mut String) -> fmt::Result {
-        let id = Label(&self.id);
-        let mut below = 0;
-        for (bound, count) in BUCKETS.iter().zip(&self.counts.buckets) {
-            below += count;
-            let bound = Duration::from_millis(*bound).as_secs_f64();
-            writeln!(text, "recruiter_slice_seconds_bucket{{job={id},le=\"{bound}\"}} {below}")?;
-        }
-        let all: u64 = self.counts.buckets.iter().sum();
-        writeln!(text, "recruiter_slice_seconds_bucket{{job={id},le=\"+Inf\"}} {all}")?;
-        let seconds = self.counts.time.as_secs_f64();
-        writeln!(text, "recruiter_slice_seconds_sum{{job={id}}} {seconds}")?;
-        writeln!(text, "recruiter_slice_seconds_count{{job={id}}} {all}")
-    }
-}
-
-fn head(text: &mut String, name: &str, kind: &str, help: &str) -> fmt::Result {
-    writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}")
-}
-
-/// A label value: quoted and escaped.
-#[derive(Clone, Copy)]
-struct Label<'a>(&'a str);
-
-impl fmt::Display for Label<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_char('"')?;
-        for char in self.0.chars() {
-            match char {
-                '\\' => f.write_str("\\\\")?,
-                '"' => f.write_str("\\\"")?,
-                '\n' => f.write_str("\\n")?,
-                other => f.write_char(other)?,
+    fn write_slices(&self, page: &mut MetricsPage) {
+        let slices = "recruiter_slices_total";
+        page.describe(
+            slices,
+            MetricKind::Counter,
+            "Number of slices that ran, by job and outcome.",
+        );
+        for job in &self.jobs {
+            let counts = &job.counts;
+            for (outcome, count) in [
+                (Outcome::Recruited, counts.recruited),
+                (Outcome::NoWork, counts.no_work),
+                (Outcome::Contended, counts.contended),
+                (Outcome::Failed, counts.failed),
+                (Outcome::Panicked, counts.panicked),
+            ] {
+                page.sample(slices, &[("job", &job.id), ("outcome", outcome.label())], count);
             }
         }
-        f.write_char('"')
+        self.write_counter(
+            page,
+            "recruiter_overrun_total",
+            "Number of slices that exceeded the maximum duration, by job.",
+            |counts| counts.overrun,
+        );
+        let seconds = "recruiter_slice_seconds";
+        page.describe(seconds, MetricKind::Histogram, "Duration of slices in seconds, by job.");
+        let bounds = BUCKETS.map(|millis| Duration::from_millis(millis).as_secs_f64());
+        for JobStats { id, counts, .. } in &self.jobs {
+            let sum = counts.time.as_secs_f64();
+            page.buckets(seconds, &[("job", id)], &bounds, &counts.buckets, sum);
+        }
     }
 }
