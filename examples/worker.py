@@ -60,7 +60,7 @@ class Worker:
                 try:
                     process.wait(max(0, min(self.lease / 10, ends_at - now())))
                 except subprocess.TimeoutExpired:
-                    if self.ask("beat", {"holds": [hold]})["cancel"]:
+                    if self.ask("heartbeat", {"holds": [hold]})["cancel"]:
                         report["ending"] = "stopped"
                         break
                     if now() > ends_at:

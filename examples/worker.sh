@@ -53,7 +53,7 @@ work() {
         sleep 0.05
         clock
         [ "$now" -ge $((renewed + lease / 10)) ] || continue
-        if ! insist beat "{\"holds\":[[$hold]]}" || grep -q '^cancel' "$answer"; then
+        if ! insist heartbeat "{\"holds\":[[$hold]]}" || grep -q '^cancel' "$answer"; then
             ending='"stopped"'
             kill -KILL -- -$pid 2>/dev/null
         fi

@@ -32,7 +32,7 @@ fuzz_target!(|input: &[u8]| {
         Ok(flow) => {
             let written = serde_json::to_string(&flow).expect("it can be written");
             let sent = Flow::read(written.as_bytes()).expect("a server reads what is sent");
-            sent.judge(Some("key")).expect("a server takes what was judged to be fine");
+            sent.validate(Some("key")).expect("a server takes what was judged to be fine");
             let again = read(Form::Json, &written).expect("what was written can be read");
             assert_eq!(serde_json::to_string(&again).expect("it can be written"), written);
         }

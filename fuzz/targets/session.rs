@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary as _, Result, Unstructured};
 use filch_api::delivery::Delivery;
-use filch_api::session::{DownFrame, Heard, LeftBehind, UpFrame};
+use filch_api::session::{DownFrame, WorkerBatch, ReportedOutput, UpFrame};
 use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, MessageNo, QuestionNo, Seq, SessionNo};
-use filch_scheduler::message::{Assignment, Place, Serves, Start, Suspects, ToWorker};
+use filch_scheduler::message::{Assignment, Placement, Serves, StartMode, Suspects, ToWorker};
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Millis;
 use libfuzzer_sys::fuzz_target;
@@ -48,18 +48,18 @@ fn up(text: &str) {
     // Said by a worker, it is the same again. Of several reports of one job, which makes no sense, only
     // one leaves something behind.
     let mut left = heard.left.clone();
-    let leftovers = |hold: Hold| -> Option<LeftBehind> {
+    let leftovers = |hold: Hold| -> Option<ReportedOutput> {
         let at = left.iter().position(|left| left.hold == hold)?;
         Some(left.remove(at))
     };
-    let Heard { worker, session, number, ref messages, .. } = heard;
+    let WorkerBatch { worker, session, number, ref messages, .. } = heard;
     let said = UpFrame::say(worker, session, number, messages, leftovers);
     let said = said.hear().expect("what a worker says makes sense");
     assert_eq!(said.messages, heard.messages);
     assert_eq!(said.left.len(), heard.left.len());
 }
 
-fn same(one: &Heard, other: &Heard) {
+fn same(one: &WorkerBatch, other: &WorkerBatch) {
     assert_eq!((one.worker, one.session, one.number), (other.worker, other.session, other.number));
     assert_eq!((&one.messages, &one.left), (&other.messages, &other.left));
 }
@@ -91,7 +91,7 @@ fn delivery(chance: &mut Unstructured<'_>) -> Result<Delivery> {
 
 fn message(chance: &mut Unstructured<'_>, works: &mut Vec<(Hold, Arc<str>)>) -> Result<ToWorker> {
     Ok(match chance.int_in_range(0..=9)? {
-        0 => ToWorker::Truth {
+        0 => ToWorker::Reconcile {
             lease: Duration::from_millis(u32::arbitrary(chance)?.into()),
             keep: holds(chance)?,
         },
@@ -133,8 +133,8 @@ fn assignment(chance: &mut Unstructured<'_>) -> Result<Assignment> {
         era: CommitNo(u64::arbitrary(chance)?),
         rank: i64::arbitrary(chance)?,
         attempt: u16::arbitrary(chance)?,
-        start: *chance.choose(&[Start::Freely, Start::Confirmed])?,
-        place: *chance.choose(&[Place::Anywhere, Place::FreeSlot])?,
+        start: *chance.choose(&[StartMode::Freely, StartMode::Confirmed])?,
+        place: *chance.choose(&[Placement::Anywhere, Placement::FreeSlot])?,
         timeout: Option::<u32>::arbitrary(chance)?.map(Millis),
     })
 }

@@ -7,7 +7,7 @@ use filch_api::flow::Flow;
 use filch_api::json::check_depth;
 use filch_api::limits;
 use filch_api::problem::Problem;
-use filch_api::submission::{Judged, Submission, Work};
+use filch_api::submission::{ValidatedJob, Submission, Work};
 use filch_scheduler::id::JobId;
 use libfuzzer_sys::fuzz_target;
 use serde_json::value::RawValue;
@@ -43,12 +43,12 @@ fuzz_target!(|body: &[u8]| {
     }
 });
 
-fn judge(submission: Submission) -> Result<Judged, Problem> {
-    submission.judge(|| JobId(7))
+fn validate(submission: Submission) -> Result<ValidatedJob, Problem> {
+    submission.validate(|| JobId(7))
 }
 
 /// What is beyond a bound is not taken.
-fn taken(judged: &Judged) {
+fn taken(judged: &ValidatedJob) {
     let spec = &judged.spec;
     for name in [Some(&spec.queue), Some(&spec.kind), spec.key.as_ref()].into_iter().flatten() {
         assert!((1..=limits::NAME_BYTES).contains(&name.as_str().len()));

@@ -11,13 +11,13 @@ fuzz_target!(|text: &str| {
     let (mut server, mut worker) = (Context::default(), Context::default());
     for line in text.lines() {
         if let Some(effect) = line.trim().strip_prefix("->") {
-            there_and_back::<dispatch::Effect>(effect, &mut server);
-            there_and_back::<agent::Effect>(effect, &mut worker);
+            there_and_back::<dispatch::DispatchEffect>(effect, &mut server);
+            there_and_back::<agent::AgentEffect>(effect, &mut worker);
             continue;
         }
         there_and_back::<record::Loaded>(line, &mut server);
-        moment::<dispatch::Event>(line, &mut server);
-        moment::<agent::Event>(line, &mut worker);
+        moment::<dispatch::DispatchEvent>(line, &mut server);
+        moment::<agent::AgentEvent>(line, &mut worker);
     }
 });
 

@@ -11,9 +11,9 @@ use reqwest::{Method, RequestBuilder, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use self::streams::{Events, Printed, Told};
+pub use self::streams::{Events, Printed, StreamedEvent};
 use crate::access::{Access, NoAccess, Target};
-use crate::cluster::{Order, Purge, Queue, QueueChange, QueueDetail, Status, Worker, WorkerStop};
+use crate::cluster::{Order, Purge, Queue, QueueDetail, QueueUpdate, Status, Worker, WorkerStop};
 use crate::dead::{Count, Groups, Selection};
 use crate::event::JobEvents;
 use crate::flow::Flow;
@@ -22,7 +22,7 @@ use crate::problem::Problem;
 use crate::recruit::Recruit;
 use crate::submission::Submission;
 use crate::tls;
-use crate::token::{Made, Token, Wanted};
+use crate::token::{Made, Token, TokenRequest};
 
 /// Talks to one server.
 #[derive(Clone, Debug)]
@@ -249,11 +249,11 @@ impl Client {
     /// See [`Error`].
     pub async fn set_priority(&self, id: &str, priority: i16) -> Result<()> {
         #[derive(Serialize)]
-        struct Wanted {
+        struct TokenRequest {
             priority: i16,
         }
         let path = format!("/v1/jobs/{}/priority", path(id));
-        self.ask::<Done>(Method::PUT, &path, Some(&Wanted { priority })).await.map(drop)
+        self.ask::<Done>(Method::PUT, &path, Some(&TokenRequest { priority })).await.map(drop)
     }
 
     /// Gives dead jobs new attempts, and says how many.
@@ -305,7 +305,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn set_queue(&self, name: &str, change: &QueueChange) -> Result<Queue> {
+    pub async fn set_queue(&self, name: &str, change: &QueueUpdate) -> Result<Queue> {
         self.ask(Method::PATCH, &format!("/v1/queues/{}", path(name)), Some(change)).await
     }
 
@@ -335,10 +335,10 @@ impl Client {
     /// See [`Error`].
     pub async fn set_strategy(&self, strategy: Order) -> Result<()> {
         #[derive(Serialize)]
-        struct Wanted {
+        struct TokenRequest {
             strategy: Order,
         }
-        let wanted = Wanted { strategy };
+        let wanted = TokenRequest { strategy };
         self.ask::<Done>(Method::PUT, "/v1/strategy", Some(&wanted)).await.map(drop)
     }
 
@@ -363,7 +363,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn make_token(&self, wanted: &Wanted) -> Result<Made> {
+    pub async fn make_token(&self, wanted: &TokenRequest) -> Result<Made> {
         self.ask(Method::POST, "/v1/tokens", Some(wanted)).await
     }
 

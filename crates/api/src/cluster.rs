@@ -1,6 +1,6 @@
 //! Queues, workers and the order of work, as they are shown and set.
 
-use filch_scheduler::dispatch::{Line, QueueView, WorkerView};
+use filch_scheduler::dispatch::{QueueSnapshot, QueueView, WorkerView};
 use filch_scheduler::record::{DEFAULT_AGING, Strategy};
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ impl From<&QueueView> for Queue {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct QueueChange {
+pub struct QueueUpdate {
     /// Take nothing from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
@@ -172,8 +172,8 @@ pub struct Purge {
 impl QueueDetail {
     /// What the brain sees, and how many ended lately.
     #[must_use]
-    pub fn new(line: &Line, ended_last_minute: u64) -> Self {
-        let Line { view, .. } = line;
+    pub fn new(line: &QueueSnapshot, ended_last_minute: u64) -> Self {
+        let QueueSnapshot { view, .. } = line;
         Self {
             queue: Queue::from(view),
             depth: Depth {
@@ -200,7 +200,7 @@ impl QueueDetail {
     }
 
     /// The one thing that keeps the queue from being faster.
-    fn why(line: &Line) -> Reasoning {
+    fn why(line: &QueueSnapshot) -> Reasoning {
         let settings = &line.view.settings;
         let (queue, owned) = (&settings.queue, line.view.owned);
         let workers = line.serving.len();

@@ -106,7 +106,7 @@ pub fn check_group(group: &str) -> Result<(), Problem> {
 /// A dead job in a list.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Corpse {
+pub struct DeadJob {
     /// The job.
     #[serde(flatten)]
     pub job: Job,

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use filch_scheduler::id::{CommitNo, Hold, MessageNo, SessionNo};
-use filch_scheduler::message::{Assignment, Place, Start, ToWorker};
+use filch_scheduler::message::{Assignment, Placement, StartMode, ToWorker};
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Millis;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::id;
-use crate::session::{Down, DownFrame, Held, Nonsense};
+use crate::session::{Down, DownFrame, InvalidFrame, WireHold};
 
 /// A batch, and what each job in it that is assigned has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,13 +74,13 @@ impl Delivery {
     ///
     /// # Errors
     /// If it makes no sense.
-    pub fn read(text: &str) -> Result<Self, Nonsense> {
+    pub fn read(text: &str) -> Result<Self, InvalidFrame> {
         let frame: FrameIn<'_> =
-            serde_json::from_str(text).map_err(|_| Nonsense("it is no frame"))?;
+            serde_json::from_str(text).map_err(|_| InvalidFrame("it is no frame"))?;
         let mut works = Vec::new();
         let mut names = Vec::new();
         let messages = frame.messages.into_iter().map(|message| {
-            let unreadable = |_| Nonsense("it says nothing that is known");
+            let unreadable = |_| InvalidFrame("it says nothing that is known");
             let inside = message.get().trim_start_matches(['{', ' ', '\t', '\r', '\n']);
             if !inside.starts_with("\"assign\"") {
                 let down: Down = serde_json::from_str(message.get()).map_err(unreadable)?;
@@ -139,10 +139,10 @@ fn assign(
             ",\"era\":{},\"rank\":{},\"attempt\":{}",
             job.era.0, job.rank, job.attempt
         );
-        if job.start == Start::Confirmed {
+        if job.start == StartMode::Confirmed {
             text.push_str(",\"confirm\":true");
         }
-        if job.place == Place::FreeSlot {
+        if job.place == Placement::FreeSlot {
             text.push_str(",\"free_slot\":true");
         }
         if let Some(Millis(timeout)) = job.timeout {
@@ -186,7 +186,7 @@ struct AssignIn<'a> {
 
 #[derive(Deserialize)]
 struct AssignedIn<'a> {
-    job: Held,
+    job: WireHold,
     #[serde(borrow)]
     id: Cow<'a, str>,
     #[serde(borrow)]
@@ -210,19 +210,19 @@ impl AssignedIn<'_> {
         self,
         works: &mut Vec<(Hold, Arc<str>)>,
         names: &mut Vec<Name>,
-    ) -> Result<Assignment, Nonsense> {
+    ) -> Result<Assignment, InvalidFrame> {
         let hold = Hold::from(self.job);
         works.push((hold, Arc::from(self.work.get())));
         Ok(Assignment {
             hold,
-            id: id::read_job(&self.id).ok_or(Nonsense("a job's id is a UUID"))?,
+            id: id::read_job(&self.id).ok_or(InvalidFrame("a job's id is a UUID"))?,
             queue: shared(names, &self.queue),
             kind: shared(names, &self.kind),
             era: CommitNo(self.era),
             rank: self.rank,
             attempt: self.attempt,
-            start: if self.confirm { Start::Confirmed } else { Start::Freely },
-            place: if self.free_slot { Place::FreeSlot } else { Place::Anywhere },
+            start: if self.confirm { StartMode::Confirmed } else { StartMode::Freely },
+            place: if self.free_slot { Placement::FreeSlot } else { Placement::Anywhere },
             timeout: self.timeout_ms.map(Millis),
         })
     }
@@ -257,13 +257,13 @@ mod tests {
             era: CommitNo(9),
             rank: -5,
             attempt: 3,
-            start: Start::Confirmed,
-            place: Place::FreeSlot,
+            start: StartMode::Confirmed,
+            place: Placement::FreeSlot,
             timeout: Some(Millis(70)),
         };
         let free = Assignment {
-            start: Start::Freely,
-            place: Place::Anywhere,
+            start: StartMode::Freely,
+            place: Placement::Anywhere,
             timeout: None,
             ..assignment(8, "default")
         };
@@ -271,7 +271,7 @@ mod tests {
             session: SessionNo(3),
             number: MessageNo(4),
             messages: vec![
-                ToWorker::Truth { lease: Duration::from_secs(10), keep: vec![hold(1, 1)] },
+                ToWorker::Reconcile { lease: Duration::from_secs(10), keep: vec![hold(1, 1)] },
                 ToWorker::Assign(vec![assignment(7, "quotes \" and \\ é"), free]),
                 ToWorker::Accepted(vec![hold(5, 6)]),
                 ToWorker::Gone,

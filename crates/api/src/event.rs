@@ -8,7 +8,7 @@ use crate::time::Moment;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum Event {
+pub enum ClusterEvent {
     /// A job was submitted.
     Submitted {
         /// When.

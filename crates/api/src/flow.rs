@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::job::Receipt;
 use crate::problem::Problem;
-use crate::submission::{Judged, Submission, name};
+use crate::submission::{Submission, ValidatedJob, name};
 use crate::suggest::nearest;
 use crate::{id, limits};
 
@@ -28,13 +28,13 @@ pub struct Flow {
 
 /// A flow that can be carried out.
 #[derive(Clone, Debug)]
-pub struct JudgedFlow {
+pub struct ValidatedFlow {
     /// What it is called.
     pub name: String,
     /// The names of its jobs.
     pub names: Vec<String>,
     /// The jobs, in the same order.
-    pub jobs: Vec<Judged>,
+    pub jobs: Vec<ValidatedJob>,
 }
 
 /// What became of a flow.
@@ -89,7 +89,7 @@ impl Flow {
     ///
     /// # Errors
     /// If it cannot be carried out, with what to do about it.
-    pub fn judge(self, key: Option<&str>) -> Result<JudgedFlow, Problem> {
+    pub fn validate(self, key: Option<&str>) -> Result<ValidatedFlow, Problem> {
         name("name", &self.name)?;
         if self.jobs.is_empty() {
             return Err(Problem::invalid("a flow has at least one job").at("/jobs"));
@@ -114,7 +114,7 @@ impl Flow {
             ids.push(id_of(name, job, key)?);
         }
         let parents = graph.parents;
-        let mut judged = JudgedFlow { name: self.name, names: Vec::new(), jobs: Vec::new() };
+        let mut judged = ValidatedFlow { name: self.name, names: Vec::new(), jobs: Vec::new() };
         for (at, (name, mut job)) in self.jobs.into_iter().enumerate() {
             let named = job.after.iter_mut().zip(&parents[at]);
             for (after, parent) in named {
@@ -123,7 +123,7 @@ impl Flow {
                 }
             }
             job.id = Some(id::job(ids[at]));
-            let job = job.judge(|| ids[at]).map_err(|problem| problem.inside(&place(&name)))?;
+            let job = job.validate(|| ids[at]).map_err(|problem| problem.inside(&place(&name)))?;
             judged.names.push(name);
             judged.jobs.push(job);
         }
@@ -131,7 +131,7 @@ impl Flow {
     }
 }
 
-impl JudgedFlow {
+impl ValidatedFlow {
     /// A refusal of the brain's, in the names of this flow.
     #[must_use]
     pub fn explain(names: &[(JobId, String)], refused: Refused) -> Problem {
@@ -318,8 +318,8 @@ fn advice(after: &str, jobs: &[(String, Submission)]) -> String {
 mod tests {
     use super::*;
 
-    fn judge(text: &str) -> Result<JudgedFlow, Problem> {
-        Flow::read(text.as_bytes())?.judge(Some("k"))
+    fn validate(text: &str) -> Result<ValidatedFlow, Problem> {
+        Flow::read(text.as_bytes())?.validate(Some("k"))
     }
 
     #[test]
@@ -327,12 +327,12 @@ mod tests {
         let text = r#"{"name": "n", "jobs": {
             "join": {"kind": "j", "after": ["a", "01890000-0000-7000-8000-000000000001"]},
             "a": {"kind": "k"}}}"#;
-        let flow = judge(text).unwrap();
+        let flow = validate(text).unwrap();
         assert_eq!(flow.names, ["join", "a"], "in the order in which they were written");
         let [join, a] = &flow.jobs[..] else { panic!("two jobs") };
         assert_eq!(join.spec.parents[0], a.spec.id);
-        assert_eq!(judge(text).unwrap().jobs[1].spec.id, a.spec.id);
-        let other = Flow::read(text.as_bytes()).unwrap().judge(Some("other")).unwrap();
+        assert_eq!(validate(text).unwrap().jobs[1].spec.id, a.spec.id);
+        let other = Flow::read(text.as_bytes()).unwrap().validate(Some("other")).unwrap();
         assert_ne!(other.jobs[1].spec.id, a.spec.id);
     }
 
@@ -366,7 +366,7 @@ mod tests {
             ("", "invalid", "a flow has at least one job"),
         ] {
             let text = format!(r#"{{"name": "n", "jobs": {{{jobs}}}}}"#);
-            let problem = judge(&text).unwrap_err();
+            let problem = validate(&text).unwrap_err();
             assert_eq!((problem.code.as_str(), problem.title.as_str()), (code, title));
         }
     }
@@ -374,10 +374,10 @@ mod tests {
     #[test]
     fn a_problem_says_in_which_job_and_what_was_meant() {
         let text = r#"{"name": "n", "jobs": {"a/b": {"kind": "k", "queue": ""}}}"#;
-        assert_eq!(judge(text).unwrap_err().at.as_deref(), Some("/jobs/a~1b/queue"));
+        assert_eq!(validate(text).unwrap_err().at.as_deref(), Some("/jobs/a~1b/queue"));
         let text = r#"{"name": "n", "jobs": {"a": {"knid": "k"}}}"#;
-        assert_eq!(judge(text).unwrap_err().at.as_deref(), Some("/jobs/a"));
+        assert_eq!(validate(text).unwrap_err().at.as_deref(), Some("/jobs/a"));
         let text = r#"{"name": "n", "jobs": {"fetch": {"kind": "k", "after": ["fecth"]}}}"#;
-        assert_eq!(judge(text).unwrap_err().help.as_deref(), Some("did you mean \"fetch\"?"));
+        assert_eq!(validate(text).unwrap_err().help.as_deref(), Some("did you mean \"fetch\"?"));
     }
 }

@@ -1,13 +1,13 @@
 //! A job as it is shown.
 
 use filch_scheduler::dispatch::{JobView, Novelty, Submitted, Why};
-use filch_scheduler::record::{AttemptOutcome, Cause, JobRow, Note, Reason};
-use filch_scheduler::state::State;
+use filch_scheduler::record::{AttemptOutcome, JobRow, LeaseCause, Note, Reason};
+use filch_scheduler::state::JobState;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::id;
-use crate::submission::{Retry, Span, When, Work};
+use crate::submission::{RetryPolicy, Span, When, Work};
 use crate::suggest::did_you_mean;
 use crate::time::Moment;
 use crate::turn::{Traffic, Turn};
@@ -86,7 +86,7 @@ pub struct Details {
     pub when: When,
     /// What happens after an attempt that failed.
     #[serde(default)]
-    pub retry: Retry,
+    pub retry: RetryPolicy,
     /// How long one attempt may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
@@ -217,14 +217,14 @@ impl From<&Submitted> for Receipt {
 
 /// Reads a state, or one of the words that users of other systems know.
 #[must_use]
-pub fn states(word: &str) -> Option<Vec<State>> {
-    let own = State::ALL.into_iter().find(|state| state.to_string() == word);
+pub fn states(word: &str) -> Option<Vec<JobState>> {
+    let own = JobState::ALL.into_iter().find(|state| state.to_string() == word);
     Some(match word {
-        "PENDING" => vec![State::Blocked, State::Scheduled],
-        "QUEUED" => vec![State::Queued, State::Leased],
-        "RUNNING" => vec![State::Running],
-        "SUCCESS" | "COMPLETED" => vec![State::Succeeded],
-        "FAILED" => vec![State::Dead],
+        "PENDING" => vec![JobState::Blocked, JobState::Scheduled],
+        "QUEUED" => vec![JobState::Queued, JobState::Leased],
+        "RUNNING" => vec![JobState::Running],
+        "SUCCESS" | "COMPLETED" => vec![JobState::Succeeded],
+        "FAILED" => vec![JobState::Dead],
         _ => vec![own?],
     })
 }
@@ -232,8 +232,8 @@ pub fn states(word: &str) -> Option<Vec<State>> {
 /// How many attempts a job had, with the one that runs or has succeeded: the brain charges only those
 /// that went wrong.
 #[must_use]
-pub fn attempts_shown(state: State, charged: u16) -> u16 {
-    let goes_well = matches!(state, State::Running | State::Succeeded);
+pub fn attempts_shown(state: JobState, charged: u16) -> u16 {
+    let goes_well = matches!(state, JobState::Running | JobState::Succeeded);
     charged.saturating_add(u16::from(goes_well))
 }
 
@@ -261,7 +261,7 @@ impl Job {
             attempts: attempts_shown(view.state, view.attempts),
             fence: view.fence.0,
             submitted_at: Moment(view.submitted_at),
-            due_at: (view.state == State::Scheduled).then_some(Moment(view.due)),
+            due_at: (view.state == JobState::Scheduled).then_some(Moment(view.due)),
             ended_at: None,
             worker: view.holder.map(id::worker),
             progress: view.progress,
@@ -285,7 +285,7 @@ impl Job {
             attempts: attempts_shown(now.state, now.attempts),
             fence: now.fence.0,
             submitted_at: Moment(row.submitted_at),
-            due_at: (now.state == State::Scheduled).then_some(Moment(now.due)),
+            due_at: (now.state == JobState::Scheduled).then_some(Moment(now.due)),
             ended_at: now.state.is_ended().then_some(Moment(now.at)),
             worker: now.holder.map(id::worker),
             progress: None,
@@ -351,14 +351,14 @@ impl Ownership {
     pub fn new(
         fence: u64,
         worker: Option<filch_scheduler::id::WorkerId>,
-        cause: Cause,
+        cause: LeaseCause,
         at: filch_scheduler::time::Wall,
     ) -> Self {
         let (word, from) = match cause {
-            Cause::Claim => ("claim", None),
-            Cause::Steal(victim) => ("steal", Some(victim)),
-            Cause::Lost(worker) => ("lost", Some(worker)),
-            Cause::Returned(worker) => ("returned", Some(worker)),
+            LeaseCause::Claim => ("claim", None),
+            LeaseCause::Steal(victim) => ("steal", Some(victim)),
+            LeaseCause::Lost(worker) => ("lost", Some(worker)),
+            LeaseCause::Returned(worker) => ("returned", Some(worker)),
         };
         Self {
             fence,

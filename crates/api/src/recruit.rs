@@ -17,7 +17,7 @@ pub struct Recruit {
     /// How many idle moments workers have offered.
     pub offered: u64,
     /// Slices, by what they were for and what brought them about.
-    pub jobs: Vec<SideJob>,
+    pub jobs: Vec<SideJobStats>,
     /// What they have found since the server started.
     pub found: Found,
     /// What became of jobs that are forgotten by now, by the day of their end and queue; the newest first.
@@ -45,7 +45,7 @@ pub struct Day {
 /// Slices of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct SideJob {
+pub struct SideJobStats {
     /// What they are for; `sweep` is whatever is due.
     pub job: String,
     /// What brings them about: `commits`, `idle` moments of the server, or moments that `workers` offer, each

@@ -9,8 +9,8 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::flow::{Flow, FlowReceipts};
 use crate::job::Receipt;
-use crate::session::Held;
-use crate::submission::{Growth, Retry, Span, Submission};
+use crate::session::WireHold;
+use crate::submission::{Growth, RetryPolicy, Span, Submission};
 use crate::time::Moment;
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -47,7 +47,7 @@ impl ToSchema for Span {
     }
 }
 
-impl PartialSchema for Held {
+impl PartialSchema for WireHold {
     fn schema() -> RefOr<Schema> {
         ArrayBuilder::new()
             .items(number(u64::MAX))
@@ -59,9 +59,9 @@ impl PartialSchema for Held {
     }
 }
 
-impl ToSchema for Held {
+impl ToSchema for WireHold {
     fn name() -> Cow<'static, str> {
-        "Held".into()
+        "WireHold".into()
     }
 }
 
@@ -72,7 +72,7 @@ fn number(most: u64) -> Object {
     number.maximum(most.map(u64::from)).build()
 }
 
-impl PartialSchema for Retry {
+impl PartialSchema for RetryPolicy {
     fn schema() -> RefOr<Schema> {
         let object = ObjectBuilder::new()
             .property("max", number(u16::MAX.into()))
@@ -90,9 +90,9 @@ impl PartialSchema for Retry {
     }
 }
 
-impl ToSchema for Retry {
+impl ToSchema for RetryPolicy {
     fn name() -> Cow<'static, str> {
-        "Retry".into()
+        "RetryPolicy".into()
     }
 }
 

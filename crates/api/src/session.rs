@@ -11,7 +11,8 @@ use filch_scheduler::id::{
     CommitNo, Fence, Hold, JobId, MessageNo, QuestionNo, Seq, SessionNo, WorkerId,
 };
 use filch_scheduler::message::{
-    self, Again, Ending, Entrance, FromWorker, Place, Report, Serves, Start, Suspects, ToWorker,
+    self, Again, Ending, FromWorker, HelloKind, Placement, Report, Serves, StartMode, Suspects,
+    ToWorker,
 };
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Millis;
@@ -23,7 +24,7 @@ use crate::{id, limits};
 
 /// A job and the fence of its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Held(pub u64, pub u64);
+pub struct WireHold(pub u64, pub u64);
 
 /// What a worker sends.
 #[derive(Debug, Serialize, Deserialize)]
@@ -83,9 +84,9 @@ impl About {
 #[serde(deny_unknown_fields)]
 pub struct Output {
     /// Which job.
-    pub job: Held,
+    pub job: WireHold,
     /// Where.
-    pub stream: Stream,
+    pub stream: OutputStream,
     /// What.
     pub text: String,
 }
@@ -93,7 +94,7 @@ pub struct Output {
 /// Where a job prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stream {
+pub enum OutputStream {
     /// Standard output.
     Stdout,
     /// Standard error.
@@ -105,33 +106,33 @@ pub enum Stream {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Up {
     /// Opens a session.
-    Hello(Box<Hello>),
+    Hello(Box<WireHello>),
     /// Still here.
-    Beat,
+    Heartbeat,
     /// Own at most so many jobs.
     Want(u32),
     /// May this suspected job be started?
-    Start(Held),
+    Start(WireHold),
     /// This job has been running for a while.
-    Started(Held),
+    Started(WireHold),
     /// A job has left.
     Report(Reported),
     /// These jobs have left: the attempt succeeded, and there is nothing else to say of it. So most jobs
     /// end.
-    Finished(Vec<Held>),
+    Finished(Vec<WireHold>),
     /// The answer to a question.
     Given {
         /// Which one.
         question: u64,
         /// What is given.
-        jobs: Vec<Held>,
+        jobs: Vec<WireHold>,
     },
     /// The cancelled job is being stopped.
-    Stopping(Held),
+    Stopping(WireHold),
     /// How far a running job has come.
     Progress {
         /// Which job.
-        job: Held,
+        job: WireHold,
         /// From 0 to 100.
         percent: u8,
     },
@@ -146,9 +147,9 @@ pub enum Up {
 /// How a worker introduces itself.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Hello {
+pub struct WireHello {
     /// Who comes.
-    pub entrance: Comes,
+    pub kind: WireHelloKind,
     /// How many jobs it can run at once.
     pub slots: u32,
     /// How many it wants to own at most.
@@ -161,20 +162,20 @@ pub struct Hello {
     pub reports: Vec<Reported>,
     /// What has been running for a while.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub started: Vec<Held>,
+    pub started: Vec<WireHold>,
     /// All that it holds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub holds: Vec<Held>,
+    pub holds: Vec<WireHold>,
 }
 
 /// Who comes.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Comes {
+pub enum WireHelloKind {
     /// A new incarnation.
     New,
     /// A new incarnation in place of this one, whose work has stopped.
-    Instead(String),
+    Replace(String),
     /// One that was here.
     Resume,
 }
@@ -184,7 +185,7 @@ pub enum Comes {
 #[serde(deny_unknown_fields)]
 pub struct Reported {
     /// Which one.
-    pub job: Held,
+    pub job: WireHold,
     /// How.
     pub ending: Ended,
     /// What it came to.
@@ -248,14 +249,14 @@ pub struct DownFrame {
 #[serde(rename_all = "snake_case")]
 pub enum Down {
     /// What is truly the worker's.
-    Truth {
+    Reconcile {
         /// The length of the lease.
         lease_ms: u64,
         /// What the worker keeps.
-        keep: Vec<Held>,
+        keep: Vec<WireHold>,
     },
     /// These jobs are the worker's.
-    Assign(Vec<Assigned>),
+    Assign(Vec<WireAssignment>),
     /// Give half.
     AskToGive {
         /// To be repeated.
@@ -271,19 +272,19 @@ pub enum Down {
         queues: Option<Vec<String>>,
     },
     /// The suspected job may start.
-    StartGranted(Held),
+    StartGranted(WireHold),
     /// The job is cancelled.
-    Cancel(Held),
+    Cancel(WireHold),
     /// Drain.
     DrainNow,
     /// Everything up to this batch has arrived.
     Renewed(u64),
     /// These reports are stored.
-    Accepted(Vec<Held>),
+    Accepted(Vec<WireHold>),
     /// This report is too late.
     Refused {
         /// What was reported.
-        job: Held,
+        job: WireHold,
         /// The fence the job has now.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         current: Option<u64>,
@@ -294,9 +295,9 @@ pub enum Down {
 
 /// A job as its new owner learns of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Assigned {
+pub struct WireAssignment {
     /// The job and its new owner's fence.
-    pub job: Held,
+    pub job: WireHold,
     /// Its id.
     pub id: String,
     /// Its queue.
@@ -324,11 +325,11 @@ pub struct Assigned {
 
 /// A frame makes no sense. The session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Nonsense(pub &'static str);
+pub struct InvalidFrame(pub &'static str);
 
 /// What an attempt left behind, beside the report of its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftBehind {
+pub struct ReportedOutput {
     /// Whose.
     pub hold: Hold,
     /// What it came to.
@@ -339,7 +340,7 @@ pub struct LeftBehind {
 
 /// A batch as the brain takes it.
 #[derive(Debug)]
-pub struct Heard {
+pub struct WorkerBatch {
     /// Who speaks.
     pub worker: WorkerId,
     /// In which session.
@@ -349,17 +350,17 @@ pub struct Heard {
     /// What it says.
     pub messages: Vec<FromWorker>,
     /// What attempts left behind.
-    pub left: Vec<LeftBehind>,
+    pub left: Vec<ReportedOutput>,
 }
 
-impl From<Hold> for Held {
+impl From<Hold> for WireHold {
     fn from(hold: Hold) -> Self {
         Self(hold.job.0, hold.fence.0)
     }
 }
 
-impl From<Held> for Hold {
-    fn from(held: Held) -> Self {
+impl From<WireHold> for Hold {
+    fn from(held: WireHold) -> Self {
         Self { job: Seq(held.0), fence: Fence(held.1) }
     }
 }
@@ -389,7 +390,7 @@ impl UpFrame {
         session: SessionNo,
         number: MessageNo,
         messages: &[FromWorker],
-        mut leftovers: impl FnMut(Hold) -> Option<LeftBehind>,
+        mut leftovers: impl FnMut(Hold) -> Option<ReportedOutput>,
     ) -> Self {
         let mut said = Vec::new();
         for message in messages {
@@ -414,8 +415,9 @@ impl UpFrame {
     ///
     /// # Errors
     /// If the frame makes no sense.
-    pub fn hear(self) -> Result<Heard, Nonsense> {
-        let worker = id::read_worker(&self.worker).ok_or(Nonsense("a worker's id is 16 digits"))?;
+    pub fn hear(self) -> Result<WorkerBatch, InvalidFrame> {
+        let worker =
+            id::read_worker(&self.worker).ok_or(InvalidFrame("a worker's id is 16 digits"))?;
         let mut left = Vec::new();
         let mut messages = Vec::with_capacity(self.messages.len());
         for message in self.messages {
@@ -427,18 +429,21 @@ impl UpFrame {
             }
         }
         let (session, number) = (SessionNo(self.session), MessageNo(self.number));
-        Ok(Heard { worker, session, number, messages, left })
+        Ok(WorkerBatch { worker, session, number, messages, left })
     }
 }
 
 impl Up {
-    fn say(message: &FromWorker, leftovers: &mut impl FnMut(Hold) -> Option<LeftBehind>) -> Self {
+    fn say(
+        message: &FromWorker,
+        leftovers: &mut impl FnMut(Hold) -> Option<ReportedOutput>,
+    ) -> Self {
         match message {
-            FromWorker::Hello(hello) => Self::Hello(Box::new(Hello {
-                entrance: match hello.entrance {
-                    Entrance::New => Comes::New,
-                    Entrance::Instead(worker) => Comes::Instead(id::worker(worker)),
-                    Entrance::Resume => Comes::Resume,
+            FromWorker::Hello(hello) => Self::Hello(Box::new(WireHello {
+                kind: match hello.kind {
+                    HelloKind::New => WireHelloKind::New,
+                    HelloKind::Replace(worker) => WireHelloKind::Replace(id::worker(worker)),
+                    HelloKind::Resume => WireHelloKind::Resume,
                 },
                 slots: hello.slots,
                 want: hello.want,
@@ -451,7 +456,7 @@ impl Up {
                 started: all(&hello.started),
                 holds: all(&hello.holds),
             })),
-            FromWorker::Beat => Self::Beat,
+            FromWorker::Heartbeat => Self::Heartbeat,
             &FromWorker::Want(count) => Self::Want(count),
             &FromWorker::Start(hold) => Self::Start(hold.into()),
             &FromWorker::Started(hold) => Self::Started(hold.into()),
@@ -475,15 +480,16 @@ impl Up {
         }
     }
 
-    fn hear(self, left: &mut Vec<LeftBehind>) -> Result<FromWorker, Nonsense> {
+    fn hear(self, left: &mut Vec<ReportedOutput>) -> Result<FromWorker, InvalidFrame> {
         Ok(match self {
             Self::Hello(hello) => FromWorker::Hello(message::Hello {
-                entrance: match hello.entrance {
-                    Comes::New => Entrance::New,
-                    Comes::Instead(worker) => Entrance::Instead(
-                        id::read_worker(&worker).ok_or(Nonsense("a worker's id is 16 digits"))?,
+                kind: match hello.kind {
+                    WireHelloKind::New => HelloKind::New,
+                    WireHelloKind::Replace(worker) => HelloKind::Replace(
+                        id::read_worker(&worker)
+                            .ok_or(InvalidFrame("a worker's id is 16 digits"))?,
                     ),
-                    Comes::Resume => Entrance::Resume,
+                    WireHelloKind::Resume => HelloKind::Resume,
                 },
                 slots: hello.slots,
                 want: hello.want,
@@ -492,12 +498,12 @@ impl Up {
                 started: all(&hello.started),
                 holds: all(&hello.holds),
             }),
-            Self::Beat => FromWorker::Beat,
+            Self::Heartbeat => FromWorker::Heartbeat,
             Self::Want(count) => FromWorker::Want(count),
             Self::Start(held) => FromWorker::Start(held.into()),
             Self::Started(held) => FromWorker::Started(held.into()),
             Self::Report(report) => FromWorker::Report(report.hear(left)),
-            Self::Finished(_) => return Err(Nonsense("it is more than one message")),
+            Self::Finished(_) => return Err(InvalidFrame("it is more than one message")),
             Self::Given { question, jobs } => {
                 FromWorker::Given { question: QuestionNo(question), jobs: all(&jobs) }
             }
@@ -511,7 +517,7 @@ impl Up {
 }
 
 impl Reported {
-    fn say(report: &Report, leftovers: &mut impl FnMut(Hold) -> Option<LeftBehind>) -> Self {
+    fn say(report: &Report, leftovers: &mut impl FnMut(Hold) -> Option<ReportedOutput>) -> Self {
         let left = leftovers(report.hold);
         let ending = match &report.ending {
             Ending::Finished => Ended::Finished,
@@ -535,13 +541,13 @@ impl Reported {
 
     /// What the brain hears of it; what else there is goes to `left`. A worker of ours keeps to the bounds
     /// by itself; others are held to them here, since a report cannot be refused for ever.
-    pub fn hear(self, left: &mut Vec<LeftBehind>) -> Report {
+    pub fn hear(self, left: &mut Vec<ReportedOutput>) -> Report {
         let hold = self.job.into();
         let excess = self.result.as_deref().and_then(|result| excess(result.get()));
         let result = self.result.filter(|_| excess.is_none());
         let log = self.log.map(|log| beginning(log, limits::LOG_BYTES));
         if result.is_some() || log.is_some() {
-            left.push(LeftBehind {
+            left.push(ReportedOutput {
                 hold,
                 result: result.map(|result| Arc::from(result.get())),
                 log: log.map(Arc::from),
@@ -586,11 +592,11 @@ impl Down {
     /// What the server's brain says; `work` is what each job that is assigned has to do.
     pub fn say(message: ToWorker, mut work: impl FnMut(Hold) -> Box<RawValue>) -> Self {
         match message {
-            ToWorker::Truth { lease, keep } => {
-                Self::Truth { lease_ms: lease.as_millis() as u64, keep: all(&keep) }
+            ToWorker::Reconcile { lease, keep } => {
+                Self::Reconcile { lease_ms: lease.as_millis() as u64, keep: all(&keep) }
             }
             ToWorker::Assign(jobs) => Self::Assign(
-                jobs.into_iter().map(|job| Assigned::say(&job, work(job.hold))).collect(),
+                jobs.into_iter().map(|job| WireAssignment::say(&job, work(job.hold))).collect(),
             ),
             ToWorker::AskToGive { question, most, most_bound, suspects, serves } => {
                 Self::AskToGive {
@@ -617,10 +623,10 @@ impl Down {
     ///
     /// # Errors
     /// If it makes no sense.
-    pub fn hear(self, mut work: impl FnMut(Hold, Box<RawValue>)) -> Result<ToWorker, Nonsense> {
+    pub fn hear(self, mut work: impl FnMut(Hold, Box<RawValue>)) -> Result<ToWorker, InvalidFrame> {
         Ok(match self {
-            Self::Truth { lease_ms, keep } => {
-                ToWorker::Truth { lease: Duration::from_millis(lease_ms), keep: all(&keep) }
+            Self::Reconcile { lease_ms, keep } => {
+                ToWorker::Reconcile { lease: Duration::from_millis(lease_ms), keep: all(&keep) }
             }
             Self::Assign(jobs) => ToWorker::Assign(
                 jobs.into_iter().map(|job| job.hear(&mut work)).collect::<Result<_, _>>()?,
@@ -647,7 +653,7 @@ impl Down {
     }
 }
 
-impl Assigned {
+impl WireAssignment {
     /// What the server's brain says of a job, with what it has to do.
     #[must_use]
     pub fn say(job: &message::Assignment, work: Box<RawValue>) -> Self {
@@ -659,8 +665,8 @@ impl Assigned {
             era: job.era.0,
             rank: job.rank,
             attempt: job.attempt,
-            confirm: job.start == Start::Confirmed,
-            free_slot: job.place == Place::FreeSlot,
+            confirm: job.start == StartMode::Confirmed,
+            free_slot: job.place == Placement::FreeSlot,
             timeout_ms: job.timeout.map(|timeout| timeout.0),
             work,
         }
@@ -669,10 +675,10 @@ impl Assigned {
     fn hear(
         self,
         work: &mut impl FnMut(Hold, Box<RawValue>),
-    ) -> Result<message::Assignment, Nonsense> {
+    ) -> Result<message::Assignment, InvalidFrame> {
         let hold = self.job.into();
         work(hold, self.work);
-        let id: JobId = id::read_job(&self.id).ok_or(Nonsense("a job's id is a UUID"))?;
+        let id: JobId = id::read_job(&self.id).ok_or(InvalidFrame("a job's id is a UUID"))?;
         Ok(message::Assignment {
             hold,
             id,
@@ -681,8 +687,8 @@ impl Assigned {
             era: CommitNo(self.era),
             rank: self.rank,
             attempt: self.attempt,
-            start: if self.confirm { Start::Confirmed } else { Start::Freely },
-            place: if self.free_slot { Place::FreeSlot } else { Place::Anywhere },
+            start: if self.confirm { StartMode::Confirmed } else { StartMode::Freely },
+            place: if self.free_slot { Placement::FreeSlot } else { Placement::Anywhere },
             timeout: self.timeout_ms.map(Millis),
         })
     }
@@ -692,7 +698,7 @@ impl Assigned {
 mod tests {
     use super::*;
 
-    fn heard(report: &serde_json::Value) -> (Report, Vec<LeftBehind>) {
+    fn heard(report: &serde_json::Value) -> (Report, Vec<ReportedOutput>) {
         let mut left = Vec::new();
         let report: Reported = serde_json::from_str(&report.to_string()).expect("a report");
         (report.hear(&mut left), left)

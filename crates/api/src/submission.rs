@@ -60,13 +60,13 @@ pub struct Submission {
     pub when: When,
     /// What happens if they cannot end that way any more.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub otherwise: Otherwise,
+    pub otherwise: OtherwiseAction,
     /// It does not start before this moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Moment>,
     /// What happens after an attempt that failed: an object, or how many attempts there are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry: Option<Retry>,
+    pub retry: Option<RetryPolicy>,
     /// How long one attempt may take: `90s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
@@ -100,7 +100,7 @@ pub enum When {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Otherwise {
+pub enum OtherwiseAction {
     /// It is cancelled.
     #[default]
     Cancel,
@@ -112,7 +112,7 @@ pub enum Otherwise {
 
 /// How often a job is tried, and how long filch waits in between.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Retry {
+pub struct RetryPolicy {
     /// Attempts altogether.
     pub max: u16,
     /// How the wait grows.
@@ -166,7 +166,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-impl<'de> Deserialize<'de> for Retry {
+impl<'de> Deserialize<'de> for RetryPolicy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -205,13 +205,13 @@ impl<'de> Deserialize<'de> for Retry {
     }
 }
 
-impl Default for Retry {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self::from(spec::Retry::default())
     }
 }
 
-impl From<spec::Retry> for Retry {
+impl From<spec::Retry> for RetryPolicy {
     fn from(retry: spec::Retry) -> Self {
         let (backoff, base, cap, factor_percent) = match retry.backoff {
             Backoff::None => (Growth::None, Millis(0), Millis(0), 100),
@@ -231,8 +231,8 @@ impl From<spec::Retry> for Retry {
     }
 }
 
-impl Retry {
-    fn judge(&self) -> spec::Retry {
+impl RetryPolicy {
+    fn validate(&self) -> spec::Retry {
         let backoff = match self.backoff {
             Growth::None => Backoff::None,
             Growth::Fixed => Backoff::Fixed(self.base.0),
@@ -291,7 +291,7 @@ pub struct Work {
 
 /// A submission that can be carried out.
 #[derive(Clone, Debug)]
-pub struct Judged {
+pub struct ValidatedJob {
     /// For the brain.
     pub spec: JobSpec,
     /// For the store and, in the end, the worker: [`Work`] as JSON.
@@ -303,7 +303,7 @@ impl Submission {
     ///
     /// # Errors
     /// If it cannot be carried out, with what to do about it.
-    pub fn judge(self, fallback: impl FnOnce() -> JobId) -> Result<Judged, Problem> {
+    pub fn validate(self, fallback: impl FnOnce() -> JobId) -> Result<ValidatedJob, Problem> {
         let id = match &self.id {
             Some(text) => id::read_job(text).ok_or_else(|| {
                 Problem::invalid(format!("{text:?} is no id"))
@@ -344,7 +344,7 @@ impl Submission {
             })
         });
         let parents = parents.collect::<Result<Vec<_>, _>>()?;
-        let retry = self.retry.as_ref().map(Retry::judge).unwrap_or_default();
+        let retry = self.retry.as_ref().map(RetryPolicy::validate).unwrap_or_default();
         if retry.max == 0 {
             return Err(Problem::invalid("a job has at least one attempt").at("/retry/max"));
         }
@@ -368,9 +368,9 @@ impl Submission {
             parents,
             condition: self.when.into(),
             otherwise: match self.otherwise {
-                Otherwise::Cancel => spec::Otherwise::Cancel,
-                Otherwise::Hold => spec::Otherwise::Hold,
-                Otherwise::Run => spec::Otherwise::Run,
+                OtherwiseAction::Cancel => spec::Otherwise::Cancel,
+                OtherwiseAction::Hold => spec::Otherwise::Hold,
+                OtherwiseAction::Run => spec::Otherwise::Run,
             },
             not_before: self.at.map(|moment| moment.0),
             retry,
@@ -397,7 +397,7 @@ impl Submission {
             .at("/args"));
         }
         judged.body = digest(&judged, &payload);
-        Ok(Judged { spec: judged, payload: Arc::from(payload) })
+        Ok(ValidatedJob { spec: judged, payload: Arc::from(payload) })
     }
 }
 

@@ -144,7 +144,7 @@ pub fn is_in(text: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+pub struct TokenRequest {
     /// What it is for.
     pub role: Role,
     /// The only queues that it is for; all if missing.
@@ -160,7 +160,7 @@ pub struct Wanted {
 
 /// The same, judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JudgedToken {
+pub struct ValidatedToken {
     /// What it is for.
     pub role: Role,
     /// The only queues that it is for; all if empty.
@@ -174,12 +174,12 @@ pub struct JudgedToken {
 /// So many queues at most in one token.
 const QUEUES_MAX: usize = 100;
 
-impl Wanted {
+impl TokenRequest {
     /// Whether such a token can be made.
     ///
     /// # Errors
     /// With what is wrong.
-    pub fn judge(self) -> Result<JudgedToken, Problem> {
+    pub fn validate(self) -> Result<ValidatedToken, Problem> {
         let Self { role, queues, expires, name } = self;
         if queues.len() > QUEUES_MAX {
             let title = format!("a token for {} queues", queues.len());
@@ -203,7 +203,7 @@ impl Wanted {
                 .help(format!("use at most {} bytes of plain text", limits::NAME_BYTES))
                 .at("/name"));
         }
-        Ok(JudgedToken { role, queues, expires, name })
+        Ok(ValidatedToken { role, queues, expires, name })
     }
 }
 
@@ -293,12 +293,13 @@ mod tests {
     #[test]
     fn what_is_wanted_is_judged() {
         let wanted = |text: &str| {
-            let wanted: Wanted = serde_json::from_str(text).map_err(|error| error.to_string())?;
-            wanted.judge().map_err(|problem| problem.to_string())
+            let wanted: TokenRequest =
+                serde_json::from_str(text).map_err(|error| error.to_string())?;
+            wanted.validate().map_err(|problem| problem.to_string())
         };
         let judged = wanted(r#"{"role":"submit","queues":["a"],"expires":"30d","name":"ci"}"#);
         let expires = Some(Duration::from_secs(30 * 86_400));
-        let expected = JudgedToken {
+        let expected = ValidatedToken {
             role: Role::Submit,
             queues: vec!["a".into()],
             expires,

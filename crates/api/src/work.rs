@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::limits;
 use crate::problem::Problem;
-use crate::session::{Ended, Held, Reported};
+use crate::session::{Ended, Reported, WireHold};
 use crate::submission::{Span, name};
 
 /// A worker wants jobs.
@@ -30,7 +30,7 @@ pub struct Claim {
     pub queues: Option<Vec<String>>,
     /// Every job it was given and whose report was not answered.
     #[serde(default)]
-    pub holds: Vec<Held>,
+    pub holds: Vec<WireHold>,
     /// How long the answer may wait for a job to come; not at all if missing. It also comes when the
     /// worker has said nothing else for a quarter of its lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,7 @@ pub struct Claimed {
     pub jobs: Vec<Assignment>,
     /// Of what it says to hold, these are not its own any more: it stops them, and reports them as
     /// `stopped`.
-    pub cancel: Vec<Held>,
+    pub cancel: Vec<WireHold>,
     /// It is to finish what it has, and leave.
     pub drain: bool,
     /// How long it may be silent before its jobs go to others, in milliseconds.
@@ -57,7 +57,7 @@ pub struct Claimed {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Assignment {
     /// Its number, and the fence of this attempt.
-    pub job: Held,
+    pub job: WireHold,
     /// Its id.
     pub id: String,
     /// Its queue.
@@ -78,24 +78,24 @@ pub struct Assignment {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Beat {
+pub struct Heartbeat {
     /// Every job it was given and whose report was not answered.
     #[serde(default)]
-    pub holds: Vec<Held>,
+    pub holds: Vec<WireHold>,
     /// Of those it was told to cancel, the ones that it is stopping. Whoever cancelled them is answered
     /// then; without this, when they are reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stopping: Vec<Held>,
+    pub stopping: Vec<WireHold>,
 }
 
 /// What is truly the worker's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Beaten {
+pub struct HeartbeatAnswer {
     /// What it says to hold and does.
-    pub keep: Vec<Held>,
+    pub keep: Vec<WireHold>,
     /// What it says to hold and is to stop, and to report as `stopped`.
-    pub cancel: Vec<Held>,
+    pub cancel: Vec<WireHold>,
     /// It is to finish what it has, and leave.
     pub drain: bool,
     /// How long it may be silent before its jobs go to others, in milliseconds.
@@ -118,7 +118,7 @@ pub struct Reports {
 #[serde(deny_unknown_fields)]
 pub struct Report {
     /// Which job, and under which fence.
-    pub job: Held,
+    pub job: WireHold,
     /// How it ended.
     pub ending: Ending,
     /// What went wrong, for people; with `failed`.
@@ -163,7 +163,7 @@ pub enum Ending {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Answered {
     /// These are.
-    pub accepted: Vec<Held>,
+    pub accepted: Vec<WireHold>,
     /// These came too late, and are not. The worker forgets them all the same.
     pub refused: Vec<TooLate>,
 }
@@ -173,7 +173,7 @@ pub struct Answered {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TooLate {
     /// What was reported.
-    pub job: Held,
+    pub job: WireHold,
     /// The fence that the job has now; missing if there is no such job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<u64>,
@@ -208,7 +208,7 @@ impl Claim {
     }
 }
 
-impl Beat {
+impl Heartbeat {
     /// Judges a beat.
     ///
     /// # Errors
@@ -295,7 +295,7 @@ impl Report {
 
     /// The job was never started.
     #[must_use]
-    pub const fn dropped(job: Held) -> Self {
+    pub const fn dropped(job: WireHold) -> Self {
         Self {
             job,
             ending: Ending::Dropped,

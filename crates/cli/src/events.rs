@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use filch_api::client::{Client, Error, Told, path};
-use filch_api::event::Event;
+use filch_api::client::{Client, Error, StreamedEvent, path};
+use filch_api::event::ClusterEvent;
 use filch_api::time::Moment;
 
 use crate::connection::Connection;
@@ -63,7 +63,7 @@ pub(crate) fn run(options: EventsArgs) -> Result<ExitCode> {
     with_client(&options.connection, async |client| {
         let query = query(client, &options).await?;
         let mut printed = Ok(());
-        let print = |told: &Told| {
+        let print = |told: &StreamedEvent| {
             printed = show(told, options.jsonl);
             if printed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
@@ -114,7 +114,7 @@ const AGAIN_LONGEST: Duration = Duration::from_secs(5);
 pub(crate) async fn follow(
     client: &Client,
     query: &str,
-    mut each: impl FnMut(&Told) -> ControlFlow<()>,
+    mut each: impl FnMut(&StreamedEvent) -> ControlFlow<()>,
 ) -> Result<()> {
     let mut last: Option<String> = None;
     let mut listening = Some(client.events(query, None).await?);
@@ -152,7 +152,7 @@ pub(crate) async fn follow(
     }
 }
 
-fn show(told: &Told, jsonl: bool) -> Result<()> {
+fn show(told: &StreamedEvent, jsonl: bool) -> Result<()> {
     if told.data.is_empty() {
         return Ok(());
     }
@@ -163,7 +163,7 @@ fn show(told: &Told, jsonl: bool) -> Result<()> {
     if jsonl {
         return document::raw_line(serde_json::from_str(&told.data)?);
     }
-    let event: Event = serde_json::from_str(&told.data)?;
+    let event: ClusterEvent = serde_json::from_str(&told.data)?;
     let (at, what, whom, how) = words(&event);
     let whom = escaped(&whom);
     let how = escaped(&how);
@@ -176,18 +176,18 @@ fn show(told: &Told, jsonl: bool) -> Result<()> {
 }
 
 /// When, what, to whom, and the rest.
-fn words(event: &Event) -> (Moment, String, String, String) {
+fn words(event: &ClusterEvent) -> (Moment, String, String, String) {
     let name = |id: &Option<String>, seq: u64| id.as_deref().map_or(format!("#{seq}"), short);
     match event {
-        Event::Submitted { at, id, queue, kind, .. } => {
+        ClusterEvent::Submitted { at, id, queue, kind, .. } => {
             (*at, "submitted".into(), short(id), format!("{kind} in queue {queue}"))
         }
-        Event::Changed { at, id, seq, state, attempts, fence, worker, .. } => {
+        ClusterEvent::Changed { at, id, seq, state, attempts, fence, worker, .. } => {
             let worker = worker.as_deref().map(|worker| format!(" on {}", short(worker)));
             let how = format!("attempts {attempts}, fence {fence}{}", worker.unwrap_or_default());
             (*at, state.clone(), name(id, *seq), how)
         }
-        Event::Moved { at, cause, from, to, jobs, ids } => {
+        ClusterEvent::Moved { at, cause, from, to, jobs, ids } => {
             let what = match cause.as_str() {
                 "claim" => "claimed",
                 "steal" => "stolen",
@@ -205,7 +205,7 @@ fn words(event: &Event) -> (Moment, String, String, String) {
                 [side("from", from), side("to", to)].into_iter().flatten().collect();
             (*at, what.to_owned(), whom, sides.join(" "))
         }
-        Event::WorkerLost { at, worker, jobs } => {
+        ClusterEvent::WorkerLost { at, worker, jobs } => {
             (*at, "worker-lost".into(), short(worker), format!("it held {jobs}"))
         }
     }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use filch_api::client::{Client, path};
 use filch_api::job::{Job, states};
 use filch_api::limits;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 
 use crate::moment;
 use crate::name_list;
@@ -161,7 +161,7 @@ impl fmt::Display for JobFilter {
 pub(crate) fn check_states(words: &str) -> Result<()> {
     for word in words.split(',') {
         if states(word).is_none() {
-            let known = State::ALL.map(State::word);
+            let known = JobState::ALL.map(JobState::word);
             let near = did_you_mean(&word.to_ascii_lowercase(), &known);
             let text = format!("{word:?} is no state of a job{near}");
             return Err(Usage::new(text, format!("states are {}", known.join(", "))).into());

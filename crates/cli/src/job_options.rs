@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use filch_api::client::Client;
-use filch_api::submission::{Retry, Span, Submission, When};
+use filch_api::submission::{RetryPolicy, Span, Submission, When};
 use filch_scheduler::time::Millis;
 
 use crate::usage::Usage;
@@ -101,7 +101,7 @@ impl JobOptions {
             after,
             when: self.when.map(When::from).unwrap_or_default(),
             at: self.at.as_deref().map(|at| moment::from_now("--at", at)).transpose()?,
-            retry: self.retry.map(|max| Retry { max, ..Retry::default() }),
+            retry: self.retry.map(|max| RetryPolicy { max, ..RetryPolicy::default() }),
             timeout: timeout.transpose()?,
             key: self.key.clone(),
             ..Submission::default()

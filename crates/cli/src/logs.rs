@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use filch_api::client::Printed;
-use filch_api::session::Stream;
+use filch_api::session::OutputStream;
 use serde::Serialize;
 
 use crate::connection::Connection;
@@ -49,7 +49,7 @@ struct Document {
 
 #[derive(Serialize)]
 struct Line {
-    stream: Stream,
+    stream: OutputStream,
     text: String,
 }
 

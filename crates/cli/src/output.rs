@@ -8,7 +8,7 @@ use std::io::{ErrorKind, IsTerminal, Write};
 
 use anyhow::{Context as _, Result};
 use filch_api::client::Printed;
-use filch_api::session::Stream;
+use filch_api::session::OutputStream;
 
 use crate::color;
 use crate::escape::escaped_lines;
@@ -65,8 +65,8 @@ pub(crate) enum Bytes {
 pub(crate) fn printed(printed: &Printed, bytes: Bytes) {
     // Nobody need listen to the end.
     let _ = match printed.stream {
-        Stream::Stdout => pass_on(std::io::stdout().lock(), &printed.text, bytes),
-        Stream::Stderr => pass_on(std::io::stderr().lock(), &printed.text, bytes),
+        OutputStream::Stdout => pass_on(std::io::stdout().lock(), &printed.text, bytes),
+        OutputStream::Stderr => pass_on(std::io::stderr().lock(), &printed.text, bytes),
     };
 }
 

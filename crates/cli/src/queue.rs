@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use filch_api::client::Client;
-use filch_api::cluster::{self, Depth, Holding, Order, Queue, QueueChange, QueueDetail};
+use filch_api::cluster::{self, Depth, Holding, Order, Queue, QueueDetail, QueueUpdate};
 use serde::Serialize;
 
 use crate::confirm::{ConfirmOptions, count_jobs};
@@ -168,16 +168,16 @@ pub(crate) async fn run(client: &Client, command: QueueCommand) -> Result<ExitCo
             look(&client.queue(&find(&queues, &queue)?.name).await?, form)?;
         }
         QueueCommand::Pause { form, queue } => {
-            let change = QueueChange { paused: Some(true), ..QueueChange::default() };
+            let change = QueueUpdate { paused: Some(true), ..QueueUpdate::default() };
             set(client, &queue, &change, form).await?;
         }
         QueueCommand::Resume { form, queue } => {
-            let change = QueueChange { paused: Some(false), ..QueueChange::default() };
+            let change = QueueUpdate { paused: Some(false), ..QueueUpdate::default() };
             set(client, &queue, &change, form).await?;
         }
         QueueCommand::Set(SetArgs { form, change: Change { limit, weight }, queue }) => {
             let limit = limit.map(|Limit(limit)| limit);
-            let change = QueueChange { paused: None, limit, weight };
+            let change = QueueUpdate { paused: None, limit, weight };
             set(client, &queue, &change, form).await?;
         }
         QueueCommand::Purge(options) => purge(client, &options).await?,
@@ -242,7 +242,7 @@ fn find<'a>(queues: &'a [Queue], name: &str) -> Result<&'a Queue> {
 }
 
 /// A queue may be set before its first job comes; but perhaps another one was meant.
-async fn set(client: &Client, name: &str, change: &QueueChange, form: Json) -> Result<()> {
+async fn set(client: &Client, name: &str, change: &QueueUpdate, form: Json) -> Result<()> {
     let before = client.queues().await?;
     let queue = client.set_queue(name, change).await?;
     if before.iter().all(|queue| queue.name != name) {

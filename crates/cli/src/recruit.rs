@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Subcommand;
 use filch_api::client::Client;
-use filch_api::recruit::{Day, Recruit, SideJob};
+use filch_api::recruit::{Day, Recruit, SideJobStats};
 use filch_api::span;
 use serde::Serialize;
 
@@ -56,8 +56,8 @@ struct Listed<'a> {
     budget_ms: Option<u64>,
 }
 
-impl<'a> From<&'a SideJob> for Listed<'a> {
-    fn from(it: &'a SideJob) -> Self {
+impl<'a> From<&'a SideJobStats> for Listed<'a> {
+    fn from(it: &'a SideJobStats) -> Self {
         Self {
             job: &it.job,
             place: &it.place,
@@ -90,7 +90,7 @@ fn list(recruit: &Recruit, form: Json) -> Result<()> {
     if form.json {
         return document::print(List { jobs: recruit.jobs.iter().map(Listed::from).collect() });
     }
-    let row = |it: &SideJob| {
+    let row = |it: &SideJobStats| {
         vec![
             it.job.clone(),
             words(&it.place).to_owned(),
@@ -146,7 +146,7 @@ fn report(recruit: &Recruit, form: Json) -> Result<()> {
     if form.json {
         return document::print(recruit);
     }
-    let row = |it: &SideJob| {
+    let row = |it: &SideJobStats| {
         let mut row = vec![it.job.clone(), it.place.clone()];
         let counts = [
             it.enlisted,

@@ -9,7 +9,7 @@ use clap::Args;
 use filch_api::access::Access;
 use filch_api::client::Client;
 use filch_api::job::Job;
-use filch_api::submission::{Retry, Submission};
+use filch_api::submission::{RetryPolicy, Submission};
 use filch_server::ServerConfig;
 
 use crate::connection::Connection;
@@ -106,7 +106,7 @@ async fn run_there(
     let plain = options.job.plain(&submitted.client).await?;
     let mut submission = options.how.command(&options.command, plain)?;
     // Who sits in front of it sees it fail, and decides for themselves.
-    submission.retry = submission.retry.or(Some(Retry { max: 1, ..Retry::default() }));
+    submission.retry = submission.retry.or(Some(RetryPolicy { max: 1, ..RetryPolicy::default() }));
     loop {
         let watched = async {
             let id = match &submitted.id {

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use filch_api::client::{Client, Error};
 use filch_api::problem::Problem;
 use filch_api::time::Moment;
-use filch_api::token::{Made, Role, Token, Wanted, read_span};
+use filch_api::token::{Made, Role, Token, TokenRequest, read_span};
 use filch_server::tokens;
 use filch_store::{OwnerNote, Sqlite};
 use serde::Serialize;
@@ -144,11 +144,11 @@ fn refused(problem: Problem) -> anyhow::Error {
 
 async fn create(tokens_in: &TokenStore, create: CreateArgs) -> Result<ExitCode> {
     let CreateArgs { form, role, queues, expires, name } = create;
-    let wanted = Wanted { role, queues, expires, name };
+    let wanted = TokenRequest { role, queues, expires, name };
     let made = match tokens_in {
         TokenStore::Server(client) => client.make_token(&wanted).await?,
         TokenStore::File(store) => {
-            wanted.judge().and_then(|judged| tokens::make(&**store, judged)).map_err(refused)?
+            wanted.validate().and_then(|judged| tokens::make(&**store, judged)).map_err(refused)?
         }
     };
     if form.json {

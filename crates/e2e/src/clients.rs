@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use filch_api::id::read_job;
 use filch_api::job::{Job, states};
 use filch_scheduler::id::{Fence, JobId};
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 
 use crate::since_boot;
 
@@ -34,7 +34,7 @@ pub struct End {
     /// Which.
     pub job: JobId,
     /// How.
-    pub state: State,
+    pub state: JobState,
     /// Under which fence.
     pub fence: Fence,
     /// When it was told, in microseconds since boot.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use filch_scheduler::agent::{Config as Usual, Home};
+use filch_scheduler::agent::{AgentConfig as Usual, Home};
 use filch_worker::handler::Handlers;
 use filch_worker::{RunningWorker, WorkerConfig, connect};
 

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use filch_scheduler::id::{
     CommitNo, Fence, Hold, JobId, LeaseNo, MessageNo, QuestionNo, Seq, SessionNo, WorkerId,
 };
-use filch_scheduler::message::{Assignment, FromWorker, Place, Serves, Start};
+use filch_scheduler::message::{Assignment, FromWorker, Placement, Serves, StartMode};
 use filch_scheduler::name::Name;
-use filch_scheduler::record::{Cause, JobRow, JobWrite, LeaseRow, Mutation, QueueSettings};
+use filch_scheduler::record::{JobRow, JobWrite, LeaseCause, LeaseRow, Mutation, QueueSettings};
 use filch_scheduler::spec::JobSpec;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Monotonic, Now, Wall};
 use filch_sim::check::{Checkers, Violation};
 use filch_sim::log::{ExecutionEnd, Observed, Observer as _};
@@ -109,7 +109,8 @@ impl Teller {
     fn started(&mut self, queue: &str, run: &Run, seq: Seq) {
         let id = JobId(u128::from(seq.0));
         let spec = JobSpec { queue: Name::from(queue), ..JobSpec::new(id) };
-        let (hold, now) = (Hold { job: seq, fence: Fence(1) }, write(seq, State::Queued, Fence(0)));
+        let (hold, now) =
+            (Hold { job: seq, fence: Fence(1) }, write(seq, JobState::Queued, Fence(0)));
         let assignment = Assignment {
             hold,
             id,
@@ -118,15 +119,15 @@ impl Teller {
             era: CommitNo(0),
             rank: 0,
             attempt: run.attempt,
-            start: Start::Freely,
-            place: Place::Anywhere,
+            start: StartMode::Freely,
+            place: Placement::Anywhere,
             timeout: None,
         };
         self.commit(&[Mutation::Put(JobRow { seq, spec, submitted_at: Wall(0), now })]);
         self.commit(&[Mutation::Lease(LeaseRow {
             number: LeaseNo(self.commits),
             worker: Some(worker(run.worker)),
-            cause: Cause::Claim,
+            cause: LeaseCause::Claim,
             jobs: vec![hold],
             at: Wall(0),
         })]);
@@ -144,11 +145,11 @@ impl Teller {
         let messages = [FromWorker::Given { question: QuestionNo(1), jobs: vec![hold] }];
         let (session, number) = (SessionNo(1), MessageNo(1));
         self.observe(Observed::Arrived { worker, session, number, messages: &messages });
-        self.commit(&[Mutation::Write(write(seq, State::Succeeded, Fence(1)))]);
+        self.commit(&[Mutation::Write(write(seq, JobState::Succeeded, Fence(1)))]);
     }
 }
 
-fn write(job: Seq, state: State, fence: Fence) -> JobWrite {
+fn write(job: Seq, state: JobState, fence: Fence) -> JobWrite {
     JobWrite {
         job,
         state,

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use filch_api::client::Client;
-use filch_api::cluster::QueueChange;
+use filch_api::cluster::QueueUpdate;
 use filch_api::job::Receipt;
-use filch_api::submission::{Growth, Retry, Span, Submission};
+use filch_api::submission::{Growth, RetryPolicy, Span, Submission};
 use filch_scheduler::time::Millis;
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -193,7 +193,7 @@ impl Stage {
     /// If the server refuses.
     pub async fn limit(&self, server: &Server, queue: &str, limit: u32) {
         let (paused, limit_or_any) = (Some(limit == 0), Some(limit));
-        let change = QueueChange { paused, limit: limit_or_any, ..QueueChange::default() };
+        let change = QueueUpdate { paused, limit: limit_or_any, ..QueueUpdate::default() };
         server.client.set_queue(queue, &change).await.expect("the server takes limits");
         self.terms.limit(queue, limit);
     }
@@ -268,9 +268,9 @@ impl Drop for Stage {
 
 /// So many attempts, soon after one another.
 #[must_use]
-pub fn retry(max: u16) -> Retry {
+pub fn retry(max: u16) -> RetryPolicy {
     let soon = Span(Millis(20));
-    Retry { max, backoff: Growth::Fixed, base: soon, cap: soon, ..Retry::default() }
+    RetryPolicy { max, backoff: Growth::Fixed, base: soon, cap: soon, ..RetryPolicy::default() }
 }
 
 /// A program that was started, and where its output goes.

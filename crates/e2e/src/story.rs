@@ -22,10 +22,12 @@ use filch_scheduler::id::{
     CommitNo, Fence, Hold, JobId, LeaseNo, MessageNo, QuestionNo, RequestNo, Seq, SessionNo,
     WorkerId,
 };
-use filch_scheduler::message::{Assignment, Ending, FromWorker, Place, Report, Start};
-use filch_scheduler::record::{AttemptOutcome, Cause, JobRow, JobWrite, LeaseRow, Mutation, Note};
+use filch_scheduler::message::{Assignment, Ending, FromWorker, Placement, Report, StartMode};
+use filch_scheduler::record::{
+    AttemptOutcome, JobRow, JobWrite, LeaseCause, LeaseRow, Mutation, Note,
+};
 use filch_scheduler::spec::JobSpec;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Millis, Monotonic, Now, Wall};
 use filch_sim::check::{Checkers, Violation, shortest_wait};
 use filch_sim::log::{ExecutionEnd, Observed, Observer as _};
@@ -143,7 +145,7 @@ struct Teller<'a> {
     attempts: u16,
     suspicions: u8,
     /// The end that was told last.
-    end: Option<(State, Fence)>,
+    end: Option<(JobState, Fence)>,
     commits: u64,
 }
 
@@ -212,7 +214,7 @@ impl<'a> Teller<'a> {
     fn waiting(&self) -> JobWrite {
         JobWrite {
             job: self.seq,
-            state: State::Queued,
+            state: JobState::Queued,
             fence: self.holder.map_or(Fence(0), |(hold, _)| hold.fence),
             attempts: self.attempts,
             suspicions: self.suspicions,
@@ -239,8 +241,8 @@ impl<'a> Teller<'a> {
             era: CommitNo(0),
             rank: 0,
             attempt: run.attempt,
-            start: Start::Freely,
-            place: Place::Anywhere,
+            start: StartMode::Freely,
+            place: Placement::Anywhere,
             timeout: None,
         };
         let worker = owner.unwrap_or(WorkerId::apart(0));
@@ -289,12 +291,12 @@ impl<'a> Teller<'a> {
 
     fn change(&mut self, owner: &OwnerChange) {
         let mut mutations = match owner.cause {
-            Cause::Lost(worker) => {
+            LeaseCause::Lost(worker) => {
                 let mut lost = vec![Mutation::Note(Note::WorkerLost { worker, jobs: 1 })];
                 lost.extend(self.attempt_ends(owner.hold.fence));
                 lost
             }
-            Cause::Claim | Cause::Steal(_) | Cause::Returned(_) => {
+            LeaseCause::Claim | LeaseCause::Steal(_) | LeaseCause::Returned(_) => {
                 self.let_go();
                 self.attempt_of_holder_ends();
                 Vec::new()
@@ -333,7 +335,7 @@ impl<'a> Teller<'a> {
         let mut decided = (self.at, Wall(0));
         if let (Some(wait), Some(Mutation::Write(write))) = (wait, ends.last_mut()) {
             decided = (wait.since, wait.wall);
-            (write.state, write.due) = (State::Scheduled, wait.wall.plus(wait.span));
+            (write.state, write.due) = (JobState::Scheduled, wait.wall.plus(wait.span));
         }
         if let Some(Wait { span, is_asked_for: true, .. }) = wait
             && let Some((hold, worker)) = self.holder
@@ -374,8 +376,8 @@ impl<'a> Teller<'a> {
         }
         let mut write = JobWrite { fence, ..self.waiting() };
         if self.is_told_dead(fence) {
-            write.state = State::Dead;
-            self.end = Some((State::Dead, fence));
+            write.state = JobState::Dead;
+            self.end = Some((JobState::Dead, fence));
         }
         notes.into_iter().chain([Mutation::Write(write)]).collect()
     }
@@ -384,7 +386,7 @@ impl<'a> Teller<'a> {
     fn is_told_dead(&self, fence: Fence) -> bool {
         let kept = self.kept.map(|kept| (kept.row.now.state, kept.row.now.fence));
         let told = self.ends.iter().map(|end| (end.state, end.fence));
-        told.chain(kept).any(|end| end == (State::Dead, fence))
+        told.chain(kept).any(|end| end == (JobState::Dead, fence))
     }
 
     fn notes_of_holder(&mut self) -> Vec<Mutation> {
@@ -408,9 +410,9 @@ impl<'a> Teller<'a> {
     }
 
     /// An end, if it is one of its own making: who cancels and whose parents fail is not seen here.
-    fn write_end(&mut self, state: State, fence: Fence) {
+    fn write_end(&mut self, state: JobState, fence: Fence) {
         let Some(kept) = self.kept else { return };
-        if !matches!(state, State::Succeeded | State::Dead) {
+        if !matches!(state, JobState::Succeeded | JobState::Dead) {
             return;
         }
         self.end = Some((state, fence));
@@ -453,17 +455,17 @@ mod tests {
         WorkerId::apart(number)
     }
 
-    fn owner(fence: u64, worker: Option<u64>, cause: Cause) -> OwnerChange {
+    fn owner(fence: u64, worker: Option<u64>, cause: LeaseCause) -> OwnerChange {
         let hold = Hold { job: SEQ, fence: Fence(fence) };
         OwnerChange { hold, worker: worker.map(WorkerId::apart), cause, at: Wall(0) }
     }
 
     fn lost(fence: u64, number: u64) -> OwnerChange {
-        owner(fence, None, Cause::Lost(worker(number)))
+        owner(fence, None, LeaseCause::Lost(worker(number)))
     }
 
     fn claim(fence: u64, number: u64) -> OwnerChange {
-        owner(fence, Some(number), Cause::Claim)
+        owner(fence, Some(number), LeaseCause::Claim)
     }
 
     fn note(fence: u64, number: u64, outcome: AttemptOutcome) -> (Wall, Note) {
@@ -496,8 +498,8 @@ mod tests {
         owners: Vec<OwnerChange>,
         notes: Vec<(Wall, Note)>,
         runs: Vec<Run>,
-        told: Vec<(State, u64, u64)>,
-        last: (State, u64, u16),
+        told: Vec<(JobState, u64, u64)>,
+        last: (JobState, u64, u16),
     }
 
     /// A first worker is lost in the middle of its run, and a second one does it.
@@ -506,8 +508,8 @@ mod tests {
             owners: vec![claim(1, 1), lost(2, 1), claim(3, 2)],
             notes: vec![note(1, 1, AttemptOutcome::LostAlone)],
             runs: vec![run(1, 100, None), run(3, 200, done(300))],
-            told: vec![(State::Succeeded, 3, 310)],
-            last: (State::Succeeded, 3, 1),
+            told: vec![(JobState::Succeeded, 3, 310)],
+            last: (JobState::Succeeded, 3, 1),
         }
     }
 
@@ -515,7 +517,7 @@ mod tests {
         fn history(&self) -> History {
             let id = JobId(1);
             let (state, fence, attempts) = self.last;
-            let reason = (state == State::Dead).then_some(Reason::Failed);
+            let reason = (state == JobState::Dead).then_some(Reason::Failed);
             let now = JobWrite {
                 job: SEQ,
                 state,
@@ -558,11 +560,11 @@ mod tests {
     fn what_is_sound_breaks_no_rule() {
         assert_eq!(sound().rule(), None);
         let by_thieves = Said {
-            owners: vec![claim(1, 1), owner(2, Some(2), Cause::Steal(worker(1)))],
+            owners: vec![claim(1, 1), owner(2, Some(2), LeaseCause::Steal(worker(1)))],
             notes: Vec::new(),
             runs: vec![run(2, 100, done(200))],
             told: Vec::new(),
-            last: (State::Succeeded, 2, 0),
+            last: (JobState::Succeeded, 2, 0),
         };
         assert_eq!(by_thieves.rule(), None);
         let failed = || AttemptOutcome::Failed("exit code 1".into());
@@ -572,8 +574,8 @@ mod tests {
             runs: (1..=3)
                 .map(|it| run(it, it * 100, Some((Outcome::Failed, it * 100 + 9))))
                 .collect(),
-            told: vec![(State::Dead, 3, 400)],
-            last: (State::Dead, 3, 3),
+            told: vec![(JobState::Dead, 3, 400)],
+            last: (JobState::Dead, 3, 3),
         };
         let mut history = to_death.history();
         history.row.spec.retry = Retry { max: 3, backoff: Backoff::None, jitter_percent: 0 };
@@ -582,8 +584,8 @@ mod tests {
         let with_its_worker = Said {
             owners: [&to_death.owners[..], &[lost(4, 2)]].concat(),
             notes: [&to_death.notes[..2], &[note(3, 2, AttemptOutcome::LostAlone)]].concat(),
-            told: vec![(State::Dead, 4, 400)],
-            last: (State::Dead, 4, 3),
+            told: vec![(JobState::Dead, 4, 400)],
+            last: (JobState::Dead, 4, 3),
             ..to_death
         };
         let mut history = with_its_worker.history();
@@ -603,9 +605,10 @@ mod tests {
         let late = Said { runs: vec![run(1, 100, done(201)), run(3, 200, done(300))], ..sound() };
         // That its worker was taken for lost meanwhile is the first thing that is wrong.
         assert_eq!(late.rule(), Some(Rule::S8));
-        let handed_back = [claim(1, 1), owner(2, None, Cause::Returned(worker(1))), claim(3, 2)];
+        let handed_back =
+            [claim(1, 1), owner(2, None, LeaseCause::Returned(worker(1))), claim(3, 2)];
         let late = Said { owners: handed_back.into(), notes: Vec::new(), ..late };
-        assert_eq!(Said { last: (State::Succeeded, 3, 0), ..late }.rule(), Some(Rule::S2));
+        assert_eq!(Said { last: (JobState::Succeeded, 3, 0), ..late }.rule(), Some(Rule::S2));
         let mut met = sound();
         met.runs[1].beside = Some(1);
         assert_eq!(met.rule(), Some(Rule::S8), "the second has met the first");
@@ -622,7 +625,7 @@ mod tests {
     fn two_successes_break_s3_and_so_does_one_that_nobody_achieved() {
         let twice = Said {
             runs: vec![run(1, 100, done(150)), run(3, 200, done(300))],
-            told: vec![(State::Succeeded, 1, 160)],
+            told: vec![(JobState::Succeeded, 1, 160)],
             ..sound()
         };
         assert!(matches!(twice.rule(), Some(Rule::S3 | Rule::S5)), "{:?}", twice.rule());
@@ -633,7 +636,7 @@ mod tests {
     #[test]
     fn whatever_comes_after_an_end_breaks_s5() {
         let late =
-            Said { told: vec![(State::Succeeded, 3, 310), (State::Dead, 3, 320)], ..sound() };
+            Said { told: vec![(JobState::Succeeded, 3, 310), (JobState::Dead, 3, 320)], ..sound() };
         assert_eq!(late.rule(), Some(Rule::S5));
         let mut again = sound();
         again.owners.push(claim(4, 1));
@@ -645,7 +648,7 @@ mod tests {
         let mut same = sound();
         same.owners[2] = claim(2, 2);
         same.runs[1] = run(2, 200, done(300));
-        (same.told, same.last) = (Vec::new(), (State::Succeeded, 2, 1));
+        (same.told, same.last) = (Vec::new(), (JobState::Succeeded, 2, 1));
         assert_eq!(same.rule(), Some(Rule::S7));
     }
 
@@ -657,10 +660,10 @@ mod tests {
             notes: vec![note(1, 1, failed)],
             runs: vec![run(1, 100, None), run(2, 200, done(300))],
             told: Vec::new(),
-            last: (State::Succeeded, 2, 1),
+            last: (JobState::Succeeded, 2, 1),
         };
         assert_eq!(unearned.rule(), Some(Rule::S9), "it was killed, and did not fail");
-        let unnoted = Said { last: (State::Succeeded, 3, 2), ..sound() };
+        let unnoted = Said { last: (JobState::Succeeded, 3, 2), ..sound() };
         assert_eq!(unnoted.rule(), Some(Rule::S9), "of one of two charges nobody knows why");
         let twice = Said { runs: vec![run(3, 100, None), run(3, 200, done(300))], ..sound() };
         assert_eq!(twice.rule(), Some(Rule::S9), "one fence, two starts");
@@ -672,8 +675,8 @@ mod tests {
             owners: vec![claim(1, 1)],
             notes: Vec::new(),
             runs: vec![run(1, 200, done(300))],
-            told: vec![(State::Succeeded, 1, 310)],
-            last: (State::Succeeded, 1, 0),
+            told: vec![(JobState::Succeeded, 1, 310)],
+            last: (JobState::Succeeded, 1, 0),
         }
     }
 
@@ -698,7 +701,7 @@ mod tests {
         let rule = |claimed_at: u64| {
             let mut said = planned();
             (said.runs, said.told) = (Vec::new(), Vec::new());
-            said.last = (State::Queued, 1, 0);
+            said.last = (JobState::Queued, 1, 0);
             said.owners[0].at = Wall(claimed_at);
             let mut history = said.history();
             history.row.spec.not_before = Some(Wall(200));
@@ -721,7 +724,7 @@ mod tests {
                     notes: vec![failed(1), failed(2)],
                     runs: vec![fails(1, first), fails(2, second), run(3, third, done(third + 10))],
                     told: Vec::new(),
-                    last: (State::Succeeded, 3, 2),
+                    last: (JobState::Succeeded, 3, 2),
                 };
                 let mut history = said.history();
                 history.row.spec.retry = Retry { max: 3, backoff, jitter_percent };
@@ -752,7 +755,7 @@ mod tests {
                 notes: vec![note(1, 1, AttemptOutcome::Snoozed)],
                 runs: vec![run(1, 100, None), run(2, again, done(again + 10))],
                 told: Vec::new(),
-                last: (State::Succeeded, 2, 0),
+                last: (JobState::Succeeded, 2, 0),
             };
             said.rule()
         };

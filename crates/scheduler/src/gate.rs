@@ -1,19 +1,19 @@
 //! The gate: holds back what must not be told before its receipt, and numbers what is told.
 //!
-//! The shell gives every [`Effect::Send`] and [`Effect::Reply`] to the gate and performs what comes
+//! The shell gives every [`DispatchEffect::Send`] and [`DispatchEffect::Reply`] to the gate and performs what comes
 //! out, now or when the receipt has come. A worker's batches are numbered here and not earlier, because
 //! a renewal may overtake what still waits. Whatever is left of an older session is dropped.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use crate::dispatch::{Answer, Effect};
+use crate::dispatch::{Answer, DispatchEffect};
 use crate::id::{CommitNo, MessageNo, RequestNo, SessionNo, WorkerId};
 use crate::message::ToWorker;
 
 /// What may be told now.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Told {
+pub enum Outgoing {
     /// To a worker.
     Worker {
         /// Whom.
@@ -63,17 +63,21 @@ impl Held {
 impl Gate {
     /// Takes an effect. What may be told at once is appended to `told`; effects that tell nothing are
     /// handed back.
-    pub fn pass(&mut self, effect: Effect, told: &mut Vec<Told>) -> Option<Effect> {
+    pub fn pass(
+        &mut self,
+        effect: DispatchEffect,
+        told: &mut Vec<Outgoing>,
+    ) -> Option<DispatchEffect> {
         let (after, held) = match effect {
-            Effect::Send { after, worker, session, messages } => {
+            DispatchEffect::Send { after, worker, session, messages } => {
                 self.meet(worker, session);
                 (after, Held::Worker(worker, session, messages))
             }
-            Effect::Reply { after, to, answer } => (after, Held::Request(to, answer)),
-            other @ (Effect::Commit { .. }
-            | Effect::Fetch { .. }
-            | Effect::Sweep
-            | Effect::HangUp { .. }) => {
+            DispatchEffect::Reply { after, to, answer } => (after, Held::Request(to, answer)),
+            other @ (DispatchEffect::Commit { .. }
+            | DispatchEffect::Fetch { .. }
+            | DispatchEffect::Sweep
+            | DispatchEffect::HangUp { .. }) => {
                 return Some(other);
             }
         };
@@ -90,7 +94,7 @@ impl Gate {
     }
 
     /// Everything up to this commit is durable: what waited for it may be told.
-    pub fn receipt(&mut self, number: CommitNo, told: &mut Vec<Told>) {
+    pub fn receipt(&mut self, number: CommitNo, told: &mut Vec<Outgoing>) {
         self.receipted = self.receipted.max(number);
         while let Some((_, held)) = self.held.pop_front_if(|(after, _)| *after <= self.receipted) {
             self.release(held, told);
@@ -118,15 +122,15 @@ impl Gate {
         }
     }
 
-    fn release(&mut self, held: Held, told: &mut Vec<Told>) {
+    fn release(&mut self, held: Held, told: &mut Vec<Outgoing>) {
         match held {
-            Held::Request(to, answer) => told.push(Told::Request { to, answer }),
+            Held::Request(to, answer) => told.push(Outgoing::Request { to, answer }),
             Held::Worker(worker, session, messages) => {
                 if let Some((current, last)) = self.sessions.get_mut(&worker)
                     && *current == session
                 {
                     *last = last.next();
-                    told.push(Told::Worker { worker, session, number: *last, messages });
+                    told.push(Outgoing::Worker { worker, session, number: *last, messages });
                 }
             }
         }
@@ -137,8 +141,8 @@ impl Gate {
 mod tests {
     use super::*;
 
-    fn send(after: Option<u64>, session: u64, message: ToWorker) -> Effect {
-        Effect::Send {
+    fn send(after: Option<u64>, session: u64, message: ToWorker) -> DispatchEffect {
+        DispatchEffect::Send {
             after: after.map(CommitNo),
             worker: WorkerId::apart(1),
             session: SessionNo(session),
@@ -146,8 +150,8 @@ mod tests {
         }
     }
 
-    fn told(session: u64, number: u64, message: ToWorker) -> Told {
-        Told::Worker {
+    fn told(session: u64, number: u64, message: ToWorker) -> Outgoing {
+        Outgoing::Worker {
             worker: WorkerId::apart(1),
             session: SessionNo(session),
             number: MessageNo(number),
@@ -201,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_commit_passes_the_gate_untouched() {
-        let commit = Effect::Commit { number: CommitNo(1), mutations: Vec::new() };
+        let commit = DispatchEffect::Commit { number: CommitNo(1), mutations: Vec::new() };
         assert_eq!(Gate::default().pass(commit.clone(), &mut Vec::new()), Some(commit));
     }
 }

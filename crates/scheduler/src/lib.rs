@@ -6,18 +6,18 @@
 //! performs the effects in order; [`gate::Gate`] keeps it from telling anything before its receipt.
 //!
 //! ```
-//! use filch_scheduler::dispatch::{Config, Dispatch, Event, Request};
+//! use filch_scheduler::dispatch::{DispatchConfig, Dispatch, DispatchEvent, Request};
 //! use filch_scheduler::id::{JobId, RequestNo};
 //! use filch_scheduler::spec::JobSpec;
 //! use filch_scheduler::time::{Now, Wall};
 //! use filch_scheduler::trace::{Context, Traced, print};
 //!
 //! let now = Now::default();
-//! let mut dispatch = Dispatch::new(Config::default(), now);
+//! let mut dispatch = Dispatch::new(DispatchConfig::default(), now);
 //! let job = JobSpec::new(JobId::named("a", Wall(0)).expect("a short name"));
 //! let request = Request::Submit(vec![job]);
 //! let mut effects = Vec::new();
-//! dispatch.handle(now, Event::Request { from: RequestNo(1), request }, &mut effects);
+//! dispatch.handle(now, DispatchEvent::Request { from: RequestNo(1), request }, &mut effects);
 //!
 //! // What it causes, in the words of a trace: store this, then answer.
 //! let mut context = Context::default();

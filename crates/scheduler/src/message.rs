@@ -10,7 +10,7 @@ use crate::name::Name;
 use crate::time::{Duration, Millis};
 
 /// A free text that `scheduler` hands on and never looks into.
-pub type Text = Box<str>;
+pub type ErrorText = Box<str>;
 
 /// What a worker says.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -18,7 +18,7 @@ pub enum FromWorker {
     /// Opens a session; the first message of each.
     Hello(Hello),
     /// Nothing new, still here.
-    Beat,
+    Heartbeat,
     /// From now on, own this many jobs at most: a ceiling, not an increment.
     Want(u32),
     /// May this suspected job be started?
@@ -68,7 +68,7 @@ impl FromWorker {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Hello {
     /// Who comes.
-    pub entrance: Entrance,
+    pub kind: HelloKind,
     /// How many jobs it can run at once.
     pub slots: u32,
     /// How many jobs it wants to own at most.
@@ -85,12 +85,12 @@ pub struct Hello {
 
 /// Who comes with a [`Hello`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Entrance {
+pub enum HelloKind {
     /// A new incarnation.
     New,
     /// A new incarnation, in place of an older one all of whose work has stopped. The reports are
     /// those of the older one.
-    Instead(WorkerId),
+    Replace(WorkerId),
     /// An incarnation the server has met, over a new connection.
     Resume,
 }
@@ -123,7 +123,7 @@ pub enum Ending {
         /// Whether another attempt makes sense.
         again: Again,
         /// What went wrong, for people.
-        error: Text,
+        error: ErrorText,
     },
     /// The handler asks to be called again after a while; not counted as an attempt.
     Snoozed(Millis),
@@ -149,7 +149,7 @@ pub enum Again {
 pub enum ToWorker {
     /// The answer to a hello: the length of the lease, and what is truly the worker's of all it says
     /// to hold. What it holds beyond that, it must stop or drop.
-    Truth {
+    Reconcile {
         /// How long the worker's right to own jobs lasts without a message from it.
         lease: Duration,
         /// What the worker keeps.
@@ -210,9 +210,9 @@ pub struct Assignment {
     /// Which attempt this will be, from 1.
     pub attempt: u16,
     /// Whether the start must be confirmed.
-    pub start: Start,
+    pub start: StartMode,
     /// Whether it may wait among others.
-    pub place: Place,
+    pub place: Placement,
     /// How long the attempt may take.
     pub timeout: Option<Millis>,
 }
@@ -228,7 +228,7 @@ pub enum Suspects {
 
 /// How a job may be started.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Start {
+pub enum StartMode {
     /// Without asking anyone.
     Freely,
     /// Only after [`ToWorker::StartGranted`]: it was there when a worker was lost.
@@ -237,7 +237,7 @@ pub enum Start {
 
 /// Where a job may be put.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Place {
+pub enum Placement {
     /// Into any deque.
     Anywhere,
     /// Only into a free slot: its queue has a limit, or it has been stolen twice. Should a deque hold

@@ -2,11 +2,11 @@
 
 /// SplitMix64: small, fast, and good enough for choosing victims and spreading retries.
 #[derive(Clone, Debug)]
-pub(crate) struct Random {
+pub(crate) struct SplitMix64 {
     state: u64,
 }
 
-impl Random {
+impl SplitMix64 {
     pub(crate) const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
@@ -38,14 +38,14 @@ mod tests {
 
     #[test]
     fn the_first_numbers_are_those_of_the_published_generator() {
-        let mut random = Random::new(1_234_567);
+        let mut random = SplitMix64::new(1_234_567);
         assert_eq!(random.next(), 6_457_827_717_110_365_317);
         assert_eq!(random.next(), 3_203_168_211_198_807_973);
     }
 
     #[test]
     fn below_reaches_every_number_and_no_other() {
-        let mut random = Random::new(7);
+        let mut random = SplitMix64::new(7);
         let mut seen = [0_u32; 5];
         for _ in 0..10_000 {
             seen[random.below(5)] += 1;

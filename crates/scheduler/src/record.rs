@@ -7,10 +7,10 @@
 use alloc::vec::Vec;
 
 use crate::id::{Fence, Hold, JobId, LeaseNo, Seq, WorkerId};
-use crate::message::Text;
+use crate::message::ErrorText;
 use crate::name::Name;
 use crate::spec::JobSpec;
-use crate::state::State;
+use crate::state::JobState;
 use crate::time::{Duration, Wall};
 
 /// A change to what is kept. The mutations of one commit are applied together or not at all.
@@ -70,7 +70,7 @@ pub struct JobWrite {
     /// Which job.
     pub job: Seq,
     /// Its state. `Leased` is never written: lease rows say it.
-    pub state: State,
+    pub state: JobState,
     /// Its fence.
     pub fence: Fence,
     /// How many attempts are charged to it.
@@ -110,7 +110,7 @@ pub struct LeaseRow {
     /// Who owns the jobs now; nobody means that they are queued.
     pub worker: Option<WorkerId>,
     /// How that came.
-    pub cause: Cause,
+    pub cause: LeaseCause,
     /// The jobs with their new fences.
     pub jobs: Vec<Hold>,
     /// When.
@@ -119,7 +119,7 @@ pub struct LeaseRow {
 
 /// How jobs changed hands.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Cause {
+pub enum LeaseCause {
     /// Taken from the queue.
     Claim,
     /// Taken from another worker's deque.
@@ -211,7 +211,7 @@ pub enum Note {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum AttemptOutcome {
     /// It failed, and counts.
-    Failed(Text),
+    Failed(ErrorText),
     /// The handler asked to be called later.
     Snoozed,
     /// The worker drained.

@@ -10,7 +10,7 @@ use crate::id::WorkerId;
 
 /// Where a job is in its life. The word is the same in the store, the API and on a page.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum State {
+pub enum JobState {
     /// Waits for its parents.
     Blocked,
     /// Waits for its time: not due yet, or between two attempts.
@@ -60,7 +60,7 @@ pub enum Verb {
     Retry,
 }
 
-impl State {
+impl JobState {
     /// All states, in the order of a job's life.
     pub const ALL: [Self; 8] = [
         Self::Blocked,
@@ -140,7 +140,7 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for JobState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(self.word())
     }
@@ -176,32 +176,32 @@ impl Verb {
 /// A job's state, and who holds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Phase {
-    state: State,
+    state: JobState,
     holder: Option<WorkerId>,
 }
 
 /// `verb` may not happen to a job in `state`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Illegal {
-    pub(crate) state: State,
+    pub(crate) state: JobState,
     pub(crate) verb: Verb,
 }
 
 impl Phase {
     /// How a submitted job begins.
-    pub(crate) const BLOCKED: Self = Self { state: State::Blocked, holder: None };
+    pub(crate) const BLOCKED: Self = Self { state: JobState::Blocked, holder: None };
 
     /// What the store says of a job. `None` if a holder and this state do not go together.
-    pub(crate) const fn loaded(state: State, holder: Option<WorkerId>) -> Option<Self> {
+    pub(crate) const fn loaded(state: JobState, holder: Option<WorkerId>) -> Option<Self> {
         let fits = match state {
-            State::Leased | State::Running => holder.is_some(),
-            State::Cancelled => true,
+            JobState::Leased | JobState::Running => holder.is_some(),
+            JobState::Cancelled => true,
             _ => holder.is_none(),
         };
         if fits { Some(Self { state, holder }) } else { None }
     }
 
-    pub(crate) const fn state(self) -> State {
+    pub(crate) const fn state(self) -> JobState {
         self.state
     }
 
@@ -240,7 +240,7 @@ impl Phase {
 
     /// The worker of a cancelled job has let go of it.
     pub(crate) const fn let_go(&mut self) {
-        assert!(matches!(self.state, State::Cancelled), "only a cancelled job is let go of");
+        assert!(matches!(self.state, JobState::Cancelled), "only a cancelled job is let go of");
         self.holder = None;
     }
 }
@@ -268,22 +268,22 @@ mod tests {
         let mut lines = TABLE.lines().map(str::trim).filter(|line| !line.is_empty());
         assert_eq!(lines.next().expect("a header").split_whitespace().count(), Verb::ALL.len());
         let mut cells = 0;
-        for (line, state) in lines.zip(State::ALL) {
+        for (line, state) in lines.zip(JobState::ALL) {
             let mut words = line.split_whitespace();
             assert_eq!(words.next(), Some(state.word()));
             for verb in Verb::ALL {
-                let drawn = State::of_word(words.next().expect("a cell for every verb"));
+                let drawn = JobState::of_word(words.next().expect("a cell for every verb"));
                 assert_eq!(state.after(verb), drawn, "{state} {verb:?}");
                 cells += 1;
             }
         }
-        assert_eq!(cells, State::ALL.len() * Verb::ALL.len());
+        assert_eq!(cells, JobState::ALL.len() * Verb::ALL.len());
     }
 
     #[test]
     fn an_illegal_move_changes_nothing() {
         let worker = WorkerId::apart(1);
-        for state in State::ALL {
+        for state in JobState::ALL {
             for verb in Verb::ALL {
                 let holder = state.is_owned().then_some(worker);
                 let before = Phase::loaded(state, holder).expect("holder and state fit");

@@ -8,9 +8,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use filch_api::session::{Heard, Output};
-use filch_scheduler::dispatch::{Answer, Dispatch, Effect, Event, Request};
-use filch_scheduler::gate::{Gate, Told};
+use filch_api::session::{Output, WorkerBatch};
+use filch_scheduler::dispatch::{Answer, Dispatch, DispatchEffect, DispatchEvent, Request};
+use filch_scheduler::gate::{Gate, Outgoing};
 use filch_scheduler::id::{CommitNo, Digest, FetchNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::message::{Assignment, FromWorker, ToWorker};
 use filch_scheduler::record::{JobRow, Mutation, Note};
@@ -37,7 +37,7 @@ pub(crate) enum Input {
     /// Somebody wants to look. The look is taken now, and told once everything it saw is durable.
     Look(Look),
     /// A batch came from a worker.
-    Heard { link: LinkNo, way: Way, heard: Heard },
+    Heard { link: LinkNo, way: Way, heard: WorkerBatch },
     /// Jobs have printed this, says a worker.
     Printed { link: LinkNo, worker: WorkerId, output: Vec<Output> },
     /// Somebody waits for a job to end, and is told once that is durable, or if it is not in memory.
@@ -157,8 +157,8 @@ pub(crate) struct Brain {
 pub(crate) struct Desk {
     gate: Gate,
     payloads: Payloads,
-    effects: Vec<Effect>,
-    told: Vec<Told>,
+    effects: Vec<DispatchEffect>,
+    told: Vec<Outgoing>,
     /// Who waits for an answer.
     asked: HashMap<RequestNo, Asked>,
     last_request: u64,
@@ -214,7 +214,7 @@ const INPUTS_TOGETHER: usize = 64;
 
 impl Brain {
     /// Runs until it is asked to end, or cannot go on. `first` is what loading has caused.
-    pub(crate) async fn run(mut self, first: Vec<Effect>) -> End {
+    pub(crate) async fn run(mut self, first: Vec<DispatchEffect>) -> End {
         self.desk.effects = first;
         if let Err(end) = self.perform() {
             return end;
@@ -237,7 +237,7 @@ impl Brain {
                     None => return End::Asked,
                 },
                 Some(proposal) = self.proposed.recv(), if !is_full => self.propose(proposal),
-                () = tokio::time::sleep_until(wake) => self.handle(Event::Tick),
+                () = tokio::time::sleep_until(wake) => self.handle(DispatchEvent::Tick),
             };
             if let Err(end) = step.and_then(|()| self.take_more()) {
                 return end;
@@ -275,7 +275,7 @@ impl Brain {
                 for Brought { id, body, payload } in brought {
                     self.desk.payloads.bring(id, body, payload);
                 }
-                self.handle(Event::Request { from, request })
+                self.handle(DispatchEvent::Request { from, request })
             }
             Input::Look(look) => {
                 let tell = look(&self.dispatch, self.waking.now());
@@ -318,7 +318,7 @@ impl Brain {
             },
             Input::Purge { jobs, cause } => {
                 self.desk.purge_cause = Some(cause);
-                self.handle(Event::Expired(jobs))
+                self.handle(DispatchEvent::Expired(jobs))
             }
             Input::Stop => Err(End::Asked),
         }
@@ -340,8 +340,8 @@ impl Brain {
         Ok(())
     }
 
-    fn hear(&mut self, link: LinkNo, way: Way, heard: Heard) -> Result<(), End> {
-        let Heard { worker, session, number, messages, left } = heard;
+    fn hear(&mut self, link: LinkNo, way: Way, heard: WorkerBatch) -> Result<(), End> {
+        let WorkerBatch { worker, session, number, messages, left } = heard;
         let known = self.desk.sessions.get(&worker).map(|connection| connection.session);
         if matches!(messages.first(), Some(FromWorker::Hello(_)))
             && known.is_none_or(|known| session > known)
@@ -370,7 +370,7 @@ impl Brain {
                 self.desk.payloads.leave(worker, left);
             }
         }
-        self.handle(Event::Worker { worker, session, number, messages })
+        self.handle(DispatchEvent::Worker { worker, session, number, messages })
     }
 
     /// Whoever does not own a job, or comes by another connection than the owner's, prints nothing.
@@ -393,7 +393,7 @@ impl Brain {
             self.desk.payloads.closed(worker);
         }
         self.desk.gate.close(worker, session);
-        self.handle(Event::Closed { worker, session })
+        self.handle(DispatchEvent::Closed { worker, session })
     }
 
     /// Logs that a worker's connection is over, and remembers the worker's name.
@@ -422,14 +422,14 @@ impl Brain {
 
     fn fetched(&mut self, (fetch, found): Fetched) -> Result<(), End> {
         let found = found.map_err(End::Read)?;
-        self.handle(Event::Fetched { fetch, found })
+        self.handle(DispatchEvent::Fetched { fetch, found })
     }
 
     fn receipt(&mut self, receipt: Receipt) -> Result<(), End> {
         let number = receipt.map_err(End::Commit)?;
         self.desk.receipted = number;
         self.tell_events(number);
-        self.handle(Event::Committed(number))?;
+        self.handle(DispatchEvent::Committed(number))?;
         let mut told = std::mem::take(&mut self.desk.told);
         self.desk.gate.receipt(number, &mut told);
         self.deliver(told)?;
@@ -446,7 +446,7 @@ impl Brain {
         self.events.tell(durable);
     }
 
-    fn handle(&mut self, event: Event) -> Result<(), End> {
+    fn handle(&mut self, event: DispatchEvent) -> Result<(), End> {
         self.dispatch.handle(self.waking.now(), event, &mut self.desk.effects);
         self.perform()
     }
@@ -457,16 +457,16 @@ impl Brain {
         let mut told = std::mem::take(&mut self.desk.told);
         for effect in effects.drain(..) {
             match self.desk.gate.pass(effect, &mut told) {
-                Some(Effect::Commit { number, mutations }) => self.keep(number, mutations),
-                Some(Effect::Fetch { fetch, ids, keys, seqs }) => {
+                Some(DispatchEffect::Commit { number, mutations }) => self.keep(number, mutations),
+                Some(DispatchEffect::Fetch { fetch, ids, keys, seqs }) => {
                     let (store, fetches) = (Arc::clone(&self.store), self.fetches.clone());
                     tokio::task::spawn_blocking(move || {
                         // If nobody waits any more, the server is ending.
                         let _ = fetches.send((fetch, store.find(&ids, &keys, &seqs)));
                     });
                 }
-                Some(Effect::Sweep) => {}
-                Some(Effect::HangUp { worker, session }) => {
+                Some(DispatchEffect::Sweep) => {}
+                Some(DispatchEffect::HangUp { worker, session }) => {
                     let id = filch_api::id::worker(worker);
                     tracing::debug!(
                         worker = id,
@@ -475,7 +475,7 @@ impl Brain {
                     );
                     self.hang_up(worker, session);
                 }
-                Some(Effect::Send { .. } | Effect::Reply { .. }) | None => {}
+                Some(DispatchEffect::Send { .. } | DispatchEffect::Reply { .. }) | None => {}
             }
         }
         self.desk.effects = effects;
@@ -520,11 +520,11 @@ impl Brain {
         }
     }
 
-    fn deliver(&mut self, mut told: Vec<Told>) -> Result<(), End> {
+    fn deliver(&mut self, mut told: Vec<Outgoing>) -> Result<(), End> {
         let mut broken = Vec::new();
         for told in told.drain(..) {
             match told {
-                Told::Request { to, answer } => {
+                Outgoing::Request { to, answer } => {
                     let Asked { reply, brought } =
                         self.desk.asked.remove(&to).expect("an answer is to something asked");
                     for (id, body) in brought {
@@ -533,7 +533,7 @@ impl Brain {
                     // Who asked may have gone.
                     let _ = reply.send(answer);
                 }
-                Told::Worker { worker, session, number, messages } => {
+                Outgoing::Worker { worker, session, number, messages } => {
                     if !self.send(worker, session, number, messages) {
                         broken.push((worker, session));
                     }

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use filch_scheduler::id::{CommitNo, Fence, JobId, Seq, WorkerId};
 use filch_scheduler::name::Name;
-use filch_scheduler::record::{Cause, Mutation, Note};
-use filch_scheduler::state::State;
+use filch_scheduler::record::{LeaseCause, Mutation, Note};
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 use tokio::sync::watch;
 
@@ -34,8 +34,8 @@ pub(crate) struct Happened {
 #[derive(Debug)]
 pub(crate) enum What {
     Submitted { seq: Seq, id: JobId, queue: Name, kind: Name },
-    Changed { seq: Seq, state: State, attempts: u16, fence: Fence, holder: Option<WorkerId> },
-    Moved { cause: Cause, to: Option<WorkerId>, jobs: Vec<Seq> },
+    Changed { seq: Seq, state: JobState, attempts: u16, fence: Fence, holder: Option<WorkerId> },
+    Moved { cause: LeaseCause, to: Option<WorkerId>, jobs: Vec<Seq> },
     WorkerLost { worker: WorkerId, jobs: u32 },
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use filch_api::delivery::Delivery;
-use filch_api::session::{About, DownFrame, Nonsense, UpFrame};
+use filch_api::session::{About, DownFrame, InvalidFrame, UpFrame};
 use filch_scheduler::id::{Hold, MessageNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::message::ToWorker;
 use filch_store::{Store, StoredText};
@@ -84,7 +84,7 @@ impl Link {
     pub(crate) async fn take(&self, mut frame: UpFrame, home: Home) -> Result<(), Untaken> {
         let output = std::mem::take(&mut frame.output);
         let about = frame.about.take();
-        let heard = frame.hear().map_err(|Nonsense(why)| Untaken::Nonsense(why))?;
+        let heard = frame.hear().map_err(|InvalidFrame(why)| Untaken::Nonsense(why))?;
         // Who claims over a wire to live in here would be declared dead at the next start.
         if (home == Home::Apart) == heard.worker.is_embedded() {
             return Err(Untaken::Nonsense("this id is for workers that live elsewhere"));

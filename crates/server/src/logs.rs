@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
-use filch_api::session::{Output, Stream};
+use filch_api::session::{Output, OutputStream};
 use tokio::sync::watch;
 
 /// Bytes of one job's output that are held.
@@ -32,7 +32,7 @@ struct Jobs {
 struct Log {
     fence: u64,
     /// What is held, and how many bytes came before it.
-    pieces: VecDeque<(Stream, String)>,
+    pieces: VecDeque<(OutputStream, String)>,
     before: u64,
     bytes: usize,
     /// How many bytes there are altogether.
@@ -41,7 +41,7 @@ struct Log {
 
 /// A part of a job's output.
 pub(crate) struct Piece {
-    pub(crate) stream: Stream,
+    pub(crate) stream: OutputStream,
     pub(crate) text: String,
 }
 
@@ -130,7 +130,7 @@ impl Log {
     }
 
     /// Another owner's output replaces what is there; whoever watches goes on watching.
-    fn add(&mut self, fence: u64, stream: Stream, text: String) {
+    fn add(&mut self, fence: u64, stream: OutputStream, text: String) {
         if self.fence < fence {
             self.fence = fence;
             self.pieces.clear();
@@ -150,13 +150,13 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
-    use filch_api::session::Held;
+    use filch_api::session::WireHold;
 
     use super::*;
 
     fn print(logs: &Logs, seq: u64, fence: u64, text: &str) {
-        let job = Held(seq, fence);
-        logs.print(Output { job, stream: Stream::Stdout, text: text.to_owned() });
+        let job = WireHold(seq, fence);
+        logs.print(Output { job, stream: OutputStream::Stdout, text: text.to_owned() });
     }
 
     fn read(logs: &Logs, seq: u64, fence: u64, after: u64) -> (String, u64, u64) {

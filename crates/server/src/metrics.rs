@@ -15,8 +15,8 @@ use filch_metrics::{MetricKind, MetricsPage};
 use filch_scheduler::dispatch::JobView;
 use filch_scheduler::id::Seq;
 use filch_scheduler::name::Name;
-use filch_scheduler::record::{AttemptOutcome, Cause, JobWrite, Mutation, Note, Reason};
-use filch_scheduler::state::State as JobState;
+use filch_scheduler::record::{AttemptOutcome, JobWrite, LeaseCause, Mutation, Note, Reason};
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 
 use self::histogram::Histogram;
@@ -104,7 +104,7 @@ impl Metrics {
                             Some(_) => jobs.owned.insert(hold.job, None),
                             None => jobs.owned.remove(&hold.job),
                         };
-                        if row.cause == Cause::Claim
+                        if row.cause == LeaseCause::Claim
                             && let Some(view) = look(hold.job)
                         {
                             let since = view.submitted_at.0.max(view.due.0);
@@ -250,9 +250,11 @@ impl Hasher for Spread {
 
 #[cfg(test)]
 mod tests {
-    use filch_scheduler::dispatch::{Config, Dispatch, Effect, Event, Request};
+    use filch_scheduler::dispatch::{
+        Dispatch, DispatchConfig, DispatchEffect, DispatchEvent, Request,
+    };
     use filch_scheduler::id::{JobId, MessageNo, RequestNo, SessionNo, WorkerId};
-    use filch_scheduler::message::{Ending, Entrance, FromWorker, Hello, Report, Serves};
+    use filch_scheduler::message::{Ending, FromWorker, Hello, HelloKind, Report, Serves};
     use filch_scheduler::spec::JobSpec;
     use filch_scheduler::time::{Monotonic, Now};
 
@@ -268,18 +270,22 @@ mod tests {
     impl Player {
         fn new() -> Self {
             let now = Now { monotonic: Monotonic(0), wall: Wall(1_000_000) };
-            let dispatch = Dispatch::new(Config::default(), now);
+            let dispatch = Dispatch::new(DispatchConfig::default(), now);
             Self { dispatch, metrics: Metrics::new(), now }
         }
 
-        fn play(&mut self, event: Event) {
+        fn play(&mut self, event: DispatchEvent) {
             let mut effects = Vec::new();
             self.dispatch.handle(self.now, event, &mut effects);
             for effect in effects {
-                if let Effect::Commit { number, mutations } = effect {
+                if let DispatchEffect::Commit { number, mutations } = effect {
                     let look = |seq: Seq| self.dispatch.job_views(Seq(seq.0 - 1)).next();
                     self.metrics.committed(&mutations, look);
-                    self.dispatch.handle(self.now, Event::Committed(number), &mut Vec::new());
+                    self.dispatch.handle(
+                        self.now,
+                        DispatchEvent::Committed(number),
+                        &mut Vec::new(),
+                    );
                 }
             }
         }
@@ -287,7 +293,7 @@ mod tests {
         fn say(&mut self, number: u64, message: FromWorker) {
             let (session, number) = (SessionNo(1), MessageNo(number));
             let (worker, messages) = (WorkerId::apart(1), vec![message]);
-            self.play(Event::Worker { worker, session, number, messages });
+            self.play(DispatchEvent::Worker { worker, session, number, messages });
         }
 
         fn page(&self) -> String {
@@ -312,12 +318,12 @@ mod tests {
             specs.push(spec);
         }
         let request = Request::Submit(specs);
-        player.play(Event::Request { from: RequestNo(1), request });
+        player.play(DispatchEvent::Request { from: RequestNo(1), request });
         pass(&mut player, 2_000);
         player.say(
             1,
             FromWorker::Hello(Hello {
-                entrance: Entrance::New,
+                kind: HelloKind::New,
                 slots: 2,
                 want: 2,
                 serves: Serves::All,

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use filch_api::session::LeftBehind;
+use filch_api::session::ReportedOutput;
 use filch_scheduler::id::{Digest, Hold, JobId, Seq, WorkerId};
 use filch_scheduler::record::{Mutation, Note};
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_store::{AttemptOutput, Commit, StoredText};
 
 /// So many bytes of payloads are held for workers. The oldest stay, because they are wanted first; what
@@ -24,7 +24,7 @@ pub(crate) struct Payloads {
     cache: HashMap<Seq, StoredText>,
     cached_bytes: usize,
     /// Reported, and not decided upon.
-    left: HashMap<Hold, (WorkerId, LeftBehind)>,
+    left: HashMap<Hold, (WorkerId, ReportedOutput)>,
 }
 
 impl Payloads {
@@ -44,7 +44,7 @@ impl Payloads {
     }
 
     /// A worker reports and leaves this behind.
-    pub(crate) fn leave(&mut self, worker: WorkerId, left: LeftBehind) {
+    pub(crate) fn leave(&mut self, worker: WorkerId, left: ReportedOutput) {
         self.left.insert(left.hold, (worker, left));
     }
 
@@ -76,7 +76,7 @@ impl Payloads {
                     if let Some(payload) = self.cache.remove(&write.job) {
                         self.cached_bytes -= payload.len() + ENTRY_BYTES;
                     }
-                    if write.state == State::Succeeded && !self.left.is_empty() {
+                    if write.state == JobState::Succeeded && !self.left.is_empty() {
                         let hold = Hold { job: write.job, fence: write.fence };
                         commit.outputs.extend(self.output(hold));
                     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use filch_api::access::Plain;
 use filch_api::tls::ServerConfig as Tls;
 use filch_api::token::Secret;
-use filch_scheduler::dispatch::{self, Dispatch, Effect, LoadError, Loader};
+use filch_scheduler::dispatch::{self, Dispatch, DispatchEffect, LoadError, Loader};
 use filch_scheduler::time::Now;
 use filch_store::{Store, StoreError};
 use tokio::sync::mpsc::{channel, unbounded_channel};
@@ -307,21 +307,21 @@ async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -
     tokio::task::spawn_blocking(act).await.expect("keeping does not panic")
 }
 
-fn brain_config(config: &ServerConfig) -> dispatch::Config {
+fn brain_config(config: &ServerConfig) -> dispatch::DispatchConfig {
     let limits = dispatch::Limits { unreceipted: UNRECEIPTED_MAX, ..dispatch::Limits::default() };
-    dispatch::Config {
+    dispatch::DispatchConfig {
         seed: config.seed,
         lease: config.lease,
         limits,
-        ..dispatch::Config::default()
+        ..dispatch::DispatchConfig::default()
     }
 }
 
 fn load(
-    config: dispatch::Config,
+    config: dispatch::DispatchConfig,
     begun: Now,
     store: &dyn Store,
-) -> Result<(Dispatch, Vec<Effect>), StartError> {
+) -> Result<(Dispatch, Vec<DispatchEffect>), StartError> {
     let mut loader = Loader::new(config, begun);
     let mut failed = None;
     store
@@ -340,7 +340,7 @@ fn load(
 }
 
 /// The brain thinks on a thread of its own, so that nobody's long work delays it.
-fn think(brain: Brain, first: Vec<Effect>, end: watch::Sender<Option<Arc<End>>>) {
+fn think(brain: Brain, first: Vec<DispatchEffect>, end: watch::Sender<Option<Arc<End>>>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use filch_api::problem::Problem;
 use filch_api::time::Moment;
-use filch_api::token::{JudgedToken, Made, Role, Secret, Token};
+use filch_api::token::{Made, Role, Secret, Token, ValidatedToken};
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Wall;
 use filch_store::{Store, StoreError, TokenRow};
@@ -27,9 +27,9 @@ const LOOK: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// If it would be the first and nobody could make another, if there are too many, or if it cannot be kept.
-pub fn make(store: &dyn Store, wanted: JudgedToken) -> Result<Made, Problem> {
+pub fn make(store: &dyn Store, wanted: ValidatedToken) -> Result<Made, Problem> {
     let rows = store.tokens().map_err(|error| broken(&error))?;
-    let JudgedToken { role, queues, expires, name } = wanted;
+    let ValidatedToken { role, queues, expires, name } = wanted;
     if rows.is_empty() && role != Role::Admin {
         let title = "the first token must have role admin: once there is a token, every request \
                      needs one, and only an admin can create more";

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use filch_scheduler::agent::{self, Agent, Home, Reserve};
-use filch_scheduler::dispatch::{self, Dispatch, Effect};
+use filch_scheduler::dispatch::{self, Dispatch, DispatchEffect};
 use filch_scheduler::id::{CommitNo, JobId};
 use filch_scheduler::message::Serves;
 use filch_scheduler::record::{Mutation, Strategy};
@@ -134,7 +134,7 @@ enum Brain {
 /// A server with its store.
 struct Server {
     dispatch: Dispatch,
-    config: dispatch::Config,
+    config: dispatch::DispatchConfig,
     store: Memory,
     /// What is decided and not durable yet.
     pending: VecDeque<(CommitNo, Vec<Mutation>)>,
@@ -174,7 +174,7 @@ impl Player {
         match &mut self.brain {
             Brain::Dispatch(server) => server.line(now, rest, &mut self.context),
             Brain::Agent(agent) => {
-                let event: agent::Event = read(rest, &self.context)?;
+                let event: agent::AgentEvent = read(rest, &self.context)?;
                 event.learn(&mut self.context);
                 let mut effects = Vec::new();
                 agent.handle(now, event, &mut effects);
@@ -212,9 +212,9 @@ impl Server {
         if let Some(change) = line.strip_prefix("restart") {
             self.restart(now, change, context, &mut effects)?;
         } else {
-            let event: dispatch::Event = read(line, context)?;
+            let event: dispatch::DispatchEvent = read(line, context)?;
             event.learn(context);
-            if let dispatch::Event::Committed(number) = event {
+            if let dispatch::DispatchEvent::Committed(number) = event {
                 self.store_up_to(number)?;
             }
             self.dispatch.handle(now, event, &mut effects);
@@ -224,7 +224,7 @@ impl Server {
         if let Some(last) = last.filter(|_| self.receipts == Receipts::AtOnce) {
             self.store_up_to(last)?;
             let mut effects = Vec::new();
-            self.dispatch.handle(now, dispatch::Event::Committed(last), &mut effects);
+            self.dispatch.handle(now, dispatch::DispatchEvent::Committed(last), &mut effects);
             told.extend(texts(&effects, context));
             if self.gather(effects).is_some() {
                 return Err("a receipt must not lead to another commit".into());
@@ -241,7 +241,7 @@ impl Server {
         now: Now,
         change: &str,
         context: &Context,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<DispatchEffect>,
     ) -> Result<(), String> {
         let mut words: Vec<&str> = change.split_whitespace().collect();
         if let Some(lease) = setting(&mut words, "lease", 1, context)? {
@@ -259,9 +259,9 @@ impl Server {
     }
 
     /// Keeps in mind what is to be stored, and says up to where.
-    fn gather(&mut self, effects: Vec<Effect>) -> Option<CommitNo> {
+    fn gather(&mut self, effects: Vec<DispatchEffect>) -> Option<CommitNo> {
         for effect in effects {
-            if let Effect::Commit { number, mutations } = effect {
+            if let DispatchEffect::Commit { number, mutations } = effect {
                 self.pending.push_back((number, mutations));
             }
         }
@@ -309,8 +309,14 @@ fn setting<T: Readable>(
     read(&value.join(" "), context).map(Some)
 }
 
-fn dispatch_config(words: &mut Vec<&str>, context: &Context) -> Result<dispatch::Config, String> {
-    let mut config = dispatch::Config { strategy: Strategy::Fifo, ..dispatch::Config::default() };
+fn dispatch_config(
+    words: &mut Vec<&str>,
+    context: &Context,
+) -> Result<dispatch::DispatchConfig, String> {
+    let mut config = dispatch::DispatchConfig {
+        strategy: Strategy::Fifo,
+        ..dispatch::DispatchConfig::default()
+    };
     if let Some(seed) = setting(words, "seed", 1, context)? {
         config.seed = seed;
     }
@@ -327,8 +333,8 @@ fn dispatch_config(words: &mut Vec<&str>, context: &Context) -> Result<dispatch:
     Ok(config)
 }
 
-fn agent_config(words: &mut Vec<&str>, context: &Context) -> Result<agent::Config, String> {
-    let mut config = agent::Config::default();
+fn agent_config(words: &mut Vec<&str>, context: &Context) -> Result<agent::AgentConfig, String> {
+    let mut config = agent::AgentConfig::default();
     if let Some(seed) = setting(words, "seed", 1, context)? {
         config.seed = seed;
     }
@@ -350,7 +356,7 @@ fn agent_config(words: &mut Vec<&str>, context: &Context) -> Result<agent::Confi
 }
 
 /// The first line of a server's trace.
-pub(crate) fn dispatch_header(config: &dispatch::Config) -> String {
+pub(crate) fn dispatch_header(config: &dispatch::DispatchConfig) -> String {
     let context = Context::default();
     let (lease, strategy) = (print(&config.lease, &context), print(&config.strategy, &context));
     let (steal, seed) = (print(&config.steal, &context), config.seed);
@@ -358,7 +364,7 @@ pub(crate) fn dispatch_header(config: &dispatch::Config) -> String {
 }
 
 /// The first line of a worker's trace.
-pub(crate) fn agent_header(config: &agent::Config) -> String {
+pub(crate) fn agent_header(config: &agent::AgentConfig) -> String {
     let mut header = format!("agent slots {} seed {}", config.slots, config.seed);
     let mut add = |text: &str| header.push_str(text);
     if let Reserve::Fixed(reserve) = config.reserve {

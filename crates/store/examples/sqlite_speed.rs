@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use filch_scheduler::id::{CommitNo, Digest, Fence, Hold, JobId, LeaseNo, Seq, WorkerId};
 use filch_scheduler::name::Name;
-use filch_scheduler::record::{Cause, JobRow, JobWrite, LeaseRow, Loaded, Mutation};
+use filch_scheduler::record::{JobRow, JobWrite, LeaseCause, LeaseRow, Loaded, Mutation};
 use filch_scheduler::spec::JobSpec;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 use filch_store::{Commit, Filter, ListOrder, OwnerNote, PurgeCause, Sqlite, Store, StoredText};
 
@@ -128,7 +128,7 @@ fn questions(path: &Path, jobs: u64) -> Result<(), Box<dyn Error>> {
     asked("find by id, anywhere", ids.len(), || store.find(&ids, &[], &[]).map(drop))?;
     let page = || store.list(&Filter::default(), ListOrder::Before(Seq(jobs)), 100).map(drop);
     asked("list, one of a page of 100", 100, page)?;
-    let dead = Filter { states: vec![State::Dead], ..Filter::default() };
+    let dead = Filter { states: vec![JobState::Dead], ..Filter::default() };
     asked("list of dead ones, none there", 1, || {
         store.list(&dead, ListOrder::Before(Seq(jobs)), 100).map(drop)
     })?;
@@ -172,7 +172,7 @@ impl Commits {
             let mut spec = JobSpec::new(id(seq));
             spec.body = Digest(id(seq + 7).0);
             (spec.queue, spec.kind) = (self.name.clone(), self.name.clone());
-            let now = JobWrite { at: at(seq), ..write(seq, State::Queued, 0) };
+            let now = JobWrite { at: at(seq), ..write(seq, JobState::Queued, 0) };
             Mutation::Put(JobRow { seq: Seq(seq), spec, submitted_at: at(seq), now })
         };
         let payloads = seqs.clone().map(|seq| (Seq(seq), self.payload.clone())).collect();
@@ -185,7 +185,7 @@ impl Commits {
         let row = LeaseRow {
             number: self.lease,
             worker: Some(WorkerId::apart(7)),
-            cause: Cause::Claim,
+            cause: LeaseCause::Claim,
             at: at(seqs.start),
             jobs: seqs.map(|seq| Hold { job: Seq(seq), fence: Fence(1) }).collect(),
         };
@@ -195,8 +195,11 @@ impl Commits {
     /// The row before the newest is closed.
     fn end(&mut self, seqs: std::ops::Range<u64>) -> Commit {
         let ends = seqs.map(|seq| {
-            let late =
-                JobWrite { attempts: 1, at: at(seq + 10_000), ..write(seq, State::Succeeded, 1) };
+            let late = JobWrite {
+                attempts: 1,
+                at: at(seq + 10_000),
+                ..write(seq, JobState::Succeeded, 1)
+            };
             Mutation::Write(late)
         });
         self.commit(ends.collect())
@@ -208,7 +211,7 @@ impl Commits {
     }
 }
 
-const fn write(seq: u64, state: State, fence: u64) -> JobWrite {
+const fn write(seq: u64, state: JobState, fence: u64) -> JobWrite {
     JobWrite {
         job: Seq(seq),
         state,

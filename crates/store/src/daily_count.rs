@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use filch_scheduler::name::Name;
 use filch_scheduler::record::JobRow;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 
 /// So many days are kept, counted from the newest.
@@ -49,9 +49,9 @@ impl DailyCount {
         Self {
             day: day_of(row.now.at),
             queue: row.spec.queue.clone(),
-            succeeded: count(State::Succeeded),
-            dead: count(State::Dead),
-            cancelled: count(State::Cancelled),
+            succeeded: count(JobState::Succeeded),
+            dead: count(JobState::Dead),
+            cancelled: count(JobState::Cancelled),
             spent_ms: row.now.at.0.saturating_sub(row.submitted_at.0),
         }
     }

@@ -5,7 +5,7 @@
 //! the same answers.
 //!
 //! ```
-//! use filch_scheduler::dispatch::{Config, Dispatch, Effect, Event, Loader, Request};
+//! use filch_scheduler::dispatch::{DispatchConfig, Dispatch, DispatchEffect, DispatchEvent, Loader, Request};
 //! use filch_scheduler::id::{JobId, RequestNo};
 //! use filch_scheduler::spec::JobSpec;
 //! use filch_scheduler::time::{Now, Wall};
@@ -14,19 +14,19 @@
 //! let (now, mut effects) = (Now::default(), Vec::new());
 //! let id = JobId::named("a", Wall(0)).expect("a short name");
 //! let request = Request::Submit(vec![JobSpec::new(id)]);
-//! let submit = Event::Request { from: RequestNo(1), request };
-//! Dispatch::new(Config::default(), now).handle(now, submit, &mut effects);
+//! let submit = DispatchEvent::Request { from: RequestNo(1), request };
+//! Dispatch::new(DispatchConfig::default(), now).handle(now, submit, &mut effects);
 //!
 //! let mut memory = Memory::default();
 //! for effect in effects {
-//!     if let Effect::Commit { number, mutations } = effect {
+//!     if let DispatchEffect::Commit { number, mutations } = effect {
 //!         memory.commit(number, &mutations)?;
 //!     }
 //! }
 //! assert!(memory.by_id(id).is_some());
 //!
 //! // A server that starts again knows the job.
-//! let mut loader = Loader::new(Config::default(), now);
+//! let mut loader = Loader::new(DispatchConfig::default(), now);
 //! for piece in memory.load() {
 //!     loader.add(piece)?;
 //! }

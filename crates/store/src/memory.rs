@@ -12,7 +12,7 @@ use filch_scheduler::name::Name;
 use filch_scheduler::record::{
     JobRow, JobWrite, LeaseRow, Loaded, Mutation, Note, QueueSettings, Strategy,
 };
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Wall};
 
 use crate::CommitError;
@@ -120,7 +120,7 @@ impl Memory {
         // not enough: what has ended comes first.
         let mut ended: BTreeSet<Seq> =
             live().filter(|row| row.now.state.is_ended()).map(|row| row.seq).collect();
-        for child in live().filter(|row| row.now.state == State::Blocked) {
+        for child in live().filter(|row| row.now.state == JobState::Blocked) {
             let parents = child.spec.parents.iter().filter_map(|&parent| self.by_id(parent));
             ended.extend(parents.filter(|row| row.now.state.is_ended()).map(|row| row.seq));
         }

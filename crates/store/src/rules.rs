@@ -9,7 +9,7 @@ use std::fmt;
 use filch_scheduler::id::{CommitNo, Fence, JobId, LeaseNo, Seq};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{JobWrite, Mutation};
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 
 use crate::CommitError;
 use crate::store::Commit;
@@ -23,13 +23,13 @@ pub(crate) enum Misfit {
     SameId { id: JobId, other: Seq, seq: Seq },
     SameKey { key: Name, other: Seq, seq: Seq },
     Leased(Seq),
-    Holder { job: Seq, state: State, held: bool },
+    Holder { job: Seq, state: JobState, held: bool },
     FenceBack { job: Seq, kept: Fence, new: Fence },
-    Final { job: Seq, kept: State, new: State },
+    Final { job: Seq, kept: JobState, new: JobState },
     LeaseOrder { number: LeaseNo, last: LeaseNo },
     NotOpen(LeaseNo),
     TrimmedOpen(LeaseNo),
-    PurgedAlive { job: Seq, state: State, held: bool },
+    PurgedAlive { job: Seq, state: JobState, held: bool },
     NoPayload(Seq),
     NotPut(Seq),
     PurgeCauses { purges: usize, causes: usize },
@@ -111,10 +111,14 @@ pub(crate) const fn is_live(now: &JobWrite) -> bool {
 pub(crate) const fn check_holder(now: &JobWrite) -> Result<(), Misfit> {
     let held = now.holder.is_some();
     let fits = match now.state {
-        State::Leased => return Err(Misfit::Leased(now.job)),
-        State::Running => held,
-        State::Cancelled => true,
-        State::Blocked | State::Scheduled | State::Queued | State::Succeeded | State::Dead => !held,
+        JobState::Leased => return Err(Misfit::Leased(now.job)),
+        JobState::Running => held,
+        JobState::Cancelled => true,
+        JobState::Blocked
+        | JobState::Scheduled
+        | JobState::Queued
+        | JobState::Succeeded
+        | JobState::Dead => !held,
     };
     if fits { Ok(()) } else { Err(Misfit::Holder { job: now.job, state: now.state, held }) }
 }
@@ -126,10 +130,14 @@ pub(crate) fn check_write(kept: &JobWrite, write: &JobWrite) -> Result<(), Misfi
         return Err(Misfit::FenceBack { job, kept: kept.fence, new: fence });
     }
     let may_change = match kept.state {
-        State::Succeeded => false,
-        State::Cancelled => kept.holder.is_some() && state == State::Cancelled,
-        State::Dead => fence > kept.fence,
-        State::Blocked | State::Scheduled | State::Queued | State::Leased | State::Running => true,
+        JobState::Succeeded => false,
+        JobState::Cancelled => kept.holder.is_some() && state == JobState::Cancelled,
+        JobState::Dead => fence > kept.fence,
+        JobState::Blocked
+        | JobState::Scheduled
+        | JobState::Queued
+        | JobState::Leased
+        | JobState::Running => true,
     };
     if !may_change {
         return Err(Misfit::Final { job, kept: kept.state, new: state });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use filch_scheduler::id::{CommitNo, Hold, JobId, LeaseNo, Seq, WorkerId};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{JobRow, LeaseRow, Loaded, Mutation, Note};
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Wall};
 
 use crate::CommitError;
@@ -78,7 +78,7 @@ pub struct OwnerChange {
     /// Who owned it from then on; nobody means that it was queued.
     pub worker: Option<WorkerId>,
     /// How that came.
-    pub cause: filch_scheduler::record::Cause,
+    pub cause: filch_scheduler::record::LeaseCause,
     /// When.
     pub at: Wall,
 }
@@ -87,7 +87,7 @@ pub struct OwnerChange {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// In one of these states, as the rows say it; empty for all.
-    pub states: Vec<State>,
+    pub states: Vec<JobState>,
     /// Of this queue.
     pub queue: Option<Name>,
     /// Of this kind.

@@ -1,6 +1,6 @@
 //! A command as an attempt at a job: what it prints is passed on as it comes, and its exit code decides.
 
-use filch_api::session::Stream;
+use filch_api::session::OutputStream;
 use serde_json::value::RawValue;
 
 use crate::command::{self, Command, How, Runner};
@@ -26,8 +26,8 @@ pub(crate) async fn run(runner: &Runner, mut attempt: Attempt) -> Ended {
     let mut texts = [Text::default(), Text::default()];
     let output = move |stream, bytes: &[u8]| {
         let (stream, text) = match stream {
-            command::Stream::Stdout => (Stream::Stdout, &mut texts[0]),
-            command::Stream::Stderr => (Stream::Stderr, &mut texts[1]),
+            command::Stream::Stdout => (OutputStream::Stdout, &mut texts[0]),
+            command::Stream::Stderr => (OutputStream::Stderr, &mut texts[1]),
         };
         let text = text.add(bytes);
         if !text.is_empty() {

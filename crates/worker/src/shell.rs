@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use filch_api::delivery::Delivery;
-use filch_api::session::{self, About, Held, LeftBehind, Output, Stream, UpFrame};
+use filch_api::session::{self, About, Output, OutputStream, ReportedOutput, UpFrame, WireHold};
 use filch_recruit::Recruiter;
-use filch_scheduler::agent::{self, Agent, Effect, Event, StopReason};
+use filch_scheduler::agent::{self, Agent, AgentEffect, AgentEvent, StopReason};
 use filch_scheduler::id::{Hold, MessageNo, SessionNo, WorkerId};
 use filch_scheduler::message::{Again, Assignment, FromWorker, Serves, ToWorker};
 use filch_scheduler::name::Name;
@@ -88,7 +88,7 @@ pub(crate) enum Happened {
     },
     Printed {
         hold: Hold,
-        stream: Stream,
+        stream: OutputStream,
         text: String,
     },
     Drain {
@@ -120,14 +120,14 @@ impl RunningWorker {
         let serves = config.queues.map_or(Serves::All, |queues| {
             Serves::Named(queues.iter().map(|queue| Name::from(queue.as_str())).collect())
         });
-        let agent_config = agent::Config {
+        let agent_config = agent::AgentConfig {
             seed: filch_api::id::seed(),
             home: config.home,
             slots: config.slots,
             serves,
             reserve: config.reserve,
             grace: config.grace,
-            ..agent::Config::default()
+            ..agent::AgentConfig::default()
         };
         let idle = Idle::default();
         let threads = handlers
@@ -216,7 +216,7 @@ impl RunningWorker {
 
 struct Shell {
     agent: Agent,
-    effects: Vec<Effect>,
+    effects: Vec<AgentEffect>,
     handlers: Arc<Handlers>,
     /// Where sync handlers run, if there are any.
     threads: Option<Threads>,
@@ -230,7 +230,7 @@ struct Shell {
     /// How running jobs are told to stop.
     stops: HashMap<Hold, watch::Sender<bool>>,
     /// What attempts left behind whose end is not answered for.
-    left: HashMap<Hold, LeftBehind>,
+    left: HashMap<Hold, ReportedOutput>,
     /// What was printed and not sent.
     printed: Vec<Output>,
     /// What the guardian was told last.
@@ -298,8 +298,8 @@ impl Shell {
                     }
                 }
                 // After all that has ended: only what is not known yet can be told.
-                () = self.idle.said() => self.handle(Event::Idle),
-                () = tokio::time::sleep(wait) => self.handle(Event::Tick),
+                () = self.idle.said() => self.handle(AgentEvent::Idle),
+                () = tokio::time::sleep(wait) => self.handle(AgentEvent::Tick),
             }
             if let Some(side_work) = &mut self.side_work
                 && self.agent.running_count() + self.agent.waiting_count() == 0
@@ -327,21 +327,21 @@ impl Shell {
         match happened {
             Happened::Wired(Ok(wire)) => {
                 self.wire = Some(wire);
-                self.handle(Event::Connected);
+                self.handle(AgentEvent::Connected);
             }
-            Happened::Wired(Err(_)) => self.handle(Event::Disconnected),
+            Happened::Wired(Err(_)) => self.handle(AgentEvent::Disconnected),
             Happened::Ended { hold, ended } => self.ended(hold, ended),
             Happened::Progressed { hold, percent } => {
-                self.handle(Event::Progressed { hold, percent });
+                self.handle(AgentEvent::Progressed { hold, percent });
             }
             Happened::Printed { hold, stream, text } => {
                 if self.printed.len() < PRINTED_MAX {
-                    self.printed.push(Output { job: Held::from(hold), stream, text });
+                    self.printed.push(Output { job: WireHold::from(hold), stream, text });
                 }
             }
             Happened::Drain { grace } => {
                 self.log_drain(grace);
-                self.handle(Event::Drain { grace });
+                self.handle(AgentEvent::Drain { grace });
             }
             Happened::SideWorkDone => {
                 if let Some(side_work) = &mut self.side_work {
@@ -362,11 +362,11 @@ impl Shell {
             self.telling.send_replace(Some(grace));
         }
         // With a grace of its own, it is the same as if somebody here wanted it.
-        let drain = grace.filter(|_| is_told).map(|grace| Event::Drain { grace });
+        let drain = grace.filter(|_| is_told).map(|grace| AgentEvent::Drain { grace });
         if drain.is_some() {
             messages.retain(|message| *message != ToWorker::DrainNow);
         }
-        self.handle(Event::Received { session, number, messages });
+        self.handle(AgentEvent::Received { session, number, messages });
         if let Some(drain) = drain {
             self.handle(drain);
         }
@@ -374,7 +374,7 @@ impl Shell {
 
     fn lost(&mut self) {
         self.hang_up();
-        self.handle(Event::Disconnected);
+        self.handle(AgentEvent::Disconnected);
     }
 
     fn log_drain(&self, grace: Duration) {
@@ -410,13 +410,14 @@ impl Shell {
             Outcome::Stopped => (agent::Outcome::Stopped, None),
         };
         if result.is_some() || log.is_some() {
-            let left = LeftBehind { hold, result: result.map(Arc::from), log: log.map(Arc::from) };
+            let left =
+                ReportedOutput { hold, result: result.map(Arc::from), log: log.map(Arc::from) };
             self.left.insert(hold, left);
         }
-        self.handle(Event::Ended { hold, outcome });
+        self.handle(AgentEvent::Ended { hold, outcome });
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: AgentEvent) {
         self.agent.handle(clock::now(), event, &mut self.effects);
         // Before anything starts: no command runs a moment without its deadline.
         self.tell_guardian();
@@ -429,28 +430,28 @@ impl Shell {
         let mut is_lost = false;
         for effect in std::mem::take(&mut self.effects) {
             match effect {
-                Effect::Connect { wait } => {
+                AgentEffect::Connect { wait } => {
                     let (connect, orders) = (Arc::clone(&self.connect), self.orders.clone());
                     tokio::spawn(async move {
                         tokio::time::sleep(wait).await;
                         let _ = orders.send(Happened::Wired(connect().await));
                     });
                 }
-                Effect::Disconnect { .. } => self.hang_up(),
-                Effect::Send { worker, session, number, messages } => {
+                AgentEffect::Disconnect { .. } => self.hang_up(),
+                AgentEffect::Send { worker, session, number, messages } => {
                     is_lost |= !self.send(worker, session, number, &messages);
                 }
-                Effect::Start(assignment) => self.start(assignment),
-                Effect::Stop { hold, why } => {
+                AgentEffect::Start(assignment) => self.start(assignment),
+                AgentEffect::Stop { hold, why } => {
                     log_stop(why);
                     if let Some(stop) = self.stops.get(&hold) {
                         stop.send_replace(true);
                     }
                 }
-                Effect::Answered { hold, .. } => {
+                AgentEffect::Answered { hold, .. } => {
                     self.left.remove(&hold);
                 }
-                Effect::Leave => {
+                AgentEffect::Leave => {
                     tracing::info!("worker stopped: nothing runs, and every report is answered");
                     self.has_left = true;
                 }
@@ -498,7 +499,7 @@ impl Shell {
         let left = &self.left;
         let mut bytes = 0;
         let leftover = |hold| {
-            let mut left: LeftBehind = left.get(&hold).cloned()?;
+            let mut left: ReportedOutput = left.get(&hold).cloned()?;
             // Results are part of what is reported; what was printed is told as far as there is room.
             bytes += left.log.as_ref().map_or(0, |log| log.len());
             left.log = left.log.filter(|_| bytes <= LOGS_TOGETHER);

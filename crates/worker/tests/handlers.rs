@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use filch_api::delivery::Delivery;
-use filch_api::session::{Ended, Held, Up, UpFrame};
+use filch_api::session::{Ended, Up, UpFrame, WireHold};
 use filch_scheduler::agent::{Home, Reserve};
 use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, MessageNo, Seq, SessionNo};
-use filch_scheduler::message::{Assignment, Place, Start, ToWorker};
+use filch_scheduler::message::{Assignment, Placement, StartMode, ToWorker};
 use filch_scheduler::name::Name;
 use filch_worker::connect::{Connect, Wire};
 use filch_worker::handler::{Handlers, Outcome};
@@ -58,8 +58,8 @@ impl Server {
             era: CommitNo(0),
             rank: 0,
             attempt: 1,
-            start: Start::Freely,
-            place: Place::Anywhere,
+            start: StartMode::Freely,
+            place: Placement::Anywhere,
             timeout: None,
         };
         let work = vec![(hold, Arc::from(r#"{"args":[1,2]}"#))];
@@ -71,11 +71,11 @@ impl Server {
         loop {
             for message in self.hear().await {
                 match message {
-                    Up::Report(report) if report.job == Held::from(hold) => {
+                    Up::Report(report) if report.job == WireHold::from(hold) => {
                         let result = report.result.map(|result| result.get().to_owned());
                         return (report.ending, result);
                     }
-                    Up::Finished(jobs) if jobs.contains(&Held::from(hold)) => {
+                    Up::Finished(jobs) if jobs.contains(&WireHold::from(hold)) => {
                         return (Ended::Finished, None);
                     }
                     _ => {}
@@ -109,7 +109,7 @@ async fn worker_with(slots: u32, handlers: Handlers) -> (RunningWorker, Server) 
     let mut server = Server { up: heard, down, said: 0 };
     assert!(matches!(server.hear().await[..], [Up::Hello(_), ..]));
     let lease = Duration::from_secs(3_600);
-    let truth = ToWorker::Truth { lease, keep: Vec::new() };
+    let truth = ToWorker::Reconcile { lease, keep: Vec::new() };
     server.say(vec![ToWorker::Renewed(MessageNo(1)), truth], Vec::new()).await;
     (worker, server)
 }
@@ -258,7 +258,7 @@ async fn as_many_handlers_wait_as_there_are_slots() {
     });
     let (_worker, mut server) = worker_with(2, handlers).await;
     let holds = [server.assign(1, "meet").await, server.assign(2, "meet").await];
-    let mut awaited = holds.map(Held::from).to_vec();
+    let mut awaited = holds.map(WireHold::from).to_vec();
     while !awaited.is_empty() {
         for message in server.hear().await {
             if let Up::Finished(jobs) = message {
@@ -302,7 +302,7 @@ async fn a_thread_with_nothing_to_do_makes_room_known_at_once() {
         let said = server.hear().await;
         // On a slow machine it says before that it has begun.
         assert!(
-            matches!(said.last(), Some(Up::Finished(jobs)) if jobs[..] == [Held::from(hold)]),
+            matches!(said.last(), Some(Up::Finished(jobs)) if jobs[..] == [WireHold::from(hold)]),
             "{said:?}"
         );
         server.accept(hold).await;

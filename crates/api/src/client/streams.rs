@@ -8,25 +8,25 @@ use reqwest::{Method, Response};
 use super::{Client, Error, NOTHING, Result, path};
 use crate::job::Chunk;
 use crate::problem::Problem;
-use crate::session::Stream;
+use crate::session::OutputStream;
 
 /// A piece of what a job prints.
 #[derive(Clone, Debug, serde::Deserialize)]
 pub struct Printed {
     /// Where.
-    pub stream: Stream,
+    pub stream: OutputStream,
     /// What.
     pub text: String,
 }
 
 /// One thing that has happened, as it was told.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct StreamedEvent {
     /// Where to go on after this.
     pub id: String,
     /// Something before this was missed, and there is nothing else to this.
     pub is_reset: bool,
-    /// An [`crate::event::Event`] in JSON; nothing, where only the place to go on from is told.
+    /// An [`crate::event::ClusterEvent`] in JSON; nothing, where only the place to go on from is told.
     pub data: String,
 }
 
@@ -42,8 +42,8 @@ impl Events<'_> {
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn each(self, mut each: impl FnMut(Told) -> ControlFlow<()>) -> Result<()> {
-        let mut told = Told::default();
+    pub async fn each(self, mut each: impl FnMut(StreamedEvent) -> ControlFlow<()>) -> Result<()> {
+        let mut told = StreamedEvent::default();
         let mut is_enough = false;
         let read = self.client.lines(self.response, |line| {
             let line = std::str::from_utf8(line).map_err(|error| error.to_string())?;

@@ -85,7 +85,7 @@ impl File<'_> {
             self.wrong(unread.line, &what, "`filch flow --help` shows a flow that can be read")
         })?;
         let flow = self.build(&top, here)?;
-        flow.clone().judge(None).map_err(|problem| self.explain(&top, &problem))?;
+        flow.clone().validate(None).map_err(|problem| self.explain(&top, &problem))?;
         Ok(flow)
     }
 

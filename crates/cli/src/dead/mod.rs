@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use filch_api::client::{Client, path};
-use filch_api::dead::{Corpse, Count, Selection};
+use filch_api::dead::{Count, DeadJob, Selection};
 use filch_api::time::Moment;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -153,7 +153,7 @@ impl ListedJob for Box<RawValue> {
         &[Text("id"), Text("queue"), Text("kind"), Number("attempts"), Text("died"), Text("error")];
 
     fn row(&self) -> Result<Vec<String>> {
-        let Corpse { job, error, .. } = serde_json::from_str(self.get())?;
+        let DeadJob { job, error, .. } = serde_json::from_str(self.get())?;
         let died = job.ended_at.map_or_else(|| "-".to_owned(), moment::cell);
         Ok(vec![short(&job.id), job.queue, job.kind, job.attempts.to_string(), died, error])
     }

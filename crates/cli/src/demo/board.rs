@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use filch_api::cluster::Worker;
-use filch_api::event::Event;
+use filch_api::event::ClusterEvent;
 use filch_api::time::Moment;
 
 /// A worker and how it has fared.
@@ -105,15 +105,15 @@ impl Board {
         (row.waiting, row.running) = (0, 0);
     }
 
-    pub(super) fn apply(&mut self, event: &Event) {
+    pub(super) fn apply(&mut self, event: &ClusterEvent) {
         match event {
-            Event::Changed { seq, state, .. } if state == "succeeded" => {
+            ClusterEvent::Changed { seq, state, .. } if state == "succeeded" => {
                 *self.ends.entry(*seq).or_default() += 1;
                 if let Some(&owner) = self.owners.get(seq) {
                     self.rows[owner].done += 1;
                 }
             }
-            Event::Moved { at, cause, from, to, jobs, .. } => {
+            ClusterEvent::Moved { at, cause, from, to, jobs, .. } => {
                 let place =
                     |id: &Option<String>| id.as_ref().and_then(|id| self.places.get(id)).copied();
                 let (from, to) = (place(from), place(to));
@@ -148,7 +148,9 @@ impl Board {
                     }
                 }
             }
-            Event::Submitted { .. } | Event::Changed { .. } | Event::WorkerLost { .. } => {}
+            ClusterEvent::Submitted { .. }
+            | ClusterEvent::Changed { .. }
+            | ClusterEvent::WorkerLost { .. } => {}
         }
     }
 
@@ -180,8 +182,14 @@ mod tests {
 
     use super::*;
 
-    fn moved(at: u64, cause: &str, from: Option<&str>, to: Option<&str>, jobs: &[u64]) -> Event {
-        Event::Moved {
+    fn moved(
+        at: u64,
+        cause: &str,
+        from: Option<&str>,
+        to: Option<&str>,
+        jobs: &[u64],
+    ) -> ClusterEvent {
+        ClusterEvent::Moved {
             at: Moment(Wall(at)),
             cause: cause.to_owned(),
             from: from.map(str::to_owned),
@@ -191,8 +199,8 @@ mod tests {
         }
     }
 
-    fn done(seq: u64) -> Event {
-        Event::Changed {
+    fn done(seq: u64) -> ClusterEvent {
+        ClusterEvent::Changed {
             at: Moment(Wall(9)),
             id: None,
             seq,

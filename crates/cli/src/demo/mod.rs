@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use filch_api::client::Client;
 use filch_api::cluster::Worker;
-use filch_api::event::Event;
+use filch_api::event::ClusterEvent;
 use filch_api::submission::Submission;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -291,7 +291,7 @@ impl EventWatch<'_> {
                 if let Some(ready) = ready.take() {
                     let _ = ready.send(());
                 }
-                if let Ok(event) = serde_json::from_str::<Event>(&told.data) {
+                if let Ok(event) = serde_json::from_str::<ClusterEvent>(&told.data) {
                     board.lock().expect("nobody panics with it").apply(&event);
                 }
                 ControlFlow::Continue(())

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use filch_api::client::Error;
-use filch_api::submission::{Retry, Span, Submission};
+use filch_api::submission::{RetryPolicy, Span, Submission};
 use filch_api::time::Moment;
 use filch_e2e::process::Process;
 use filch_e2e::stage::{Manner, Server, Stage, retry};
@@ -131,7 +131,7 @@ async fn jumps_of_an_hour_end_no_lease_and_move_what_waits_for_a_moment() {
 fn failing(stage: &Stage) -> Submission {
     let mut job = stage.job(&["refuse", "0"]);
     let half = Span(Millis(HOUR as u32 / 2 * 1_000));
-    job.retry = Some(Retry { base: half, cap: half, ..retry(2) });
+    job.retry = Some(RetryPolicy { base: half, cap: half, ..retry(2) });
     job
 }
 

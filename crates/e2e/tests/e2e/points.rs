@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use filch_api::client::Error;
-use filch_api::cluster::QueueChange;
+use filch_api::cluster::QueueUpdate;
 use filch_api::dead::Selection;
 use filch_api::flow::Flow;
 use filch_api::submission::Submission;
@@ -138,7 +138,7 @@ impl Play {
         // A queue with nothing but the usual settings would be none.
         let mut weights = [2, 3].into_iter().cycle();
         while pages() < PAGES_BEFORE {
-            let change = QueueChange { weight: weights.next(), ..QueueChange::default() };
+            let change = QueueUpdate { weight: weights.next(), ..QueueUpdate::default() };
             self.server.client.set_queue("default", &change).await.unwrap();
         }
         self.server.process.kill();
@@ -375,7 +375,7 @@ impl Play {
         self.told.discarded.insert(id(&discarded));
         self.told.limit = None;
         let limit = Some(self.round + 1);
-        client.set_queue("default", &QueueChange { limit, ..QueueChange::default() }).await?;
+        client.set_queue("default", &QueueUpdate { limit, ..QueueUpdate::default() }).await?;
         self.told.limit = limit;
         Ok(())
     }

@@ -4,7 +4,7 @@
 //!
 //! That none of this was broken is for the judgement to say, by what the runs have written down themselves.
 
-use filch_api::submission::{Growth, Retry, Span, Submission};
+use filch_api::submission::{Growth, RetryPolicy, Span, Submission};
 use filch_api::time::Moment;
 use filch_e2e::process::Process;
 use filch_e2e::stage::{Server, Stage, retry};
@@ -67,7 +67,7 @@ impl Play {
     /// A job that fails three times.
     fn failing(&self, queue: &str) -> Submission {
         let (base, cap) = (Span(Millis(100)), Span(Millis(1_000)));
-        let retry = Retry { backoff: Growth::Exponential, base, cap, ..retry(3) };
+        let retry = RetryPolicy { backoff: Growth::Exponential, base, cap, ..retry(3) };
         Submission { retry: Some(retry), ..self.job(queue, &["refuse", "5"]) }
     }
 

@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::id::{CommitNo, Hold, Seq};
-use crate::message::{Assignment, Place, Serves, Start, Suspects};
+use crate::message::{Assignment, Placement, Serves, StartMode, Suspects};
 
 /// Jobs that wait for a slot.
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl Deque {
     pub(crate) fn insert(&mut self, assignment: Assignment) {
         let seq = assignment.hold.job;
         self.take_out(seq);
-        let may_wait = assignment.place == Place::Anywhere;
+        let may_wait = assignment.place == Placement::Anywhere;
         let key = Key { may_wait, era: assignment.era, rank: assignment.rank, job: seq };
         self.keys.insert(seq, key);
         self.jobs.insert(key, assignment);
@@ -74,14 +74,14 @@ impl Deque {
                 Serves::All => true,
                 Serves::Named(names) => names.contains(&assignment.queue),
             };
-            is_served && (suspects == Suspects::Move || assignment.start == Start::Freely)
+            is_served && (suspects == Suspects::Move || assignment.start == StartMode::Freely)
         };
         let half = self.jobs.values().filter(may_run).count().div_ceil(2);
         let mut bound_left = most_bound;
         let fits = |assignment: &&Assignment| match assignment.place {
-            Place::Anywhere => true,
-            Place::FreeSlot if bound_left == 0 => false,
-            Place::FreeSlot => {
+            Placement::Anywhere => true,
+            Placement::FreeSlot if bound_left == 0 => false,
+            Placement::FreeSlot => {
                 bound_left -= 1;
                 true
             }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::id::{Fence, JobId};
 
-    fn job(number: u64, rank: i64, queue: &str, place: Place) -> Assignment {
+    fn job(number: u64, rank: i64, queue: &str, place: Placement) -> Assignment {
         Assignment {
             hold: Hold { job: Seq(number), fence: Fence(1) },
             id: JobId(u128::from(number)),
@@ -130,7 +130,7 @@ mod tests {
             era: CommitNo(0),
             rank,
             attempt: 1,
-            start: Start::Freely,
+            start: StartMode::Freely,
             place,
             timeout: None,
         }
@@ -148,7 +148,7 @@ mod tests {
     fn the_owner_takes_by_rank_then_submission_and_a_thief_from_the_other_end() {
         let mut deque = Deque::default();
         for (number, rank) in [(1, 0), (2, 0), (3, -5), (4, 0), (5, 7)] {
-            deque.insert(job(number, rank, "q", Place::Anywhere));
+            deque.insert(job(number, rank, "q", Placement::Anywhere));
         }
         assert_eq!(numbers(deque.iter()), [3, 1, 2, 4, 5]);
         assert_eq!(
@@ -165,7 +165,7 @@ mod tests {
     fn only_what_the_asker_serves_is_counted_and_given() {
         let mut deque = Deque::default();
         for (number, queue) in [(1, "a"), (2, "b"), (3, "a"), (4, "a")] {
-            deque.insert(job(number, 0, queue, Place::Anywhere));
+            deque.insert(job(number, 0, queue, Placement::Anywhere));
         }
         let named = Serves::Named(["a".into()].into());
         assert_eq!(numbers(deque.give(wanted(9, 9, &named))), [4, 3]);
@@ -175,7 +175,7 @@ mod tests {
     fn what_needs_a_free_slot_is_given_only_into_one() {
         let mut deque = Deque::default();
         for number in 1..=6 {
-            deque.insert(job(number, 0, "a", Place::FreeSlot));
+            deque.insert(job(number, 0, "a", Placement::FreeSlot));
         }
         assert_eq!(numbers(deque.give(wanted(9, 1, &Serves::All))), [6]);
     }
@@ -184,8 +184,8 @@ mod tests {
     fn suspects_stay_where_they_are_if_they_must() {
         let mut deque = Deque::default();
         for number in 1..=5 {
-            let start = if number > 3 { Start::Confirmed } else { Start::Freely };
-            deque.insert(Assignment { start, ..job(number, 0, "a", Place::Anywhere) });
+            let start = if number > 3 { StartMode::Confirmed } else { StartMode::Freely };
+            deque.insert(Assignment { start, ..job(number, 0, "a", Placement::Anywhere) });
         }
         let wanted = Wanted { suspects: Suspects::Stay, ..wanted(9, 9, &Serves::All) };
         assert_eq!(numbers(deque.give(wanted)), [3, 2], "half of the other three, rounded up");
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn a_job_is_known_by_its_fence_too() {
         let mut deque = Deque::default();
-        deque.insert(job(1, 0, "a", Place::Anywhere));
+        deque.insert(job(1, 0, "a", Placement::Anywhere));
         let older = Hold { job: Seq(1), fence: Fence(0) };
         assert!(!deque.contains(older) && !deque.remove(older));
         assert_eq!(deque.count(), 1);

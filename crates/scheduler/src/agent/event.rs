@@ -3,12 +3,12 @@
 use alloc::vec::Vec;
 
 use crate::id::{Hold, MessageNo, SessionNo, WorkerId};
-use crate::message::{Again, Assignment, FromWorker, Text, ToWorker};
+use crate::message::{Again, Assignment, ErrorText, FromWorker, ToWorker};
 use crate::time::{Duration, Millis};
 
 /// What can happen.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Event {
+pub enum AgentEvent {
     /// A connection to the server stands.
     Connected,
     /// The connection broke, or could not be made.
@@ -60,7 +60,7 @@ pub enum Outcome {
         /// Whether another attempt makes sense.
         again: Again,
         /// What went wrong, for people.
-        error: Text,
+        error: ErrorText,
     },
     /// The handler asks to be called again after a while.
     Snoozed(Millis),
@@ -70,13 +70,13 @@ pub enum Outcome {
 
 /// What an `agent` causes. The shell performs these in order and never waits in between.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Effect {
-    /// Connect to the server after this wait, then say [`Event::Connected`].
+pub enum AgentEffect {
+    /// Connect to the server after this wait, then say [`AgentEvent::Connected`].
     Connect {
         /// By chance, so that many workers do not come back at once.
         wait: Duration,
     },
-    /// Close this session's connection. Nobody need say [`Event::Disconnected`] of it.
+    /// Close this session's connection. Nobody need say [`AgentEvent::Disconnected`] of it.
     Disconnect {
         /// Which one.
         session: SessionNo,
@@ -92,9 +92,9 @@ pub enum Effect {
         /// What to say, in order.
         messages: Vec<FromWorker>,
     },
-    /// Run this job, and say [`Event::Ended`] when it is over.
+    /// Run this job, and say [`AgentEvent::Ended`] when it is over.
     Start(Assignment),
-    /// Stop this job, and say [`Event::Ended`] when nothing of it runs any more.
+    /// Stop this job, and say [`AgentEvent::Ended`] when nothing of it runs any more.
     Stop {
         /// Which one.
         hold: Hold,

@@ -17,7 +17,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-pub use event::{Effect, Event, Outcome, StopReason, Verdict};
+pub use event::{AgentEffect, AgentEvent, Outcome, StopReason, Verdict};
 
 use self::deque::Deque;
 use self::pace::Pace;
@@ -25,12 +25,12 @@ pub use crate::dispatch::AuditError;
 use crate::id::{Hold, MessageNo, SessionNo, WorkerId};
 use crate::message::{Assignment, FromWorker, Report, Serves, ToWorker};
 use crate::planted::{Bug, planted};
-use crate::random::Random;
+use crate::random::SplitMix64;
 use crate::time::{Duration, Monotonic, Now};
 
 /// How an `agent` behaves.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Config {
+pub struct AgentConfig {
     /// Decides the worker's ids and the wait before a reconnect. Random for every process: two
     /// workers with one seed would take themselves for each other.
     pub seed: u64,
@@ -52,7 +52,7 @@ pub struct Config {
     pub grace: Duration,
 }
 
-impl Default for Config {
+impl Default for AgentConfig {
     fn default() -> Self {
         Self {
             seed: 0,
@@ -97,13 +97,13 @@ impl Default for Reserve {
 
 /// One worker.
 pub struct Agent {
-    config: Config,
-    random: Random,
+    config: AgentConfig,
+    random: SplitMix64,
     now: Now,
     /// This incarnation.
     id: WorkerId,
     /// The incarnation before, whose work has stopped and whose reports are still to be told.
-    instead: Option<WorkerId>,
+    replaces: Option<WorkerId>,
     /// Whether the server has answered this incarnation.
     is_met: bool,
     link: Link,
@@ -122,7 +122,7 @@ pub struct Agent {
     /// What was reported, or will be, and is not answered.
     reports: BTreeMap<Hold, Pending>,
     pace: Pace,
-    effects: Vec<Effect>,
+    effects: Vec<AgentEffect>,
 }
 
 /// The connection to the server.
@@ -133,7 +133,7 @@ struct Session {
     sent: MessageNo,
     received: MessageNo,
     heard_at: Monotonic,
-    beat_at: Monotonic,
+    heartbeat_at: Monotonic,
     /// When batches were sent that are not acknowledged.
     unacknowledged: VecDeque<(MessageNo, Monotonic)>,
     /// What goes with the next batch.
@@ -145,7 +145,7 @@ struct Session {
     in_flight_since: Monotonic,
     want_told: u32,
     /// Whether the server has said in this session what is whose, and how long leases last.
-    has_truth: bool,
+    is_reconciled: bool,
     /// When the newest batch of this session that is acknowledged was sent.
     acknowledged_at: Option<Monotonic>,
     /// The batch that says goodbye.
@@ -187,14 +187,14 @@ struct Pending {
 impl Agent {
     /// A worker that has not connected yet; the first effect asks for a connection.
     #[must_use]
-    pub fn new(config: Config, now: Now, effects: &mut Vec<Effect>) -> Self {
-        let mut random = Random::new(config.seed);
+    pub fn new(config: AgentConfig, now: Now, effects: &mut Vec<AgentEffect>) -> Self {
+        let mut random = SplitMix64::new(config.seed);
         let id = new_id(&mut random, config.home);
         let mut agent = Self {
             random,
             now,
             id,
-            instead: None,
+            replaces: None,
             is_met: false,
             link: Link::AskedFor,
             session: Session::new(SessionNo(0), now.monotonic),
@@ -210,13 +210,13 @@ impl Agent {
             effects: Vec::new(),
             config,
         };
-        agent.effects.push(Effect::Connect { wait: Duration::ZERO });
+        agent.effects.push(AgentEffect::Connect { wait: Duration::ZERO });
         effects.append(&mut agent.effects);
         agent
     }
 
     /// One event, at one moment; what it causes is appended to `effects`, to be performed in order.
-    pub fn handle(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
+    pub fn handle(&mut self, now: Now, event: AgentEvent, effects: &mut Vec<AgentEffect>) {
         // A clock that runs backwards is a bug of the shell's; standing still is the safe answer.
         self.now = Now { monotonic: self.now.monotonic.max(now.monotonic), wall: now.wall };
         if self.has_left {
@@ -225,17 +225,17 @@ impl Agent {
         let is_told_to_end = self.is_told_to_end(&event);
         self.expire();
         match event {
-            Event::Connected => self.connected(),
-            Event::Disconnected => self.disconnected(),
-            Event::Received { session, number, messages } => {
+            AgentEvent::Connected => self.connected(),
+            AgentEvent::Disconnected => self.disconnected(),
+            AgentEvent::Received { session, number, messages } => {
                 self.received(session, number, messages);
             }
-            Event::Ended { hold, outcome } => self.ended(hold, outcome),
-            Event::Progressed { hold, percent } => self.progressed(hold, percent),
-            Event::Idle => self.idle(),
-            Event::Sweep => self.sweep(),
-            Event::Drain { grace } => self.drain(grace),
-            Event::Tick => {}
+            AgentEvent::Ended { hold, outcome } => self.ended(hold, outcome),
+            AgentEvent::Progressed { hold, percent } => self.progressed(hold, percent),
+            AgentEvent::Idle => self.idle(),
+            AgentEvent::Sweep => self.sweep(),
+            AgentEvent::Drain { grace } => self.drain(grace),
+            AgentEvent::Tick => {}
         }
         if is_told_to_end && self.drain.is_none() {
             self.drain(self.config.grace);
@@ -248,8 +248,8 @@ impl Agent {
 
     /// Whether the server tells this worker to end, in a session that was open until now. It is heard
     /// whatever has run out meanwhile: who stood still reads it late, and nobody may say it again.
-    fn is_told_to_end(&self, event: &Event) -> bool {
-        let Event::Received { session, messages, .. } = event else { return false };
+    fn is_told_to_end(&self, event: &AgentEvent) -> bool {
+        let AgentEvent::Received { session, messages, .. } = event else { return false };
         let is_current = self.session.is_open && *session == self.session.number;
         is_current && messages.contains(&ToWorker::DrainNow)
     }
@@ -262,7 +262,7 @@ impl Agent {
         }
         let fence = self.fence_at().filter(|_| !self.is_fenced);
         let session = &self.session;
-        let session = session.is_open.then(|| session.beat_at.min(self.silence_at()));
+        let session = session.is_open.then(|| session.heartbeat_at.min(self.silence_at()));
         let drain = self.drain.map(|at| [at, self.patience_end(at)]);
         let drain = drain.into_iter().flatten().find(|&at| at > self.now.monotonic);
         let of_slot = |slot| [self.started_at(slot), slot.times_out_at()];
@@ -301,7 +301,7 @@ impl Agent {
     /// theft, another worker has anything for it.
     #[must_use]
     pub fn is_spare(&self) -> bool {
-        let is_served = self.session.is_open && self.session.has_truth && !self.is_fenced;
+        let is_served = self.session.is_open && self.session.is_reconciled && !self.is_fenced;
         let is_short = self.deque.count() == 0 && self.slots.len() < self.config.slots as usize;
         let has_said_all = self.reports.is_empty() && self.session.unacknowledged.is_empty();
         is_served && is_short && has_said_all && self.drain.is_none()
@@ -340,7 +340,7 @@ impl Agent {
     }
 }
 
-fn new_id(random: &mut Random, home: Home) -> WorkerId {
+fn new_id(random: &mut SplitMix64, home: Home) -> WorkerId {
     match home {
         Home::Apart => WorkerId::apart(random.next()),
         Home::Embedded => WorkerId::embedded(random.next()),

@@ -7,9 +7,9 @@
 use alloc::vec::Vec;
 
 use super::deque::Wanted;
-use super::{Agent, Effect, Link, Session, SlotPhase, StopReason, Verdict, new_id};
+use super::{Agent, AgentEffect, Link, Session, SlotPhase, StopReason, Verdict, new_id};
 use crate::id::{Hold, MessageNo, SessionNo};
-use crate::message::{Entrance, FromWorker, Hello, Report, ToWorker};
+use crate::message::{FromWorker, Hello, HelloKind, Report, ToWorker};
 use crate::planted::{Bug, planted};
 use crate::time::{Duration, Monotonic};
 
@@ -18,10 +18,10 @@ const BEATS: u32 = 10;
 
 /// Who holds nothing has nothing to lose, and beats only every so many. The server knows it, and gives no work
 /// to who is silent for longer.
-const IDLE_BEATS: u32 = 3;
+const IDLE_HEARTBEATS: u32 = 3;
 
 /// A server that has said nothing for so many beats after its answer was due is taken to be out of reach.
-const SILENT_BEATS: u32 = 2;
+const SILENT_HEARTBEATS: u32 = 2;
 
 impl Session {
     pub(super) const fn new(number: SessionNo, now: Monotonic) -> Self {
@@ -31,14 +31,14 @@ impl Session {
             sent: MessageNo(0),
             received: MessageNo(0),
             heard_at: now,
-            beat_at: now,
+            heartbeat_at: now,
             unacknowledged: alloc::collections::VecDeque::new(),
             unsent: Vec::new(),
             is_urgent: false,
             in_flight: 0,
             in_flight_since: now,
             want_told: 0,
-            has_truth: false,
+            is_reconciled: false,
             acknowledged_at: None,
             goodbye: None,
         }
@@ -46,15 +46,15 @@ impl Session {
 }
 
 impl Agent {
-    fn beat(&self) -> Duration {
+    fn heartbeat(&self) -> Duration {
         self.lease / BEATS
     }
 
     /// How long after one beat the next one is due. Whoever was not told the truth yet may hold something for all
     /// that the server knows: if its greeting is lost, that has to be found out soon.
     fn pause(&self) -> Duration {
-        let is_idle = self.is_empty() && self.session.has_truth;
-        if is_idle { self.beat() * IDLE_BEATS } else { self.beat() }
+        let is_idle = self.is_empty() && self.session.is_reconciled;
+        if is_idle { self.heartbeat() * IDLE_HEARTBEATS } else { self.heartbeat() }
     }
 
     /// Whether it holds no job, and has nothing to report of any.
@@ -63,7 +63,7 @@ impl Agent {
     }
 
     pub(super) fn silence_at(&self) -> Monotonic {
-        self.session.heard_at.plus(self.pause() + self.beat() * SILENT_BEATS)
+        self.session.heard_at.plus(self.pause() + self.heartbeat() * SILENT_HEARTBEATS)
     }
 
     pub(super) fn connected(&mut self) {
@@ -78,10 +78,10 @@ impl Agent {
     fn greet(&mut self) {
         self.session = Session::new(self.session.number.next(), self.now.monotonic);
         self.session.is_open = true;
-        let entrance = match (self.is_met, self.instead) {
-            (true, _) => Entrance::Resume,
-            (false, Some(older)) => Entrance::Instead(older),
-            (false, None) => Entrance::New,
+        let kind = match (self.is_met, self.replaces) {
+            (true, _) => HelloKind::Resume,
+            (false, Some(older)) => HelloKind::Replace(older),
+            (false, None) => HelloKind::New,
         };
         let mut reports = Vec::with_capacity(self.reports.len());
         for pending in self.reports.values_mut() {
@@ -94,7 +94,7 @@ impl Agent {
         self.session.want_told = want;
         let started = self.slots.iter().filter(|(_, slot)| slot.is_told());
         let hello = Hello {
-            entrance,
+            kind,
             slots: self.config.slots,
             want,
             serves: self.config.serves.clone(),
@@ -125,7 +125,7 @@ impl Agent {
         self.link = Link::AskedFor;
         let most = crate::time::micros(self.config.reconnect_max);
         let wait = (u128::from(self.random.next()) * u128::from(most)) >> 64;
-        self.effects.push(Effect::Connect { wait: Duration::from_micros(wait as u64) });
+        self.effects.push(AgentEffect::Connect { wait: Duration::from_micros(wait as u64) });
     }
 
     /// What was under way in the session may not have arrived: it is told again in the next.
@@ -139,7 +139,7 @@ impl Agent {
     }
 
     fn hang_up(&mut self) {
-        self.effects.push(Effect::Disconnect { session: self.session.number });
+        self.effects.push(AgentEffect::Disconnect { session: self.session.number });
         self.disconnected();
     }
 
@@ -163,7 +163,7 @@ impl Agent {
     fn fence(&mut self) {
         self.is_fenced = true;
         if self.session.is_open {
-            self.effects.push(Effect::Disconnect { session: self.session.number });
+            self.effects.push(AgentEffect::Disconnect { session: self.session.number });
             self.link = Link::Down;
         }
         self.close();
@@ -182,7 +182,7 @@ impl Agent {
                 return;
             }
             // The older incarnation's jobs are free at once if the server still knew it.
-            self.instead = if self.is_met { Some(self.id) } else { self.instead };
+            self.replaces = if self.is_met { Some(self.id) } else { self.replaces };
             self.reports.retain(|_, pending| pending.report.ending.is_outcome());
             self.id = new_id(&mut self.random, self.config.home);
             self.session = Session::new(SessionNo(0), self.now.monotonic);
@@ -224,7 +224,7 @@ impl Agent {
 
     fn leave(&mut self) {
         self.has_left = true;
-        self.effects.push(Effect::Leave);
+        self.effects.push(AgentEffect::Leave);
     }
 
     /// To be said with the next batch.
@@ -276,9 +276,9 @@ impl Agent {
         }
         let now = self.now.monotonic;
         let waiting = self.reports.len() - self.session.in_flight;
-        let is_beat = self.session.beat_at <= now;
+        let is_due = self.session.heartbeat_at <= now;
         let is_time = self.session.is_urgent
-            || is_beat
+            || is_due
             || (waiting > 0 && (self.session.in_flight == 0 || waiting >= self.config.reports_max));
         if !is_time {
             return;
@@ -298,7 +298,7 @@ impl Agent {
             messages.push(FromWorker::Report(pending.report.clone()));
         }
         if messages.is_empty() {
-            messages.push(FromWorker::Beat);
+            messages.push(FromWorker::Heartbeat);
         }
         // A goodbye is the last word.
         if let Some(at) = messages.iter().position(|it| *it == FromWorker::Goodbye) {
@@ -310,8 +310,8 @@ impl Agent {
         session.sent = session.sent.next();
         session.unacknowledged.push_back((session.sent, now));
         let (number, session_number) = (session.sent, session.number);
-        self.session.beat_at = now.plus(self.pause());
-        self.effects.push(Effect::Send {
+        self.session.heartbeat_at = now.plus(self.pause());
+        self.effects.push(AgentEffect::Send {
             worker: self.id,
             session: session_number,
             number,
@@ -355,7 +355,7 @@ impl Agent {
     fn hear(&mut self, message: ToWorker) {
         match message {
             ToWorker::Renewed(number) => self.renewed(number),
-            ToWorker::Truth { lease, keep } => self.learn(lease, keep),
+            ToWorker::Reconcile { lease, keep } => self.learn(lease, keep),
             ToWorker::Assign(assignments) => {
                 for assignment in assignments {
                     self.assigned(assignment);
@@ -399,7 +399,7 @@ impl Agent {
             let at = if is_late { self.now.monotonic } else { at };
             self.session.acknowledged_at = self.session.acknowledged_at.max(Some(at));
         }
-        if self.session.has_truth {
+        if self.session.is_reconciled {
             self.lease_from = self.lease_from.max(self.session.acknowledged_at);
         }
         if self.session.goodbye.is_some_and(|goodbye| goodbye <= number) {
@@ -410,11 +410,12 @@ impl Agent {
     /// What is truly this worker's of all it holds.
     fn learn(&mut self, lease: Duration, mut keep: Vec<Hold>) {
         self.is_met = true;
-        self.instead = None;
+        self.replaces = None;
         self.lease = lease;
-        self.session.has_truth = true;
+        self.session.is_reconciled = true;
         self.lease_from = self.lease_from.max(self.session.acknowledged_at);
-        self.session.beat_at = self.session.beat_at.min(self.now.monotonic.plus(self.beat()));
+        self.session.heartbeat_at =
+            self.session.heartbeat_at.min(self.now.monotonic.plus(self.heartbeat()));
         keep.sort_unstable();
         let held: Vec<Hold> = self.deque.iter().chain(self.slots.keys().copied()).collect();
         for hold in held {
@@ -429,7 +430,7 @@ impl Agent {
         if let Some(pending) = self.reports.remove(&hold) {
             self.session.in_flight -= usize::from(pending.is_sent);
             self.session.in_flight_since = self.now.monotonic;
-            self.effects.push(Effect::Answered { hold, verdict });
+            self.effects.push(AgentEffect::Answered { hold, verdict });
         }
     }
 
@@ -446,7 +447,8 @@ impl Agent {
         } else {
             self.deque.insert(assignment);
             // From now on there is something to lose.
-            self.session.beat_at = self.session.beat_at.min(self.now.monotonic.plus(self.beat()));
+            self.session.heartbeat_at =
+                self.session.heartbeat_at.min(self.now.monotonic.plus(self.heartbeat()));
         }
     }
 }

@@ -4,9 +4,9 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::deque::Wanted;
-use super::{Agent, Effect, Outcome, Slot, SlotPhase, StopReason};
+use super::{Agent, AgentEffect, Outcome, Slot, SlotPhase, StopReason};
 use crate::id::{Hold, QuestionNo};
-use crate::message::{Again, Ending, FromWorker, Report, Start};
+use crate::message::{Again, Ending, FromWorker, Report, StartMode};
 use crate::planted::{Bug, planted};
 use crate::time::{Duration, Monotonic};
 
@@ -51,11 +51,11 @@ impl Agent {
             };
             let hold = assignment.hold;
             let phase = match assignment.start {
-                Start::Freely => {
-                    self.effects.push(Effect::Start(assignment.clone()));
+                StartMode::Freely => {
+                    self.effects.push(AgentEffect::Start(assignment.clone()));
                     SlotPhase::Running { since: now, is_told: false }
                 }
-                Start::Confirmed => {
+                StartMode::Confirmed => {
                     self.say_now(FromWorker::Start(hold));
                     SlotPhase::Confirming
                 }
@@ -74,7 +74,7 @@ impl Agent {
         {
             slot.phase = SlotPhase::Running { since: now, is_told: true };
             let assignment = slot.assignment.clone();
-            self.effects.push(Effect::Start(assignment));
+            self.effects.push(AgentEffect::Start(assignment));
         }
     }
 
@@ -128,7 +128,7 @@ impl Agent {
     fn stop(&mut self, hold: Hold, why: StopReason) {
         if let Some(slot) = self.slots.get_mut(&hold) {
             slot.phase = SlotPhase::Stopping(why);
-            self.effects.push(Effect::Stop { hold, why });
+            self.effects.push(AgentEffect::Stop { hold, why });
         }
     }
 

@@ -14,7 +14,7 @@ use super::graph::counted;
 use super::job::Job;
 use crate::id::{CommitNo, Fence, LeaseNo, Seq, WorkerId};
 use crate::spec::{Condition, Otherwise, Tally, Verdict};
-use crate::state::State;
+use crate::state::JobState;
 
 /// Something is not as it must be: a bug of ours.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,10 +85,10 @@ impl Dispatch {
 
         // I1 and I2: exactly the index of its state has it.
         let is_scheduled = self.scheduled.contains(&(job.due, seq));
-        must(is_scheduled == (state == State::Scheduled), || format!("I2: {state}, scheduled"))?;
+        must(is_scheduled == (state == JobState::Scheduled), || format!("I2: {state}, scheduled"))?;
         let (rank, is_solo) = (self.rank(job), job.is_solo());
         let is_ready = self.queues.contains(job.queue, rank, seq, is_solo);
-        must(is_ready == (state == State::Queued), || format!("I2: {state}, in its queue"))?;
+        must(is_ready == (state == JobState::Queued), || format!("I2: {state}, in its queue"))?;
         let holder = job.phase.holder();
         must(holder.is_some() || !state.is_owned(), || format!("I1: {state} without an owner"))?;
         let held = holder.map(|holder| self.workers.find(holder));
@@ -108,10 +108,10 @@ impl Dispatch {
         must(is_needed, || "an ended job that nobody needs has left memory".into())?;
         let has_row = job.row != LeaseNo(0);
         must(!state.is_ended() || !has_row, || "I5: no lease row speaks for an ended job".into())?;
-        must(state != State::Running || !has_row, || "a started job is written".into())?;
-        must(state != State::Leased || has_row, || "I2: a leased job is in the ledger".into())?;
+        must(state != JobState::Running || !has_row, || "a started job is written".into())?;
+        must(state != JobState::Leased || has_row, || "I2: a leased job is in the ledger".into())?;
         let has_progress = self.progress.contains_key(&seq);
-        must(!has_progress || state == State::Running, || "only running jobs progress".into())
+        must(!has_progress || state == JobState::Running, || "only running jobs progress".into())
     }
 
     /// I6: what the parents have come to, and what follows from it.
@@ -150,7 +150,7 @@ impl Dispatch {
         // An operator's retry takes a failure back; whoever was released by it stays released.
         let by_failure = matches!(extra.condition, Condition::AllDone | Condition::AnyFailed)
             || extra.otherwise == Otherwise::Run;
-        let fits = if job.state() == State::Blocked { waits } else { runs || by_failure };
+        let fits = if job.state() == JobState::Blocked { waits } else { runs || by_failure };
         must(fits, || format!("I6: {} with a condition that is {verdict:?}", job.state()))
     }
 
@@ -236,20 +236,20 @@ impl Census {
         let state = job.state();
         self.jobs += 1;
         self.keys += usize::from(job.key().is_some());
-        self.scheduled += usize::from(state == State::Scheduled);
+        self.scheduled += usize::from(state == JobState::Scheduled);
         *self.kinds.entry(job.kind).or_default() += 1;
         let queue = self.queues.entry(job.queue).or_default();
         queue.0 += 1;
-        queue.1 += usize::from(state == State::Queued);
+        queue.1 += usize::from(state == JobState::Queued);
         if job.row != LeaseNo(0) {
             *self.rows.entry(job.row).or_default() += 1;
         }
         if let Some(holder) = job.phase.holder() {
             queue.2 += u32::from(job.is_counted());
-            queue.3 += u32::from(job.is_counted() && state == State::Leased);
+            queue.3 += u32::from(job.is_counted() && state == JobState::Leased);
             let worker = self.workers.entry(holder).or_default();
             worker.0 += 1;
-            worker.1 += u32::from(state == State::Leased);
+            worker.1 += u32::from(state == JobState::Leased);
             worker.2 += u32::from(job.is_solo());
             worker.3 += u32::from(is_limited);
         }

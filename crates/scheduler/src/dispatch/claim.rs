@@ -12,9 +12,9 @@ use super::job::{Job, THEFTS_FREE};
 use super::queue::{Fit, Solo};
 use super::worker::{Served, Tier, Waiter, Worker};
 use crate::id::{Seq, WorkerId};
-use crate::message::{Assignment, Place, Start};
+use crate::message::{Assignment, Placement, StartMode};
 use crate::planted::{Bug, planted};
-use crate::record::Cause;
+use crate::record::LeaseCause;
 use crate::state::Verb;
 
 impl Dispatch {
@@ -55,7 +55,7 @@ impl Dispatch {
             let Some((queue, seq)) = self.next_for(id) else {
                 break;
             };
-            self.hand_over(seq, Verb::Claim, Some(id), Cause::Claim);
+            self.hand_over(seq, Verb::Claim, Some(id), LeaseCause::Claim);
             self.queues.charge(queue);
             self.assign(id, seq);
             taken += 1;
@@ -145,18 +145,18 @@ impl Dispatch {
             era: self.era,
             rank: self.rank(job),
             attempt: job.attempts.saturating_add(1),
-            start: if job.is_suspect() { Start::Confirmed } else { Start::Freely },
+            start: if job.is_suspect() { StartMode::Confirmed } else { StartMode::Freely },
             place: self.place_of(job),
             timeout: (job.timeout.0 > 0).then_some(job.timeout),
         }
     }
 
     /// Where the job may be put now.
-    pub(super) fn place_of(&self, job: &Job) -> Place {
+    pub(super) fn place_of(&self, job: &Job) -> Placement {
         let is_worn = job.thefts >= THEFTS_FREE && !planted(Bug::StolenWithoutEnd);
         match self.queues.get(job.queue).is_limited() || is_worn {
-            true => Place::FreeSlot,
-            false => Place::Anywhere,
+            true => Placement::FreeSlot,
+            false => Placement::Anywhere,
         }
     }
 

@@ -11,12 +11,12 @@ use crate::message::{FromWorker, ToWorker};
 use crate::name::Name;
 use crate::record::{JobRow, Mutation, Strategy};
 use crate::spec::JobSpec;
-use crate::state::State;
+use crate::state::JobState;
 use crate::time::Wall;
 
 /// What can happen.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Event {
+pub enum DispatchEvent {
     /// A client or an operator asks for something.
     Request {
         /// Whom the answer goes to.
@@ -42,7 +42,7 @@ pub enum Event {
         /// Which one.
         session: SessionNo,
     },
-    /// The store's answer to [`Effect::Fetch`]. What it did not find is not there.
+    /// The store's answer to [`DispatchEffect::Fetch`]. What it did not find is not there.
     Fetched {
         /// Which fetch.
         fetch: FetchNo,
@@ -108,7 +108,7 @@ pub enum QueueChange {
 
 /// What `dispatch` causes. The shell performs these in order and never waits in between.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Effect {
+pub enum DispatchEffect {
     /// Make these mutations durable, whole and in the order of their numbers.
     Commit {
         /// One more than the last.
@@ -116,7 +116,7 @@ pub enum Effect {
         /// What to store.
         mutations: Vec<Mutation>,
     },
-    /// Look these up among the jobs that are not in memory; answer with [`Event::Fetched`].
+    /// Look these up among the jobs that are not in memory; answer with [`DispatchEvent::Fetched`].
     Fetch {
         /// To be repeated in the answer.
         fetch: FetchNo,
@@ -228,7 +228,7 @@ pub enum Refused {
         /// The job.
         job: JobId,
         /// Its state.
-        state: State,
+        state: JobState,
     },
     /// A number or a length is outside its bounds.
     OutOfBounds {

@@ -11,7 +11,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use super::report::{Verdict, is_last_word};
-use super::{Answer, Dispatch, Effect, Refused, Request};
+use super::{Answer, Dispatch, DispatchEffect, Refused, Request};
 use crate::id::{CommitNo, FetchNo, Hold, JobId, LeaseNo, RequestNo, Seq, SessionNo, WorkerId};
 use crate::name::Name;
 use crate::record::{JobRow, Mutation};
@@ -234,7 +234,7 @@ impl Dispatch {
         let found = is_known.then(Found::default);
         self.waiting.line.push_back(Waiter { fetch, work, found });
         if !is_known {
-            self.outcome.others.push(Effect::Fetch { fetch, ids, keys, seqs });
+            self.outcome.others.push(DispatchEffect::Fetch { fetch, ids, keys, seqs });
         }
     }
 

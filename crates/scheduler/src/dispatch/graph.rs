@@ -9,15 +9,15 @@ use super::Dispatch;
 use super::job::{Extra, Job};
 use crate::id::Seq;
 use crate::planted::{Bug, planted};
-use crate::record::{Cause, Reason};
+use crate::record::{LeaseCause, Reason};
 use crate::spec::{Otherwise, Tally, Verdict};
-use crate::state::{State, Verb};
+use crate::state::{JobState, Verb};
 
 /// How a job in this state counts in its children's tallies.
-pub(super) const fn counted(state: State) -> Tally {
+pub(super) const fn counted(state: JobState) -> Tally {
     match state {
-        State::Succeeded => Tally { pending: 0, succeeded: 1, failed: 0 },
-        State::Dead | State::Cancelled => Tally { pending: 0, succeeded: 0, failed: 1 },
+        JobState::Succeeded => Tally { pending: 0, succeeded: 1, failed: 0 },
+        JobState::Dead | JobState::Cancelled => Tally { pending: 0, succeeded: 0, failed: 1 },
         _ => Tally { pending: 1, succeeded: 0, failed: 0 },
     }
 }
@@ -27,7 +27,7 @@ impl Dispatch {
     pub(super) fn link(&mut self, seq: Seq, child: Seq) {
         let parent = self.jobs.get_mut(seq);
         let is_missed = planted(Bug::ChildOfFinishedParentNeverReleased);
-        let one = counted(if is_missed { State::Blocked } else { parent.state() });
+        let one = counted(if is_missed { JobState::Blocked } else { parent.state() });
         let extra = parent.extra.get_or_insert_default();
         extra.children.push(child);
         extra.children_live += 1;
@@ -68,11 +68,11 @@ impl Dispatch {
     /// that cancels it.
     pub(super) fn judge(&mut self, seq: Seq) -> Judged {
         let job = self.jobs.get(seq);
-        if job.state() != State::Blocked {
+        if job.state() != JobState::Blocked {
             if let Some(owner) = job.phase.owner()
                 && planted(Bug::ChildReleasedTwice)
             {
-                self.requeue(seq, Cause::Returned(owner));
+                self.requeue(seq, LeaseCause::Returned(owner));
             }
             return Judged::AsBefore;
         }
@@ -133,7 +133,7 @@ impl Dispatch {
             };
             extra.tally.failed -= 1;
             extra.tally.pending += 1;
-            if matches!(self.jobs.get(child).state(), State::Scheduled | State::Queued) {
+            if matches!(self.jobs.get(child).state(), JobState::Scheduled | JobState::Queued) {
                 self.write(child, None);
             }
         }

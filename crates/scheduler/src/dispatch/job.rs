@@ -8,7 +8,7 @@ use crate::name::Name;
 use crate::planted::{Bug, planted};
 use crate::record::{JobWrite, Reason};
 use crate::spec::{Condition, Otherwise, Retry, Tally};
-use crate::state::{Phase, State};
+use crate::state::{JobState, Phase};
 use crate::time::{Millis, Wall};
 
 /// A job that is not finished, or that ended and is still needed here (see [`Job::children_live`]).
@@ -58,7 +58,7 @@ const SUSPICIONS_SOLO: u8 = 2;
 pub(crate) const THEFTS_FREE: u8 = 2;
 
 impl Job {
-    pub(crate) const fn state(&self) -> State {
+    pub(crate) const fn state(&self) -> JobState {
         self.phase.state()
     }
 
@@ -97,7 +97,7 @@ impl Job {
     /// the holder who has yet to let go.
     pub(crate) fn held_under(&self) -> Fence {
         match self.state() {
-            State::Cancelled if self.phase.holder().is_some() => Fence(self.fence.0 - 1),
+            JobState::Cancelled if self.phase.holder().is_some() => Fence(self.fence.0 - 1),
             _ => self.fence,
         }
     }

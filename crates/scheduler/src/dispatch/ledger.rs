@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::id::{Hold, LeaseNo, WorkerId};
-use crate::record::{Cause, LeaseRow, Mutation};
+use crate::record::{LeaseCause, LeaseRow, Mutation};
 use crate::time::Wall;
 
 /// The open rows and those being made.
@@ -34,7 +34,7 @@ impl Ledger {
     pub(crate) fn enter(
         &mut self,
         worker: Option<WorkerId>,
-        cause: Cause,
+        cause: LeaseCause,
         hold: Hold,
         at: Wall,
     ) -> LeaseNo {

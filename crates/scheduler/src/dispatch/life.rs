@@ -8,8 +8,8 @@ use super::job::Job;
 use super::strategy::rank;
 use crate::id::{Seq, WorkerId};
 use crate::planted::{Bug, planted};
-use crate::record::{Cause, Mutation, Reason};
-use crate::state::{State, Verb};
+use crate::record::{LeaseCause, Mutation, Reason};
+use crate::state::{JobState, Verb};
 
 impl Dispatch {
     /// Moves a job along the table of states. Whether it may move was decided before: an illegal
@@ -33,7 +33,7 @@ impl Dispatch {
         seq: Seq,
         verb: Verb,
         owner: Option<WorkerId>,
-        cause: Cause,
+        cause: LeaseCause,
     ) {
         self.shift(seq, verb, owner);
         let job = self.jobs.get(seq);
@@ -119,28 +119,28 @@ impl Dispatch {
     pub(super) fn leave_indexes(&mut self, seq: Seq) {
         let job = self.jobs.get(seq);
         match job.state() {
-            State::Scheduled => {
+            JobState::Scheduled => {
                 self.scheduled.remove(&(job.due, seq));
             }
-            State::Queued => {
+            JobState::Queued => {
                 let (queue, rank, is_solo) = (job.queue, self.rank(job), job.is_solo());
                 self.queues.remove(queue, rank, seq, is_solo);
             }
-            State::Blocked | State::Succeeded | State::Dead => {}
-            State::Leased | State::Running | State::Cancelled => {
+            JobState::Blocked | JobState::Succeeded | JobState::Dead => {}
+            JobState::Leased | JobState::Running | JobState::Cancelled => {
                 if let Some(holder) = job.phase.holder() {
                     let (queue, is_solo, state) = (job.queue, job.is_solo(), job.state());
                     let is_counted = job.is_counted();
                     let worker = self.workers.get_mut(holder);
                     worker.held.remove(&seq);
-                    worker.leased -= u32::from(state == State::Leased);
+                    worker.leased -= u32::from(state == JobState::Leased);
                     worker.solo -= u32::from(is_solo);
                     worker.limited -= u32::from(self.queues.get(queue).is_limited());
                     self.workers.touch(holder);
                     if is_counted {
                         self.queues.disown(queue, state);
                     }
-                    if state == State::Running {
+                    if state == JobState::Running {
                         self.progress.remove(&seq);
                     }
                 }
@@ -152,22 +152,22 @@ impl Dispatch {
     pub(super) fn enter_indexes(&mut self, seq: Seq) {
         let job = self.jobs.get(seq);
         match job.state() {
-            State::Scheduled => {
+            JobState::Scheduled => {
                 self.scheduled.insert((job.due, seq));
             }
-            State::Queued => {
+            JobState::Queued => {
                 let (queue, rank, is_solo) = (job.queue, self.rank(job), job.is_solo());
                 self.queues.insert(queue, rank, seq, is_solo);
             }
-            State::Blocked | State::Succeeded | State::Dead => {}
-            State::Leased | State::Running | State::Cancelled => {
+            JobState::Blocked | JobState::Succeeded | JobState::Dead => {}
+            JobState::Leased | JobState::Running | JobState::Cancelled => {
                 if let Some(holder) = job.phase.holder() {
                     let (queue, is_solo, state) = (job.queue, job.is_solo(), job.state());
                     let is_counted = job.is_counted();
                     let now = self.now.monotonic;
                     let worker = self.workers.get_mut(holder);
                     worker.held.insert(seq, now);
-                    worker.leased += u32::from(state == State::Leased);
+                    worker.leased += u32::from(state == JobState::Leased);
                     worker.solo += u32::from(is_solo);
                     worker.limited += u32::from(self.queues.get(queue).is_limited());
                     self.workers.touch(holder);

@@ -9,11 +9,11 @@ use core::fmt;
 
 use super::session::End;
 use super::worker::Worker;
-use super::{Config, Dispatch, Effect};
+use super::{Dispatch, DispatchConfig, DispatchEffect};
 use crate::id::{CommitNo, JobId, LeaseNo, Seq, SessionNo, WorkerId};
 use crate::planted::{Bug, planted};
-use crate::record::{Cause, JobRow, LeaseRow, Loaded};
-use crate::state::{Phase, State};
+use crate::record::{JobRow, LeaseCause, LeaseRow, Loaded};
+use crate::state::{JobState, Phase};
 use crate::time::{Now, Wall};
 
 /// Takes what the store loads, piece by piece.
@@ -35,7 +35,7 @@ pub enum LoadError {
         /// The job.
         job: Seq,
         /// What its row says.
-        state: State,
+        state: JobState,
     },
     /// A blocked job's parent is not there.
     ParentMissing {
@@ -72,10 +72,10 @@ impl Dispatch {
     /// # Errors
     /// If the pieces do not fit together.
     pub fn load(
-        config: Config,
+        config: DispatchConfig,
         now: Now,
         pieces: impl IntoIterator<Item = Loaded>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<DispatchEffect>,
     ) -> Result<Self, LoadError> {
         let mut loader = Loader::new(config, now);
         for piece in pieces {
@@ -88,7 +88,7 @@ impl Dispatch {
 impl Loader {
     /// Nothing is loaded yet.
     #[must_use]
-    pub fn new(config: Config, now: Now) -> Self {
+    pub fn new(config: DispatchConfig, now: Now) -> Self {
         Self { dispatch: Dispatch::empty(config, now), children: Vec::new() }
     }
 
@@ -125,7 +125,7 @@ impl Loader {
         }
         let impossible = LoadError::ImpossibleState { job: seq, state: now.state };
         let phase = Phase::loaded(now.state, now.holder).ok_or(impossible)?;
-        if now.state == State::Leased {
+        if now.state == JobState::Leased {
             return Err(impossible);
         }
         let due = if planted(Bug::StartedBeforeDue) { Wall(0) } else { now.due };
@@ -135,7 +135,7 @@ impl Loader {
         job.suspicions = now.suspicions;
         job.priority = now.priority;
         dispatch.jobs.insert(seq, job);
-        if now.state == State::Blocked {
+        if now.state == JobState::Blocked {
             self.children.push((seq, spec.parents));
         }
         Ok(())
@@ -153,12 +153,12 @@ impl Loader {
             }
             job.fence = job.fence.max(hold.fence);
             job.thefts = match row.cause {
-                Cause::Steal(_) => job.thefts.saturating_add(1),
-                Cause::Claim | Cause::Lost(_) | Cause::Returned(_) => job.thefts,
+                LeaseCause::Steal(_) => job.thefts.saturating_add(1),
+                LeaseCause::Claim | LeaseCause::Lost(_) | LeaseCause::Returned(_) => job.thefts,
             };
             let (state, owner) = match row.worker {
-                Some(worker) => (State::Leased, Some(worker)),
-                None => (State::Queued, None),
+                Some(worker) => (JobState::Leased, Some(worker)),
+                None => (JobState::Queued, None),
             };
             job.phase = Phase::loaded(state, owner).expect("an owner if and only if leased");
             let before = core::mem::replace(&mut job.row, row.number);
@@ -175,7 +175,7 @@ impl Loader {
     ///
     /// # Errors
     /// If a blocked job's parents were not loaded.
-    pub fn finish(self, effects: &mut Vec<Effect>) -> Result<Dispatch, LoadError> {
+    pub fn finish(self, effects: &mut Vec<DispatchEffect>) -> Result<Dispatch, LoadError> {
         let Self { mut dispatch, children } = self;
         dispatch.lease_kept_until = dispatch.now.monotonic.plus(dispatch.lease_kept);
         for (child, parents) in &children {
@@ -224,7 +224,7 @@ impl Dispatch {
 
     /// A shard that has never held a job.
     #[must_use]
-    pub fn new(config: Config, now: Now) -> Self {
+    pub fn new(config: DispatchConfig, now: Now) -> Self {
         let mut loader = Loader::new(config, now);
         let nothing = Loaded::Numbers {
             commit: CommitNo(0),

@@ -18,13 +18,13 @@ mod job;
 mod jobs;
 mod ledger;
 mod life;
-mod line;
 mod load;
 mod operate;
 mod pages;
 mod queue;
 mod report;
 mod session;
+mod snapshot;
 mod steal;
 mod strategy;
 mod submit;
@@ -36,9 +36,11 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 pub use audit::AuditError;
-pub use event::{Answer, Bound, Effect, Event, Novelty, QueueChange, Refused, Request, Submitted};
-pub use line::{Holder, Line, Takers};
+pub use event::{
+    Answer, Bound, DispatchEffect, DispatchEvent, Novelty, QueueChange, Refused, Request, Submitted,
+};
 pub use load::{LoadError, Loader};
+pub use snapshot::{Holder, QueueSnapshot, Takers};
 pub use view::{JobView, QueueView, WorkerView};
 pub use why::{Ahead, Parent, Why};
 
@@ -52,13 +54,13 @@ use crate::id::{CommitNo, Hold, RequestNo, Seq, SessionNo, WorkerId};
 use crate::message::{Assignment, ToWorker};
 use crate::name::Names;
 use crate::planted::{Bug, planted};
-use crate::random::Random;
+use crate::random::SplitMix64;
 use crate::record::{Mutation, Strategy};
 use crate::time::{Duration, Monotonic, Now, Wall};
 
 /// How `dispatch` behaves, and what it refuses.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Config {
+pub struct DispatchConfig {
     /// Decides victims, jitter and hashing.
     pub seed: u64,
     /// How long a worker may be silent before its jobs go to others.
@@ -73,7 +75,7 @@ pub struct Config {
     pub limits: Limits,
 }
 
-impl Default for Config {
+impl Default for DispatchConfig {
     fn default() -> Self {
         Self {
             seed: 0,
@@ -180,9 +182,9 @@ pub struct Counters {
 
 /// One shard of jobs and everything known about them.
 pub struct Dispatch {
-    config: Config,
+    config: DispatchConfig,
     now: Now,
-    random: Random,
+    random: SplitMix64,
     counters: Counters,
     jobs: Jobs,
     kinds: Names,
@@ -224,7 +226,7 @@ struct Outcome {
     gone: Vec<(WorkerId, SessionNo)>,
     sends: BTreeMap<WorkerId, Told>,
     replies: Vec<(RequestNo, Answer)>,
-    others: Vec<Effect>,
+    others: Vec<DispatchEffect>,
     /// Reports of the present batch about jobs that are not in memory.
     reports_on_gone: Vec<Hold>,
 }
@@ -239,10 +241,10 @@ struct Told {
 }
 
 impl Dispatch {
-    fn empty(config: Config, now: Now) -> Self {
+    fn empty(config: DispatchConfig, now: Now) -> Self {
         Self {
             now,
-            random: Random::new(config.seed),
+            random: SplitMix64::new(config.seed),
             counters: Counters::default(),
             jobs: Jobs::new(config.seed),
             kinds: Names::default(),
@@ -270,21 +272,21 @@ impl Dispatch {
     }
 
     /// One event, at one moment; what it causes is appended to `effects`, to be performed in order.
-    pub fn handle(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
+    pub fn handle(&mut self, now: Now, event: DispatchEvent, effects: &mut Vec<DispatchEffect>) {
         // A clock that runs backwards is a bug of the shell's; standing still is the safe answer.
         self.now = Now { monotonic: self.now.monotonic.max(now.monotonic), wall: now.wall };
         self.expire();
         match event {
-            Event::Request { from, request } => self.request(from, request),
-            Event::Worker { worker, session, number, messages } => {
+            DispatchEvent::Request { from, request } => self.request(from, request),
+            DispatchEvent::Worker { worker, session, number, messages } => {
                 self.hear(worker, session, number, messages);
             }
-            Event::Closed { worker, session } => self.closed(worker, session),
-            Event::Fetched { fetch, found } => self.fetched(fetch, found),
-            Event::Expired(jobs) => self.purge(&jobs),
-            Event::Outdated { leases, notes_before } => self.trim(leases, notes_before),
-            Event::Committed(number) => self.receipt(number),
-            Event::Tick => {}
+            DispatchEvent::Closed { worker, session } => self.closed(worker, session),
+            DispatchEvent::Fetched { fetch, found } => self.fetched(fetch, found),
+            DispatchEvent::Expired(jobs) => self.purge(&jobs),
+            DispatchEvent::Outdated { leases, notes_before } => self.trim(leases, notes_before),
+            DispatchEvent::Committed(number) => self.receipt(number),
+            DispatchEvent::Tick => {}
         }
         self.settle();
         self.flush(effects);
@@ -432,7 +434,7 @@ impl Dispatch {
     }
 
     /// Numbers what was decided and hands it over: first what to store, then what to tell.
-    fn flush(&mut self, effects: &mut Vec<Effect>) {
+    fn flush(&mut self, effects: &mut Vec<DispatchEffect>) {
         self.ledger.flush(&mut self.outcome.mutations);
         self.keep_lease();
         if !self.outcome.mutations.is_empty() {
@@ -440,27 +442,27 @@ impl Dispatch {
             let mutations = core::mem::take(&mut self.outcome.mutations);
             self.unreceipted.push_back((self.issued, mutations.len()));
             self.unreceipted_mutations += mutations.len();
-            effects.push(Effect::Commit { number: self.issued, mutations });
+            effects.push(DispatchEffect::Commit { number: self.issued, mutations });
         }
         let after = self.newest_commit().filter(|_| !planted(Bug::ToldBeforeReceipt));
         effects.append(&mut self.outcome.others);
         for (worker, session, message) in self.outcome.renewals.drain(..) {
             let messages = Vec::from([message]);
-            effects.push(Effect::Send { after: None, worker, session, messages });
+            effects.push(DispatchEffect::Send { after: None, worker, session, messages });
         }
         for (worker, session) in self.outcome.gone.drain(..) {
             let messages = Vec::from([ToWorker::Gone]);
-            effects.push(Effect::Send { after, worker, session, messages });
+            effects.push(DispatchEffect::Send { after, worker, session, messages });
         }
         while let Some((worker, told)) = self.outcome.sends.pop_first() {
             let session = told.session;
             let messages = told.into_messages();
             if !messages.is_empty() {
-                effects.push(Effect::Send { after, worker, session, messages });
+                effects.push(DispatchEffect::Send { after, worker, session, messages });
             }
         }
         for (to, answer) in self.outcome.replies.drain(..) {
-            effects.push(Effect::Reply { after, to, answer });
+            effects.push(DispatchEffect::Reply { after, to, answer });
         }
         if planted(Bug::EvictedBeforeReceipt) {
             self.evict_ended(self.issued);

@@ -7,7 +7,7 @@ use crate::message::ToWorker;
 use crate::name::Name;
 use crate::planted::{Bug, planted};
 use crate::record::{JobRow, Mutation, Note, QueueSettings, Reason, Strategy};
-use crate::state::{State, Verb};
+use crate::state::{JobState, Verb};
 
 /// A job that a request names.
 enum Named<'a> {
@@ -55,17 +55,17 @@ impl Dispatch {
             Named::Here(seq) => (self.jobs.get(seq).state(), Some(seq)),
             Named::There(row) => (row.now.state, None),
         };
-        let Some(seq) = seq.filter(|_| !state.is_ended() || state == State::Cancelled) else {
+        let Some(seq) = seq.filter(|_| !state.is_ended() || state == JobState::Cancelled) else {
             return match state {
-                State::Cancelled => Ok(Some(Answer::Done)),
+                JobState::Cancelled => Ok(Some(Answer::Done)),
                 state => Err(Refused::WrongState { job: id, state }),
             };
         };
-        if state != State::Cancelled {
+        if state != JobState::Cancelled {
             let hold = self.jobs.get(seq).hold(seq);
             self.mutate(Mutation::Note(Note::Cancelled(id)));
             self.end(seq, Verb::Cancel, Some(Reason::Request));
-            if state != State::Running || !planted(Bug::CancelNotTold) {
+            if state != JobState::Running || !planted(Bug::CancelNotTold) {
                 self.tell_holder(seq, hold);
             }
         }
@@ -131,7 +131,7 @@ impl Dispatch {
         // A leased job keeps its place in its worker's deque; the new priority counts from its
         // next turn in the queue.
         match self.jobs.get(seq).state() {
-            State::Queued => {
+            JobState::Queued => {
                 self.leave_indexes(seq);
                 self.jobs.get_mut(seq).priority = priority;
                 self.enter_indexes(seq);

@@ -12,7 +12,7 @@ use super::worker::{Served, Waiter};
 use crate::id::Seq;
 use crate::name::Name;
 use crate::record::{QueueSettings, Strategy};
-use crate::state::State;
+use crate::state::JobState;
 
 /// A named line of ready jobs.
 pub(crate) struct Queue {
@@ -209,18 +209,18 @@ impl Queues {
     }
 
     /// One more job of the queue counts against its limit.
-    pub(crate) fn own(&mut self, number: u32, state: State) {
+    pub(crate) fn own(&mut self, number: u32, state: JobState) {
         let queue = self.get_mut(number);
         queue.owned += 1;
-        queue.leased += u32::from(state == State::Leased);
+        queue.leased += u32::from(state == JobState::Leased);
         self.stand(number);
     }
 
     /// One job of the queue fewer counts against its limit.
-    pub(crate) fn disown(&mut self, number: u32, state: State) {
+    pub(crate) fn disown(&mut self, number: u32, state: JobState) {
         let queue = self.get_mut(number);
         queue.owned -= 1;
-        queue.leased -= u32::from(state == State::Leased);
+        queue.leased -= u32::from(state == JobState::Leased);
         if queue.is_limited() {
             self.freshen(number);
         }

@@ -6,11 +6,11 @@
 
 use super::Dispatch;
 use crate::id::{Fence, Hold, Seq, SessionNo, WorkerId};
-use crate::message::{Again, Ending, Report, Text, ToWorker};
+use crate::message::{Again, Ending, ErrorText, Report, ToWorker};
 use crate::planted::{Bug, planted};
 use crate::random::mix;
-use crate::record::{AttemptOutcome, Cause, Mutation, Note, Reason};
-use crate::state::{State, Verb};
+use crate::record::{AttemptOutcome, LeaseCause, Mutation, Note, Reason};
+use crate::state::{JobState, Verb};
 
 /// How what a worker says it holds compares with what we know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,10 +31,10 @@ pub(super) enum Standing {
 
 /// Whether a report under this fence repeats the word that brought a job where it is: nobody has had
 /// it since.
-pub(super) const fn is_last_word(state: State, current: Fence, shown: Fence) -> bool {
+pub(super) const fn is_last_word(state: JobState, current: Fence, shown: Fence) -> bool {
     // A queued job has the fence of its last owner only if that owner failed or wanted to wait. In the
     // other states the fence is one that was never given to anybody.
-    matches!(state, State::Scheduled | State::Queued | State::Succeeded | State::Dead)
+    matches!(state, JobState::Scheduled | JobState::Queued | JobState::Succeeded | JobState::Dead)
         && current.0 == shown.0
         && shown.0 > 0
 }
@@ -65,8 +65,8 @@ impl Dispatch {
         };
         let is_holder = job.phase.holder() == Some(worker) && job.held_under() == hold.fence;
         match job.state() {
-            State::Leased | State::Running if is_holder => Standing::Owned,
-            State::Cancelled if is_holder => Standing::Cancelled,
+            JobState::Leased | JobState::Running if is_holder => Standing::Owned,
+            JobState::Cancelled if is_holder => Standing::Cancelled,
             _ if is_last_word(job.state(), job.fence, hold.fence) => Standing::Repeated,
             _ => Standing::Stale(job.fence),
         }
@@ -127,13 +127,13 @@ impl Dispatch {
                 if planted(Bug::InterruptedCharged) {
                     self.jobs.get_mut(seq).attempts += 1;
                 }
-                self.requeue(seq, Cause::Returned(worker));
+                self.requeue(seq, LeaseCause::Returned(worker));
             }
-            Ending::Dropped => self.requeue(seq, Cause::Returned(worker)),
+            Ending::Dropped => self.requeue(seq, LeaseCause::Returned(worker)),
         }
     }
 
-    fn fail(&mut self, worker: WorkerId, hold: Hold, again: Again, error: Text) {
+    fn fail(&mut self, worker: WorkerId, hold: Hold, again: Again, error: ErrorText) {
         let seq = hold.job;
         self.note(worker, hold, AttemptOutcome::Failed(error));
         let seed = self.config.seed;
@@ -159,7 +159,7 @@ impl Dispatch {
     /// that looks at that.
     fn clear_suspicion(&mut self, seq: Seq) {
         let job = self.jobs.get_mut(seq);
-        assert!(job.state() == State::Scheduled, "a scheduled job stands in no line of a queue");
+        assert!(job.state() == JobState::Scheduled, "a scheduled job stands in no line of a queue");
         job.suspicions = 0;
     }
 
@@ -203,7 +203,7 @@ impl Dispatch {
     /// The job runs, and has done so for a while. If it does not any more, its report says more.
     pub(super) fn started(&mut self, worker: WorkerId, hold: Hold) {
         let is_owned = self.standing(worker, hold) == Standing::Owned;
-        if is_owned && self.jobs.get(hold.job).state() == State::Leased {
+        if is_owned && self.jobs.get(hold.job).state() == JobState::Leased {
             self.shift(hold.job, Verb::Start, None);
             self.write(hold.job, None);
         }
@@ -236,7 +236,7 @@ impl Dispatch {
 
     pub(super) fn progressed(&mut self, worker: WorkerId, hold: Hold, percent: u8) {
         let is_owned = self.standing(worker, hold) == Standing::Owned;
-        if is_owned && self.jobs.get(hold.job).state() == State::Running {
+        if is_owned && self.jobs.get(hold.job).state() == JobState::Running {
             self.progress.insert(hold.job, percent.min(100));
         }
     }

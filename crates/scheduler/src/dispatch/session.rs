@@ -7,12 +7,12 @@
 use alloc::vec::Vec;
 
 use super::worker::{Served, Worker};
-use super::{Dispatch, Effect};
+use super::{Dispatch, DispatchEffect};
 use crate::id::{Hold, MessageNo, Seq, SessionNo, WorkerId};
-use crate::message::{Entrance, FromWorker, Hello, Serves, ToWorker};
+use crate::message::{FromWorker, Hello, HelloKind, Serves, ToWorker};
 use crate::planted::{Bug, planted};
-use crate::record::{AttemptOutcome, Cause, Mutation, Note, Reason};
-use crate::state::{State, Verb};
+use crate::record::{AttemptOutcome, LeaseCause, Mutation, Note, Reason};
+use crate::state::{JobState, Verb};
 
 /// How an incarnation ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,13 +33,13 @@ impl Dispatch {
         messages: Vec<FromWorker>,
     ) {
         let hello = match messages.first() {
-            Some(FromWorker::Hello(hello)) => Some(hello.entrance),
+            Some(FromWorker::Hello(hello)) => Some(hello.kind),
             _ => None,
         };
         let known = self.workers.find(id).map(|worker| (worker.session, worker.expected));
         let Some((current, expected)) = known else {
             match hello {
-                Some(Entrance::New | Entrance::Instead(_)) if !self.workers.has_ended(id) => {
+                Some(HelloKind::New | HelloKind::Replace(_)) if !self.workers.has_ended(id) => {
                     self.let_in(id, session, number, messages);
                 }
                 Some(_) if planted(Bug::LostIncarnationRevived) => {
@@ -80,7 +80,7 @@ impl Dispatch {
 
     fn hang_up(&mut self, worker: WorkerId, session: SessionNo) {
         self.counters.hung_up += 1;
-        self.outcome.others.push(Effect::HangUp { worker, session });
+        self.outcome.others.push(DispatchEffect::HangUp { worker, session });
     }
 
     fn answer_gone(&mut self, worker: WorkerId, session: SessionNo) {
@@ -172,7 +172,7 @@ impl Dispatch {
                     self.disconnect(id);
                     return;
                 }
-                FromWorker::Beat => {}
+                FromWorker::Heartbeat => {}
                 FromWorker::Want(want) => {
                     self.workers.get_mut(id).want = want.min(self.config.limits.want);
                     self.workers.touch(id);
@@ -195,8 +195,8 @@ impl Dispatch {
 
     /// However many offer their moment at once, it is one slice.
     fn sweep(&mut self) {
-        if !self.outcome.others.contains(&Effect::Sweep) {
-            self.outcome.others.push(Effect::Sweep);
+        if !self.outcome.others.contains(&DispatchEffect::Sweep) {
+            self.outcome.others.push(DispatchEffect::Sweep);
         }
     }
 
@@ -214,9 +214,9 @@ impl Dispatch {
         worker.nothing_for = None;
         self.workers.touch(id);
         // Reports come before anything else: a finished job is finished, whoever brings the news.
-        let reporter = match hello.entrance {
-            Entrance::Instead(older) => older,
-            Entrance::New | Entrance::Resume => id,
+        let reporter = match hello.kind {
+            HelloKind::Replace(older) => older,
+            HelloKind::New | HelloKind::Resume => id,
         };
         for report in hello.reports {
             self.report(reporter, id, session, report);
@@ -224,7 +224,7 @@ impl Dispatch {
         for hold in hello.started {
             self.started(reporter, hold);
         }
-        if let Entrance::Instead(older) = hello.entrance
+        if let HelloKind::Replace(older) = hello.kind
             && older != id
             && let Some(before) = self.workers.find(older)
         {
@@ -235,7 +235,7 @@ impl Dispatch {
                 self.drain(id);
             }
         }
-        self.tell_truth(id, hello.holds);
+        self.reconcile(id, hello.holds);
         // It may have been told in a session that broke, or while it had none.
         if self.workers.get(id).draining {
             self.tell(id, ToWorker::DrainNow);
@@ -288,7 +288,7 @@ impl Dispatch {
     /// Compares what a worker says to hold with what is its own: it keeps what both know of, is sent
     /// again what never arrived, and what it holds beyond that it drops, since it is not told to keep
     /// it. So no job hangs in a lease that its owner does not know of.
-    fn tell_truth(&mut self, id: WorkerId, mut holds: Vec<Hold>) {
+    fn reconcile(&mut self, id: WorkerId, mut holds: Vec<Hold>) {
         holds.sort_unstable();
         let held: Vec<Seq> = self.workers.get(id).held.keys().copied().collect();
         let mut keep = Vec::new();
@@ -299,14 +299,14 @@ impl Dispatch {
             let hold = Hold { job: seq, fence: job.held_under() };
             let is_there = holds.binary_search(&hold).is_ok();
             match (job.state(), is_there) {
-                (State::Cancelled, true) => cancelled.push(hold),
-                (State::Cancelled, false) => self.let_go(seq),
+                (JobState::Cancelled, true) => cancelled.push(hold),
+                (JobState::Cancelled, false) => self.let_go(seq),
                 (_, true) => keep.push(hold),
                 (_, false) if planted(Bug::ForgottenResumeAnswer) => {}
                 (_, false) => missing.push(seq),
             }
         }
-        self.tell(id, ToWorker::Truth { lease: self.config.lease, keep });
+        self.tell(id, ToWorker::Reconcile { lease: self.config.lease, keep });
         for hold in cancelled {
             self.tell(id, ToWorker::Cancel(hold));
         }
@@ -333,22 +333,22 @@ impl Dispatch {
             End::Lost => self.may_have_run(&held),
             End::Left => Vec::new(),
         };
-        let is_cancelled = |seq: &&Seq| self.jobs.get(**seq).state() == State::Cancelled;
+        let is_cancelled = |seq: &&Seq| self.jobs.get(**seq).state() == JobState::Cancelled;
         let charged = self.culprit(&suspects, held.iter().filter(is_cancelled).count());
         for seq in held {
-            if self.jobs.get(seq).state() == State::Cancelled {
+            if self.jobs.get(seq).state() == JobState::Cancelled {
                 self.let_go(seq);
                 continue;
             }
             let hold = self.jobs.get(seq).hold(seq);
             match end {
                 End::Left => {
-                    if self.jobs.get(seq).state() == State::Running {
+                    if self.jobs.get(seq).state() == JobState::Running {
                         self.note(id, hold, AttemptOutcome::Interrupted);
                     }
-                    self.requeue(seq, Cause::Returned(id));
+                    self.requeue(seq, LeaseCause::Returned(id));
                 }
-                End::Lost => self.requeue(seq, Cause::Lost(id)),
+                End::Lost => self.requeue(seq, LeaseCause::Lost(id)),
             }
             if suspects.binary_search(&seq).is_ok() {
                 self.suspect(seq, id, hold, charged == Some(seq));
@@ -364,7 +364,8 @@ impl Dispatch {
     fn may_have_run(&self, held: &[Seq]) -> Vec<Seq> {
         let may_have_run = |&seq: &Seq| {
             let job = self.jobs.get(seq);
-            job.state() == State::Running || (job.state() == State::Leased && !job.is_suspect())
+            job.state() == JobState::Running
+                || (job.state() == JobState::Leased && !job.is_suspect())
         };
         held.iter().copied().filter(may_have_run).collect()
     }

@@ -12,10 +12,10 @@ use super::Dispatch;
 use super::report::{Standing, Verdict};
 use super::worker::{Served, Tier};
 use crate::id::{Hold, QuestionNo, Seq, SessionNo, WorkerId};
-use crate::message::{Place, Serves, Suspects, ToWorker};
+use crate::message::{Placement, Serves, Suspects, ToWorker};
 use crate::planted::{Bug, planted};
-use crate::record::Cause;
-use crate::state::{State, Verb};
+use crate::record::LeaseCause;
+use crate::state::{JobState, Verb};
 use crate::time::Monotonic;
 
 /// The questions that victims have not answered.
@@ -111,7 +111,7 @@ impl Dispatch {
     fn choose_thief(&self, victim: WorkerId) -> Option<WorkerId> {
         let worker = self.workers.get(victim);
         let leased = worker.held.keys().map(|&seq| self.jobs.get(seq));
-        let leased = leased.filter(|job| job.state() == State::Leased);
+        let leased = leased.filter(|job| job.state() == JobState::Leased);
         let queues: BTreeSet<u32> = leased.map(|job| job.queue).collect();
         let lines = queues.iter().map(|&queue| &self.queues.get(queue).waiters);
         let lines = core::iter::once(&self.workers.waiters).chain(lines);
@@ -139,7 +139,7 @@ impl Dispatch {
         let serves_job = |&seq: &Seq| {
             let job = self.jobs.get(seq);
             let moves = all_move || !job.is_suspect();
-            moves && job.state() == State::Leased && served.includes(job.queue)
+            moves && job.state() == JobState::Leased && served.includes(job.queue)
         };
         let is_silent = from.has_fallen_silent(self.lease_clock(), self.config.lease);
         let is_known = from.nothing_for.as_ref().is_some_and(|none| none.includes_all_of(served));
@@ -247,7 +247,7 @@ impl Dispatch {
                             self.steal(hold.job, victim, thief);
                             stolen += 1;
                         }
-                        None => self.requeue(hold.job, Cause::Returned(victim)),
+                        None => self.requeue(hold.job, LeaseCause::Returned(victim)),
                     }
                     self.answer_report(victim, session, hold, Verdict::Accepted);
                 }
@@ -276,21 +276,21 @@ impl Dispatch {
 
     fn steal(&mut self, seq: Seq, victim: WorkerId, thief: WorkerId) {
         let verb = match self.jobs.get(seq).state() {
-            State::Leased => Verb::Steal,
+            JobState::Leased => Verb::Steal,
             // Its owner once said that it runs, and now that it never did. The owner knows best.
             _ => {
                 self.shift(seq, Verb::Requeue, None);
                 Verb::Claim
             }
         };
-        self.hand_over(seq, verb, Some(thief), Cause::Steal(victim));
+        self.hand_over(seq, verb, Some(thief), LeaseCause::Steal(victim));
         let job = self.jobs.get_mut(seq);
         job.thefts = job.thefts.saturating_add(1);
         if planted(Bug::AttemptChargedOnSteal) {
             job.attempts += 1;
         }
         if planted(Bug::LimitNotCountedOnSteal) && job.thefts == 1 {
-            self.queues.disown(job.queue, State::Leased);
+            self.queues.disown(job.queue, JobState::Leased);
         }
         self.assign(thief, seq);
     }
@@ -301,12 +301,12 @@ impl Dispatch {
         };
         let job = self.jobs.get(seq);
         worker.room() > 0
-            && (worker.free_slots() > 0 || self.place_of(job) == Place::Anywhere)
+            && (worker.free_slots() > 0 || self.place_of(job) == Placement::Anywhere)
             && (worker.solo == 0 || !job.is_solo())
             && worker.served.includes(job.queue)
     }
 
-    pub(super) fn requeue(&mut self, seq: Seq, cause: Cause) {
+    pub(super) fn requeue(&mut self, seq: Seq, cause: LeaseCause) {
         self.hand_over(seq, Verb::Requeue, None, cause);
     }
 }

@@ -17,7 +17,7 @@ use crate::id::{Digest, Fence, JobId, LeaseNo, Seq};
 use crate::planted::{Bug, planted};
 use crate::record::{JobRow, JobWrite, Mutation};
 use crate::spec::{JobSpec, Tally};
-use crate::state::{Phase, State};
+use crate::state::{JobState, Phase};
 use crate::time::{Millis, Wall};
 
 /// What becomes of each submitted job, and who the parents of the new ones are.
@@ -219,9 +219,9 @@ impl Dispatch {
         let seq = self.last_seq;
         let due = spec.not_before.unwrap_or_default();
         let state = match () {
-            () if !spec.parents.is_empty() => State::Blocked,
-            () if due > self.now.wall => State::Scheduled,
-            () => State::Queued,
+            () if !spec.parents.is_empty() => JobState::Blocked,
+            () if due > self.now.wall => JobState::Scheduled,
+            () => JobState::Queued,
         };
         let job = self.job(&spec, self.now.wall, due, Phase::BLOCKED);
         let now = JobWrite { state, ..job.to_write(seq, None, self.now.wall) };

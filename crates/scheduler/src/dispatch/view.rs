@@ -10,7 +10,7 @@ use super::worker::Served;
 use crate::id::{Fence, Hold, JobId, Seq, SessionNo, WorkerId};
 use crate::name::Name;
 use crate::record::{QueueSettings, Strategy};
-use crate::state::State;
+use crate::state::JobState;
 use crate::time::{Monotonic, Wall};
 
 /// A job in memory.
@@ -21,7 +21,7 @@ pub struct JobView {
     /// Its number.
     pub seq: Seq,
     /// Where it is.
-    pub state: State,
+    pub state: JobState,
     /// Its queue.
     pub queue: Name,
     /// Its kind.

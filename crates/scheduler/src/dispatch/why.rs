@@ -8,7 +8,7 @@ use super::worker::Worker;
 use crate::id::{JobId, WorkerId};
 use crate::name::Name;
 use crate::spec::{Condition, Verdict};
-use crate::state::State;
+use crate::state::JobState;
 use crate::time::{Monotonic, Wall};
 
 /// Jobs ahead are counted up to here.
@@ -66,7 +66,7 @@ pub enum Why {
     /// It has ended.
     Ended {
         /// How.
-        state: State,
+        state: JobState,
         /// The worker that has yet to let go of a cancelled job.
         held_by: Option<WorkerId>,
     },
@@ -78,7 +78,7 @@ pub struct Parent {
     /// The parent.
     pub id: JobId,
     /// Where it is.
-    pub state: State,
+    pub state: JobState,
 }
 
 /// How many jobs come before.
@@ -98,7 +98,7 @@ impl Dispatch {
         let seq = self.jobs.by_id(id)?;
         let job = self.jobs.get(seq);
         Some(match job.state() {
-            State::Blocked => {
+            JobState::Blocked => {
                 let extra = job.extra.as_ref()?;
                 let parents = extra.parents.iter().map(|&parent| self.jobs.get(parent));
                 let unfinished = parents.filter(|parent| !parent.state().is_ended());
@@ -110,8 +110,8 @@ impl Dispatch {
                     held: extra.condition.judge(extra.tally) == Verdict::Never,
                 }
             }
-            State::Scheduled => Why::NotBefore { due: job.due, attempts: job.attempts },
-            State::Queued => {
+            JobState::Scheduled => Why::NotBefore { due: job.due, attempts: job.attempts },
+            JobState::Queued => {
                 let queue = self.queues.get(job.queue);
                 let ahead = self.queues.ahead(job.queue, self.rank(job), seq, AHEAD_MAX + 1);
                 Why::Queued {
@@ -125,12 +125,12 @@ impl Dispatch {
                     workers: self.workers_serving(job.queue),
                 }
             }
-            State::Leased | State::Running => {
+            JobState::Leased | JobState::Running => {
                 let worker = job.phase.owner()?;
                 Why::Owned {
                     worker,
                     since: *self.workers.get(worker).held.get(&seq)?,
-                    started: job.state() == State::Running,
+                    started: job.state() == JobState::Running,
                     connected: self.workers.get(worker).connected,
                 }
             }

@@ -3,14 +3,14 @@
 use super::text::{Read, Reader, Words, Writer, id_word, read_id, words};
 use crate::id::{CommitNo, Fence, Hold, Seq};
 use crate::message::{
-    Again, Assignment, Ending, Entrance, FromWorker, Hello, Place, Report, Serves, Start, Suspects,
-    ToWorker,
+    Again, Assignment, Ending, FromWorker, Hello, HelloKind, Placement, Report, Serves, StartMode,
+    Suspects, ToWorker,
 };
 use crate::name::Name;
 
 words!(FromWorker {
     Hello { 0: hello } = ["hello" hello],
-    Beat {} = ["beat"],
+    Heartbeat {} = ["heartbeat"],
     Want { 0: ceiling } = ["want" ceiling],
     Start { 0: hold } = ["start" hold],
     Started { 0: hold } = ["started" hold],
@@ -24,7 +24,7 @@ words!(FromWorker {
 });
 
 words!(ToWorker {
-    Truth { lease: lease, keep: keep } = ["truth" "lease" lease "keep" keep],
+    Reconcile { lease: lease, keep: keep } = ["reconcile" "lease" lease "keep" keep],
     Assign { 0: assignments } = ["assign" assignments],
     AskToGive {
         question: question, most: most, most_bound: most_bound, suspects: suspects, serves: serves
@@ -52,26 +52,45 @@ words!(Again {
     Never {} = ["for-good"],
 });
 
-words!(Entrance {
-    New {} = ["new"],
-    Instead { 0: older } = ["instead-of" older],
-    Resume {} = ["resume"],
-});
-
 words!(Suspects {
     Move {} = ["move"],
     Stay {} = ["stay"],
 });
 
-words!(Start {
+words!(StartMode {
     Freely {} = ["freely"],
     Confirmed {} = ["confirmed"],
 });
 
-words!(Place {
+words!(Placement {
     Anywhere {} = ["anywhere"],
     FreeSlot {} = ["free-slot"],
 });
+
+/// `new`, `new replacing w1` or `resume`.
+impl Words for HelloKind {
+    fn write(&self, writer: &mut Writer<'_>) {
+        match self {
+            Self::New => writer.word("new"),
+            Self::Replace(older) => {
+                writer.word("new");
+                writer.word("replacing");
+                older.write(writer);
+            }
+            Self::Resume => writer.word("resume"),
+        }
+    }
+    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        if reader.take_word("resume") {
+            return Ok(Self::Resume);
+        }
+        reader.expect_word("new")?;
+        if reader.take_word("replacing") {
+            return Ok(Self::Replace(Words::read(reader)?));
+        }
+        Ok(Self::New)
+    }
+}
 
 /// `all`, or the queues' names in brackets.
 impl Words for Serves {
@@ -114,7 +133,7 @@ impl Words for Report {
 /// `new slots 2 want 4`, and whatever else there is to say.
 impl Words for Hello {
     fn write(&self, writer: &mut Writer<'_>) {
-        self.entrance.write(writer);
+        self.kind.write(writer);
         writer.word("slots");
         self.slots.write(writer);
         writer.word("want");
@@ -125,13 +144,13 @@ impl Words for Hello {
         writer.field("holds", &self.holds, &alloc::vec::Vec::new());
     }
     fn read(reader: &mut Reader<'_>) -> Read<Self> {
-        let entrance = Entrance::read(reader)?;
+        let kind = HelloKind::read(reader)?;
         reader.expect_word("slots")?;
         let slots = u32::read(reader)?;
         reader.expect_word("want")?;
         let want = u32::read(reader)?;
         let mut hello = Self {
-            entrance,
+            kind,
             slots,
             want,
             serves: Serves::All,
@@ -161,8 +180,8 @@ impl Words for Assignment {
         writer.field("era", &self.era, &CommitNo(0));
         writer.field("rank", &self.rank, &0);
         writer.field("attempt", &self.attempt, &1);
-        writer.field("start", &self.start, &Start::Freely);
-        writer.field("into", &self.place, &Place::Anywhere);
+        writer.field("start", &self.start, &StartMode::Freely);
+        writer.field("into", &self.place, &Placement::Anywhere);
         writer.field("timeout", &self.timeout, &None);
     }
     fn read(reader: &mut Reader<'_>) -> Read<Self> {
@@ -186,8 +205,8 @@ impl Words for Assignment {
             era: CommitNo(0),
             rank: 0,
             attempt: 1,
-            start: Start::Freely,
-            place: Place::Anywhere,
+            start: StartMode::Freely,
+            place: Placement::Anywhere,
             timeout: None,
         };
         reader.field("queue", &mut assignment.queue)?;

@@ -10,7 +10,7 @@
 //! 0s   w1: hello new slots 1 want 1
 //!   -> commit 2: lease 1 w1 claimed a.1 at 0s
 //!   -> tell w1: renewed 1
-//!   -> after 2 tell w1: truth lease 10s keep [], assign a.1
+//!   -> after 2 tell w1: reconcile lease 10s keep [], assign a.1
 //! ```
 //!
 //! `a.1` is job `a` under fence 1. What can be known from the lines before may be left out: the number
@@ -28,7 +28,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 
-pub use self::text::ReadError;
+pub use self::text::TraceError;
 use self::text::{Reader, Words, Writer};
 use crate::agent;
 use crate::dispatch;
@@ -123,7 +123,7 @@ mod sealed {
     /// Only types that have words are readable.
     pub trait Sealed: Sized {
         fn print(&self, context: &super::Context) -> alloc::string::String;
-        fn parse(line: &str, context: &super::Context) -> Result<Self, super::ReadError>;
+        fn parse(line: &str, context: &super::Context) -> Result<Self, super::TraceError>;
     }
 }
 
@@ -134,7 +134,7 @@ impl<T: Words> sealed::Sealed for T {
         writer.finish()
     }
 
-    fn parse(line: &str, context: &Context) -> Result<Self, ReadError> {
+    fn parse(line: &str, context: &Context) -> Result<Self, TraceError> {
         let mut reader = Reader::new(line, context)?;
         let value = Self::read(&mut reader)?;
         reader.expect_end()?;
@@ -151,11 +151,11 @@ pub fn print<T: Readable>(value: &T, context: &Context) -> String {
 ///
 /// # Errors
 /// Says what was expected and what was found.
-pub fn parse<T: Readable>(line: &str, context: &Context) -> Result<T, ReadError> {
+pub fn parse<T: Readable>(line: &str, context: &Context) -> Result<T, TraceError> {
     T::parse(line, context)
 }
 
-impl Traced for dispatch::Event {
+impl Traced for dispatch::DispatchEvent {
     fn learn(&self, context: &mut Context) {
         match self {
             Self::Worker { worker, session, number, .. } => {
@@ -171,7 +171,7 @@ impl Traced for dispatch::Event {
     }
 }
 
-impl Traced for dispatch::Effect {
+impl Traced for dispatch::DispatchEffect {
     fn learn(&self, context: &mut Context) {
         if let Self::Commit { mutations, .. } = self {
             for mutation in mutations {
@@ -191,7 +191,7 @@ impl Traced for Loaded {
     }
 }
 
-impl Traced for agent::Event {
+impl Traced for agent::AgentEvent {
     fn learn(&self, context: &mut Context) {
         if let Self::Received { session, number, messages } = self {
             context.server = context.server.max((*session, *number));
@@ -200,7 +200,7 @@ impl Traced for agent::Event {
     }
 }
 
-impl Traced for agent::Effect {
+impl Traced for agent::AgentEffect {
     fn learn(&self, context: &mut Context) {
         if let Self::Send { worker, session, number, messages } = self {
             context.hear(*worker, *session, *number);
@@ -231,7 +231,7 @@ pub fn print_line(now: Now, rest: &str, context: &mut Context) -> String {
 ///
 /// # Errors
 /// Says what a moment looks like if this is not one.
-pub fn parse_line<'a>(line: &'a str, context: &mut Context) -> Result<(Now, &'a str), ReadError> {
+pub fn parse_line<'a>(line: &'a str, context: &mut Context) -> Result<(Now, &'a str), TraceError> {
     let line = line.trim();
     let (moment, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let (monotonic, wall) = match moment.split_once('/') {

@@ -6,11 +6,11 @@ use super::text::{Read, Reader, Words, Writer, words};
 use crate::id::{Fence, JobId, Seq, WorkerId};
 use crate::name::Name;
 use crate::record::{
-    AttemptOutcome, Cause, JobRow, JobWrite, LeaseRow, Loaded, Mutation, Note, QueueSettings,
+    AttemptOutcome, JobRow, JobWrite, LeaseCause, LeaseRow, Loaded, Mutation, Note, QueueSettings,
     Reason, Strategy,
 };
 use crate::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
-use crate::state::State;
+use crate::state::JobState;
 use crate::time::Wall;
 
 words!(Mutation {
@@ -44,7 +44,7 @@ words!(AttemptOutcome {
     LostAmongOthers {} = ["lost-among-others"],
 });
 
-words!(Cause {
+words!(LeaseCause {
     Claim {} = ["claimed"],
     Steal { 0: victim } = ["stolen-from" victim],
     Lost { 0: worker } = ["lost-by" worker],
@@ -95,7 +95,7 @@ words!(Loaded {
     Lease { 0: row } = ["lease" row],
 });
 
-impl Words for State {
+impl Words for JobState {
     const ONE_WORD: bool = true;
     fn write(&self, writer: &mut Writer<'_>) {
         writer.word(Self::word(*self));
@@ -187,7 +187,7 @@ impl JobRow {
 const fn blank(seq: Seq) -> JobWrite {
     JobWrite {
         job: seq,
-        state: State::Queued,
+        state: JobState::Queued,
         fence: Fence(0),
         attempts: 0,
         suspicions: 0,
@@ -212,7 +212,7 @@ fn write_changes(now: &JobWrite, before: &JobWrite, writer: &mut Writer<'_>) {
 }
 
 fn read_changes(before: JobWrite, reader: &mut Reader<'_>) -> Read<JobWrite> {
-    let mut now = JobWrite { state: State::read(reader)?, ..before };
+    let mut now = JobWrite { state: JobState::read(reader)?, ..before };
     reader.field("fence", &mut now.fence)?;
     reader.field("charged", &mut now.attempts)?;
     reader.field("suspicions", &mut now.suspicions)?;
@@ -255,7 +255,7 @@ impl Words for LeaseRow {
             true => None,
             false => Some(WorkerId::read(reader)?),
         };
-        let (cause, jobs) = (Cause::read(reader)?, Vec::read(reader)?);
+        let (cause, jobs) = (LeaseCause::read(reader)?, Vec::read(reader)?);
         reader.expect_word("at")?;
         Ok(Self { number, worker, cause, jobs, at: Wall::read(reader)? })
     }

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use super::Context;
 use super::text::{Read, Reader, Words, Writer, read_worker, words, worker_word};
 use crate::dispatch::{
-    Ahead, Answer, Bound, Effect, Event, Novelty, Parent, QueueChange, Refused, Request, Steal,
-    Submitted, Why,
+    Ahead, Answer, Bound, DispatchEffect, DispatchEvent, Novelty, Parent, QueueChange, Refused,
+    Request, Steal, Submitted, Why,
 };
 use crate::id::{CommitNo, JobId, MessageNo, RequestNo, Seq, SessionNo, WorkerId};
 use crate::message::{FromWorker, ToWorker};
@@ -201,7 +201,7 @@ fn read_listener(reader: &mut Reader<'_>) -> Read<(WorkerId, SessionNo)> {
     listener.ok_or(wanted)
 }
 
-impl Words for Event {
+impl Words for DispatchEvent {
     fn write(&self, writer: &mut Writer<'_>) {
         match self {
             Self::Request { from, request } => {
@@ -302,7 +302,7 @@ fn write_after(after: Option<CommitNo>, writer: &mut Writer<'_>) {
     }
 }
 
-impl Words for Effect {
+impl Words for DispatchEffect {
     fn write(&self, writer: &mut Writer<'_>) {
         match self {
             Self::Commit { number, mutations } => {

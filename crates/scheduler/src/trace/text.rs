@@ -15,23 +15,23 @@ use crate::id::{
     CommitNo, Digest, Fence, FetchNo, Hold, JobId, LeaseNo, MessageNo, QuestionNo, RequestNo, Seq,
     SessionNo, WorkerId,
 };
-use crate::message::Text;
+use crate::message::ErrorText;
 use crate::name::Name;
 use crate::time::{Duration, Millis, Monotonic, Wall};
 
 /// A line that cannot be read, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ReadError(pub(super) String);
+pub struct TraceError(pub(super) String);
 
-impl fmt::Display for ReadError {
+impl fmt::Display for TraceError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
     }
 }
 
-impl core::error::Error for ReadError {}
+impl core::error::Error for TraceError {}
 
-pub(super) type Read<T> = Result<T, ReadError>;
+pub(super) type Read<T> = Result<T, TraceError>;
 
 /// Something that has a form in a trace.
 pub(super) trait Words: Sized {
@@ -188,14 +188,14 @@ impl<'a> Reader<'a> {
         Ok(word)
     }
 
-    pub(super) fn wanted(&self, what: &str) -> ReadError {
+    pub(super) fn wanted(&self, what: &str) -> TraceError {
         let found = match self.peek() {
             Some(Token::Word(word)) => format!("`{word}`"),
             Some(Token::Quoted(text)) => format!("{text:?}"),
             Some(Token::Mark(mark)) => format!("`{mark}`"),
             None => "the end of the line".into(),
         };
-        ReadError(format!("expected {what}, found {found}"))
+        TraceError(format!("expected {what}, found {found}"))
     }
 
     /// A word read by `parse`.
@@ -263,15 +263,15 @@ fn quoted(line: &str) -> Read<(String, &str)> {
                     let digits: String =
                         chars.by_ref().map(|(_, c)| c).take_while(|&c| c != ';').collect();
                     let code = u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32);
-                    text.push(code.ok_or_else(|| ReadError(format!("no character {digits}")))?);
+                    text.push(code.ok_or_else(|| TraceError(format!("no character {digits}")))?);
                 }
                 Some(c @ ('"' | '\\')) => text.push(c),
-                _ => return Err(ReadError("a `\\` that escapes nothing".into())),
+                _ => return Err(TraceError("a `\\` that escapes nothing".into())),
             },
             c => text.push(c),
         }
     }
-    Err(ReadError("a quoted text without an end".into()))
+    Err(TraceError("a quoted text without an end".into()))
 }
 
 fn quote(text: &str) -> String {
@@ -514,7 +514,7 @@ impl Words for Name {
     }
 }
 
-impl Words for Text {
+impl Words for ErrorText {
     const ONE_WORD: bool = true;
     fn write(&self, writer: &mut Writer<'_>) {
         writer.word(&quote(self));

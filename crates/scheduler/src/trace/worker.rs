@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::server::read_numbers;
 use super::text::{Read, Reader, Words, Writer, words};
-use crate::agent::{Effect, Event, Outcome, StopReason, Verdict};
+use crate::agent::{AgentEffect, AgentEvent, Outcome, StopReason, Verdict};
 use crate::id::{MessageNo, SessionNo, WorkerId};
 use crate::message::{FromWorker, ToWorker};
 
@@ -50,7 +50,7 @@ fn read_server(word: &str) -> Option<Option<(SessionNo, MessageNo)>> {
     Some(Some(read_numbers(rest.strip_prefix('/')?)?))
 }
 
-impl Words for Event {
+impl Words for AgentEvent {
     fn write(&self, writer: &mut Writer<'_>) {
         match self {
             Self::Connected => writer.word("connected"),
@@ -109,7 +109,7 @@ impl Words for Event {
     }
 }
 
-impl Words for Effect {
+impl Words for AgentEffect {
     fn write(&self, writer: &mut Writer<'_>) {
         match self {
             Self::Connect { wait } => {
@@ -172,7 +172,7 @@ impl Words for Effect {
 }
 
 /// `say as w1 2#7: beat`, of which all but the first and the last may be left out.
-fn read_say(reader: &mut Reader<'_>) -> Read<Effect> {
+fn read_say(reader: &mut Reader<'_>) -> Read<AgentEffect> {
     let wanted = reader.wanted("the worker that speaks");
     let worker = match reader.take_word("as") {
         true => WorkerId::read(reader)?,
@@ -191,5 +191,5 @@ fn read_say(reader: &mut Reader<'_>) -> Read<Effect> {
     let is_hello = matches!(messages.first(), Some(FromWorker::Hello(_)));
     let (session, number) =
         numbers.unwrap_or_else(|| reader.known.before.expected(worker, is_hello));
-    Ok(Effect::Send { worker, session, number, messages })
+    Ok(AgentEffect::Send { worker, session, number, messages })
 }

@@ -1,7 +1,7 @@
 //! Every bound: what is beyond it is refused with the bound named, and changes nothing.
 
 use filch_scheduler::dispatch::{
-    Ahead, Answer, Config, Dispatch, Effect, Event, Limits, Request, Why,
+    Ahead, Answer, Dispatch, DispatchConfig, DispatchEffect, DispatchEvent, Limits, Request, Why,
 };
 use filch_scheduler::id::{CommitNo, JobId, RequestNo};
 use filch_scheduler::spec::JobSpec;
@@ -20,11 +20,11 @@ fn small() -> Dispatch {
         unreceipted: 3,
         ..Limits::default()
     };
-    Dispatch::new(Config { limits, ..Config::default() }, Now::default())
+    Dispatch::new(DispatchConfig { limits, ..DispatchConfig::default() }, Now::default())
 }
 
-fn handle(dispatch: &mut Dispatch, words: &str) -> Vec<Effect> {
-    let event: Event = parse(words, &Context::default()).expect("an event's words");
+fn handle(dispatch: &mut Dispatch, words: &str) -> Vec<DispatchEffect> {
+    let event: DispatchEvent = parse(words, &Context::default()).expect("an event's words");
     let mut effects = Vec::new();
     dispatch.handle(Now::default(), event, &mut effects);
     dispatch.audit().expect("the audit");
@@ -62,7 +62,8 @@ fn the_last_unfinished_job_and_the_last_queue_fit() {
     let mut dispatch = small();
     handle(&mut dispatch, "submit [a queue q; b queue r; c; d]");
     assert_eq!(dispatch.job_count(), 4);
-    let texts = |effects: Vec<Effect>| print(&effects[effects.len() - 1], &Context::default());
+    let texts =
+        |effects: Vec<DispatchEffect>| print(&effects[effects.len() - 1], &Context::default());
     let refused = texts(handle(&mut dispatch, "submit [e; f]"));
     assert_eq!(refused, "after 1 reply refused out-of-bounds live-jobs 6 bound 5");
     let refused = texts(handle(&mut dispatch, "set-queue s pause"));
@@ -75,9 +76,10 @@ fn the_last_unfinished_job_and_the_last_queue_fit() {
 fn the_queues_that_workers_name_count_too_and_block_nobody_else() {
     let mut dispatch = small();
     handle(&mut dispatch, "w1: hello new slots 1 want 0 serves [q r s]");
-    let last = |effects: Vec<Effect>| print(&effects[effects.len() - 1], &Context::default());
+    let last =
+        |effects: Vec<DispatchEffect>| print(&effects[effects.len() - 1], &Context::default());
     let effects = handle(&mut dispatch, "w2: hello new slots 1 want 0 serves [t]");
-    assert!(matches!(effects[0], Effect::HangUp { .. }), "{effects:?}");
+    assert!(matches!(effects[0], DispatchEffect::HangUp { .. }), "{effects:?}");
     let taken = last(handle(&mut dispatch, "submit a queue q"));
     assert_eq!(taken, "after 1 reply submitted a #1 new");
     let refused = last(handle(&mut dispatch, "submit b"));
@@ -87,12 +89,12 @@ fn the_queues_that_workers_name_count_too_and_block_nobody_else() {
 #[test]
 fn more_requests_than_may_wait_are_told_to_come_again() {
     let mut dispatch = small();
-    assert!(matches!(handle(&mut dispatch, "submit a key k")[..], [Effect::Fetch { .. }]));
+    assert!(matches!(handle(&mut dispatch, "submit a key k")[..], [DispatchEffect::Fetch { .. }]));
     let effects = handle(&mut dispatch, "r7 submit b key l");
     let busy = "reply r7 refused busy";
     assert_eq!(print(&effects[0], &Context::default()), busy);
     // What needs no look-up does not wait.
-    assert!(matches!(handle(&mut dispatch, "submit c")[0], Effect::Commit { .. }));
+    assert!(matches!(handle(&mut dispatch, "submit c")[0], DispatchEffect::Commit { .. }));
 }
 
 #[test]
@@ -114,13 +116,13 @@ fn a_brain_that_waits_for_too_many_receipts_says_that_it_is_full() {
 
 #[test]
 fn jobs_ahead_are_counted_up_to_ten_thousand() {
-    let mut dispatch = Dispatch::new(Config::default(), Now::default());
+    let mut dispatch = Dispatch::new(DispatchConfig::default(), Now::default());
     let id = |number: u32| JobId::named(&format!("j{number}"), Wall(1)).expect("a short name");
     let jobs = (0..10_002).map(|number| JobSpec::new(id(number))).collect();
     let mut effects = Vec::new();
-    let event = Event::Request { from: RequestNo(0), request: Request::Submit(jobs) };
+    let event = DispatchEvent::Request { from: RequestNo(0), request: Request::Submit(jobs) };
     dispatch.handle(Now::default(), event, &mut effects);
-    let is_taken = |it: &Effect| matches!(it, Effect::Reply { answer: Answer::Submitted(jobs), .. } if jobs.len() == 10_002);
+    let is_taken = |it: &DispatchEffect| matches!(it, DispatchEffect::Reply { answer: Answer::Submitted(jobs), .. } if jobs.len() == 10_002);
     assert!(effects.iter().any(is_taken));
     let ahead = |number| match dispatch.why(id(number)) {
         Some(Why::Queued { ahead, .. }) => ahead,

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use filch_scheduler::dispatch::{Answer, Bound, Config, Dispatch, Effect, Event, Refused, Request};
+use filch_scheduler::dispatch::{
+    Answer, Bound, Dispatch, DispatchConfig, DispatchEffect, DispatchEvent, Refused, Request,
+};
 use filch_scheduler::id::{Hold, JobId, MessageNo, RequestNo, SessionNo, WorkerId};
 use filch_scheduler::message::{
-    Again, Ending, Entrance, FromWorker, Hello, Report, Serves, ToWorker,
+    Again, Ending, FromWorker, Hello, HelloKind, Report, Serves, ToWorker,
 };
 use filch_scheduler::record::{Mutation, Strategy as Order};
 use filch_scheduler::spec::{Condition, JobSpec, Otherwise};
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Monotonic, Now, Wall};
 use proptest::prelude::*;
 
@@ -30,14 +32,14 @@ struct Mill {
     /// What the worker was given and has not reported, in the order in which it came.
     given: Vec<(Hold, JobId)>,
     answers: Vec<Answer>,
-    states: BTreeMap<u64, State>,
+    states: BTreeMap<u64, JobState>,
 }
 
 const WORKER: WorkerId = WorkerId::apart(1);
 
 impl Mill {
     fn new() -> Self {
-        let config = Config { strategy: Order::Fifo, ..Config::default() };
+        let config = DispatchConfig { strategy: Order::Fifo, ..DispatchConfig::default() };
         let now = Now { monotonic: Monotonic(0), wall: Wall(1_000) };
         let mut mill = Self {
             dispatch: Dispatch::new(config, now),
@@ -48,7 +50,7 @@ impl Mill {
             states: BTreeMap::new(),
         };
         mill.say(vec![FromWorker::Hello(Hello {
-            entrance: Entrance::New,
+            kind: HelloKind::New,
             slots: u32::MAX,
             want: u32::MAX,
             serves: Serves::All,
@@ -62,22 +64,22 @@ impl Mill {
     fn say(&mut self, messages: Vec<FromWorker>) {
         self.number = self.number.next();
         let (worker, session, number) = (WORKER, SessionNo(1), self.number);
-        self.event(Event::Worker { worker, session, number, messages });
+        self.event(DispatchEvent::Worker { worker, session, number, messages });
     }
 
     fn submit(&mut self, jobs: Vec<JobSpec>) -> Answer {
         let request = Request::Submit(jobs);
-        self.event(Event::Request { from: RequestNo(0), request });
+        self.event(DispatchEvent::Request { from: RequestNo(0), request });
         self.answers.pop().expect("an answer")
     }
 
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: DispatchEvent) {
         let mut effects = Vec::new();
         self.dispatch.handle(self.now, event, &mut effects);
         let mut last = None;
         for effect in effects {
             match effect {
-                Effect::Commit { number, mutations } => {
+                DispatchEffect::Commit { number, mutations } => {
                     last = Some(number);
                     for mutation in mutations {
                         match mutation {
@@ -91,7 +93,7 @@ impl Mill {
                         }
                     }
                 }
-                Effect::Send { messages, .. } => {
+                DispatchEffect::Send { messages, .. } => {
                     for message in messages {
                         if let ToWorker::Assign(assignments) = message {
                             let jobs = assignments.iter().map(|it| (it.hold, it.id));
@@ -99,15 +101,17 @@ impl Mill {
                         }
                     }
                 }
-                Effect::Reply { answer, .. } => self.answers.push(answer),
-                Effect::Fetch { .. } | Effect::Sweep | Effect::HangUp { .. } => {
+                DispatchEffect::Reply { answer, .. } => self.answers.push(answer),
+                DispatchEffect::Fetch { .. }
+                | DispatchEffect::Sweep
+                | DispatchEffect::HangUp { .. } => {
                     unreachable!("ids are fresh")
                 }
             }
         }
         if let Some(number) = last {
             let mut effects = Vec::new();
-            self.dispatch.handle(self.now, Event::Committed(number), &mut effects);
+            self.dispatch.handle(self.now, DispatchEvent::Committed(number), &mut effects);
             assert_eq!(effects, []);
         }
     }
@@ -176,8 +180,8 @@ fn a_long_chain_is_cancelled_to_its_end() {
     let report = mill.report(hold, ending);
     mill.say(vec![report]);
     assert_eq!(mill.dispatch.job_count(), 0);
-    let cancelled = mill.states.values().filter(|&&state| state == State::Cancelled).count();
-    assert_eq!((cancelled, mill.states[&1]), (99_999, State::Dead));
+    let cancelled = mill.states.values().filter(|&&state| state == JobState::Cancelled).count();
+    assert_eq!((cancelled, mill.states[&1]), (99_999, JobState::Dead));
 }
 
 #[test]
@@ -215,8 +219,8 @@ fn has_cycle(parents: &[BTreeSet<usize>]) -> bool {
 }
 
 /// What a job comes to, if its parents came to this.
-fn judged(condition: Condition, otherwise: Otherwise, parents: &[State]) -> Option<bool> {
-    let succeeded = |state: &&State| **state == State::Succeeded;
+fn judged(condition: Condition, otherwise: Otherwise, parents: &[JobState]) -> Option<bool> {
+    let succeeded = |state: &&JobState| **state == JobState::Succeeded;
     let good = parents.iter().filter(succeeded).count();
     let holds = match condition {
         Condition::AllSucceeded => good == parents.len(),
@@ -298,23 +302,23 @@ proptest! {
         }
         // In the order of submission every parent is known before its children. A job that is held
         // ends never, and what waits for it in vain neither.
-        let mut states: Vec<Option<State>> = Vec::new();
+        let mut states: Vec<Option<JobState>> = Vec::new();
         for (at, spec) in specs.iter().enumerate() {
             let parents = spec.parents.iter().map(|parent| {
                 states[(0..at).find(|&it| id(it) == *parent).expect("an earlier job")]
             });
-            let parents: Vec<Option<State>> = parents.collect();
+            let parents: Vec<Option<JobState>> = parents.collect();
             let state = if parents.iter().all(Option::is_some) {
-                let parents: Vec<State> = parents.into_iter().flatten().collect();
+                let parents: Vec<JobState> = parents.into_iter().flatten().collect();
                 judged(spec.condition, spec.otherwise, &parents).map(|runs| match (runs, nodes[at].3) {
-                    (true, true) => State::Succeeded,
-                    (true, false) => State::Dead,
-                    (false, _) => State::Cancelled,
+                    (true, true) => JobState::Succeeded,
+                    (true, false) => JobState::Dead,
+                    (false, _) => JobState::Cancelled,
                 })
             } else {
-                let known: Vec<State> = parents.into_iter().flatten().collect();
-                let failed = known.iter().any(|state| *state != State::Succeeded);
-                let good = known.contains(&State::Succeeded);
+                let known: Vec<JobState> = parents.into_iter().flatten().collect();
+                let failed = known.iter().any(|state| *state != JobState::Succeeded);
+                let good = known.contains(&JobState::Succeeded);
                 let early = match spec.condition {
                     Condition::AllSucceeded if failed => Some(spec.otherwise),
                     Condition::AnySucceeded if good => Some(Otherwise::Run),
@@ -322,14 +326,14 @@ proptest! {
                     _ => None,
                 };
                 match early {
-                    Some(Otherwise::Run) if nodes[at].3 => Some(State::Succeeded),
-                    Some(Otherwise::Run) => Some(State::Dead),
-                    Some(Otherwise::Cancel) => Some(State::Cancelled),
+                    Some(Otherwise::Run) if nodes[at].3 => Some(JobState::Succeeded),
+                    Some(Otherwise::Run) => Some(JobState::Dead),
+                    Some(Otherwise::Cancel) => Some(JobState::Cancelled),
                     Some(Otherwise::Hold) | None => None,
                 }
             };
             let kept = mill.states[&(at as u64 + 1)];
-            prop_assert_eq!(state.unwrap_or(State::Blocked), kept, "job {}", at);
+            prop_assert_eq!(state.unwrap_or(JobState::Blocked), kept, "job {}", at);
             states.push(state);
         }
     }

@@ -3,9 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use filch_scheduler::dispatch::{Config, Dispatch, Effect, Event, QueueChange, Request};
+use filch_scheduler::dispatch::{
+    Dispatch, DispatchConfig, DispatchEffect, DispatchEvent, QueueChange, Request,
+};
 use filch_scheduler::id::{Hold, JobId, MessageNo, RequestNo, SessionNo, WorkerId};
-use filch_scheduler::message::{Ending, Entrance, FromWorker, Hello, Report, Serves, ToWorker};
+use filch_scheduler::message::{Ending, FromWorker, Hello, HelloKind, Report, Serves, ToWorker};
 use filch_scheduler::record::Strategy;
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::time::{Monotonic, Now, Wall};
@@ -25,7 +27,7 @@ struct Shop {
 
 impl Shop {
     fn new(strategy: Strategy) -> Self {
-        let config = Config { strategy, ..Config::default() };
+        let config = DispatchConfig { strategy, ..DispatchConfig::default() };
         Self {
             dispatch: Dispatch::new(config, Now::default()),
             now: 0,
@@ -35,22 +37,24 @@ impl Shop {
         }
     }
 
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: DispatchEvent) {
         let now = Now { monotonic: Monotonic(self.now), wall: Wall(self.now / 1_000) };
         let mut effects = Vec::new();
         self.dispatch.handle(now, event, &mut effects);
         for effect in effects {
             match effect {
-                Effect::Commit { number, .. } => self.event(Event::Committed(number)),
-                Effect::Send { worker, messages, .. } => {
+                DispatchEffect::Commit { number, .. } => {
+                    self.event(DispatchEvent::Committed(number));
+                }
+                DispatchEffect::Send { worker, messages, .. } => {
                     for message in messages {
                         self.told(worker, message);
                     }
                 }
-                Effect::Fetch { .. }
-                | Effect::Reply { .. }
-                | Effect::Sweep
-                | Effect::HangUp { .. } => {}
+                DispatchEffect::Fetch { .. }
+                | DispatchEffect::Reply { .. }
+                | DispatchEffect::Sweep
+                | DispatchEffect::HangUp { .. } => {}
             }
         }
     }
@@ -72,11 +76,11 @@ impl Shop {
         let number = self.numbers.entry(worker).or_default();
         *number = number.next();
         let (session, number) = (SessionNo(1), *number);
-        self.event(Event::Worker { worker, session, number, messages: vec![message] });
+        self.event(DispatchEvent::Worker { worker, session, number, messages: vec![message] });
     }
 
     fn request(&mut self, request: Request) {
-        self.event(Event::Request { from: RequestNo(0), request });
+        self.event(DispatchEvent::Request { from: RequestNo(0), request });
     }
 
     /// Submits everything at time 0 and works it off. Returns how long the 99th of the hundred light
@@ -91,7 +95,7 @@ impl Shop {
         }
         for (worker, serves) in (1..).map(WorkerId::apart).zip(serves) {
             let hello = Hello {
-                entrance: Entrance::New,
+                kind: HelloKind::New,
                 slots: 1,
                 want: 1,
                 serves,
@@ -108,7 +112,7 @@ impl Shop {
             if self.now > beat + 5_000_000 {
                 beat = self.now;
                 for worker in self.numbers.keys().copied().collect::<Vec<_>>() {
-                    self.say(worker, FromWorker::Beat);
+                    self.say(worker, FromWorker::Heartbeat);
                 }
             }
             let report = Report { hold, ending: Ending::Finished };

@@ -1,11 +1,13 @@
 //! Every word that can come from outside, said of a job in every state: where the job is then, and what
 //! the answer is. The table is drawn, and every cell is tried.
 
-use filch_scheduler::dispatch::{Answer, Config, Dispatch, Effect, Event, Limits};
+use filch_scheduler::dispatch::{
+    Answer, Dispatch, DispatchConfig, DispatchEffect, DispatchEvent, Limits,
+};
 use filch_scheduler::id::{Fence, Hold, JobId, MessageNo, RequestNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::message::ToWorker;
 use filch_scheduler::record::Strategy;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Monotonic, Now, Wall};
 use filch_scheduler::trace::{Context, Traced, parse};
 
@@ -45,7 +47,7 @@ fn job() -> JobId {
 
 impl Bench {
     fn new() -> Self {
-        let config = Config { strategy: Strategy::Fifo, ..Config::default() };
+        let config = DispatchConfig { strategy: Strategy::Fifo, ..DispatchConfig::default() };
         let now = Now { monotonic: Monotonic(0), wall: Wall(1_000) };
         Self {
             dispatch: Dispatch::new(config, now),
@@ -57,24 +59,28 @@ impl Bench {
     }
 
     /// Everything is durable at once, and every look-up is answered at once.
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: DispatchEvent) {
         let mut effects = Vec::new();
         self.dispatch.handle(self.now, event, &mut effects);
         for effect in effects {
             match effect {
-                Effect::Commit { number, mutations } => {
+                DispatchEffect::Commit { number, mutations } => {
                     self.store.commit(number, &mutations).expect("what is decided can be kept");
-                    self.event(Event::Committed(number));
+                    self.event(DispatchEvent::Committed(number));
                 }
-                Effect::Fetch { fetch, ids, keys, seqs } => {
+                DispatchEffect::Fetch { fetch, ids, keys, seqs } => {
                     let found = self.store.find(&ids, &keys, &seqs);
-                    self.event(Event::Fetched { fetch, found });
+                    self.event(DispatchEvent::Fetched { fetch, found });
                 }
-                Effect::Reply { to: REQUEST, answer, .. } => {
+                DispatchEffect::Reply { to: REQUEST, answer, .. } => {
                     self.answer = Some(!matches!(answer, Answer::Refused(_)));
                 }
-                Effect::Send { messages, .. } => messages.iter().for_each(|it| self.told(it)),
-                Effect::Reply { .. } | Effect::Sweep | Effect::HangUp { .. } => {}
+                DispatchEffect::Send { messages, .. } => {
+                    messages.iter().for_each(|it| self.told(it));
+                }
+                DispatchEffect::Reply { .. }
+                | DispatchEffect::Sweep
+                | DispatchEffect::HangUp { .. } => {}
             }
         }
         self.dispatch.audit().expect("the audit");
@@ -92,7 +98,7 @@ impl Bench {
     fn say(&mut self, words: &str, fence: Fence) {
         let text = words.replace('@', &format!("#{}.{}", self.seq().0, fence.0));
         let mut context = Context::default();
-        let event: Event = parse(&format!("w1/1#{}: {text}", self.number.0 + 1), &context)
+        let event: DispatchEvent = parse(&format!("w1/1#{}: {text}", self.number.0 + 1), &context)
             .expect("a worker's words");
         event.learn(&mut context);
         self.number = self.number.next();
@@ -101,10 +107,10 @@ impl Bench {
 
     fn ask(&mut self, from: RequestNo, words: &str) {
         let event = parse(words, &Context::default()).expect("a request's words");
-        let Event::Request { request, .. } = event else {
+        let DispatchEvent::Request { request, .. } = event else {
             panic!("{words} is a request");
         };
-        self.event(Event::Request { from, request });
+        self.event(DispatchEvent::Request { from, request });
     }
 
     fn seq(&self) -> Seq {
@@ -114,7 +120,7 @@ impl Bench {
     /// The fence under which somebody held the job last.
     fn fence(&self) -> Fence {
         match self.dispatch.job_view(job()) {
-            Some(view) if view.state == State::Cancelled => Fence(view.fence.0 - 1),
+            Some(view) if view.state == JobState::Cancelled => Fence(view.fence.0 - 1),
             Some(view) => view.fence,
             None => self.store.by_id(job()).expect("kept").now.fence,
         }
@@ -123,7 +129,9 @@ impl Bench {
     fn state(&self) -> &'static str {
         let view = self.dispatch.job_view(job());
         match view {
-            Some(view) if view.state == State::Cancelled && view.holder.is_some() => "cancelling",
+            Some(view) if view.state == JobState::Cancelled && view.holder.is_some() => {
+                "cancelling"
+            }
             Some(view) => view.state.word(),
             None => self.store.by_id(job()).expect("kept").now.state.word(),
         }
@@ -172,7 +180,7 @@ impl Bench {
             "priority" => self.ask(REQUEST, "set-priority job 3"),
             "due" => {
                 self.now.wall = Wall(6_000);
-                self.event(Event::Tick);
+                self.event(DispatchEvent::Tick);
             }
             _ => panic!("no such word: {word}"),
         }
@@ -214,12 +222,12 @@ fn every_word_of_a_job_in_every_state() {
 #[test]
 fn look_ups_for_reports_are_bounded() {
     let limits = Limits { waiting: 2, ..Limits::default() };
-    let config = Config { strategy: Strategy::Fifo, limits, ..Config::default() };
+    let config = DispatchConfig { strategy: Strategy::Fifo, limits, ..DispatchConfig::default() };
     let now = Now::default();
     let mut dispatch = Dispatch::new(config, now);
     let mut say = |text: &str| {
         let mut effects = Vec::new();
-        let event: Event = parse(text, &Context::default()).expect("an event's words");
+        let event: DispatchEvent = parse(text, &Context::default()).expect("an event's words");
         dispatch.handle(now, event, &mut effects);
         dispatch.audit().expect("the audit");
         effects
@@ -228,15 +236,15 @@ fn look_ups_for_reports_are_bounded() {
     say("w1/1#1: hello new slots 2 want 2");
     say("w1/1#2: report #1.1 finished, report #2.1 finished");
     say("committed 3");
-    let fetches = |effects: &[Effect]| {
-        effects.iter().filter(|effect| matches!(effect, Effect::Fetch { .. })).count()
+    let fetches = |effects: &[DispatchEffect]| {
+        effects.iter().filter(|effect| matches!(effect, DispatchEffect::Fetch { .. })).count()
     };
     let again = "report #1.1 finished, report #2.1 finished";
     assert_eq!(fetches(&say(&format!("w1/1#3: {again}"))), 1, "one look-up a batch");
     assert_eq!(fetches(&say(&format!("w1/1#4: {again}"))), 1);
     let effects = say(&format!("w1/1#5: {again}, goodbye"));
     assert_eq!(fetches(&effects), 0);
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::HangUp { .. })));
+    assert!(effects.iter().any(|effect| matches!(effect, DispatchEffect::HangUp { .. })));
 }
 
 /// What a worker reports of jobs that never were, or under a fence that never was, changes nothing.
@@ -260,7 +268,7 @@ fn impossible_words_are_answered_and_change_nothing() {
     assert_eq!((bench.state(), bench.store.last_commit()), ("leased", kept));
     let session = SessionNo(1);
     let number = MessageNo(u64::MAX);
-    bench.event(Event::Worker { worker: WORKER, session, number, messages: Vec::new() });
+    bench.event(DispatchEvent::Worker { worker: WORKER, session, number, messages: Vec::new() });
     let hold = Hold { job: Seq(1), fence: Fence(1) };
     assert_eq!(bench.dispatch.job_view(job()).map(|view| view.fence), Some(hold.fence));
 }

@@ -10,16 +10,16 @@ use filch_scheduler::id::{
     SessionNo, WorkerId,
 };
 use filch_scheduler::message::{
-    Again, Assignment, Ending, Entrance, FromWorker, Hello, Place, Report, Serves, Start, Suspects,
-    ToWorker,
+    Again, Assignment, Ending, FromWorker, Hello, HelloKind, Placement, Report, Serves, StartMode,
+    Suspects, ToWorker,
 };
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{
-    AttemptOutcome, Cause, JobRow, JobWrite, LeaseRow, Loaded, Mutation, Note, QueueSettings,
+    AttemptOutcome, JobRow, JobWrite, LeaseCause, LeaseRow, Loaded, Mutation, Note, QueueSettings,
     Reason, Strategy,
 };
 use filch_scheduler::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Millis, Monotonic, Now, Wall};
 use filch_scheduler::trace::{Context, Readable, Traced, parse, parse_line, print, print_line};
 use proptest::prelude::*;
@@ -111,8 +111,8 @@ impl Maker {
         Duration::from_micros(self.number())
     }
 
-    fn state(&mut self) -> State {
-        self.one(State::ALL)
+    fn state(&mut self) -> JobState {
+        self.one(JobState::ALL)
     }
 
     fn strategy(&mut self) -> Strategy {
@@ -179,10 +179,10 @@ impl Maker {
             number: LeaseNo(self.number()),
             worker: self.some(Self::worker),
             cause: self.one([
-                Cause::Claim,
-                Cause::Steal(worker),
-                Cause::Lost(worker),
-                Cause::Returned(worker),
+                LeaseCause::Claim,
+                LeaseCause::Steal(worker),
+                LeaseCause::Lost(worker),
+                LeaseCause::Returned(worker),
             ]),
             jobs: self.list(Self::hold),
             at: self.wall(),
@@ -285,7 +285,7 @@ impl Maker {
             0 => {
                 let older = self.worker();
                 FromWorker::Hello(Hello {
-                    entrance: self.one([Entrance::New, Entrance::Instead(older), Entrance::Resume]),
+                    kind: self.one([HelloKind::New, HelloKind::Replace(older), HelloKind::Resume]),
                     slots: self.number() as u32,
                     want: self.number() as u32,
                     serves: self.serves(),
@@ -294,7 +294,7 @@ impl Maker {
                     holds: self.list(Self::hold),
                 })
             }
-            1 => FromWorker::Beat,
+            1 => FromWorker::Heartbeat,
             2 => FromWorker::Want(self.number() as u32),
             3 => FromWorker::Start(self.hold()),
             4 => FromWorker::Started(self.hold()),
@@ -320,15 +320,15 @@ impl Maker {
             era: CommitNo(self.number()),
             rank: self.number() as i64,
             attempt: self.number() as u16,
-            start: self.one([Start::Freely, Start::Confirmed]),
-            place: self.one([Place::Anywhere, Place::FreeSlot]),
+            start: self.one([StartMode::Freely, StartMode::Confirmed]),
+            place: self.one([Placement::Anywhere, Placement::FreeSlot]),
             timeout: self.some(Self::millis),
         }
     }
 
     fn server_says(&mut self) -> ToWorker {
         match self.below(10) {
-            0 => ToWorker::Truth { lease: self.duration(), keep: self.list(Self::hold) },
+            0 => ToWorker::Reconcile { lease: self.duration(), keep: self.list(Self::hold) },
             1 => ToWorker::Assign(self.list(Self::assignment)),
             2 => ToWorker::AskToGive {
                 question: QuestionNo(self.number()),
@@ -439,69 +439,72 @@ impl Maker {
         }
     }
 
-    fn dispatch_event(&mut self) -> dispatch::Event {
+    fn dispatch_event(&mut self) -> dispatch::DispatchEvent {
         match self.below(8) {
-            0 | 1 => {
-                dispatch::Event::Request { from: RequestNo(self.number()), request: self.request() }
-            }
-            2 | 3 => dispatch::Event::Worker {
+            0 | 1 => dispatch::DispatchEvent::Request {
+                from: RequestNo(self.number()),
+                request: self.request(),
+            },
+            2 | 3 => dispatch::DispatchEvent::Worker {
                 worker: self.worker(),
                 session: self.session(),
                 number: self.message_no(),
                 messages: self.list(Self::worker_says),
             },
-            4 => dispatch::Event::Closed { worker: self.worker(), session: self.session() },
-            5 => dispatch::Event::Fetched {
+            4 => dispatch::DispatchEvent::Closed { worker: self.worker(), session: self.session() },
+            5 => dispatch::DispatchEvent::Fetched {
                 fetch: FetchNo(self.number()),
                 found: self.list(Self::row),
             },
-            6 => dispatch::Event::Expired(self.list(|it| (it.seq(), it.id()))),
+            6 => dispatch::DispatchEvent::Expired(self.list(|it| (it.seq(), it.id()))),
             _ => {
-                let committed = dispatch::Event::Committed(CommitNo(self.number()));
-                self.one([committed, dispatch::Event::Tick])
+                let committed = dispatch::DispatchEvent::Committed(CommitNo(self.number()));
+                self.one([committed, dispatch::DispatchEvent::Tick])
             }
         }
     }
 
-    fn dispatch_effect(&mut self) -> dispatch::Effect {
+    fn dispatch_effect(&mut self) -> dispatch::DispatchEffect {
         match self.below(7) {
-            0 | 1 => dispatch::Effect::Commit {
+            0 | 1 => dispatch::DispatchEffect::Commit {
                 number: CommitNo(self.number()),
                 mutations: self.list(Self::mutation),
             },
-            2 => dispatch::Effect::Fetch {
+            2 => dispatch::DispatchEffect::Fetch {
                 fetch: FetchNo(self.number()),
                 ids: self.list(Self::id),
                 keys: self.list(Self::name),
                 seqs: self.list(Self::seq),
             },
-            3 => dispatch::Effect::Send {
+            3 => dispatch::DispatchEffect::Send {
                 after: self.some(|it| CommitNo(it.number())),
                 worker: self.worker(),
                 session: self.session(),
                 messages: self.list(Self::server_says),
             },
-            4 => dispatch::Effect::Reply {
+            4 => dispatch::DispatchEffect::Reply {
                 after: self.some(|it| CommitNo(it.number())),
                 to: RequestNo(self.number()),
                 answer: self.answer(),
             },
-            5 => dispatch::Effect::Sweep,
-            _ => dispatch::Effect::HangUp { worker: self.worker(), session: self.session() },
+            5 => dispatch::DispatchEffect::Sweep,
+            _ => {
+                dispatch::DispatchEffect::HangUp { worker: self.worker(), session: self.session() }
+            }
         }
     }
 
-    fn agent_event(&mut self) -> agent::Event {
+    fn agent_event(&mut self) -> agent::AgentEvent {
         let (again, error, wait) = (self.again(), self.text().into(), self.millis());
         match self.below(9) {
-            0 => agent::Event::Connected,
-            1 => agent::Event::Disconnected,
-            2 => agent::Event::Received {
+            0 => agent::AgentEvent::Connected,
+            1 => agent::AgentEvent::Disconnected,
+            2 => agent::AgentEvent::Received {
                 session: self.session(),
                 number: self.message_no(),
                 messages: self.list(Self::server_says),
             },
-            3 => agent::Event::Ended {
+            3 => agent::AgentEvent::Ended {
                 hold: self.hold(),
                 outcome: self.one([
                     Outcome::Finished,
@@ -510,35 +513,35 @@ impl Maker {
                     Outcome::Stopped,
                 ]),
             },
-            4 => agent::Event::Progressed { hold: self.hold(), percent: self.number() as u8 },
-            5 => agent::Event::Drain { grace: self.duration() },
-            6 => agent::Event::Idle,
-            7 => agent::Event::Sweep,
-            _ => agent::Event::Tick,
+            4 => agent::AgentEvent::Progressed { hold: self.hold(), percent: self.number() as u8 },
+            5 => agent::AgentEvent::Drain { grace: self.duration() },
+            6 => agent::AgentEvent::Idle,
+            7 => agent::AgentEvent::Sweep,
+            _ => agent::AgentEvent::Tick,
         }
     }
 
-    fn agent_effect(&mut self) -> agent::Effect {
+    fn agent_effect(&mut self) -> agent::AgentEffect {
         use StopReason::{Cancelled, Drained, Fenced, TimedOut};
         match self.below(7) {
-            0 => agent::Effect::Connect { wait: self.duration() },
-            1 => agent::Effect::Disconnect { session: self.session() },
-            2 => agent::Effect::Send {
+            0 => agent::AgentEffect::Connect { wait: self.duration() },
+            1 => agent::AgentEffect::Disconnect { session: self.session() },
+            2 => agent::AgentEffect::Send {
                 worker: self.worker(),
                 session: self.session(),
                 number: self.message_no(),
                 messages: self.list(Self::worker_says),
             },
-            3 => agent::Effect::Start(self.assignment()),
-            4 => agent::Effect::Stop {
+            3 => agent::AgentEffect::Start(self.assignment()),
+            4 => agent::AgentEffect::Stop {
                 hold: self.hold(),
                 why: self.one([Cancelled, TimedOut, Drained, Fenced]),
             },
-            5 => agent::Effect::Answered {
+            5 => agent::AgentEffect::Answered {
                 hold: self.hold(),
                 verdict: self.one([Verdict::Accepted, Verdict::Refused]),
             },
-            _ => agent::Effect::Leave,
+            _ => agent::AgentEffect::Leave,
         }
     }
 }
@@ -592,10 +595,10 @@ proptest! {
     #[test]
     fn nonsense_is_refused(text in ".{0,80}") {
         let context = Context::default();
-        let _ = parse::<dispatch::Event>(&text, &context);
-        let _ = parse::<dispatch::Effect>(&text, &context);
-        let _ = parse::<agent::Event>(&text, &context);
-        let _ = parse::<agent::Effect>(&text, &context);
+        let _ = parse::<dispatch::DispatchEvent>(&text, &context);
+        let _ = parse::<dispatch::DispatchEffect>(&text, &context);
+        let _ = parse::<agent::AgentEvent>(&text, &context);
+        let _ = parse::<agent::AgentEffect>(&text, &context);
         let _ = parse_line(&text, &mut Context::default());
     }
 
@@ -604,6 +607,6 @@ proptest! {
     fn half_a_line_is_refused_or_read(seed: u64, cut in 0_usize..200) {
         let text = print(&Maker(seed).dispatch_event(), &Context::default());
         let half: String = text.chars().take(cut).collect();
-        let _ = parse::<dispatch::Event>(&half, &Context::default());
+        let _ = parse::<dispatch::DispatchEvent>(&half, &Context::default());
     }
 }

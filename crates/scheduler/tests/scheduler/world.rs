@@ -11,9 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use filch_scheduler::agent::{self, Agent, Home, Outcome, Reserve, Verdict};
 use filch_scheduler::dispatch::{
-    self, Answer, Dispatch, Effect, Event, JobView, QueueChange, Request, Why, WorkerView,
+    self, Answer, Dispatch, DispatchEffect, DispatchEvent, JobView, QueueChange, Request, Why,
+    WorkerView,
 };
-use filch_scheduler::gate::{Gate, Told};
+use filch_scheduler::gate::{Gate, Outgoing};
 use filch_scheduler::id::{
     CommitNo, FetchNo, Hold, JobId, MessageNo, RequestNo, Seq, SessionNo, WorkerId,
 };
@@ -21,7 +22,7 @@ use filch_scheduler::message::{Again, FromWorker, Serves, ToWorker};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{JobRow, Mutation, Strategy};
 use filch_scheduler::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Millis, Monotonic, Now, Wall};
 
 use filch_scheduler::trace::{Context, Traced, print, print_line};
@@ -60,7 +61,7 @@ struct Member {
 /// Everything.
 pub(crate) struct World {
     now: Now,
-    config: dispatch::Config,
+    config: dispatch::DispatchConfig,
     dispatch: Dispatch,
     gate: Gate,
     pub(crate) store: Memory,
@@ -113,7 +114,8 @@ const QUEUES: [&str; 3] = ["default", "mail", "video"];
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let now = Now { monotonic: Monotonic(1_000_000), wall: Wall(1_000_000) };
-        let config = dispatch::Config { seed, strategy: Strategy::Fifo, ..Default::default() };
+        let config =
+            dispatch::DispatchConfig { seed, strategy: Strategy::Fifo, ..Default::default() };
         let mut world = Self {
             now,
             dispatch: Dispatch::new(config.clone(), now),
@@ -156,7 +158,7 @@ impl World {
         };
         let slots = 1 + place % 2;
         let serves_all = serves == Serves::All;
-        let config = agent::Config {
+        let config = agent::AgentConfig {
             seed: self.generations,
             home: if place == EMBEDDED { Home::Embedded } else { Home::Apart },
             slots: slots as u32,
@@ -277,11 +279,11 @@ impl World {
             self.now.monotonic = next;
             for at in 0..MEMBERS {
                 if !self.members[at].is_paused {
-                    self.agent_event(at, agent::Event::Tick);
+                    self.agent_event(at, agent::AgentEvent::Tick);
                     self.stop_the_late(at);
                 }
             }
-            self.event(Event::Tick);
+            self.event(DispatchEvent::Tick);
             if next >= end {
                 return;
             }

@@ -2,7 +2,7 @@
 
 use axum::extract::State as Given;
 use axum::{Extension, Json};
-use filch_api::cluster::{Order, Queue, QueueChange, Status, Worker, WorkerStop};
+use filch_api::cluster::{Order, Queue, QueueUpdate, Status, Worker, WorkerStop};
 use filch_api::problem::Problem;
 use filch_api::session::About;
 use filch_api::submission::{Span, name};
@@ -52,7 +52,7 @@ pub(crate) async fn queues(
     operation_id = "setQueue",
     tag = "queues",
     params(("name" = String, Path, min_length = 1, max_length = 200, description = "Its name; it need not be there yet")),
-    request_body = QueueChange,
+    request_body = QueueUpdate,
     responses((status = 200, body = Queue))
 )]
 pub(crate) async fn set_queue(
@@ -60,7 +60,7 @@ pub(crate) async fn set_queue(
     Extension(caller): Extension<Caller>,
     Segment(text): Segment,
     Params(Nothing {}): Params<Nothing>,
-    Object(change): Object<QueueChange>,
+    Object(change): Object<QueueUpdate>,
 ) -> Result<Json<Queue>, Failure> {
     let queue = name("queue", &text)?;
     caller.check(&queue)?;

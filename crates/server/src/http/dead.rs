@@ -10,7 +10,7 @@ use std::collections::btree_map::Entry;
 
 use axum::extract::State as Given;
 use axum::{Extension, Json};
-use filch_api::dead::{Corpse, Count, Group, Groups, Refusal, Selection, check_group};
+use filch_api::dead::{Count, DeadJob, Group, Groups, Refusal, Selection, check_group};
 use filch_api::job::Job;
 use filch_api::problem::Problem;
 use filch_api::submission::name;
@@ -19,7 +19,7 @@ use filch_api::{fingerprint, id, limits};
 use filch_scheduler::dispatch::{Answer, Refused, Request};
 use filch_scheduler::id::{JobId, Seq};
 use filch_scheduler::record::{JobRow, Reason};
-use filch_scheduler::state::State as JobState;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 use filch_store::{Filter, ListOrder, PurgeCause, Store, StoreError, StoredText};
 use futures_util::StreamExt as _;
@@ -89,7 +89,7 @@ pub(crate) async fn list(
                 continue;
             }
             let error = shortened(&dead.error).to_owned();
-            jobs.push(Corpse { job: Job::kept(&dead.row), error, fingerprint });
+            jobs.push(DeadJob { job: Job::kept(&dead.row), error, fingerprint });
             if jobs.len() == limit {
                 return Ok(Json(Corpses { next: jobs.last().map(|last| last.job.seq), jobs }));
             }
@@ -103,7 +103,7 @@ pub(crate) async fn list(
 /// A part of a list of dead jobs.
 #[derive(Serialize, utoipa::ToSchema)]
 pub(crate) struct Corpses {
-    jobs: Vec<Corpse>,
+    jobs: Vec<DeadJob>,
     /// Where the next page begins, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,

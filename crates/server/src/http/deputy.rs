@@ -20,15 +20,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use filch_api::problem::Problem;
-use filch_api::session::{Assigned, Comes, Down, Held, Hello, Up};
-use filch_api::work::{Answered, Assignment, Beat, Beaten, Claim, Claimed, Report, TooLate};
+use filch_api::session::{Down, Up, WireAssignment, WireHello, WireHelloKind, WireHold};
+use filch_api::work::{
+    Answered, Assignment, Claim, Claimed, Heartbeat, HeartbeatAnswer, Report, TooLate,
+};
 use tokio::sync::oneshot;
 
 /// What a worker asks for.
 #[derive(Clone, Debug)]
 pub(super) enum Ask {
     Claim(Claim),
-    Beat(Beat),
+    Beat(Heartbeat),
     Report(Vec<Report>),
     Goodbye,
 }
@@ -37,7 +39,7 @@ pub(super) enum Ask {
 #[derive(Clone, Debug)]
 pub(super) enum Reply {
     Claimed(Claimed),
-    Beaten(Beaten),
+    Beaten(HeartbeatAnswer),
     Answered(Answered),
     Done,
 }
@@ -66,7 +68,7 @@ pub(super) enum Event {
 #[derive(Debug)]
 pub(super) enum Effect {
     /// Begin a new session with this.
-    Open(Box<Hello>),
+    Open(Box<WireHello>),
     /// Say this in the present session, as its next batch.
     Say(Vec<Up>),
     /// Say when everything that was decided up to now has been heard.
@@ -93,13 +95,13 @@ pub(super) struct Deputy {
     /// When the worker last said something.
     heard_at: Instant,
     /// What is the worker's, as far as is known.
-    jobs: BTreeMap<Held, Holding>,
+    jobs: BTreeMap<WireHold, Holding>,
     arrivals: u64,
     claim: Option<OpenClaim>,
     /// The newest claim that was answered, and what it brought.
     last: Option<(u64, Vec<Assignment>)>,
     /// What was reported and not answered.
-    reports: BTreeMap<Held, Report>,
+    reports: BTreeMap<WireHold, Report>,
     reporting: Vec<Reporting>,
     /// Answers that wait for a renewal.
     renewals: Vec<Renewal>,
@@ -151,7 +153,7 @@ struct OpenClaim {
 }
 
 struct Reporting {
-    left: BTreeSet<Held>,
+    left: BTreeSet<WireHold>,
     answered: Answered,
     reply: oneshot::Sender<Answer>,
 }
@@ -253,7 +255,7 @@ impl Deputy {
             Ask::Beat(beat) => beat.holds.as_slice(),
             Ask::Report(_) | Ask::Goodbye => &[],
         };
-        let holds: Vec<Held> = holds.to_vec();
+        let holds: Vec<WireHold> = holds.to_vec();
         let is_new = holds.is_empty() && matches!(call.ask, Ask::Claim(_) | Ask::Beat(_));
         for hold in holds {
             self.jobs.insert(hold, Holding::given());
@@ -263,16 +265,16 @@ impl Deputy {
         } else {
             self.waiting.push(call);
         }
-        self.greet(if is_new { Comes::New } else { Comes::Resume });
+        self.greet(if is_new { WireHelloKind::New } else { WireHelloKind::Resume });
     }
 
     /// Begins a session. Whatever is known is said again in it.
-    fn greet(&mut self, entrance: Comes) {
+    fn greet(&mut self, kind: WireHelloKind) {
         self.phase = Phase::Greeting;
         self.said = 1;
         let started = self.jobs.iter().filter(|(_, job)| job.is_started);
-        let hello = Hello {
-            entrance,
+        let hello = WireHello {
+            kind,
             slots: self.slots,
             want: 0,
             queues: self.queues.clone(),
@@ -319,7 +321,7 @@ impl Deputy {
         let was_open = self.phase == Phase::Open;
         for message in messages {
             match message {
-                Down::Truth { lease_ms, keep } => self.learn(lease_ms, &keep),
+                Down::Reconcile { lease_ms, keep } => self.learn(lease_ms, &keep),
                 Down::Assign(jobs) => self.assigned(jobs),
                 // What the worker has, it runs.
                 Down::AskToGive { question, .. } => {
@@ -349,10 +351,10 @@ impl Deputy {
     }
 
     /// What is truly the worker's.
-    fn learn(&mut self, lease_ms: u64, keep: &[Held]) {
+    fn learn(&mut self, lease_ms: u64, keep: &[WireHold]) {
         self.lease = Duration::from_millis(lease_ms);
         (self.phase, self.hang_ups) = (Phase::Open, 0);
-        let keep: BTreeSet<Held> = keep.iter().copied().collect();
+        let keep: BTreeSet<WireHold> = keep.iter().copied().collect();
         let mut dropped = Vec::new();
         let mut confirming = Vec::new();
         for (&hold, job) in &mut self.jobs {
@@ -374,10 +376,11 @@ impl Deputy {
         }
     }
 
-    fn assigned(&mut self, jobs: Vec<Assigned>) {
+    fn assigned(&mut self, jobs: Vec<WireAssignment>) {
         let mut starts = Vec::new();
         let mut refused = Vec::new();
-        for Assigned { job, id, queue, kind, attempt, confirm, timeout_ms, work, .. } in jobs {
+        for WireAssignment { job, id, queue, kind, attempt, confirm, timeout_ms, work, .. } in jobs
+        {
             if self.jobs.contains_key(&job) || self.reports.contains_key(&job) {
                 continue;
             }
@@ -416,7 +419,7 @@ impl Deputy {
         }
     }
 
-    fn start_granted(&mut self, hold: Held) {
+    fn start_granted(&mut self, hold: WireHold) {
         if let Some(job) = self.jobs.get_mut(&hold) {
             job.is_started = true;
             match std::mem::replace(&mut job.stage, Stage::Given) {
@@ -428,7 +431,7 @@ impl Deputy {
         }
     }
 
-    fn cancelled(&mut self, hold: Held) {
+    fn cancelled(&mut self, hold: WireHold) {
         match self.jobs.get_mut(&hold) {
             Some(job) if job.is_given() => job.is_cancelled = true,
             // It never reached the worker; the brain waits to hear that it does not run.
@@ -472,7 +475,7 @@ impl Deputy {
         for reply in self.goodbye.take().into_iter().flat_map(|goodbye| goodbye.replies) {
             self.waiting.push(Call { ask: Ask::Goodbye, reply });
         }
-        self.greet(Comes::Resume);
+        self.greet(WireHelloKind::Resume);
     }
 
     /// The end. Whoever still waits is told why; only a goodbye needs nobody to hear it.

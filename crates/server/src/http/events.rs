@@ -10,14 +10,14 @@ use axum::extract::State as Given;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use axum::response::sse::{self, KeepAlive, Sse};
-use filch_api::event::Event;
+use filch_api::event::ClusterEvent;
 use filch_api::id;
 use filch_api::job::attempts_shown;
 use filch_api::problem::Problem;
 use filch_api::time::Moment;
 use filch_scheduler::id::{JobId, Seq, WorkerId};
 use filch_scheduler::name::Name;
-use filch_scheduler::record::Cause;
+use filch_scheduler::record::LeaseCause;
 use serde::Deserialize;
 use tokio::sync::mpsc::{Sender, channel};
 
@@ -45,7 +45,7 @@ pub(crate) struct EventsQuery {
 
 /// What happens, as it happens
 ///
-/// Server-sent events, each an `Event` under an id. A reader that was cut off sends the last id it has
+/// Server-sent events, each an `ClusterEvent` under an id. A reader that was cut off sends the last id it has
 /// seen as `last-event-id` and goes on from there; if that is too long ago, it is sent an event `reset`
 /// and looks at everything anew. So is who asks for more of the past than is held: the newest 16,384.
 #[utoipa::path(
@@ -57,7 +57,7 @@ pub(crate) struct EventsQuery {
         ("last-event-id" = Option<String>, Header, description = "The id of the last event seen"),
         EventsQuery
     ),
-    responses((status = 200, body = Event, content_type = "text/event-stream"))
+    responses((status = 200, body = ClusterEvent, content_type = "text/event-stream"))
 )]
 pub(crate) async fn stream(
     Given(state): Given<State>,
@@ -135,7 +135,7 @@ impl Interest {
     }
 
     /// The event, as far as it is wanted.
-    fn event(&self, happened: &Happened, known: &BTreeMap<Seq, Known>) -> Option<Event> {
+    fn event(&self, happened: &Happened, known: &BTreeMap<Seq, Known>) -> Option<ClusterEvent> {
         let at = Moment(happened.at);
         // A job that is forgotten is of no queue any more.
         let is_wanted = |seq: &Seq| {
@@ -145,51 +145,55 @@ impl Interest {
             )
         };
         match &happened.what {
-            What::Submitted { seq, id, queue, kind } => {
-                (self.wants(*id, queue, kind) && self.worker.is_none()).then(|| Event::Submitted {
-                    at,
-                    id: id::job(*id),
-                    seq: seq.0,
-                    queue: queue.to_string(),
-                    kind: kind.to_string(),
-                })
-            }
+            What::Submitted { seq, id, queue, kind } => (self.wants(*id, queue, kind)
+                && self.worker.is_none())
+            .then(|| ClusterEvent::Submitted {
+                at,
+                id: id::job(*id),
+                seq: seq.0,
+                queue: queue.to_string(),
+                kind: kind.to_string(),
+            }),
             What::Changed { seq, state, attempts, fence, holder } => {
                 let job = known.get(seq);
-                (is_wanted(seq) && self.wants_one_of([*holder, None])).then(|| Event::Changed {
-                    at,
-                    id: job.map(|job| id::job(job.id)),
-                    seq: seq.0,
-                    state: state.to_string(),
-                    attempts: attempts_shown(*state, *attempts),
-                    fence: fence.0,
-                    queue: job.map(|job| job.queue.to_string()),
-                    kind: job.map(|job| job.kind.to_string()),
-                    worker: holder.map(id::worker),
+                (is_wanted(seq) && self.wants_one_of([*holder, None])).then(|| {
+                    ClusterEvent::Changed {
+                        at,
+                        id: job.map(|job| id::job(job.id)),
+                        seq: seq.0,
+                        state: state.to_string(),
+                        attempts: attempts_shown(*state, *attempts),
+                        fence: fence.0,
+                        queue: job.map(|job| job.queue.to_string()),
+                        kind: job.map(|job| job.kind.to_string()),
+                        worker: holder.map(id::worker),
+                    }
                 })
             }
             What::Moved { cause, to, jobs } => {
                 let (cause, from) = match *cause {
-                    Cause::Claim => ("claim", None),
-                    Cause::Steal(worker) => ("steal", Some(worker)),
-                    Cause::Lost(worker) => ("lost", Some(worker)),
-                    Cause::Returned(worker) => ("returned", Some(worker)),
+                    LeaseCause::Claim => ("claim", None),
+                    LeaseCause::Steal(worker) => ("steal", Some(worker)),
+                    LeaseCause::Lost(worker) => ("lost", Some(worker)),
+                    LeaseCause::Returned(worker) => ("returned", Some(worker)),
                 };
                 let wanted: Vec<Seq> = jobs.iter().copied().filter(is_wanted).collect();
                 let ids = wanted.iter().filter_map(|seq| known.get(seq));
                 let ids = ids.map(|job| id::job(job.id)).collect();
-                (!wanted.is_empty() && self.wants_one_of([from, *to])).then(|| Event::Moved {
-                    at,
-                    cause: cause.to_owned(),
-                    from: from.map(id::worker),
-                    to: to.map(id::worker),
-                    jobs: wanted.iter().map(|seq| seq.0).collect(),
-                    ids,
+                (!wanted.is_empty() && self.wants_one_of([from, *to])).then(|| {
+                    ClusterEvent::Moved {
+                        at,
+                        cause: cause.to_owned(),
+                        from: from.map(id::worker),
+                        to: to.map(id::worker),
+                        jobs: wanted.iter().map(|seq| seq.0).collect(),
+                        ids,
+                    }
                 })
             }
             &What::WorkerLost { worker, jobs } => {
                 let is_wanted = self.wants_all_jobs() && self.wants_one_of([Some(worker), None]);
-                is_wanted.then(|| Event::WorkerLost { at, worker: id::worker(worker), jobs })
+                is_wanted.then(|| ClusterEvent::WorkerLost { at, worker: id::worker(worker), jobs })
             }
         }
     }

@@ -4,7 +4,7 @@ use axum::extract::{Request as Incoming, State as Given};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use filch_api::flow::{Flow, FlowReceipts, JudgedFlow};
+use filch_api::flow::{Flow, FlowReceipts, ValidatedFlow};
 use filch_api::{json, limits};
 use filch_scheduler::dispatch::Answer;
 
@@ -38,14 +38,14 @@ pub(crate) async fn submit(
     let key = submit::idempotency_key(request.headers())?;
     let held = body::collect(&state, request, |_| limits::LIST_BYTES).await?;
     json::check_depth(&held.bytes)?;
-    let JudgedFlow { name, names, jobs } = Flow::read(&held.bytes)?.judge(key.as_deref())?;
+    let ValidatedFlow { name, names, jobs } = Flow::read(&held.bytes)?.validate(key.as_deref())?;
     let ids: Vec<_> = jobs.iter().map(|job| job.spec.id).collect();
     let receipts = match submit::hand_over(&state, &caller, jobs).await? {
         Answer::Submitted(submitted) => submitted,
         Answer::Done => Vec::new(),
         Answer::Refused(refused) => {
             let names: Vec<_> = ids.into_iter().zip(names).collect();
-            return Err(JudgedFlow::explain(&names, refused).into());
+            return Err(ValidatedFlow::explain(&names, refused).into());
         }
     };
     let jobs: Vec<_> = names.into_iter().zip(receipts.iter().map(Into::into)).collect();

@@ -8,7 +8,7 @@ use filch_api::id;
 use filch_api::job::Ownership;
 use filch_api::time::Moment;
 use filch_scheduler::record::{AttemptOutcome, Note};
-use filch_scheduler::state::State as JobState;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 use filch_store::History;
 

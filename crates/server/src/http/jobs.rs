@@ -13,7 +13,7 @@ use filch_api::{limits, span};
 use filch_scheduler::dispatch::{Dispatch, Request, Takers, Why};
 use filch_scheduler::id::{JobId, Seq};
 use filch_scheduler::name::Name;
-use filch_scheduler::state::State as JobState;
+use filch_scheduler::state::JobState;
 use filch_store::{Filter, History, ListOrder, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

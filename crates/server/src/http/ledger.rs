@@ -2,8 +2,8 @@
 
 use filch_api::job::{Failure, Ownership};
 use filch_api::time::Moment;
-use filch_scheduler::record::Cause;
-use filch_scheduler::state::State;
+use filch_scheduler::record::LeaseCause;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 use filch_store::{History, OwnerChange};
 
@@ -33,11 +33,11 @@ pub(super) fn ledger(history: &History, failures: &[Failure]) -> Vec<Ownership> 
     history.owners.iter().map(ownership).collect()
 }
 
-const fn taken(cause: Cause) -> &'static str {
+const fn taken(cause: LeaseCause) -> &'static str {
     match cause {
-        Cause::Steal(_) => "stolen",
-        Cause::Lost(_) => "lost",
-        Cause::Returned(_) | Cause::Claim => "returned",
+        LeaseCause::Steal(_) => "stolen",
+        LeaseCause::Lost(_) => "lost",
+        LeaseCause::Returned(_) | LeaseCause::Claim => "returned",
     }
 }
 
@@ -45,8 +45,8 @@ const fn taken(cause: Cause) -> &'static str {
 fn last(history: &History, owner: &OwnerChange) -> (Option<&'static str>, Moment) {
     let now = &history.row.now;
     let outcome = match now.state {
-        State::Succeeded if now.fence == owner.hold.fence => Some("succeeded"),
-        State::Cancelled => Some("cancelled"),
+        JobState::Succeeded if now.fence == owner.hold.fence => Some("succeeded"),
+        JobState::Cancelled => Some("cancelled"),
         _ => None,
     };
     let at: Wall = now.at;
@@ -65,12 +65,12 @@ mod tests {
     const ONE: WorkerId = WorkerId::apart(1);
     const TWO: WorkerId = WorkerId::apart(2);
 
-    fn owner(fence: u64, worker: Option<WorkerId>, cause: Cause) -> OwnerChange {
+    fn owner(fence: u64, worker: Option<WorkerId>, cause: LeaseCause) -> OwnerChange {
         let hold = Hold { job: Seq(1), fence: Fence(fence) };
         OwnerChange { hold, worker, cause, at: Wall(10 * fence) }
     }
 
-    fn history(state: State, fence: u64, owners: Vec<OwnerChange>) -> History {
+    fn history(state: JobState, fence: u64, owners: Vec<OwnerChange>) -> History {
         let now = JobWrite {
             job: Seq(1),
             state,
@@ -103,15 +103,15 @@ mod tests {
     #[test]
     fn every_owners_time_came_to_something() {
         let owners = vec![
-            owner(1, Some(ONE), Cause::Claim),
-            owner(2, Some(TWO), Cause::Steal(ONE)),
-            owner(3, None, Cause::Returned(TWO)),
-            owner(4, Some(ONE), Cause::Claim),
-            owner(5, Some(TWO), Cause::Claim),
-            owner(6, None, Cause::Lost(TWO)),
-            owner(7, Some(ONE), Cause::Claim),
+            owner(1, Some(ONE), LeaseCause::Claim),
+            owner(2, Some(TWO), LeaseCause::Steal(ONE)),
+            owner(3, None, LeaseCause::Returned(TWO)),
+            owner(4, Some(ONE), LeaseCause::Claim),
+            owner(5, Some(TWO), LeaseCause::Claim),
+            owner(6, None, LeaseCause::Lost(TWO)),
+            owner(7, Some(ONE), LeaseCause::Claim),
         ];
-        let mut history = history(State::Succeeded, 7, owners);
+        let mut history = history(JobState::Succeeded, 7, owners);
         let note = |fence, worker, outcome| Note::Attempt {
             hold: Hold { job: Seq(1), fence: Fence(fence) },
             worker,
@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn what_lasts_has_come_to_nothing_yet() {
-        let owners = || vec![owner(1, Some(ONE), Cause::Claim)];
-        assert_eq!(outcomes(&history(State::Running, 1, owners())), [(String::new(), None)]);
-        let cancelled = outcomes(&history(State::Cancelled, 2, owners()));
+        let owners = || vec![owner(1, Some(ONE), LeaseCause::Claim)];
+        assert_eq!(outcomes(&history(JobState::Running, 1, owners())), [(String::new(), None)]);
+        let cancelled = outcomes(&history(JobState::Cancelled, 2, owners()));
         assert_eq!(cancelled, [("cancelled".to_owned(), Some(99))]);
     }
 }

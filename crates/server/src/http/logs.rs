@@ -4,7 +4,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State as Given;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use filch_api::session::Stream;
+use filch_api::session::OutputStream;
 use filch_scheduler::dispatch::Dispatch;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::Sender;
@@ -24,7 +24,7 @@ pub(crate) struct LogQuery {
 #[derive(Serialize, utoipa::ToSchema)]
 struct Line {
     #[schema(value_type = String, example = "stdout")]
-    stream: Stream,
+    stream: OutputStream,
     text: String,
 }
 
@@ -82,7 +82,7 @@ pub(crate) async fn show(
             if let Ok(Some(history)) = kept
                 && let Some(log) = history.outputs.iter().rev().find_map(|left| left.log.clone())
             {
-                send(&lines, Stream::Stdout, log.to_string()).await;
+                send(&lines, OutputStream::Stdout, log.to_string()).await;
             }
         }
     });
@@ -115,7 +115,7 @@ impl Seen {
         (self.fence, self.end) = (part.fence, part.end);
         if part.missed > 0 {
             let text = format!("\n... {} bytes are left out ...\n", part.missed);
-            if !send(lines, Stream::Stderr, text).await {
+            if !send(lines, OutputStream::Stderr, text).await {
                 return false;
             }
         }
@@ -129,7 +129,11 @@ impl Seen {
     }
 }
 
-async fn send(lines: &Sender<Result<Bytes, std::io::Error>>, stream: Stream, text: String) -> bool {
+async fn send(
+    lines: &Sender<Result<Bytes, std::io::Error>>,
+    stream: OutputStream,
+    text: String,
+) -> bool {
     let mut line = serde_json::to_vec(&Line { stream, text }).expect("text can be written as JSON");
     line.push(b'\n');
     lines.send(Ok(Bytes::from(line))).await.is_ok()

@@ -16,9 +16,9 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use filch_api::id;
 use filch_api::problem::Problem;
-use filch_api::session::{Held, Hello, Up, UpFrame};
+use filch_api::session::{Up, UpFrame, WireHello, WireHold};
 use filch_api::submission::Work;
-use filch_api::work::{Answered, Beat, Beaten, Claim, Claimed, Reports};
+use filch_api::work::{Answered, Claim, Claimed, Heartbeat, HeartbeatAnswer, Reports};
 use filch_scheduler::id::WorkerId;
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, channel};
@@ -69,19 +69,19 @@ pub(crate) async fn claim(
 /// Says what the worker holds, and hears what of it to stop. Due ten times a lease.
 #[utoipa::path(
     post,
-    path = "/v1/work/{worker}/beat",
-    operation_id = "beat",
+    path = "/v1/work/{worker}/heartbeat",
+    operation_id = "heartbeat",
     tag = "work",
     params(("worker" = String, Path, pattern = "^[0-7][0-9a-fA-F]{15}$", description = "The worker's id")),
-    request_body = Beat,
-    responses((status = 200, body = Beaten))
+    request_body = Heartbeat,
+    responses((status = 200, body = HeartbeatAnswer))
 )]
 pub(crate) async fn beat(
     Given(state): Given<State>,
     Worker(worker): Worker,
     Params(Nothing {}): Params<Nothing>,
     headers: HeaderMap,
-    Object(beat): Object<Beat>,
+    Object(beat): Object<Heartbeat>,
 ) -> Result<Response, Failure> {
     beat.check()?;
     match ask(&state, worker, Ask::Beat(beat)).await? {
@@ -358,7 +358,7 @@ impl Shell {
     }
 
     /// Begins a session over a connection of its own. False if it ended at once.
-    async fn open(&mut self, state: &State, hello: Box<Hello>) -> bool {
+    async fn open(&mut self, state: &State, hello: Box<WireHello>) -> bool {
         // Numbers that no deputy of this worker had before, in this process; what the brain knows of
         // workers from before its start has none.
         static SESSIONS: AtomicU64 = AtomicU64::new(1);
@@ -435,8 +435,8 @@ impl Lines {
         self.0.push('\n');
     }
 
-    fn holds(&mut self, word: &str, holds: &[Held]) {
-        for Held(job, fence) in holds {
+    fn holds(&mut self, word: &str, holds: &[WireHold]) {
+        for WireHold(job, fence) in holds {
             writeln!(self.0, "{word}\t{job} {fence}").expect("a string takes everything");
         }
     }
@@ -446,7 +446,7 @@ impl Lines {
     }
 }
 
-fn beaten_lines(beaten: &Beaten) -> Response {
+fn beaten_lines(beaten: &HeartbeatAnswer) -> Response {
     let mut lines = Lines::new(beaten.lease_ms, beaten.drain);
     lines.holds("keep", &beaten.keep);
     lines.holds("cancel", &beaten.cancel);

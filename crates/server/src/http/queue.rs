@@ -8,7 +8,7 @@ use filch_api::problem::Problem;
 use filch_api::submission::name;
 use filch_scheduler::dispatch::{Answer, Request};
 use filch_scheduler::id::Seq;
-use filch_scheduler::state::State as JobState;
+use filch_scheduler::state::JobState;
 use filch_store::{Filter, ListOrder};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -46,7 +46,7 @@ pub(crate) async fn show(
     let queue = name("queue", &text)?;
     caller.check(&queue)?;
     let ended = state.metrics.ended_last_minute(&queue);
-    let line = state.doorbell.look(move |dispatch, _| dispatch.line(&queue)).await?;
+    let line = state.doorbell.look(move |dispatch, _| dispatch.queue_snapshot(&queue)).await?;
     let line = line.ok_or_else(|| {
         let title = format!("no queue {text:?}: it has no jobs and no settings");
         Problem::not_found(title).help("list queues with `filch queue list`")

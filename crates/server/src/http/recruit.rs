@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State as Given;
-use filch_api::recruit::{Day, Found, Recruit, SideJob};
+use filch_api::recruit::{Day, Found, Recruit, SideJobStats};
 use filch_api::time::Moment;
 use filch_scheduler::time::Wall;
 use filch_store::DailyCount;
@@ -63,13 +63,13 @@ fn part(per_million: u32) -> f64 {
     f64::from(per_million) / 1e6
 }
 
-fn shown(row: Row) -> SideJob {
+fn shown(row: Row) -> SideJobStats {
     let (place, spare) = match row.place {
         Place::Commits => ("commits", None),
         Place::Idle => ("idle", Some(IDLE_SPARE)),
     };
     let share = if row.enlisted == 0 { 0.0 } else { row.selected as f64 / row.enlisted as f64 };
-    SideJob {
+    SideJobStats {
         job: row.job,
         place: place.to_owned(),
         rate: row.rate,

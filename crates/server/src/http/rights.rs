@@ -78,7 +78,7 @@ const TABLE: &[Right] = &[
     right("stopWorker", OPERATORS, Nothing),
     right("work", WORKERS, ItsQueues),
     right("claim", WORKERS, ItsQueues),
-    right("beat", WORKERS, ItsQueues),
+    right("heartbeat", WORKERS, ItsQueues),
     right("report", WORKERS, ItsQueues),
     right("goodbye", WORKERS, ItsQueues),
     right("events", VIEWERS, Nothing),

@@ -10,7 +10,7 @@ use axum::{Extension, Json};
 use bytes::{Buf as _, BytesMut};
 use filch_api::job::{Chunk, Receipt};
 use filch_api::problem::Problem;
-use filch_api::submission::{Judged, Submission};
+use filch_api::submission::{Submission, ValidatedJob};
 use filch_api::{id, json, limits};
 use filch_scheduler::dispatch::{Answer, Request};
 use filch_store::DiskSpace;
@@ -108,7 +108,7 @@ pub(crate) async fn submit(
     Ok((status, Json(Taken::One(receipt))).into_response())
 }
 
-fn array(text: &[u8], key: Option<&str>) -> Result<Vec<Judged>, Problem> {
+fn array(text: &[u8], key: Option<&str>) -> Result<Vec<ValidatedJob>, Problem> {
     let raw: Vec<&RawValue> = serde_json::from_slice(text).map_err(|error| body::unread(&error))?;
     if raw.len() > limits::ARRAY_JOBS {
         let title = format!("too many jobs in one array: {}", raw.len());
@@ -125,12 +125,16 @@ fn array(text: &[u8], key: Option<&str>) -> Result<Vec<Judged>, Problem> {
     judged.collect()
 }
 
-fn judge(submission: Submission, key: Option<&str>, index: u64) -> Result<Judged, Problem> {
-    submission.judge(|| key.map_or_else(id::new_job, |key| id::keyed_job(key, index)))
+fn judge(submission: Submission, key: Option<&str>, index: u64) -> Result<ValidatedJob, Problem> {
+    submission.validate(|| key.map_or_else(id::new_job, |key| id::keyed_job(key, index)))
 }
 
 /// Hands jobs to the brain and waits until they are durable.
-async fn keep(state: &State, caller: &Caller, jobs: Vec<Judged>) -> Result<Vec<Receipt>, Failure> {
+async fn keep(
+    state: &State,
+    caller: &Caller,
+    jobs: Vec<ValidatedJob>,
+) -> Result<Vec<Receipt>, Failure> {
     match hand_over(state, caller, jobs).await? {
         Answer::Submitted(submitted) => Ok(submitted.iter().map(Receipt::from).collect()),
         Answer::Done => Ok(Vec::new()),
@@ -142,7 +146,7 @@ async fn keep(state: &State, caller: &Caller, jobs: Vec<Judged>) -> Result<Vec<R
 pub(super) async fn hand_over(
     state: &State,
     caller: &Caller,
-    jobs: Vec<Judged>,
+    jobs: Vec<ValidatedJob>,
 ) -> Result<Answer, Failure> {
     jobs.iter().try_for_each(|job| caller.check(&job.spec.queue))?;
     if let DiskSpace::Low { free, mark } = state.store.disk_space() {
@@ -159,7 +163,7 @@ pub(super) async fn hand_over(
     }
     let mut brought = Vec::with_capacity(jobs.len());
     let mut specs = Vec::with_capacity(jobs.len());
-    for Judged { spec, payload } in jobs {
+    for ValidatedJob { spec, payload } in jobs {
         brought.push(Brought { id: spec.id, body: spec.body, payload });
         specs.push(spec);
     }
@@ -290,7 +294,7 @@ struct Lines<S> {
 
 impl<S: Pieces> Lines<S> {
     /// The next chunk, and how many lines there were up to its end; `is_over` says whether it is the last.
-    async fn chunk(&mut self, key: Option<&str>) -> Result<(Vec<Judged>, u64), Problem> {
+    async fn chunk(&mut self, key: Option<&str>) -> Result<(Vec<ValidatedJob>, u64), Problem> {
         let mut judged = Vec::new();
         let mut bytes = 0;
         let mut searched = 0;
@@ -334,7 +338,7 @@ impl<S: Pieces> Lines<S> {
         }
     }
 
-    fn read(&mut self, line: &[u8], key: Option<&str>) -> Result<Option<Judged>, Problem> {
+    fn read(&mut self, line: &[u8], key: Option<&str>) -> Result<Option<ValidatedJob>, Problem> {
         self.line += 1;
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(None);

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State as Given;
 use axum::http::StatusCode;
 use filch_api::problem::Problem;
-use filch_api::token::{Made, Token, Wanted};
+use filch_api::token::{Made, Token, TokenRequest};
 use filch_store::Store;
 use serde::Serialize;
 
@@ -48,15 +48,15 @@ pub(crate) async fn list(
     path = "/v1/tokens",
     operation_id = "makeToken",
     tag = "tokens",
-    request_body = Wanted,
+    request_body = TokenRequest,
     responses((status = 201, body = Made, description = "It is good from now on"))
 )]
 pub(crate) async fn make(
     Given(state): Given<State>,
     Params(Nothing {}): Params<Nothing>,
-    Object(wanted): Object<Wanted>,
+    Object(wanted): Object<TokenRequest>,
 ) -> Result<(StatusCode, Json<Made>), Failure> {
-    let judged = wanted.judge()?;
+    let judged = wanted.validate()?;
     let made = keep(&state, move |store| tokens::make(store, judged)).await?;
     // Nothing is waited for from here on: whoever asked without a token is heard to the end.
     state.tokens.add(&made);

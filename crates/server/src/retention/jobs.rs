@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use filch_recruit::{Duty, Rate, SideError};
-use filch_scheduler::dispatch::Event;
+use filch_scheduler::dispatch::DispatchEvent;
 use filch_scheduler::id::{LeaseNo, Seq};
 use filch_scheduler::time::{Monotonic, Now, Wall};
 use filch_store::{PurgeCause, Store, StoreError};
@@ -265,7 +265,7 @@ impl RetentionJobs {
             self.overdue_since.store(plus(first.at, retention).0, Relaxed);
             let jobs = expired.iter().map(|job| (job.seq, job.id)).collect();
             let cause = PurgeCause::Expired { retention };
-            purged = self.propose(Event::Expired(jobs), Some(cause)).await?;
+            purged = self.propose(DispatchEvent::Expired(jobs), Some(cause)).await?;
             self.jobs_purged.fetch_add(purged, Relaxed);
             walk.purged += purged;
         }
@@ -300,7 +300,7 @@ impl RetentionJobs {
         if leases.is_empty() && notes == 0 {
             return Ok(0);
         }
-        let event = Event::Outdated { leases, notes_before: before };
+        let event = DispatchEvent::Outdated { leases, notes_before: before };
         let rows = self.propose(event, None).await?;
         self.lease_rows_trimmed.fetch_add(rows, Relaxed);
         self.notes_trimmed.fetch_add(notes, Relaxed);
@@ -323,7 +323,11 @@ impl RetentionJobs {
 
     /// Proposes something to the scheduler, and waits until its decision is durable. Returns how many
     /// rows were removed.
-    async fn propose(&self, event: Event, cause: Option<PurgeCause>) -> Result<u64, SideError> {
+    async fn propose(
+        &self,
+        event: DispatchEvent,
+        cause: Option<PurgeCause>,
+    ) -> Result<u64, SideError> {
         let (decided, answer) = oneshot::channel();
         self.proposals
             .send(Proposal { event, cause, decided })

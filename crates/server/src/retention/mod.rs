@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use filch_recruit::{AsyncSideJob, Duty, Rate, Recruiter, SideFuture, Slice};
-use filch_scheduler::dispatch::Event;
+use filch_scheduler::dispatch::DispatchEvent;
 use filch_scheduler::time::Now;
 use filch_store::{PurgeCause, Store};
 use tokio::sync::mpsc::UnboundedSender;
@@ -40,7 +40,7 @@ pub enum SideWork {
 
 /// Something for the scheduler to decide.
 pub(crate) struct Proposal {
-    pub(crate) event: Event,
+    pub(crate) event: DispatchEvent,
     /// Why jobs should be purged.
     pub(crate) cause: Option<PurgeCause>,
     /// Receives the number of removed rows, once their removal is durable.

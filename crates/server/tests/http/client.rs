@@ -197,7 +197,7 @@ impl Worker<'_> {
     }
 
     pub(crate) async fn beat(&self) -> Answer {
-        self.place.post(&self.path("beat"), &json!({"holds": self.holds})).await
+        self.place.post(&self.path("heartbeat"), &json!({"holds": self.holds})).await
     }
 
     pub(crate) async fn report(&mut self, report: &Value) -> Answer {

@@ -22,7 +22,7 @@ struct Worker {
 impl Worker {
     async fn come(place: &Place, id: &'static str, want: u32) -> Self {
         let mut worker = Self { id, said: 0, wire: place.server.connect() };
-        worker.say(json!({"hello": {"entrance": "new", "slots": 1, "want": want}})).await;
+        worker.say(json!({"hello": {"kind": "new", "slots": 1, "want": want}})).await;
         worker
     }
 
@@ -40,7 +40,7 @@ impl Worker {
     async fn print(&mut self, name: &str, job: [u64; 2], text: &str) {
         let output = json!([{"job": job, "stream": "stdout", "text": text}]);
         self.send(json!({"worker": name, "session": 0, "output": output})).await;
-        self.say(json!("beat")).await;
+        self.say(json!("heartbeat")).await;
     }
 
     async fn send(&self, frame: Value) {

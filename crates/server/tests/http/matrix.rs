@@ -71,7 +71,7 @@ impl Stage {
             "stopWorker" => Some(json!({})),
             "setStrategy" => Some(json!({"strategy": "priority"})),
             "claim" => Some(json!({"number": 1, "slots": 0, "queues": ["other"]})),
-            "beat" => Some(json!({"holds": []})),
+            "heartbeat" => Some(json!({"holds": []})),
             "report" => Some(json!({"reports": [{"job": [999, 1], "ending": "finished"}]})),
             "makeToken" => Some(json!({"role": "view"})),
             _ => None,

@@ -5,9 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, LeaseNo, Seq, WorkerId};
 use filch_scheduler::name::Name;
-use filch_scheduler::record::{Cause, JobRow, JobWrite, LeaseRow, Mutation};
+use filch_scheduler::record::{JobRow, JobWrite, LeaseCause, LeaseRow, Mutation};
 use filch_scheduler::spec::JobSpec;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 use filch_server::{ServerConfig, SideWork};
 use filch_store::{Commit, OwnerNote, Sqlite, Store, StoredText};
@@ -43,7 +43,7 @@ impl Past<'_> {
         self.store.commit(&Commit { last, mutations, payloads, ..Commit::default() }).unwrap();
     }
 
-    pub(crate) fn row(&mut self, at: u64, state: State, parents: Vec<JobId>) -> JobRow {
+    pub(crate) fn row(&mut self, at: u64, state: JobState, parents: Vec<JobId>) -> JobRow {
         self.seq += 1;
         let seq = Seq(self.seq);
         // A UUID of version 7 that says when it was made.
@@ -66,7 +66,7 @@ impl Past<'_> {
 
     /// A job with a key that was submitted, claimed, and succeeded at this moment.
     pub(crate) fn succeeded_with_key(&mut self, key: &str, at: u64) -> JobId {
-        let mut row = self.row(at, State::Queued, Vec::new());
+        let mut row = self.row(at, JobState::Queued, Vec::new());
         row.spec.key = Some(Name::from(key));
         let id = row.spec.id;
         self.succeed(vec![row], at);
@@ -78,7 +78,7 @@ impl Past<'_> {
         let mut ids = Vec::new();
         for first in (0..count).step_by(TOGETHER as usize) {
             let rows: Vec<JobRow> = (first..count.min(first + TOGETHER))
-                .map(|_| self.row(at, State::Queued, Vec::new()))
+                .map(|_| self.row(at, JobState::Queued, Vec::new()))
                 .collect();
             ids.extend(rows.iter().map(|row| row.spec.id));
             self.succeed(rows, at);
@@ -90,7 +90,7 @@ impl Past<'_> {
         let jobs: Vec<Hold> =
             rows.iter().map(|row| Hold { job: row.seq, fence: Fence(1) }).collect();
         let ends = jobs.iter().zip(&rows).map(|(hold, row)| {
-            let (fence, state) = (hold.fence, State::Succeeded);
+            let (fence, state) = (hold.fence, JobState::Succeeded);
             Mutation::Write(JobWrite { fence, state, ..row.now })
         });
         let mut ends: Vec<Mutation> = ends.collect();
@@ -98,7 +98,7 @@ impl Past<'_> {
         let number = LeaseNo(self.lease);
         ends.push(Mutation::Close(number));
         self.keep(rows.into_iter().map(Mutation::Put).collect());
-        let (worker, cause) = (Some(WorkerId::apart(7)), Cause::Claim);
+        let (worker, cause) = (Some(WorkerId::apart(7)), LeaseCause::Claim);
         let lease = LeaseRow { number, worker, cause, jobs, at: Wall(at) };
         self.keep(vec![Mutation::Lease(lease)]);
         self.keep(ends);

@@ -119,7 +119,7 @@ async fn what_waits_is_taken_out_and_what_runs_goes_on() {
     let running = json!({"states": ["running"]});
     let (purged, ()) = tokio::join!(place.post(path, &running), async {
         eventually("the worker is told", async || {
-            let beaten = place.post(&worker.path("beat"), &stopping).await.ok();
+            let beaten = place.post(&worker.path("heartbeat"), &stopping).await.ok();
             beaten["cancel"] == json!([claimed["jobs"][0]["job"]])
         })
         .await;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use filch_scheduler::id::JobId;
 use filch_scheduler::record::Mutation;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 use filch_server::SideWork;
 use filch_store::integrity::check;
@@ -54,11 +54,11 @@ async fn overdue_jobs_are_purged_while_the_server_works_and_needed_ones_stay() {
     let (place, store, (parent, child, recent)) = with_past(SideWork::InIdleMoments, |past| {
         let parent = past.succeeded_with_key("of a parent", now - 30 * DAY_MS);
         past.succeeded_with_key("of nobody's parent", now - 30 * DAY_MS);
-        let mut later = past.row(now - 30 * DAY_MS, State::Scheduled, Vec::new());
+        let mut later = past.row(now - 30 * DAY_MS, JobState::Scheduled, Vec::new());
         later.now.due = Wall(now + DAY_MS);
         later.spec.not_before = Some(later.now.due);
         let parents = vec![parent, later.spec.id];
-        let child = past.row(now - 30 * DAY_MS, State::Blocked, parents);
+        let child = past.row(now - 30 * DAY_MS, JobState::Blocked, parents);
         let id = child.spec.id;
         past.keep(vec![Mutation::Put(later), Mutation::Put(child)]);
         past.succeeded(OVERDUE - 1, now - 8 * DAY_MS);

@@ -165,7 +165,7 @@ async fn a_cancelled_job_is_told_with_the_next_beat_and_confirmed_by_its_report(
         eventually("it is told", async || worker.beat().await.ok()["cancel"] == json!([[2, 1]]))
             .await;
         let beat = json!({"holds": [[2, 1]], "stopping": [[2, 1]]});
-        place.post("/v1/work/00000000000000a1/beat", &beat).await.ok();
+        place.post("/v1/work/00000000000000a1/heartbeat", &beat).await.ok();
     });
     cancelled.ok();
     let late = json!({"job": [2, 1], "ending": "finished"});
@@ -230,7 +230,7 @@ async fn a_worker_outlives_the_server_with_what_it_holds() {
 
     let place = Place::with(store, LEASE, None).await;
     let beat = json!({"holds": holds});
-    let beaten = place.post("/v1/work/00000000000000a1/beat", &beat).await.ok();
+    let beaten = place.post("/v1/work/00000000000000a1/heartbeat", &beat).await.ok();
     assert_eq!((&beaten["keep"], &beaten["cancel"]), (&json!([[1, 1]]), &json!([])));
     let report = json!({"reports": [{"job": [1, 1], "ending": "finished"}]});
     let answered = place.post("/v1/work/00000000000000a1/report", &report).await.ok();
@@ -261,7 +261,7 @@ async fn what_is_not_the_workers_is_to_be_stopped() {
     assert_eq!(answered["refused"], json!([{"job": [77, 1]}]));
     // Strangers who say to hold something are not known.
     let beat = json!({"holds": [[1, 1]]});
-    place.post("/v1/work/00000000000000ff/beat", &beat).await.refused(410, "gone");
+    place.post("/v1/work/00000000000000ff/heartbeat", &beat).await.refused(410, "gone");
 }
 
 #[tokio::test]
@@ -322,7 +322,7 @@ async fn workers_that_cannot_read_json_are_answered_in_lines() {
          run\tprintf\nrun\ta\\tb\\n\nrun\t\nrun\tback\\\\slash\n"
     );
     assert_eq!(claimed, expected);
-    let beaten = ask("beat", json!({"holds": [[1, 1], [9, 9]]})).await;
+    let beaten = ask("heartbeat", json!({"holds": [[1, 1], [9, 9]]})).await;
     assert_eq!(beaten, "lease_ms\t600000\nkeep\t1 1\ncancel\t9 9\n");
 }
 

@@ -6,7 +6,7 @@ use filch_scheduler::dispatch::{Answer, Request};
 use filch_scheduler::id::{CommitNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::message::{FromWorker, ToWorker};
 use filch_scheduler::record::JobWrite;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Monotonic;
 
 use super::facts::Facts;
@@ -49,7 +49,7 @@ impl Cancels {
     /// A cancel is stored; the holder is to be told as soon as that has its receipt.
     pub(super) fn written(&mut self, stored: CommitNo, write: &JobWrite, facts: &Facts) {
         self.untold.remove(&write.job);
-        let holder = write.holder.filter(|_| write.state == State::Cancelled);
+        let holder = write.holder.filter(|_| write.state == JobState::Cancelled);
         if let Some(holder) = holder
             && let Some(&session) = facts.sessions.get(&holder)
             && self.greeted.get(&holder) == Some(&session)
@@ -70,7 +70,7 @@ impl Cancels {
                 if *answer == Answer::Done
                     && let Some(job) = facts.by_id(id)
                 {
-                    ensure(job.state == State::Cancelled, Rule::S14, || {
+                    ensure(job.state == JobState::Cancelled, Rule::S14, || {
                         format!("the cancel of {id} is acknowledged, and it is {}", job.state)
                     })?;
                     self.acknowledged.insert(job.seq);
@@ -111,7 +111,7 @@ impl Cancels {
                 ToWorker::Cancel(hold) => {
                     self.untold.retain(|&job, untold| job != hold.job || untold.holder != worker);
                 }
-                ToWorker::Truth { .. } => {
+                ToWorker::Reconcile { .. } => {
                     self.greeted.insert(worker, session);
                 }
                 ToWorker::Gone => self.untold.retain(|_, untold| untold.holder != worker),

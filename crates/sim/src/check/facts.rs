@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use filch_scheduler::id::{Fence, Hold, JobId, Seq, SessionNo, WorkerId};
-use filch_scheduler::message::{Entrance, FromWorker, Serves, ToWorker};
+use filch_scheduler::message::{FromWorker, HelloKind, Serves, ToWorker};
 use filch_scheduler::name::Name;
-use filch_scheduler::record::{Cause, JobRow, JobWrite, QueueSettings, Strategy};
+use filch_scheduler::record::{JobRow, JobWrite, LeaseCause, QueueSettings, Strategy};
 use filch_scheduler::spec::JobSpec;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Monotonic, Wall};
 
 use super::{Broken, Change, Rule};
@@ -48,7 +48,7 @@ pub(super) struct Job {
     pub(super) seq: Seq,
     pub(super) spec: JobSpec,
     pub(super) submitted_at: Wall,
-    pub(super) state: State,
+    pub(super) state: JobState,
     pub(super) fence: Fence,
     pub(super) priority: i16,
     pub(super) attempts: u16,
@@ -185,7 +185,7 @@ impl Facts {
     /// Puts a job where it belongs among those that wait.
     fn file(&mut self, seq: Seq) {
         if let Some(job) = self.jobs.get(&seq) {
-            let waits = job.state == State::Queued && job.suspicions == 0;
+            let waits = job.state == JobState::Queued && job.suspicions == 0;
             let waiting = &mut self.queues.entry(job.spec.queue.clone()).or_default().waiting;
             if waits {
                 waiting.insert(seq);
@@ -287,16 +287,16 @@ impl Facts {
             return;
         };
         let (owner, held_by) = match write.state {
-            State::Leased | State::Running => (write.holder, None),
-            State::Cancelled => (None, write.holder),
+            JobState::Leased | JobState::Running => (write.holder, None),
+            JobState::Cancelled => (None, write.holder),
             _ => (None, None),
         };
         if let Some(tenure) = job.tenures.last_mut()
             && tenure.end.is_none()
         {
             tenure.end = match write.state {
-                State::Leased | State::Running => None,
-                State::Cancelled => Some(End::Cancelled),
+                JobState::Leased | JobState::Running => None,
+                JobState::Cancelled => Some(End::Cancelled),
                 _ if write.fence == tenure.fence => Some(End::Word),
                 // The row of the ledger says how.
                 _ => None,
@@ -320,9 +320,9 @@ impl Facts {
             && tenure.end.is_none()
         {
             tenure.end = Some(match cause {
-                Cause::Claim | Cause::Steal(_) => End::Stolen,
-                Cause::Lost(_) => End::Lost,
-                Cause::Returned(_) => End::Returned,
+                LeaseCause::Claim | LeaseCause::Steal(_) => End::Stolen,
+                LeaseCause::Lost(_) => End::Lost,
+                LeaseCause::Returned(_) => End::Returned,
             });
         }
         if let Some(worker) = worker {
@@ -336,7 +336,7 @@ impl Facts {
             let before = job.owner.or(job.held_by);
             job.fence = hold.fence;
             (job.owner, job.held_by) = (worker, None);
-            job.state = if worker.is_some() { State::Leased } else { State::Queued };
+            job.state = if worker.is_some() { JobState::Leased } else { JobState::Queued };
             let queue = job.spec.queue.clone();
             self.count(&queue, before, worker);
             self.file(hold.job);
@@ -399,7 +399,7 @@ impl Facts {
                 if let Some(FromWorker::Hello(hello)) = messages.first() {
                     let known = self.sessions.entry(worker).or_insert(session);
                     *known = session.max(*known);
-                    if let Entrance::Instead(older) = hello.entrance
+                    if let HelloKind::Replace(older) = hello.kind
                         && older != worker
                     {
                         self.instead.insert(worker, older);

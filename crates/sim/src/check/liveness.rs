@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use filch_scheduler::id::WorkerId;
 use filch_scheduler::message::ToWorker;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Monotonic;
 
 use super::facts::{Facts, Job, Place};
@@ -178,7 +178,7 @@ fn check_first_lease(facts: &Facts) -> Holds {
     let is_free = |job: &&Job| {
         let queue = facts.queues.get(&job.spec.queue);
         let is_open = queue.is_none_or(|queue| !queue.is_paused && queue.limit.is_none());
-        job.state == State::Queued && job.suspicions == 0 && is_open
+        job.state == JobState::Queued && job.suspicions == 0 && is_open
     };
     for job in facts.jobs().filter(is_free) {
         let is_idle = |place: &Place| is_idle(place, facts) && place.serves(&job.spec.queue);

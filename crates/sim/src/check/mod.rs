@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use filch_scheduler::id::{CommitNo, Hold, Seq, WorkerId};
-use filch_scheduler::record::{Cause, JobRow, Mutation, Note};
+use filch_scheduler::record::{JobRow, LeaseCause, Mutation, Note};
 use filch_scheduler::time::{Monotonic, Now};
 
 use self::cancel::Cancels;
@@ -160,7 +160,7 @@ struct Commit<'a> {
 struct Change {
     hold: Hold,
     worker: Option<WorkerId>,
-    cause: Cause,
+    cause: LeaseCause,
 }
 
 impl<'a> Commit<'a> {

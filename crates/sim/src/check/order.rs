@@ -7,10 +7,10 @@ use filch_scheduler::id::{Hold, JobId, Seq};
 use filch_scheduler::message::{Ending, FromWorker};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{
-    AttemptOutcome, Cause, DEFAULT_AGING, JobRow, JobWrite, Note, Reason, Strategy,
+    AttemptOutcome, DEFAULT_AGING, JobRow, JobWrite, LeaseCause, Note, Reason, Strategy,
 };
 use filch_scheduler::spec::{Backoff, Condition, Otherwise, Retry};
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Millis, Monotonic, Wall};
 
 use super::facts::{Facts, Job};
@@ -77,7 +77,7 @@ impl Order {
         facts: &Facts,
     ) -> Holds {
         let job = facts.known(write.job)?;
-        if write.state == State::Scheduled {
+        if write.state == JobState::Scheduled {
             let hold = Hold { job: write.job, fence: write.fence };
             let outcome = commit.notes().find_map(|note| match note {
                 Note::Attempt { hold: it, outcome, .. } if *it == hold => Some(outcome),
@@ -147,7 +147,7 @@ impl Order {
             let limit = limit.unwrap_or_default();
             format!("{id} is number {after} of its queue to be owned, the limit is {limit}")
         })?;
-        if let Cause::Steal(_) = change.cause {
+        if let LeaseCause::Steal(_) = change.cause {
             let thefts = self.thefts.entry(job.seq).or_default();
             *thefts += 1;
             let slots = facts.place_of(worker).map_or(u32::MAX, |place| place.slots);
@@ -197,8 +197,8 @@ fn judge(job: &Job, facts: &Facts) -> Verdict {
     let (mut pending, mut succeeded, mut failed) = (0, 0, 0);
     for state in states {
         match state {
-            State::Succeeded => succeeded += 1,
-            State::Dead | State::Cancelled => failed += 1,
+            JobState::Succeeded => succeeded += 1,
+            JobState::Dead | JobState::Cancelled => failed += 1,
             _ => pending += 1,
         }
     }
@@ -264,7 +264,7 @@ fn check_turns(commit: &Commit<'_>, facts: &Facts) -> Holds {
         return Ok(());
     };
     let mut last: BTreeMap<&Name, &Job> = BTreeMap::new();
-    for change in commit.changes.iter().filter(|change| change.cause == Cause::Claim) {
+    for change in commit.changes.iter().filter(|change| change.cause == LeaseCause::Claim) {
         if let Some(job) = facts.job(change.hold.job)
             && job.suspicions == 0
         {

@@ -8,9 +8,9 @@ use filch_scheduler::agent::{StopReason, Verdict};
 use filch_scheduler::dispatch::{Answer, Refused, Request};
 use filch_scheduler::id::{CommitNo, Hold, JobId, RequestNo, Seq};
 use filch_scheduler::message::{Again, Ending, FromWorker};
-use filch_scheduler::record::{AttemptOutcome, Cause, JobRow, JobWrite, Note, Reason};
+use filch_scheduler::record::{AttemptOutcome, JobRow, JobWrite, LeaseCause, Note, Reason};
 use filch_scheduler::spec::JobSpec;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 
 use super::facts::{Facts, Job};
 use super::{Change, Commit, Holds, Rule, ensure};
@@ -99,9 +99,9 @@ impl Outcomes {
         let Some(job) = facts.job(hold.job).filter(|_| self.finished.contains(&hold)) else {
             return Ok(());
         };
-        let is_stored = job.state == State::Succeeded && job.fence == hold.fence;
+        let is_stored = job.state == JobState::Succeeded && job.fence == hold.fence;
         // A run that was told to stop may have come to a good end all the same.
-        let was_unwanted = job.state == State::Cancelled;
+        let was_unwanted = job.state == JobState::Cancelled;
         ensure(is_stored || was_unwanted, Rule::S3, || {
             let (name, state) = (job.name(), job.state);
             format!("the success of {name}.{} is accepted, and it is {state}", hold.fence.0)
@@ -131,7 +131,7 @@ impl Outcomes {
     /// S3, S5 and S9.
     pub(super) fn written(&mut self, commit: &Commit<'_>, write: &JobWrite, job: &Job) -> Holds {
         let (id, before) = (job.spec.id, job.state);
-        let is_success = write.state == State::Succeeded;
+        let is_success = write.state == JobState::Succeeded;
         let hold = Hold { job: job.seq, fence: write.fence };
         ensure(!is_success || self.finished.contains(&hold), Rule::S3, || {
             format!("{id}.{} is stored as a success, and no run of it was one", hold.fence.0)
@@ -140,20 +140,20 @@ impl Outcomes {
             let is_noted =
                 || commit.notes().any(|note| matches!(note, Note::Retried(it) if *it == id));
             let is_retried = || self.retried.contains(&id) && is_noted();
-            let is_let_go = before == State::Cancelled && job.held_by.is_some();
+            let is_let_go = before == JobState::Cancelled && job.held_by.is_some();
             let fits = match (before, write.state) {
-                (State::Dead, State::Queued) => is_retried(),
-                (State::Cancelled, State::Cancelled) => is_let_go,
+                (JobState::Dead, JobState::Queued) => is_retried(),
+                (JobState::Cancelled, JobState::Cancelled) => is_let_go,
                 _ => false,
             };
-            let rule = if write.state == State::Succeeded { Rule::S3 } else { Rule::S5 };
+            let rule = if write.state == JobState::Succeeded { Rule::S3 } else { Rule::S5 };
             ensure(fits, rule, || format!("{id} is {before} and is written as {}", write.state))?;
             if is_retried() {
                 return ensure(write.attempts == 0, Rule::S9, || {
                     format!("{id} is tried again with {} attempts charged", write.attempts)
                 });
             }
-        } else if write.state == State::Cancelled && write.reason != Some(Reason::Condition) {
+        } else if write.state == JobState::Cancelled && write.reason != Some(Reason::Condition) {
             ensure(self.unwanted.contains(&id), Rule::S5, || {
                 format!("{id} is cancelled, and nobody has asked for it")
             })?;
@@ -190,7 +190,7 @@ impl Outcomes {
         })?;
         let is_hopeless = charges.iter().flatten().any(|hold| self.hopeless.contains(hold));
         let is_used_up = !charges.is_empty() && write.attempts >= job.spec.retry.max;
-        ensure(is_used_up || is_hopeless || write.state != State::Dead, Rule::S9, || {
+        ensure(is_used_up || is_hopeless || write.state != JobState::Dead, Rule::S9, || {
             let (used, max) = (write.attempts, job.spec.retry.max);
             format!("{id} is written as dead after {used} of {max} attempts")
         })?;
@@ -206,7 +206,7 @@ impl Outcomes {
         ensure(!was_ended_before, Rule::S5, || {
             format!("{id} is {} and changes hands by {:?}", job.state, change.cause)
         })?;
-        if let (Cause::Lost(_), Some(tenure)) = (change.cause, job.tenures.last()) {
+        if let (LeaseCause::Lost(_), Some(tenure)) = (change.cause, job.tenures.last()) {
             let is_counted = !tenure.is_started || job.suspicions > tenure.suspicions;
             ensure(is_counted || job.suspicions == u8::MAX, Rule::S9, || {
                 format!("{id} was running when its worker was lost, and is not suspected")
@@ -275,7 +275,7 @@ fn started(hold: Hold, facts: &Facts) -> Holds {
         return Ok(());
     };
     let has_ended = job.is_ended() && job.held_by.is_none();
-    ensure(!has_ended || job.state == State::Cancelled, Rule::S5, || {
+    ensure(!has_ended || job.state == JobState::Cancelled, Rule::S5, || {
         format!("{}.{} starts, and it is {}", job.name(), hold.fence.0, job.state)
     })?;
     let is_repeated = job.tenure(hold.fence).is_some_and(|tenure| tenure.is_started);

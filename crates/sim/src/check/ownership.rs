@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use filch_scheduler::id::{Hold, Seq, WorkerId};
-use filch_scheduler::message::{Assignment, Entrance, FromWorker, ToWorker};
-use filch_scheduler::record::{Cause, JobWrite, Note};
-use filch_scheduler::state::State;
+use filch_scheduler::message::{Assignment, FromWorker, HelloKind, ToWorker};
+use filch_scheduler::record::{JobWrite, LeaseCause, Note};
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Monotonic;
 
 use super::facts::{End, Facts, Job, Tenure};
@@ -201,7 +201,7 @@ impl Ownership {
     /// told anything may greet it as the stranger that it is.
     fn arrived(&mut self, at: Monotonic, worker: WorkerId, messages: &[FromWorker], facts: &Facts) {
         if let Some(FromWorker::Hello(hello)) = messages.first()
-            && hello.entrance != Entrance::Resume
+            && hello.kind != HelloKind::Resume
             && self.lost.get(&worker).is_some_and(|&at| Some(at) < facts.server_since)
         {
             self.lost.remove(&worker);
@@ -220,9 +220,9 @@ impl Ownership {
                     self.left.insert(worker);
                 }
                 FromWorker::Hello(hello) => {
-                    let speaker = match hello.entrance {
-                        Entrance::Instead(older) => older,
-                        Entrance::New | Entrance::Resume => worker,
+                    let speaker = match hello.kind {
+                        HelloKind::Replace(older) => older,
+                        HelloKind::New | HelloKind::Resume => worker,
                     };
                     let holds = hello.reports.iter().map(|report| report.hold);
                     self.let_go.extend(holds.filter(|hold| is_own(speaker, hold)));
@@ -328,7 +328,7 @@ impl Ownership {
     /// S7, for what is written of a job, and S4: nobody loses a job without a word, but by a lease that is
     /// over.
     pub(super) fn written(&mut self, commit: &Commit<'_>, write: &JobWrite, job: &Job) -> Holds {
-        if write.state == State::Cancelled && job.held_by.is_none() {
+        if write.state == JobState::Cancelled && job.held_by.is_none() {
             self.cancelled_at.insert(job.seq, commit.decided.0);
         }
         if let (Some(holder), Some(last)) = (job.held_by, job.tenures.last()) {
@@ -351,14 +351,15 @@ impl Ownership {
             let has_let_go = self.let_go.contains(&hold)
                 || self.lost.contains_key(&owner)
                 || self.left.contains(&owner);
-            let stays = matches!(write.state, State::Running | State::Cancelled)
+            let stays = matches!(write.state, JobState::Running | JobState::Cancelled)
                 && write.holder == Some(owner);
             ensure(stays || has_let_go, Rule::S4, || {
                 let (job, state) = (job.name(), write.state);
                 format!("{job} is written as {state}, and {} has not let go of it", who(owner))
             })?;
         }
-        let is_owners = matches!(write.state, State::Running | State::Succeeded | State::Scheduled);
+        let is_owners =
+            matches!(write.state, JobState::Running | JobState::Succeeded | JobState::Scheduled);
         let fits = match is_owners {
             true => write.fence == job.fence,
             false => write.fence >= job.fence,
@@ -422,19 +423,19 @@ impl Ownership {
             format!("commit {number} gives {} after fence {}", show(hold, facts), job.fence.0)
         })?;
         let fits = match cause {
-            Cause::Claim => job.owner.is_none(),
-            Cause::Steal(victim) => {
+            LeaseCause::Claim => job.owner.is_none(),
+            LeaseCause::Steal(victim) => {
                 let last = job.tenures.last().map(|tenure| self.is_let_go(tenure, job.seq));
                 job.owner == Some(victim) && worker != Some(victim) && last == Some(true)
             }
-            Cause::Lost(from) if !self.lost.contains_key(&from) => false,
-            Cause::Returned(from)
+            LeaseCause::Lost(from) if !self.lost.contains_key(&from) => false,
+            LeaseCause::Returned(from)
                 if !self.left.contains(&from)
                     && !job.tenures.last().is_some_and(|last| self.is_let_go(last, job.seq)) =>
             {
                 false
             }
-            Cause::Lost(from) | Cause::Returned(from) => {
+            LeaseCause::Lost(from) | LeaseCause::Returned(from) => {
                 // The same event may have written already that nobody has it.
                 job.owner == Some(from)
                     || (job.owner.is_none()
@@ -444,9 +445,9 @@ impl Ownership {
             }
         };
         let rule = match cause {
-            Cause::Claim if !job.spec.parents.is_empty() => Rule::S12,
-            Cause::Claim | Cause::Steal(_) => Rule::S10,
-            Cause::Lost(_) | Cause::Returned(_) => Rule::S4,
+            LeaseCause::Claim if !job.spec.parents.is_empty() => Rule::S12,
+            LeaseCause::Claim | LeaseCause::Steal(_) => Rule::S10,
+            LeaseCause::Lost(_) | LeaseCause::Returned(_) => Rule::S4,
         };
         ensure(fits, rule, || {
             let owner = job.owner.map_or("nobody".to_owned(), who);
@@ -456,7 +457,7 @@ impl Ownership {
 }
 
 fn has_started(job: &Job) -> bool {
-    job.state == State::Running || job.is_ended() || job.state == State::Scheduled
+    job.state == JobState::Running || job.is_ended() || job.state == JobState::Scheduled
 }
 
 /// The time for which this worker, or whom it speaks for, owned the job under this fence.

@@ -85,7 +85,7 @@ fn latest(since: Monotonic, limit: Duration) -> Monotonic {
 #[cfg(test)]
 mod tests {
     use filch_scheduler::id::{CommitNo, Fence, JobId, Seq, WorkerId};
-    use filch_scheduler::message::{Assignment, Place, Start};
+    use filch_scheduler::message::{Assignment, Placement, StartMode};
     use filch_scheduler::time::Millis;
 
     use super::*;
@@ -102,8 +102,8 @@ mod tests {
             era: CommitNo(0),
             rank: 0,
             attempt: 1,
-            start: Start::Freely,
-            place: Place::Anywhere,
+            start: StartMode::Freely,
+            place: Placement::Anywhere,
             timeout: Some(Millis(7_000)),
         };
         let mut timeouts = Timeouts::default();

@@ -6,7 +6,7 @@ use filch_scheduler::agent::Home;
 use filch_scheduler::dispatch::Request;
 use filch_scheduler::id::{Hold, JobId, Seq, WorkerId};
 use filch_scheduler::message::Serves;
-use filch_scheduler::record::{Cause, LeaseRow, Mutation};
+use filch_scheduler::record::{LeaseCause, LeaseRow, Mutation};
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::time::{Duration, Monotonic, Wall};
 
@@ -151,7 +151,7 @@ impl<'a> Stopwatch<'a> {
     }
 
     fn changed_hands(&mut self, at: Duration, row: &LeaseRow) {
-        let (Some(thief), Cause::Steal(victim)) = (row.worker, row.cause) else {
+        let (Some(thief), LeaseCause::Steal(victim)) = (row.worker, row.cause) else {
             return;
         };
         let (from, to) = (self.places[&victim], self.places[&thief]);

@@ -41,7 +41,7 @@ impl Default for WhatIfSetup {
             workers: 4,
             slots: 1,
             steal: Steal::default(),
-            reserve: agent::Config::default().reserve,
+            reserve: agent::AgentConfig::default().reserve,
             strategy: Strategy::Fifo,
             delay: Duration::from_micros(200),
             seed: 1,

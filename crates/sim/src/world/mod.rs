@@ -25,7 +25,7 @@ use filch_scheduler::id::Seq;
 use filch_scheduler::name::Name;
 use filch_scheduler::record::JobRow;
 use filch_scheduler::spec::Otherwise;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Monotonic;
 use filch_store::Memory;
 use filch_store::integrity::{self, IntegrityViolation};
@@ -313,7 +313,7 @@ impl Plan {
 
 /// Whether this may wait for ever, because it was told to.
 fn is_held(row: &&JobRow) -> bool {
-    row.now.state == State::Blocked && row.spec.otherwise == Otherwise::Hold
+    row.now.state == JobState::Blocked && row.spec.otherwise == Otherwise::Hold
 }
 
 const fn moment(at: Duration) -> Monotonic {

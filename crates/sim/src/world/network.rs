@@ -136,7 +136,7 @@ impl<W: Observer> World<'_, W> {
             let (number, server) = (self.connections, self.server.life);
             self.places[place].link.connection =
                 Some(Connection { number, server, is_dead: false });
-            self.tell(place, filch_scheduler::agent::Event::Connected);
+            self.tell(place, filch_scheduler::agent::AgentEvent::Connected);
         } else {
             let life = self.places[place].life();
             let happening = InProcess::LosesConnection { connection: 0 };
@@ -254,7 +254,7 @@ impl<W: Observer> World<'_, W> {
             || link.connection.is_some_and(|current| current.number == connection);
         if is_current {
             link.connection = None;
-            self.tell(place, filch_scheduler::agent::Event::Disconnected);
+            self.tell(place, filch_scheduler::agent::AgentEvent::Disconnected);
         }
     }
 

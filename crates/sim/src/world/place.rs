@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use filch_scheduler::agent::{self, Agent, Effect, Event, Home, Outcome};
+use filch_scheduler::agent::{self, Agent, AgentEffect, AgentEvent, Home, Outcome};
 use filch_scheduler::id::{Hold, Seq};
 use filch_scheduler::message::{Again, Assignment};
 use filch_scheduler::time::{Millis, Monotonic};
@@ -106,13 +106,13 @@ impl<W: Observer> World<'_, W> {
         let link = Random::keyed(self.plan.seed, Purpose::Link(place), member.lives);
         member.link.seed(link);
         member.lottery = Random::keyed(self.plan.seed, Purpose::Sweep(place + 1), member.lives);
-        let config = agent::Config {
+        let config = agent::AgentConfig {
             seed: random.next(),
             home: plan.home,
             slots: plan.slots,
             serves: plan.serves.clone(),
             reserve: plan.reserve,
-            ..agent::Config::default()
+            ..agent::AgentConfig::default()
         };
         let now = member.clock.read(self.now);
         let mut effects = Vec::new();
@@ -158,7 +158,7 @@ impl<W: Observer> World<'_, W> {
                     let member = &self.places[place];
                     let worker = member.worker().expect("there is a process");
                     self.observe(Observed::Heard { place, worker, messages: &messages });
-                    self.tell(place, Event::Received { session, number, messages });
+                    self.tell(place, AgentEvent::Received { session, number, messages });
                     self.spare(place);
                 }
             }
@@ -170,12 +170,12 @@ impl<W: Observer> World<'_, W> {
             InProcess::JobEnds { .. } | InProcess::JobStops { .. } => {
                 let (hold, outcome) = outcome_of(&happening);
                 if self.end_run(place, hold, &outcome) {
-                    self.tell(place, Event::Ended { hold, outcome });
+                    self.tell(place, AgentEvent::Ended { hold, outcome });
                     self.find_nothing(place);
                 }
             }
             InProcess::HearsOfEnd { hold, outcome } => {
-                self.tell(place, Event::Ended { hold, outcome });
+                self.tell(place, AgentEvent::Ended { hold, outcome });
             }
             InProcess::Drains { grace } => self.drain(place, grace),
         }
@@ -184,7 +184,7 @@ impl<W: Observer> World<'_, W> {
     /// Every other worker runs its jobs on threads that say so when they have nothing to do.
     fn find_nothing(&mut self, place: usize) {
         if place.is_multiple_of(2) && self.places[place].process.is_some() {
-            self.tell(place, Event::Idle);
+            self.tell(place, AgentEvent::Idle);
         }
     }
 
@@ -193,7 +193,7 @@ impl<W: Observer> World<'_, W> {
         let member = &mut self.places[place];
         let is_spare = member.process.as_ref().is_some_and(|process| process.agent.is_spare());
         if self.plan.retention.is_some() && is_spare && member.lottery.one_in(SPARE_EACH) {
-            self.tell(place, Event::Sweep);
+            self.tell(place, AgentEvent::Sweep);
         }
     }
 
@@ -247,7 +247,7 @@ impl<W: Observer> World<'_, W> {
     }
 
     /// One event for the worker's brain.
-    pub(super) fn tell(&mut self, place: usize, event: Event) {
+    pub(super) fn tell(&mut self, place: usize, event: AgentEvent) {
         let member = &mut self.places[place];
         let now = member.clock.read(self.now);
         let Some(process) = &mut member.process else {
@@ -281,23 +281,23 @@ impl<W: Observer> World<'_, W> {
         }
     }
 
-    fn perform_for(&mut self, place: usize, effects: Vec<Effect>) {
+    fn perform_for(&mut self, place: usize, effects: Vec<AgentEffect>) {
         for effect in effects {
             match effect {
-                Effect::Connect { wait } => self.connect_soon(place, wait),
-                Effect::Disconnect { .. } => self.disconnect(place),
-                Effect::Send { worker, session, number, messages } => {
+                AgentEffect::Connect { wait } => self.connect_soon(place, wait),
+                AgentEffect::Disconnect { .. } => self.disconnect(place),
+                AgentEffect::Send { worker, session, number, messages } => {
                     self.send_to_server(place, worker, session, number, messages);
                 }
-                Effect::Start(assignment) => self.start_job(place, &assignment),
-                Effect::Stop { hold, why } => {
+                AgentEffect::Start(assignment) => self.start_job(place, &assignment),
+                AgentEffect::Stop { hold, why } => {
                     self.observe(Observed::Stopping { place, hold, why });
                     self.stop_job(place, hold);
                 }
-                Effect::Answered { hold, verdict } => {
+                AgentEffect::Answered { hold, verdict } => {
                     self.observe(Observed::Settled { place, hold, verdict });
                 }
-                Effect::Leave => {
+                AgentEffect::Leave => {
                     let until = self.now.plus(EMPTY_FOR);
                     self.observe(Observed::Trouble { place: Some(place), until });
                     self.observe(Observed::Left { place });
@@ -338,7 +338,7 @@ impl<W: Observer> World<'_, W> {
         process.ticks_at = None;
         let due = process.agent.next_deadline();
         if due.is_some_and(|due| member.clock.when(due) <= now) {
-            self.tell(place, Event::Tick);
+            self.tell(place, AgentEvent::Tick);
             self.spare(place);
         }
         self.plan_worker_tick(place);
@@ -403,7 +403,7 @@ impl<W: Observer> World<'_, W> {
         let until = member.clock.read(self.now).monotonic.plus(grace);
         let until = member.clock.when(until);
         self.observe(Observed::Draining { place, until });
-        self.tell(place, Event::Drain { grace });
+        self.tell(place, AgentEvent::Drain { grace });
     }
 
     /// The process ends at once.
@@ -494,7 +494,7 @@ impl<W: Observer> World<'_, W> {
             }
         }
         if self.places[place].lives == life {
-            self.tell(place, Event::Tick);
+            self.tell(place, AgentEvent::Tick);
         }
     }
 

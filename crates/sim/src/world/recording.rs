@@ -66,7 +66,7 @@ impl Recording {
     pub(super) fn server_starts(
         &mut self,
         now: Now,
-        config: &dispatch::Config,
+        config: &dispatch::DispatchConfig,
         stored: id::CommitNo,
     ) {
         if self.server.text.is_empty() {
@@ -78,26 +78,26 @@ impl Recording {
         }
     }
 
-    pub(super) fn server_hears(&mut self, now: Now, event: &dispatch::Event) {
+    pub(super) fn server_hears(&mut self, now: Now, event: &dispatch::DispatchEvent) {
         self.server.event(now, event);
     }
 
-    pub(super) fn server_does(&mut self, effects: &[dispatch::Effect]) {
+    pub(super) fn server_does(&mut self, effects: &[dispatch::DispatchEffect]) {
         self.server.effects(effects);
     }
 
-    pub(super) fn worker_starts(&mut self, place: usize, config: &agent::Config) {
+    pub(super) fn worker_starts(&mut self, place: usize, config: &agent::AgentConfig) {
         let track = Track::new(&crate::replay::agent_header(config));
         self.workers.entry(place).or_default().push(track);
     }
 
-    pub(super) fn worker_hears(&mut self, place: usize, now: Now, event: &agent::Event) {
+    pub(super) fn worker_hears(&mut self, place: usize, now: Now, event: &agent::AgentEvent) {
         if let Some(track) = self.workers.get_mut(&place).and_then(|tracks| tracks.last_mut()) {
             track.event(now, event);
         }
     }
 
-    pub(super) fn worker_does(&mut self, place: usize, effects: &[agent::Effect]) {
+    pub(super) fn worker_does(&mut self, place: usize, effects: &[agent::AgentEffect]) {
         if let Some(track) = self.workers.get_mut(&place).and_then(|tracks| tracks.last_mut()) {
             track.effects(effects);
         }

@@ -4,12 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use filch_scheduler::dispatch::{Config, Counters, Dispatch, Effect, Event, JobView, WorkerView};
-use filch_scheduler::gate::{Gate, Told};
+use filch_scheduler::dispatch::{
+    Counters, Dispatch, DispatchConfig, DispatchEffect, DispatchEvent, JobView, WorkerView,
+};
+use filch_scheduler::gate::{Gate, Outgoing};
 use filch_scheduler::id::{CommitNo, FetchNo, JobId, LeaseNo, RequestNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::Mutation;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Monotonic, Now, Wall};
 
 use super::schedule::{Happening, Letter};
@@ -37,7 +39,7 @@ const TRIES_AGAIN_AFTER: Duration = Duration::from_millis(250);
 /// The machine that the server runs on.
 pub(super) struct Server {
     pub(super) clock: Clock,
-    config: Config,
+    config: DispatchConfig,
     /// Grows with each process that is the server.
     pub(super) life: u64,
     process: Option<Process>,
@@ -84,12 +86,12 @@ struct Commit {
 
 impl Server {
     pub(super) fn new(plan: &Plan) -> Self {
-        let config = Config {
+        let config = DispatchConfig {
             seed: plan.seed,
             lease: plan.lease,
             strategy: plan.strategy,
             steal: plan.steal,
-            ..Config::default()
+            ..DispatchConfig::default()
         };
         Self {
             clock: Clock::new(1_000_000),
@@ -190,7 +192,7 @@ impl<W: Observer> World<'_, W> {
     }
 
     /// One event for the server's brain.
-    pub(super) fn serve(&mut self, event: Event) {
+    pub(super) fn serve(&mut self, event: DispatchEvent) {
         let now = self.server.clock.read(self.now);
         let Some(process) = &mut self.server.process else {
             return;
@@ -241,7 +243,7 @@ impl<W: Observer> World<'_, W> {
         }
     }
 
-    fn perform(&mut self, now: Now, effects: Vec<Effect>) {
+    fn perform(&mut self, now: Now, effects: Vec<DispatchEffect>) {
         if let Some(recording) = &mut self.recording {
             recording.server_does(&effects);
         }
@@ -251,18 +253,18 @@ impl<W: Observer> World<'_, W> {
             let process = self.server.process.as_mut().expect("only a server that is up decides");
             match process.gate.pass(effect, &mut told) {
                 None => {}
-                Some(Effect::Commit { number, mutations }) => {
+                Some(DispatchEffect::Commit { number, mutations }) => {
                     process.gathered.push_back(Commit { number, mutations, decided });
                 }
-                Some(Effect::Fetch { fetch, ids, keys, seqs }) => {
+                Some(DispatchEffect::Fetch { fetch, ids, keys, seqs }) => {
                     let server = self.server.life;
                     let takes = Duration::from_micros(self.server.random.between(50, 2_000));
                     let happening = Happening::Finds { server, fetch, ids, keys, seqs };
                     self.schedule.put(self.now.plus(takes + self.server.slow_by), happening);
                 }
-                Some(Effect::Sweep) => self.begin_sweep(),
-                Some(Effect::HangUp { worker, session }) => self.hang_up(worker, session),
-                Some(Effect::Send { .. } | Effect::Reply { .. }) => {
+                Some(DispatchEffect::Sweep) => self.begin_sweep(),
+                Some(DispatchEffect::HangUp { worker, session }) => self.hang_up(worker, session),
+                Some(DispatchEffect::Send { .. } | DispatchEffect::Reply { .. }) => {
                     unreachable!("the gate keeps what is told")
                 }
             }
@@ -272,10 +274,10 @@ impl<W: Observer> World<'_, W> {
         self.plan_tick();
     }
 
-    fn tell_all(&mut self, told: &mut Vec<Told>) {
+    fn tell_all(&mut self, told: &mut Vec<Outgoing>) {
         for told in told.drain(..) {
             match told {
-                Told::Worker { worker, session, number, messages } => {
+                Outgoing::Worker { worker, session, number, messages } => {
                     self.observe(Observed::Told { worker, session, messages: &messages });
                     let process = self.server.process.as_ref().expect("it is up");
                     if let Some(&(place, connection)) = process.connections.get(&(worker, session))
@@ -283,7 +285,7 @@ impl<W: Observer> World<'_, W> {
                         self.send_to_worker(place, connection, session, number, messages);
                     }
                 }
-                Told::Request { to, answer } => {
+                Outgoing::Request { to, answer } => {
                     self.observe(Observed::Answered { request: to, answer: &answer });
                     let process = self.server.process.as_mut().expect("it is up");
                     if let Some(ask) = process.asks.remove(&to) {
@@ -344,7 +346,7 @@ impl<W: Observer> World<'_, W> {
             self.tell_all(&mut told);
         }
         let last = group.last().expect("a group is not empty").number;
-        self.serve(Event::Committed(last));
+        self.serve(DispatchEvent::Committed(last));
         let process = self.server.process.as_ref();
         if process.is_some_and(|process| process.commits >= COMMITS_EACH) {
             self.begin_sweep();
@@ -398,7 +400,7 @@ impl<W: Observer> World<'_, W> {
     ) {
         if server == self.server.life && self.server.is_up() {
             let found = self.store.find(ids, keys, seqs);
-            self.serve(Event::Fetched { fetch, found });
+            self.serve(DispatchEvent::Fetched { fetch, found });
         }
     }
 
@@ -431,12 +433,14 @@ impl<W: Observer> World<'_, W> {
         process.proposed = last.map(|last| (last.at, last.seq));
         process.is_sweeping = false;
         if !expired.is_empty() {
-            self.serve(Event::Expired(expired.iter().map(|job| (job.seq, job.id)).collect()));
+            self.serve(DispatchEvent::Expired(
+                expired.iter().map(|job| (job.seq, job.id)).collect(),
+            ));
             return;
         }
         let leases = self.store.outdated(LeaseNo(0), before, RETIRED_TOGETHER).leases;
         if !leases.is_empty() {
-            self.serve(Event::Outdated { leases, notes_before: before });
+            self.serve(DispatchEvent::Outdated { leases, notes_before: before });
         }
     }
 
@@ -458,7 +462,7 @@ impl<W: Observer> World<'_, W> {
             && process.ticks_at.is_some_and(|at| at <= now)
         {
             process.ticks_at = None;
-            self.serve(Event::Tick);
+            self.serve(DispatchEvent::Tick);
             self.spare_moment();
         }
     }
@@ -485,7 +489,7 @@ impl<W: Observer> World<'_, W> {
         process.connections.insert((worker, session), (place, connection));
         process.sessions.insert(connection, (worker, session));
         self.observe(Observed::Arrived { worker, session, number, messages: &messages });
-        self.serve(Event::Worker { worker, session, number, messages });
+        self.serve(DispatchEvent::Worker { worker, session, number, messages });
     }
 
     pub(super) fn close_at_server(&mut self, connection: u64, server: u64) {
@@ -498,7 +502,7 @@ impl<W: Observer> World<'_, W> {
             process.connections.remove(&(worker, session));
             process.gate.close(worker, session);
             self.observe(Observed::Closed { worker, session });
-            self.serve(Event::Closed { worker, session });
+            self.serve(DispatchEvent::Closed { worker, session });
         }
     }
 
@@ -523,7 +527,7 @@ impl<W: Observer> World<'_, W> {
         };
         process.asks.insert(from, ask);
         self.observe(Observed::Asked { request: from, what: &request });
-        self.serve(Event::Request { from, request });
+        self.serve(DispatchEvent::Request { from, request });
     }
 
     pub(super) fn slow_store(&mut self, span: Duration, by: Duration) {
@@ -573,7 +577,7 @@ fn live(dispatch: &Dispatch) -> impl Iterator<Item = JobView> {
     let views = views.filter(|view| !view.state.is_ended() || view.holder.is_some());
     views.map(|view| {
         let state = match view.state {
-            State::Scheduled => State::Queued,
+            JobState::Scheduled => JobState::Queued,
             state => state,
         };
         JobView { state, due: Wall(0), progress: None, ..view }

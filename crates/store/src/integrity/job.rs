@@ -1,9 +1,9 @@
 //! What is known of one job while later rows may still be about it.
 
 use filch_scheduler::id::{Fence, Hold, LeaseNo, Seq, WorkerId};
-use filch_scheduler::record::{AttemptOutcome, Cause, JobWrite, Note};
+use filch_scheduler::record::{AttemptOutcome, JobWrite, LeaseCause, Note};
 use filch_scheduler::spec::{Condition, Otherwise};
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 
 use super::{ParentJob, StoredJob};
@@ -13,7 +13,7 @@ use super::{ParentJob, StoredJob};
 pub(super) struct Change {
     pub(super) hold: Hold,
     pub(super) worker: Option<WorkerId>,
-    pub(super) cause: Cause,
+    pub(super) cause: LeaseCause,
     pub(super) at: Wall,
     pub(super) row: LeaseNo,
 }
@@ -73,7 +73,7 @@ pub(super) fn is_untouched(kept: &StoredJob) -> bool {
         && kept.outputs.is_empty()
         && kept.parents.is_empty()
         && (now.fence, now.attempts) == (Fence(0), 0)
-        && matches!(now.state, State::Scheduled | State::Queued)
+        && matches!(now.state, JobState::Scheduled | JobState::Queued)
 }
 
 impl JobHistory {
@@ -113,7 +113,7 @@ impl JobHistory {
         Self {
             now: JobWrite {
                 job: seq,
-                state: State::Queued,
+                state: JobState::Queued,
                 fence: Fence(0),
                 attempts: 0,
                 suspicions: 0,

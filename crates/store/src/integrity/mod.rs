@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use filch_scheduler::id::{CommitNo, Fence, JobId, LeaseNo, Seq};
 use filch_scheduler::record::{JobRow, LeaseRow, Note};
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 
 use self::job::{Change, JobHistory};
@@ -128,7 +128,7 @@ pub struct ParentJob {
     /// When it came.
     pub submitted_at: Wall,
     /// Its state, as its row says it.
-    pub state: State,
+    pub state: JobState,
     /// As of [`StoredJob`].
     pub lease_ended: LeaseNo,
     /// Whether somebody gave it new attempts after it had died.
@@ -241,9 +241,9 @@ impl IntegrityCheck {
         let counts = &mut self.report.counts;
         counts.jobs += 1;
         match kept.row.now.state {
-            State::Succeeded => counts.succeeded += 1,
-            State::Dead => counts.dead += 1,
-            State::Cancelled => counts.cancelled += 1,
+            JobState::Succeeded => counts.succeeded += 1,
+            JobState::Dead => counts.dead += 1,
+            JobState::Cancelled => counts.cancelled += 1,
             _ => counts.unfinished += 1,
         }
         let is_attempt = |note: &&Note| matches!(note, Note::Attempt { .. });

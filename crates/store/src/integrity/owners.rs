@@ -5,8 +5,8 @@
 //! else. So the fences add up, and a row that is missing or was made up is noticed whatever it says.
 
 use filch_scheduler::id::{Fence, Seq, WorkerId};
-use filch_scheduler::record::{Cause, Reason};
-use filch_scheduler::state::State;
+use filch_scheduler::record::{LeaseCause, Reason};
+use filch_scheduler::state::JobState;
 
 use super::job::{Change, JobHistory, Kind};
 use super::report::{IntegrityReport, IntegrityRule};
@@ -36,7 +36,7 @@ impl JobHistory {
                 self.first = Some(row);
             }
         }
-        let fits = worker.is_some() == matches!(cause, Cause::Claim | Cause::Steal(_));
+        let fits = worker.is_some() == matches!(cause, LeaseCause::Claim | LeaseCause::Steal(_));
         report.ensure(fits, IntegrityRule::S2, job, || format!("{} makes no sense", show(change)));
         self.changes += 1;
         if grows {
@@ -49,9 +49,11 @@ impl JobHistory {
         let owner = self.owner();
         let is_next = change.hold.fence.0 == self.fence().0 + 1;
         let fits = match change.cause {
-            Cause::Claim => owner.is_none(),
-            Cause::Steal(from) => owner == Some(from) && change.worker != Some(from) && is_next,
-            Cause::Lost(from) | Cause::Returned(from) => owner == Some(from) && is_next,
+            LeaseCause::Claim => owner.is_none(),
+            LeaseCause::Steal(from) => {
+                owner == Some(from) && change.worker != Some(from) && is_next
+            }
+            LeaseCause::Lost(from) | LeaseCause::Returned(from) => owner == Some(from) && is_next,
         };
         report.ensure(fits, IntegrityRule::S2, Some(change.hold.job), || {
             let before = self.last.as_ref().map_or_else(|| "nobody had it".to_owned(), show);
@@ -74,7 +76,7 @@ impl JobHistory {
     /// The fences add up.
     fn judge_sum(&self, seq: Seq, report: &mut IntegrityReport) {
         let fence = self.now.fence.max(self.fence());
-        let cancelled = u64::from(self.now.state == State::Cancelled);
+        let cancelled = u64::from(self.now.state == JobState::Cancelled);
         let sum = self.changes + self.retries + cancelled;
         report.ensure(fence.0 == sum, IntegrityRule::S7, Some(seq), || {
             let (changes, retries) = (self.changes, self.retries);
@@ -110,23 +112,25 @@ impl JobHistory {
         }
         let is_last = now.fence == self.fence();
         match now.state {
-            State::Running if owner.is_none() || owner != now.holder || !is_last => {
+            JobState::Running if owner.is_none() || owner != now.holder || !is_last => {
                 let holder = now.holder.map(who).unwrap_or_default();
                 wrong(IntegrityRule::S2, &format!(" on {holder}, who does not own it"));
             }
-            State::Succeeded if owner.is_none() || !is_last => {
+            JobState::Succeeded if owner.is_none() || !is_last => {
                 wrong(IntegrityRule::S3, ", and nobody owned it");
             }
-            State::Dead if !self.died_rightly() => {
+            JobState::Dead if !self.died_rightly() => {
                 wrong(IntegrityRule::S9, ", and nothing that is noted explains it");
             }
-            State::Cancelled if now.holder.is_some() && now.holder != owner => {
+            JobState::Cancelled if now.holder.is_some() && now.holder != owner => {
                 wrong(IntegrityRule::S2, ", held by a worker that did not own it");
             }
-            State::Cancelled if now.reason == Some(Reason::Request) && self.cancels == 0 => {
+            JobState::Cancelled if now.reason == Some(Reason::Request) && self.cancels == 0 => {
                 wrong(IntegrityRule::S5, ", and nobody asked for that");
             }
-            State::Blocked | State::Scheduled | State::Queued if owner.is_some() && is_last => {
+            JobState::Blocked | JobState::Scheduled | JobState::Queued
+                if owner.is_some() && is_last =>
+            {
                 wrong(IntegrityRule::S2, ", and its owner has not let go of it");
             }
             _ => {}
@@ -139,7 +143,8 @@ impl JobHistory {
             Some(Reason::Failed) => self.has(fence, &[Kind::Failed]),
             Some(Reason::WorkerLost) => {
                 let held = Fence(fence.0.saturating_sub(1));
-                let is_lost = self.last.is_some_and(|last| matches!(last.cause, Cause::Lost(_)));
+                let is_lost =
+                    self.last.is_some_and(|last| matches!(last.cause, LeaseCause::Lost(_)));
                 is_lost && self.has(held, &[Kind::LostAlone])
             }
             Some(Reason::Request | Reason::Condition) | None => false,
@@ -175,10 +180,10 @@ pub(super) fn show(change: &Change) -> String {
     let Change { hold, worker, cause, at, row } = change;
     let to = worker.map_or_else(|| "the queue".to_owned(), who);
     let how = match cause {
-        Cause::Claim => format!("{to} claimed it"),
-        Cause::Steal(from) => format!("{to} stole it from {}", who(*from)),
-        Cause::Lost(from) => format!("it went back to {to} because {} was lost", who(*from)),
-        Cause::Returned(from) => format!("it went back to {to} from {}", who(*from)),
+        LeaseCause::Claim => format!("{to} claimed it"),
+        LeaseCause::Steal(from) => format!("{to} stole it from {}", who(*from)),
+        LeaseCause::Lost(from) => format!("it went back to {to} because {} was lost", who(*from)),
+        LeaseCause::Returned(from) => format!("it went back to {to} from {}", who(*from)),
     };
     format!("lease row {}: {how} under fence {} at {} ms", row.0, hold.fence.0, at.0)
 }

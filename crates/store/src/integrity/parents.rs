@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use filch_scheduler::id::{LeaseNo, Seq};
 use filch_scheduler::record::Reason;
 use filch_scheduler::spec::{Condition, Otherwise};
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 
 use super::ParentJob;
 use super::job::{Family, JobHistory};
@@ -49,7 +49,7 @@ impl Blocked {
         let Some(family) = life.family.as_deref() else {
             return;
         };
-        let is_kept_as_blocked = life.now.state == State::Blocked;
+        let is_kept_as_blocked = life.now.state == JobState::Blocked;
         if family.parents.iter().any(Option::is_none) {
             report.ensure(!is_kept_as_blocked, IntegrityRule::S12, Some(seq), || {
                 "it is kept as blocked, and a job that it waits for is gone".to_owned()
@@ -166,7 +166,7 @@ impl Family {
             match parent.state {
                 _ if parent.is_retried && retried == Retried::AsFailed => counts.failed += 1,
                 _ if !ended(parent) => counts.pending += 1,
-                State::Succeeded => counts.succeeded += 1,
+                JobState::Succeeded => counts.succeeded += 1,
                 _ => counts.failed += 1,
             }
         }

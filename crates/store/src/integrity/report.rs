@@ -1,7 +1,7 @@
 //! What a proof has found: how much it has looked at, and what cannot be.
 
 use filch_scheduler::id::{JobId, Seq};
-use filch_scheduler::record::Cause;
+use filch_scheduler::record::LeaseCause;
 
 /// So many violations are kept word by word; all are counted.
 const VIOLATIONS_MAX: usize = 100;
@@ -131,12 +131,12 @@ pub struct IntegrityCounts {
 }
 
 impl IntegrityCounts {
-    pub(super) const fn count(&mut self, cause: Cause) {
+    pub(super) const fn count(&mut self, cause: LeaseCause) {
         let count = match cause {
-            Cause::Claim => &mut self.claims,
-            Cause::Steal(_) => &mut self.steals,
-            Cause::Lost(_) => &mut self.losses,
-            Cause::Returned(_) => &mut self.returns,
+            LeaseCause::Claim => &mut self.claims,
+            LeaseCause::Steal(_) => &mut self.steals,
+            LeaseCause::Lost(_) => &mut self.losses,
+            LeaseCause::Returned(_) => &mut self.returns,
         };
         *count += 1;
     }

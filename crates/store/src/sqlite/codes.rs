@@ -4,9 +4,9 @@
 //! variants is in the code.
 
 use filch_scheduler::id::WorkerId;
-use filch_scheduler::record::{Cause, Reason, Strategy};
+use filch_scheduler::record::{LeaseCause, Reason, Strategy};
 use filch_scheduler::spec::{Backoff, Condition, Otherwise, Retry};
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Millis};
 
 use super::error::Failure;
@@ -25,21 +25,24 @@ pub(super) const PLAIN_RETRY: Retry = Retry {
     jitter_percent: 0,
 };
 
-pub(super) const fn of_state(state: State) -> i64 {
+pub(super) const fn of_state(state: JobState) -> i64 {
     match state {
-        State::Blocked => 0,
-        State::Scheduled => 1,
-        State::Queued => 2,
-        State::Leased => 3,
-        State::Running => 4,
-        State::Succeeded => ENDED,
-        State::Dead => 6,
-        State::Cancelled => 7,
+        JobState::Blocked => 0,
+        JobState::Scheduled => 1,
+        JobState::Queued => 2,
+        JobState::Leased => 3,
+        JobState::Running => 4,
+        JobState::Succeeded => ENDED,
+        JobState::Dead => 6,
+        JobState::Cancelled => 7,
     }
 }
 
-pub(super) fn state(code: i64) -> Result<State, Failure> {
-    State::ALL.into_iter().find(|&state| of_state(state) == code).ok_or_else(|| no("state", code))
+pub(super) fn state(code: i64) -> Result<JobState, Failure> {
+    JobState::ALL
+        .into_iter()
+        .find(|&state| of_state(state) == code)
+        .ok_or_else(|| no("state", code))
 }
 
 pub(super) const fn of_reason(reason: Reason) -> i64 {
@@ -122,21 +125,21 @@ pub(super) fn backoff(code: i64, numbers: [Option<u32>; 3]) -> Result<Backoff, F
 }
 
 /// How jobs changed hands, and whom they came from.
-pub(super) const fn of_cause(cause: Cause) -> (i64, Option<WorkerId>) {
+pub(super) const fn of_cause(cause: LeaseCause) -> (i64, Option<WorkerId>) {
     match cause {
-        Cause::Claim => (0, None),
-        Cause::Steal(from) => (1, Some(from)),
-        Cause::Lost(from) => (2, Some(from)),
-        Cause::Returned(from) => (3, Some(from)),
+        LeaseCause::Claim => (0, None),
+        LeaseCause::Steal(from) => (1, Some(from)),
+        LeaseCause::Lost(from) => (2, Some(from)),
+        LeaseCause::Returned(from) => (3, Some(from)),
     }
 }
 
-pub(super) fn cause(code: i64, from: Option<WorkerId>) -> Result<Cause, Failure> {
+pub(super) fn cause(code: i64, from: Option<WorkerId>) -> Result<LeaseCause, Failure> {
     Ok(match (code, from) {
-        (0, None) => Cause::Claim,
-        (1, Some(from)) => Cause::Steal(from),
-        (2, Some(from)) => Cause::Lost(from),
-        (3, Some(from)) => Cause::Returned(from),
+        (0, None) => LeaseCause::Claim,
+        (1, Some(from)) => LeaseCause::Steal(from),
+        (2, Some(from)) => LeaseCause::Lost(from),
+        (3, Some(from)) => LeaseCause::Returned(from),
         _ => return Err(no("cause", code)),
     })
 }

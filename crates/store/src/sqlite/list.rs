@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use filch_scheduler::id::Seq;
 use filch_scheduler::record::JobRow;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
@@ -30,10 +30,10 @@ pub(super) fn list(
         ListOrder::Before(seq) => (Seq(0), Seq(seq.0 - 1)),
     };
     let mut page = Page { filter, order, limit, jobs: Vec::new(), names: Names::default() };
-    let all = |fits: fn(State) -> bool| {
+    let all = |fits: fn(JobState) -> bool| {
         !filter.states.is_empty() && filter.states.iter().copied().all(fits)
     };
-    if all(|state| matches!(state, State::Dead | State::Cancelled)) {
+    if all(|state| matches!(state, JobState::Dead | JobState::Cancelled)) {
         page.add_unsuccessful(connection, first, last)?;
     } else if all(|state| !state.is_ended()) {
         let mut runs = Live::read(connection)?.runs();
@@ -82,7 +82,7 @@ impl Page<'_> {
         last: Seq,
     ) -> Result<(), Failure> {
         let mut jobs = Vec::new();
-        for state in [State::Dead, State::Cancelled] {
+        for state in [JobState::Dead, JobState::Cancelled] {
             if self.filter.states.contains(&state) {
                 self.add(connection, UNSUCCESSFUL, "job_state.state", (first, last), &[state])?;
                 jobs.append(&mut self.jobs);
@@ -104,7 +104,7 @@ impl Page<'_> {
         from: &str,
         state: &str,
         (first, last): (Seq, Seq),
-        states: &[State],
+        states: &[JobState],
     ) -> Result<(), Failure> {
         let mut sql = format!("{from} BETWEEN ?1 AND ?2");
         let mut values = vec![Value::Integer(bound(first.0)), Value::Integer(bound(last.0))];

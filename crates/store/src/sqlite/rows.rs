@@ -128,7 +128,7 @@ fn special(row: &Row<'_>, spec: &mut JobSpec) -> Result<(), Failure> {
 pub(super) fn untouched(seq: Seq, spec: &JobSpec, submitted_at: Wall) -> JobWrite {
     JobWrite {
         job: seq,
-        state: filch_scheduler::state::State::Queued,
+        state: filch_scheduler::state::JobState::Queued,
         fence: Fence(0),
         attempts: 0,
         suspicions: 0,

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use filch_scheduler::id::{CommitNo, Seq};
 use filch_scheduler::record::Mutation;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_store::{
     Commit, CommitError, DiskReserve, DiskSpace, Filter, ListOrder, OwnerNote, PurgeCause, Sqlite,
     Store, StoredText,
@@ -89,7 +89,7 @@ fn child() {
 
     // All of them can still be reported.
     for batch in 0..last {
-        let ends = jobs_of(batch).map(|seq| Mutation::Write(write(seq, State::Succeeded, 1)));
+        let ends = jobs_of(batch).map(|seq| Mutation::Write(write(seq, JobState::Succeeded, 1)));
         let number = CommitNo(last + batch + 1);
         store
             .commit(&Commit { last: number, mutations: ends.collect(), ..Commit::default() })
@@ -116,7 +116,8 @@ fn child() {
         let rows = store.list(&Filter::default(), ListOrder::After(Seq(0)), usize::MAX).unwrap();
         assert_eq!(rows.len() as u64, jobs);
         assert!(
-            rows.iter().all(|row| (row.now.state == State::Succeeded) == (row.seq.0 <= last * 100))
+            rows.iter()
+                .all(|row| (row.now.state == JobState::Succeeded) == (row.seq.0 <= last * 100))
         );
     };
     check(&store, taken * 100);

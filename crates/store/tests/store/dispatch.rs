@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use filch_scheduler::dispatch::{Config, Dispatch, Effect, Event, QueueChange, Request};
+use filch_scheduler::dispatch::{
+    Dispatch, DispatchConfig, DispatchEffect, DispatchEvent, QueueChange, Request,
+};
 use filch_scheduler::id::{
     CommitNo, Digest, Fence, Hold, JobId, LeaseNo, MessageNo, RequestNo, Seq, SessionNo, WorkerId,
 };
 use filch_scheduler::message::{
-    Again, Ending, Entrance, FromWorker, Hello, Report, Serves, ToWorker,
+    Again, Ending, FromWorker, Hello, HelloKind, Report, Serves, ToWorker,
 };
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{JobRow, Mutation, Note, Strategy as Order};
 use filch_scheduler::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Millis, Monotonic, Now, Wall};
 use filch_store::{AttemptOutput, Commit, CommitError, Filter, PurgeCause, Store};
 use proptest::prelude::*;
@@ -51,7 +53,7 @@ impl World {
         Self {
             pair: Pair::new(),
             now,
-            dispatch: Dispatch::new(Config::default(), now),
+            dispatch: Dispatch::new(DispatchConfig::default(), now),
             gathered: Commit::default(),
             kept: CommitNo(0),
             workers: Vec::new(),
@@ -81,27 +83,29 @@ impl World {
         }
     }
 
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: DispatchEvent) {
         let mut effects = Vec::new();
         self.dispatch.handle(self.now, event, &mut effects);
         self.perform(effects);
     }
 
-    fn perform(&mut self, effects: Vec<Effect>) {
+    fn perform(&mut self, effects: Vec<DispatchEffect>) {
         for effect in effects {
             match effect {
-                Effect::Commit { number, mutations } => self.gather(number, mutations),
-                Effect::Fetch { fetch, ids, keys, seqs } => {
+                DispatchEffect::Commit { number, mutations } => self.gather(number, mutations),
+                DispatchEffect::Fetch { fetch, ids, keys, seqs } => {
                     // What is looked up was decided on before.
                     self.keep();
                     let [found, same] =
                         self.pair.both().map(|store| store.find(&ids, &keys, &seqs));
                     let found = found.expect("readable");
                     assert_eq!(found, same.expect("readable"));
-                    self.event(Event::Fetched { fetch, found });
+                    self.event(DispatchEvent::Fetched { fetch, found });
                 }
-                Effect::Send { worker, messages, .. } => self.told(worker, messages),
-                Effect::Reply { .. } | Effect::Sweep | Effect::HangUp { .. } => {}
+                DispatchEffect::Send { worker, messages, .. } => self.told(worker, messages),
+                DispatchEffect::Reply { .. }
+                | DispatchEffect::Sweep
+                | DispatchEffect::HangUp { .. } => {}
             }
         }
     }
@@ -113,7 +117,7 @@ impl World {
                     self.gathered.payloads.push((row.seq, payload(row.seq)));
                     continue;
                 }
-                Mutation::Write(write) if write.state == State::Succeeded => {
+                Mutation::Write(write) if write.state == JobState::Succeeded => {
                     Hold { job: write.job, fence: write.fence }
                 }
                 Mutation::Note(Note::Attempt { hold, .. }) => *hold,
@@ -138,7 +142,7 @@ impl World {
             // Kept already: said again, it changes nothing.
             self.pair.commit(&commit).expect("known by its number");
             self.kept = commit.last;
-            self.event(Event::Committed(commit.last));
+            self.event(DispatchEvent::Committed(commit.last));
         }
     }
 
@@ -172,14 +176,14 @@ impl World {
         if let Some(worker) = self.workers.iter_mut().find(|worker| worker.id == id) {
             worker.said = worker.said.next();
             let (session, number) = (SessionNo(1), worker.said);
-            self.event(Event::Worker { worker: id, session, number, messages });
+            self.event(DispatchEvent::Worker { worker: id, session, number, messages });
         }
     }
 
     fn pass(&mut self, span: Duration) {
         self.now.monotonic = self.now.monotonic.plus(span);
         self.now.wall.0 += span.as_millis() as u64;
-        self.event(Event::Tick);
+        self.event(DispatchEvent::Tick);
     }
 
     fn hello(&mut self, number: u16) {
@@ -189,7 +193,7 @@ impl World {
             _ => WorkerId::apart(self.generation),
         };
         let hello = Hello {
-            entrance: Entrance::New,
+            kind: HelloKind::New,
             slots: 1 + u32::from(number) % 2,
             want: 1 + u32::from(number) / 7 % 6,
             serves: Serves::All,
@@ -211,7 +215,7 @@ impl World {
         let message = match (bits / 8 % 16, worker.holds.first().copied()) {
             (0, Some(hold)) => FromWorker::Started(hold),
             (1, Some(hold)) => FromWorker::Start(hold),
-            (15, _) | (_, None) => FromWorker::Beat,
+            (15, _) | (_, None) => FromWorker::Heartbeat,
             (how, Some(hold)) => {
                 worker.holds.remove(0);
                 let error = "it did not work".into();
@@ -300,7 +304,7 @@ impl World {
 
     fn request(&mut self, request: Request) {
         self.requests += 1;
-        self.event(Event::Request { from: RequestNo(self.requests), request });
+        self.event(DispatchEvent::Request { from: RequestNo(self.requests), request });
     }
 
     fn purge(&mut self, number: u16) {
@@ -311,9 +315,9 @@ impl World {
         let after = LeaseNo(u64::from(number) % 8);
         let leases = sqlite.outdated(after, before, 20).expect("readable").leases;
         if !leases.is_empty() {
-            self.event(Event::Outdated { leases, notes_before: Wall(0) });
+            self.event(DispatchEvent::Outdated { leases, notes_before: Wall(0) });
         }
-        self.event(Event::Expired(proposed.iter().map(|job| (job.seq, job.id)).collect()));
+        self.event(DispatchEvent::Expired(proposed.iter().map(|job| (job.seq, job.id)).collect()));
     }
 
     /// The server ends with what it has not kept, and starts with what both stores say alike.
@@ -324,7 +328,7 @@ impl World {
         let loaded = load(self.pair.sqlite());
         assert_eq!(loaded, load(&self.pair.transient));
         let mut effects = Vec::new();
-        self.dispatch = Dispatch::load(Config::default(), self.now, loaded, &mut effects)
+        self.dispatch = Dispatch::load(DispatchConfig::default(), self.now, loaded, &mut effects)
             .expect("what is kept fits together");
         self.perform(effects);
     }
@@ -343,8 +347,8 @@ impl World {
             0 => Mutation::Put(row),
             1 => Mutation::Close(LeaseNo(99_999)),
             2 => Mutation::Purge(vec![Seq(99_999)]),
-            3 if matches!(write.state, State::Succeeded | State::Cancelled) => {
-                write.state = State::Dead;
+            3 if matches!(write.state, JobState::Succeeded | JobState::Cancelled) => {
+                write.state = JobState::Dead;
                 Mutation::Write(write)
             }
             4 if write.fence > Fence(0) => {
@@ -354,7 +358,7 @@ impl World {
             5 if !write.state.is_ended() => Mutation::Purge(vec![row.seq]),
             6 => Mutation::Priority { job: Seq(99_999), priority: 0 },
             _ => {
-                write.state = State::Leased;
+                write.state = JobState::Leased;
                 Mutation::Write(write)
             }
         };
@@ -382,7 +386,7 @@ impl World {
 }
 
 fn filters() -> impl Strategy<Value = Filter> {
-    let states = prop::sample::subsequence(State::ALL.to_vec(), 0..4);
+    let states = prop::sample::subsequence(JobState::ALL.to_vec(), 0..4);
     let name = || prop::option::weighted(0.3, prop::sample::select(&QUEUES[..]));
     let since = prop::option::weighted(0.3, 1_000_000..1_020_000_u64);
     (states, name(), name(), since).prop_map(|(states, queue, kind, since)| Filter {
@@ -459,7 +463,7 @@ fn everything_happens_in_these_worlds() {
 fn word(mutation: &Mutation) -> &'static str {
     match mutation {
         Mutation::Put(_) => "put",
-        Mutation::Write(write) if write.state == State::Cancelled && write.holder.is_some() => {
+        Mutation::Write(write) if write.state == JobState::Cancelled && write.holder.is_some() => {
             "let go"
         }
         Mutation::Write(write) => write.state.word(),

@@ -6,9 +6,9 @@ use std::thread;
 
 use filch_scheduler::id::{CommitNo, Fence, Hold, LeaseNo, Seq, WorkerId};
 use filch_scheduler::record::{
-    AttemptOutcome, Cause, JobRow, JobWrite, LeaseRow, Mutation, Note, Reason,
+    AttemptOutcome, JobRow, JobWrite, LeaseCause, LeaseRow, Mutation, Note, Reason,
 };
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Wall};
 use filch_store::integrity::{IntegrityReport, IntegrityRule, check};
 use filch_store::{Commit, PurgeCause, Snapshot, Store};
@@ -25,7 +25,12 @@ fn hold(job: u64, fence: u64) -> Hold {
     Hold { job: Seq(job), fence: Fence(fence) }
 }
 
-fn lease(number: u64, worker: Option<WorkerId>, cause: Cause, jobs: &[(u64, u64)]) -> Mutation {
+fn lease(
+    number: u64,
+    worker: Option<WorkerId>,
+    cause: LeaseCause,
+    jobs: &[(u64, u64)],
+) -> Mutation {
     let jobs = jobs.iter().map(|&(job, fence)| hold(job, fence)).collect();
     let (number, at) = (LeaseNo(number), Wall(number));
     Mutation::Lease(LeaseRow { number, worker, cause, jobs, at })
@@ -45,37 +50,37 @@ fn close(number: u64) -> Mutation {
 fn history() -> Pair {
     use Mutation::Write;
     let pair = Pair::new();
-    let end = |seq, fence| Write(write(seq, State::Succeeded, fence));
-    let queued = |seq| Write(JobWrite { suspicions: 1, ..write(seq, State::Queued, 2) });
-    let child = row(3, "c", State::Blocked, |spec| spec.parents = vec![id("a")]);
+    let end = |seq, fence| Write(write(seq, JobState::Succeeded, fence));
+    let queued = |seq| Write(JobWrite { suspicions: 1, ..write(seq, JobState::Queued, 2) });
+    let child = row(3, "c", JobState::Blocked, |spec| spec.parents = vec![id("a")]);
     let failed = AttemptOutcome::Failed("it did not work".into());
-    let waits = JobWrite { attempts: 1, ..write(2, State::Scheduled, 2) };
-    let succeeds = JobWrite { attempts: 1, ..write(2, State::Succeeded, 3) };
-    let cancelled = JobWrite { reason: Some(Reason::Request), ..write(5, State::Cancelled, 1) };
+    let waits = JobWrite { attempts: 1, ..write(2, JobState::Scheduled, 2) };
+    let succeeds = JobWrite { attempts: 1, ..write(2, JobState::Succeeded, 3) };
+    let cancelled = JobWrite { reason: Some(Reason::Request), ..write(5, JobState::Cancelled, 1) };
     let two_hours_ago = Wall(now() - 2 * HOUR.as_millis() as u64);
-    let over = JobWrite { at: two_hours_ago, ..write(6, State::Succeeded, 1) };
+    let over = JobWrite { at: two_hours_ago, ..write(6, JobState::Succeeded, 1) };
     let commits = [
         vec![put(1, "a"), put(2, "b"), child, put(4, "d"), put(5, "e"), put(6, "f")],
-        vec![lease(1, Some(ONE), Cause::Claim, &[(1, 1), (2, 1), (4, 1)])],
-        vec![lease(2, Some(TWO), Cause::Steal(ONE), &[(2, 2)])],
-        vec![end(1, 1), lease(3, Some(ONE), Cause::Claim, &[(3, 1)])],
+        vec![lease(1, Some(ONE), LeaseCause::Claim, &[(1, 1), (2, 1), (4, 1)])],
+        vec![lease(2, Some(TWO), LeaseCause::Steal(ONE), &[(2, 2)])],
+        vec![end(1, 1), lease(3, Some(ONE), LeaseCause::Claim, &[(3, 1)])],
         vec![attempt(2, 2, TWO, failed), Write(waits), close(2)],
-        vec![lease(4, Some(TWO), Cause::Claim, &[(2, 3)])],
+        vec![lease(4, Some(TWO), LeaseCause::Claim, &[(2, 3)])],
         vec![Write(succeeds), close(4)],
-        vec![Write(JobWrite { holder: Some(ONE), ..write(4, State::Running, 1) }), close(1)],
+        vec![Write(JobWrite { holder: Some(ONE), ..write(4, JobState::Running, 1) }), close(1)],
         vec![
             Mutation::Note(Note::WorkerLost { worker: ONE, jobs: 2 }),
             attempt(3, 1, ONE, AttemptOutcome::LostAmongOthers),
             queued(3),
             attempt(4, 1, ONE, AttemptOutcome::LostAmongOthers),
             queued(4),
-            lease(5, None, Cause::Lost(ONE), &[(3, 2), (4, 2)]),
+            lease(5, None, LeaseCause::Lost(ONE), &[(3, 2), (4, 2)]),
             close(3),
             close(5),
         ],
-        vec![lease(6, Some(TWO), Cause::Claim, &[(3, 3), (4, 3)])],
+        vec![lease(6, Some(TWO), LeaseCause::Claim, &[(3, 3), (4, 3)])],
         vec![Mutation::Note(Note::Cancelled(id("e"))), Write(cancelled)],
-        vec![lease(7, Some(TWO), Cause::Claim, &[(6, 1)])],
+        vec![lease(7, Some(TWO), LeaseCause::Claim, &[(6, 1)])],
         vec![Write(over), close(7)],
         vec![Mutation::Purge(vec![Seq(6)])],
     ];
@@ -330,10 +335,10 @@ fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
 #[test]
 fn a_purge_that_comes_too_early_leaves_its_trace() {
     let pair = history();
-    let ends = JobWrite { at: Wall(now()), ..write(7, State::Succeeded, 1) };
+    let ends = JobWrite { at: Wall(now()), ..write(7, JobState::Succeeded, 1) };
     let commits = [
         vec![put(7, "g")],
-        vec![lease(8, Some(TWO), Cause::Claim, &[(7, 1)])],
+        vec![lease(8, Some(TWO), LeaseCause::Claim, &[(7, 1)])],
         vec![Mutation::Write(ends), close(8)],
     ];
     for (number, mutations) in (15..).zip(commits) {
@@ -352,7 +357,7 @@ fn a_job_that_has_the_id_of_a_forgotten_parent_is_none() {
     let pair = history();
     let Mutation::Put(again) = put(7, "a") else { panic!("a job is put") };
     let commits = [
-        vec![Mutation::Write(write(3, State::Succeeded, 3))],
+        vec![Mutation::Write(write(3, JobState::Succeeded, 3))],
         vec![Mutation::Purge(vec![Seq(1)])],
         vec![Mutation::Put(JobRow { submitted_at: Wall(1), ..again })],
     ];
@@ -420,9 +425,9 @@ fn a_look_does_not_keep_a_writer_from_writing_nor_sees_half_of_what_it_writes() 
             let commits = [
                 vec![
                     put(seq, &format!("j{seq}")),
-                    lease(row, Some(TWO), Cause::Claim, &[(seq, 1)]),
+                    lease(row, Some(TWO), LeaseCause::Claim, &[(seq, 1)]),
                 ],
-                vec![Mutation::Write(write(seq, State::Succeeded, 1)), close(row)],
+                vec![Mutation::Write(write(seq, JobState::Succeeded, 1)), close(row)],
             ];
             for (place, mutations) in (0..).zip(commits) {
                 let number = CommitNo(15 + 2 * number + place);

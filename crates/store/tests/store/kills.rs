@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use filch_scheduler::id::{CommitNo, Fence, Hold, LeaseNo, Seq};
-use filch_scheduler::record::{Cause, LeaseRow, Mutation};
-use filch_scheduler::state::State;
+use filch_scheduler::record::{LeaseCause, LeaseRow, Mutation};
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 use filch_store::{AttemptOutput, Filter, ListOrder, OwnerNote, Sqlite, Store, holder};
 use rusqlite::Connection;
@@ -69,7 +69,7 @@ fn check(path: &std::path::Path, acknowledged: u64) {
     for (row, text) in rows.iter().zip(payloads) {
         assert_eq!(text, Some(payload(row.seq)));
         let is_newest = row.seq.0 > (last.0 - 1) * JOBS;
-        let state = if is_newest { State::Queued } else { State::Succeeded };
+        let state = if is_newest { JobState::Queued } else { JobState::Succeeded };
         assert_eq!(row.now.state, state, "{row:?}");
     }
     drop(store);
@@ -109,11 +109,11 @@ fn child() {
         mutations.push(Mutation::Lease(LeaseRow {
             number: LeaseNo(last.0),
             worker: Some(WORKER),
-            cause: Cause::Claim,
+            cause: LeaseCause::Claim,
             jobs: holds,
             at: Wall(0),
         }));
-        mutations.extend(jobs.map(|job| Mutation::Write(write(job, State::Succeeded, 1))));
+        mutations.extend(jobs.map(|job| Mutation::Write(write(job, JobState::Succeeded, 1))));
         mutations.push(Mutation::Close(LeaseNo(last.0)));
         let commit = filch_store::Commit { outputs, ..commit(last, mutations) };
         store.commit(&commit).unwrap();

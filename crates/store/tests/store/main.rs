@@ -14,12 +14,12 @@ mod schema;
 mod sync;
 mod tokens;
 
-use filch_scheduler::dispatch::{Config, Loader};
+use filch_scheduler::dispatch::{DispatchConfig, Loader};
 use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, LeaseNo, Seq, WorkerId};
 use filch_scheduler::name::Name;
-use filch_scheduler::record::{Cause, JobRow, JobWrite, LeaseRow, Loaded, Mutation, Strategy};
+use filch_scheduler::record::{JobRow, JobWrite, LeaseCause, LeaseRow, Loaded, Mutation, Strategy};
 use filch_scheduler::spec::JobSpec;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Now, Wall};
 use filch_store::{CommitError, Store};
 
@@ -31,7 +31,7 @@ fn id(name: &str) -> JobId {
     JobId::named(name, Wall(0)).expect("a short name")
 }
 
-fn write(seq: u64, state: State, fence: u64) -> JobWrite {
+fn write(seq: u64, state: JobState, fence: u64) -> JobWrite {
     JobWrite {
         job: Seq(seq),
         state,
@@ -40,17 +40,17 @@ fn write(seq: u64, state: State, fence: u64) -> JobWrite {
         suspicions: 0,
         priority: 0,
         due: Wall(0),
-        holder: (state == State::Running).then_some(WORKER),
+        holder: (state == JobState::Running).then_some(WORKER),
         reason: None,
         at: Wall(seq),
     }
 }
 
 fn put(seq: u64, name: &str) -> Mutation {
-    row(seq, name, State::Queued, |_| ())
+    row(seq, name, JobState::Queued, |_| ())
 }
 
-fn row(seq: u64, name: &str, state: State, say: impl FnOnce(&mut JobSpec)) -> Mutation {
+fn row(seq: u64, name: &str, state: JobState, say: impl FnOnce(&mut JobSpec)) -> Mutation {
     let mut spec = JobSpec::new(id(name));
     say(&mut spec);
     let now = write(seq, state, 0);
@@ -64,7 +64,7 @@ fn lease(number: u64, jobs: &[(u64, u64)]) -> Mutation {
     Mutation::Lease(LeaseRow {
         number,
         worker: Some(WORKER),
-        cause: Cause::Claim,
+        cause: LeaseCause::Claim,
         jobs,
         at: Wall(0),
     })
@@ -79,18 +79,18 @@ fn trim(leases: &[u64]) -> Mutation {
 /// blocked 5 and its ended parent 6; lease row 1 is closed and row 2 open.
 fn kept() -> Pair {
     let pair = Pair::new();
-    let keyed = row(1, "a", State::Queued, |spec| spec.key = Some("k".into()));
-    let child = row(5, "e", State::Blocked, |spec| spec.parents = vec![id("f")]);
+    let keyed = row(1, "a", JobState::Queued, |spec| spec.key = Some("k".into()));
+    let child = row(5, "e", JobState::Blocked, |spec| spec.parents = vec![id("f")]);
     let puts = vec![keyed, put(2, "b"), put(3, "c"), put(4, "d"), child, put(6, "f")];
     pair.commit(&commit(CommitNo(1), puts)).expect("new jobs fit");
-    let held = JobWrite { holder: Some(WORKER), ..write(4, State::Cancelled, 1) };
+    let held = JobWrite { holder: Some(WORKER), ..write(4, JobState::Cancelled, 1) };
     let writes = vec![
         lease(1, &[(1, 1), (2, 1), (3, 1)]),
-        Mutation::Write(write(1, State::Succeeded, 1)),
-        Mutation::Write(write(2, State::Dead, 1)),
-        Mutation::Write(write(3, State::Running, 1)),
+        Mutation::Write(write(1, JobState::Succeeded, 1)),
+        Mutation::Write(write(2, JobState::Dead, 1)),
+        Mutation::Write(write(3, JobState::Running, 1)),
         Mutation::Write(held),
-        Mutation::Write(write(6, State::Succeeded, 1)),
+        Mutation::Write(write(6, JobState::Succeeded, 1)),
         Mutation::Close(LeaseNo(1)),
         lease(2, &[(3, 2)]),
     ];
@@ -100,7 +100,7 @@ fn kept() -> Pair {
 
 #[test]
 fn a_commit_that_does_not_fit_changes_nothing() {
-    let same_key = row(7, "g", State::Queued, |spec| spec.key = Some("k".into()));
+    let same_key = row(7, "g", JobState::Queued, |spec| spec.key = Some("k".into()));
     let write = |seq, state, fence| Mutation::Write(write(seq, state, fence));
     let other_number = match put(7, "g") {
         Mutation::Put(row) => Mutation::Put(JobRow { seq: Seq(8), ..row }),
@@ -115,13 +115,13 @@ fn a_commit_that_does_not_fit_changes_nothing() {
         (put(7, "a"), "a has the number 1 and is put as 7"),
         (same_key, "jobs number 1 and 7 have one key, \"k\""),
         (other_number, "job number 8 is written as 7"),
-        (row(7, "g", State::Leased, |_| ()), "job number 7 is written as leased"),
-        (write(9, State::Queued, 1), "there is no job number 9"),
-        (write(3, State::Queued, 0), "the fence of job number 3 goes from 1 to 0"),
-        (write(1, State::Queued, 9), "job number 1 is succeeded and becomes queued"),
-        (write(2, State::Queued, 1), "job number 2 is dead and becomes queued"),
-        (write(4, State::Queued, 9), "job number 4 is cancelled and becomes queued"),
-        (write(3, State::Leased, 2), "job number 3 is written as leased"),
+        (row(7, "g", JobState::Leased, |_| ()), "job number 7 is written as leased"),
+        (write(9, JobState::Queued, 1), "there is no job number 9"),
+        (write(3, JobState::Queued, 0), "the fence of job number 3 goes from 1 to 0"),
+        (write(1, JobState::Queued, 9), "job number 1 is succeeded and becomes queued"),
+        (write(2, JobState::Queued, 1), "job number 2 is dead and becomes queued"),
+        (write(4, JobState::Queued, 9), "job number 4 is cancelled and becomes queued"),
+        (write(3, JobState::Leased, 2), "job number 3 is written as leased"),
         (priority, "there is no job number 9"),
         (lease(2, &[(3, 3)]), "lease row 2 comes after 2"),
         (lease(3, &[(9, 1)]), "there is no job number 9"),
@@ -134,7 +134,7 @@ fn a_commit_that_does_not_fit_changes_nothing() {
     ] {
         // What came before it in the commit is taken back.
         let mutations = vec![
-            write(5, State::Cancelled, 9),
+            write(5, JobState::Cancelled, 9),
             purge(&[6]),
             Mutation::Strategy(Strategy::Fair),
             Mutation::Priority { job: Seq(3), priority: 7 },
@@ -172,7 +172,7 @@ fn what_is_loaded_is_what_a_server_needs_in_its_order() {
         let words: Vec<String> = load(store).into_iter().map(word).collect();
         // The ended parent 6 comes before its child 5; 1 and 2 are nobody's business any more.
         assert_eq!(words, ["numbers 4 6 2", "job 4", "job 6", "job 3", "job 5", "lease 2"]);
-        let mut loader = Loader::new(Config::default(), Now::default());
+        let mut loader = Loader::new(DispatchConfig::default(), Now::default());
         load(store).into_iter().for_each(|piece| loader.add(piece).unwrap());
         loader.finish(&mut Vec::new()).unwrap().audit().unwrap();
     }
@@ -222,11 +222,11 @@ fn what_has_expired_is_proposed_oldest_first_until_it_is_purged() {
     pair.commit(&commit(CommitNo(5), vec![Mutation::Purge(vec![Seq(1)])])).unwrap();
     expires(99, 9, &[b, f]);
     // An operator's retry: it has not ended any more.
-    let retry = Mutation::Write(write(2, State::Queued, 2));
+    let retry = Mutation::Write(write(2, JobState::Queued, 2));
     pair.commit(&commit(CommitNo(6), vec![retry])).unwrap();
     expires(99, 9, &[f]);
     // The id and key of a purged job are free again; its number is not.
-    let again = row(7, "a", State::Queued, |spec| spec.key = Some("k".into()));
+    let again = row(7, "a", JobState::Queued, |spec| spec.key = Some("k".into()));
     pair.commit(&commit(CommitNo(7), vec![again])).unwrap();
     assert_eq!(pair.memory().by_id(id("a")).unwrap().seq, Seq(7));
     pair.compare();
@@ -237,7 +237,7 @@ fn rows_of_which_no_job_is_kept_can_be_trimmed_and_what_was_purged_is_counted() 
     let pair = kept();
     let outdated =
         |store: &dyn Store| store.outdated(LeaseNo(0), Wall(u64::MAX), 9).unwrap().leases;
-    let more = vec![put(7, "g"), lease(3, &[(7, 1)]), Mutation::Write(write(7, State::Dead, 1))];
+    let more = vec![put(7, "g"), lease(3, &[(7, 1)]), Mutation::Write(write(7, JobState::Dead, 1))];
     pair.commit(&commit(CommitNo(5), more)).unwrap();
     pair.commit(&commit(CommitNo(6), vec![Mutation::Close(LeaseNo(3))])).unwrap();
     assert!(pair.both().into_iter().all(|store| outdated(store).is_empty()));

@@ -3,10 +3,10 @@
 use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, LeaseNo, Seq, WorkerId};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{
-    Cause, JobRow, JobWrite, LeaseRow, Loaded, Mutation, Note, QueueSettings,
+    JobRow, JobWrite, LeaseCause, LeaseRow, Loaded, Mutation, Note, QueueSettings,
 };
 use filch_scheduler::spec::JobSpec;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Wall};
 use filch_store::{Expired, Memory};
 use proptest::prelude::*;
@@ -50,10 +50,10 @@ impl Model {
             Mutation::Write(write) => {
                 let now = &mut self.jobs.iter_mut().find(|row| row.seq == write.job)?.now;
                 must(can_be_kept(write) && write.fence >= now.fence)?;
-                must(now.state != State::Succeeded)?;
-                must(now.state != State::Dead || write.fence > now.fence)?;
-                let lets_go = now.holder.is_some() && write.state == State::Cancelled;
-                must(now.state != State::Cancelled || lets_go)?;
+                must(now.state != JobState::Succeeded)?;
+                must(now.state != JobState::Dead || write.fence > now.fence)?;
+                let lets_go = now.holder.is_some() && write.state == JobState::Cancelled;
+                must(now.state != JobState::Cancelled || lets_go)?;
                 *now = *write;
             }
             Mutation::Priority { job, priority } => {
@@ -104,7 +104,7 @@ impl Model {
         loaded.extend(self.lease_length.map(Loaded::LeaseLength));
         loaded.extend(self.queues.iter().cloned().map(Loaded::Queue));
         let is_waited_for = |row: &JobRow| {
-            let mut blocked = self.jobs.iter().filter(|child| child.now.state == State::Blocked);
+            let mut blocked = self.jobs.iter().filter(|child| child.now.state == JobState::Blocked);
             blocked.any(|child| child.spec.parents.contains(&row.spec.id))
         };
         let needed = self.jobs.iter().filter(|row| is_live(&row.now) || is_waited_for(row));
@@ -136,9 +136,9 @@ fn is_live(now: &JobWrite) -> bool {
 
 fn can_be_kept(now: &JobWrite) -> bool {
     match now.state {
-        State::Leased => false,
-        State::Running => now.holder.is_some(),
-        State::Cancelled => true,
+        JobState::Leased => false,
+        JobState::Running => now.holder.is_some(),
+        JobState::Cancelled => true,
         _ => now.holder.is_none(),
     }
 }
@@ -146,8 +146,8 @@ fn can_be_kept(now: &JobWrite) -> bool {
 /// One mutation. What it names is picked from what is there at that moment, so that most of them fit.
 #[derive(Clone, Debug)]
 enum Step {
-    Put { ahead: u64, id: u8, key: Option<u8>, parents: Vec<u8>, state: State },
-    Write { job: Pick, state: State, fence: u64, held: bool, at: u64 },
+    Put { ahead: u64, id: u8, key: Option<u8>, parents: Vec<u8>, state: JobState },
+    Write { job: Pick, state: JobState, fence: u64, held: bool, at: u64 },
     Priority { job: Pick },
     Lease { ahead: u64, job: Pick },
     Close { row: Pick },
@@ -167,8 +167,9 @@ fn pick<T: Copy>(pick: Pick, from: impl Iterator<Item = T>, none: T) -> T {
 }
 
 fn steps() -> impl Strategy<Value = Step> {
-    let state = || prop::sample::select(State::ALL.to_vec());
-    let begin = prop::sample::select(vec![State::Queued, State::Blocked, State::Cancelled]);
+    let state = || prop::sample::select(JobState::ALL.to_vec());
+    let begin =
+        prop::sample::select(vec![JobState::Queued, JobState::Blocked, JobState::Cancelled]);
     let ahead = || prop_oneof![18 => Just(1_u64), 1 => Just(0), 1 => Just(3)];
     let key = || prop::option::weighted(0.2, 0..4_u8);
     let job = any::<Pick>;
@@ -231,13 +232,13 @@ fn mutation(step: &Step, model: &Model) -> Mutation {
             let kept = model.jobs.iter().find(|row| row.seq == job);
             // Three of four times the fence stays or grows.
             let fence = (kept.map_or(0, |row| row.now.fence.0) + fence).saturating_sub(1);
-            let held = held && state == State::Cancelled || state == State::Running;
+            let held = held && state == JobState::Cancelled || state == JobState::Running;
             Mutation::Write(write(job, state, fence, held, at))
         }
         Step::Priority { job: picked } => Mutation::Priority { job: job(picked), priority: 7 },
         Step::Lease { ahead, job: picked } => {
             let jobs = vec![Hold { job: job(picked), fence: Fence(1) }];
-            let (number, cause) = (LeaseNo(model.last_lease + ahead), Cause::Claim);
+            let (number, cause) = (LeaseNo(model.last_lease + ahead), LeaseCause::Claim);
             Mutation::Lease(LeaseRow { number, worker: Some(worker), cause, jobs, at: Wall(0) })
         }
         Step::Close { row } => {

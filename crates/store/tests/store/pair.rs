@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use filch_scheduler::id::{CommitNo, JobId, LeaseNo, Seq};
 use filch_scheduler::record::{AttemptOutcome, JobRow, Loaded, Mutation, Note};
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 use filch_store::integrity::check;
 use filch_store::{
@@ -254,7 +254,7 @@ fn what_remains_belongs_to_a_job_and_goes_with_it() {
         log: None,
     };
     let outputs = vec![left(1, 3, "c"), left(1, 1, "a"), left(1, 1, "b"), left(7, 1, "nobody's")];
-    let end = vec![Mutation::Write(write(1, State::Dead, 3))];
+    let end = vec![Mutation::Write(write(1, JobState::Dead, 3))];
     pair.commit(&Commit { outputs, ..commit(CommitNo(2), end) }).unwrap();
     let id = crate::id("a");
     for store in pair.both() {

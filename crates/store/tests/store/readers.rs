@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use filch_scheduler::id::{CommitNo, Seq};
 use filch_scheduler::record::Mutation;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_store::{Filter, ListOrder, Store};
 
 use crate::pair::{Pair, commit, payload};
@@ -39,7 +39,7 @@ fn readers_see_every_receipt_and_no_half_commits() {
             let mut mutations: Vec<Mutation> =
                 jobs(number).map(|seq| put(seq, &format!("j{seq}"))).collect();
             if number > 1 {
-                let end = |seq| Mutation::Write(write(seq, State::Succeeded, 1));
+                let end = |seq| Mutation::Write(write(seq, JobState::Succeeded, 1));
                 mutations.extend(jobs(number - 1).map(end));
             }
             store.commit(&commit(CommitNo(number), mutations)).unwrap();
@@ -51,8 +51,8 @@ fn readers_see_every_receipt_and_no_half_commits() {
 fn look(store: &dyn Store, reader: u64, before: u64) {
     let filter = match reader % 3 {
         0 => Filter::default(),
-        1 => Filter { states: vec![State::Queued], ..Filter::default() },
-        _ => Filter { states: vec![State::Succeeded], ..Filter::default() },
+        1 => Filter { states: vec![JobState::Queued], ..Filter::default() },
+        _ => Filter { states: vec![JobState::Succeeded], ..Filter::default() },
     };
     let rows = store.list(&filter, ListOrder::After(Seq(0)), usize::MAX).expect("readable");
     let count = rows.len() as u64;

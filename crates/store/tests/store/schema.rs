@@ -5,7 +5,7 @@ use std::path::Path;
 
 use filch_scheduler::id::{CommitNo, Fence, Hold, LeaseNo, Seq};
 use filch_scheduler::record::{AttemptOutcome, Mutation, Note};
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 use filch_store::{AttemptOutput, Commit, OpenError, OwnerNote, Snapshot, Sqlite, Store};
 use rusqlite::Connection;
@@ -123,9 +123,9 @@ fn nothing_remains_of_what_was_purged() {
         Mutation::Note(Note::Attempt { hold, worker: WORKER, outcome }),
         Mutation::Note(Note::Retried(crate::id("b"))),
         Mutation::Note(Note::WorkerLost { worker: WORKER, jobs: 1 }),
-        let_go(3, State::Dead, 2),
-        let_go(4, State::Cancelled, 2),
-        let_go(5, State::Cancelled, 2),
+        let_go(3, JobState::Dead, 2),
+        let_go(4, JobState::Cancelled, 2),
+        let_go(5, JobState::Cancelled, 2),
         Mutation::Close(LeaseNo(2)),
     ];
     let outputs = vec![AttemptOutput { hold, result: None, log: Some("printed".into()) }];

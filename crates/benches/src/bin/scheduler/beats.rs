@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use filch_scheduler::dispatch::Event;
+use filch_scheduler::dispatch::DispatchEvent;
 use filch_scheduler::message::FromWorker;
 use filch_scheduler::record::Strategy;
 
@@ -41,8 +41,8 @@ impl Beats {
     pub(crate) fn sample(&mut self) -> f64 {
         let mut taken = Duration::ZERO;
         for _ in 0..ROUNDS {
-            let beat = |worker: &mut Worker| worker.say(vec![FromWorker::Beat]);
-            let beats: Vec<Event> = self.workers.iter_mut().map(beat).collect();
+            let beat = |worker: &mut Worker| worker.say(vec![FromWorker::Heartbeat]);
+            let beats: Vec<DispatchEvent> = self.workers.iter_mut().map(beat).collect();
             let apart = BEAT / u32::try_from(beats.len()).expect("the number of workers is small");
             let start = Instant::now();
             for beat in beats {

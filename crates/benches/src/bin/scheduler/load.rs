@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use filch_scheduler::dispatch::{Config, Dispatch, Loader};
+use filch_scheduler::dispatch::{Dispatch, DispatchConfig, Loader};
 use filch_scheduler::id::{CommitNo, Fence, LeaseNo, Seq};
 use filch_scheduler::record::{JobRow, JobWrite, Loaded};
 use filch_scheduler::spec::JobSpec;
-use filch_scheduler::state::State;
+use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Monotonic, Now, Wall};
 
 use crate::shard::{JobMaker, Priorities};
@@ -21,7 +21,7 @@ const SUBMITTED_AT: Wall = Wall(1_700_000_000_000);
 pub(crate) fn load(count: usize) -> (f64, Dispatch) {
     let mut jobs = JobMaker::new(Priorities::Same);
     let now = Now { monotonic: Monotonic(0), wall: SUBMITTED_AT };
-    let mut loader = Loader::new(Config::default(), now);
+    let mut loader = Loader::new(DispatchConfig::default(), now);
     let numbers = Loaded::Numbers {
         commit: CommitNo(1),
         seq: Seq(count as u64),
@@ -55,7 +55,7 @@ fn add_all(loader: &mut Loader, loaded: Vec<Loaded>) -> Duration {
 fn row(spec: JobSpec, seq: Seq) -> Loaded {
     let now = JobWrite {
         job: seq,
-        state: State::Queued,
+        state: JobState::Queued,
         fence: Fence(0),
         attempts: 0,
         suspicions: 0,

@@ -6,7 +6,9 @@
 use std::time::{Duration, Instant};
 
 use filch_benches::random::BenchRandom;
-use filch_scheduler::dispatch::{Answer, Config, Dispatch, Effect, Event, Request};
+use filch_scheduler::dispatch::{
+    Answer, Dispatch, DispatchConfig, DispatchEffect, DispatchEvent, Request,
+};
 use filch_scheduler::id::{CommitNo, JobId, RequestNo, WorkerId};
 use filch_scheduler::message::ToWorker;
 use filch_scheduler::name::Name;
@@ -37,7 +39,7 @@ pub(crate) struct Shard {
     dispatch: Dispatch,
     now: Now,
     jobs: JobMaker,
-    effects: Vec<Effect>,
+    effects: Vec<DispatchEffect>,
     told: Vec<(WorkerId, ToWorker)>,
     newest_commit: CommitNo,
     last_request: RequestNo,
@@ -46,7 +48,7 @@ pub(crate) struct Shard {
 impl Shard {
     pub(crate) fn new(strategy: Strategy, priorities: Priorities) -> Self {
         let now = Now { monotonic: Monotonic(0), wall: START };
-        let config = Config { strategy, ..Config::default() };
+        let config = DispatchConfig { strategy, ..DispatchConfig::default() };
         Self {
             dispatch: Dispatch::new(config, now),
             now,
@@ -87,14 +89,14 @@ impl Shard {
         (0..submits).map(|_| make()).collect()
     }
 
-    pub(crate) const fn submit(&mut self, jobs: Vec<JobSpec>) -> Event {
+    pub(crate) const fn submit(&mut self, jobs: Vec<JobSpec>) -> DispatchEvent {
         self.last_request = self.last_request.next();
-        Event::Request { from: self.last_request, request: Request::Submit(jobs) }
+        DispatchEvent::Request { from: self.last_request, request: Request::Submit(jobs) }
     }
 
     /// The confirmation of all commits so far, as a group commit would send it.
-    pub(crate) const fn receipt(&self) -> Event {
-        Event::Committed(self.newest_commit)
+    pub(crate) const fn receipt(&self) -> DispatchEvent {
+        DispatchEvent::Committed(self.newest_commit)
     }
 
     /// Submits this many jobs. Returns the time of the longest submit.
@@ -113,14 +115,14 @@ impl Shard {
         longest
     }
 
-    pub(crate) fn handle(&mut self, event: Event) {
+    pub(crate) fn handle(&mut self, event: DispatchEvent) {
         self.dispatch.handle(self.now, event, &mut self.effects);
         self.perform();
     }
 
     /// Handles an event and returns the time of the decision alone. Reading the clock costs about
     /// 40 ns, which is negligible for a large event, but not for a small one.
-    pub(crate) fn handle_timed(&mut self, event: Event) -> Duration {
+    pub(crate) fn handle_timed(&mut self, event: DispatchEvent) -> Duration {
         let start = Instant::now();
         self.dispatch.handle(self.now, event, &mut self.effects);
         let taken = start.elapsed();
@@ -136,19 +138,19 @@ impl Shard {
     fn perform(&mut self) {
         for effect in self.effects.drain(..) {
             match effect {
-                Effect::Commit { number, mutations } => {
+                DispatchEffect::Commit { number, mutations } => {
                     self.newest_commit = number;
                     drop(mutations);
                 }
-                Effect::Send { worker, messages, .. } => {
+                DispatchEffect::Send { worker, messages, .. } => {
                     let messages = messages.into_iter();
                     self.told.extend(messages.map(|message| (worker, message)));
                 }
-                Effect::Reply { answer: Answer::Submitted(_), .. } => {}
-                Effect::Reply { .. }
-                | Effect::Fetch { .. }
-                | Effect::Sweep
-                | Effect::HangUp { .. } => {
+                DispatchEffect::Reply { answer: Answer::Submitted(_), .. } => {}
+                DispatchEffect::Reply { .. }
+                | DispatchEffect::Fetch { .. }
+                | DispatchEffect::Sweep
+                | DispatchEffect::HangUp { .. } => {
                     panic!("unexpected effect in a bench: {effect:?}");
                 }
             }

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use filch_scheduler::dispatch::Event;
+use filch_scheduler::dispatch::DispatchEvent;
 use filch_scheduler::id::{Hold, MessageNo, QuestionNo, SessionNo, WorkerId};
-use filch_scheduler::message::{Ending, Entrance, FromWorker, Hello, Report, Serves, ToWorker};
+use filch_scheduler::message::{Ending, FromWorker, Hello, HelloKind, Report, Serves, ToWorker};
 
 pub(crate) struct Worker {
     id: WorkerId,
@@ -42,9 +42,9 @@ impl Worker {
         self.accepted
     }
 
-    pub(crate) const fn say(&mut self, messages: Vec<FromWorker>) -> Event {
+    pub(crate) const fn say(&mut self, messages: Vec<FromWorker>) -> DispatchEvent {
         self.last_message = self.last_message.next();
-        Event::Worker {
+        DispatchEvent::Worker {
             worker: self.id,
             session: SessionNo(1),
             number: self.last_message,
@@ -52,9 +52,9 @@ impl Worker {
         }
     }
 
-    pub(crate) fn say_hello(&mut self, slots: u32, want: u32) -> Event {
+    pub(crate) fn say_hello(&mut self, slots: u32, want: u32) -> DispatchEvent {
         self.say(vec![FromWorker::Hello(Hello {
-            entrance: Entrance::New,
+            kind: HelloKind::New,
             slots,
             want,
             serves: Serves::All,
@@ -85,7 +85,7 @@ impl Worker {
             ToWorker::Assign(jobs) => self.holds.extend(jobs.iter().map(|job| job.hold)),
             ToWorker::Accepted(holds) => self.accepted += holds.len(),
             ToWorker::AskToGive { question, .. } => self.question = Some(question),
-            ToWorker::Renewed(_) | ToWorker::Truth { .. } => {}
+            ToWorker::Renewed(_) | ToWorker::Reconcile { .. } => {}
             ToWorker::StartGranted(_)
             | ToWorker::Cancel(_)
             | ToWorker::DrainNow

@@ -2,12 +2,12 @@
 
 use std::io;
 
-use filch_api::cluster::QueueChange;
+use filch_api::cluster::QueueUpdate;
 use filch_api::dead::Selection;
 use filch_api::flow::Flow;
 use filch_api::json::check_depth;
 use filch_api::submission::Submission;
-use filch_api::work::{Beat, Claim, Reports};
+use filch_api::work::{Claim, Heartbeat, Reports};
 use filch_e2e::random::Random;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -46,7 +46,8 @@ const DOORS: &[Door] = &[
         kind: JSON,
         right: r#"{"name": "n", "jobs": {"a": {"kind": "k"}, "b": {"run": ["x"], "after": ["a"]}}}"#,
         is_right: |body| {
-            check_depth(body).is_ok() && Flow::read(body).is_ok_and(|flow| flow.judge(None).is_ok())
+            check_depth(body).is_ok()
+                && Flow::read(body).is_ok_and(|flow| flow.validate(None).is_ok())
         },
     },
     Door {
@@ -65,7 +66,7 @@ const DOORS: &[Door] = &[
         line: "PATCH /v1/queues/held",
         kind: JSON,
         right: r#"{"paused": true, "limit": 7, "weight": 2}"#,
-        is_right: |body| reads::<QueueChange>(body, |_| true),
+        is_right: |body| reads::<QueueUpdate>(body, |_| true),
     },
     Door {
         line: "POST /v1/work/00000000000000a1/claim",
@@ -74,10 +75,10 @@ const DOORS: &[Door] = &[
         is_right: |body| reads::<Claim>(body, |claim| claim.check().is_ok()),
     },
     Door {
-        line: "POST /v1/work/00000000000000a1/beat",
+        line: "POST /v1/work/00000000000000a1/heartbeat",
         kind: JSON,
         right: r#"{"holds": [[7, 1]], "stopping": [[7, 1]]}"#,
-        is_right: |body| reads::<Beat>(body, |beat| beat.check().is_ok()),
+        is_right: |body| reads::<Heartbeat>(body, |beat| beat.check().is_ok()),
     },
     Door {
         line: "POST /v1/work/00000000000000a1/report",
@@ -94,7 +95,7 @@ fn reads<T: DeserializeOwned>(body: &[u8], judge: impl FnOnce(T) -> bool) -> boo
 }
 
 fn would_do(job: Submission) -> bool {
-    job.judge(filch_api::id::new_job).is_ok()
+    job.validate(filch_api::id::new_job).is_ok()
 }
 
 fn is_body(body: &[u8]) -> bool {

@@ -12,10 +12,10 @@ use crate::storm::within;
 /// What a worker would say.
 const RIGHT: &[&str] = &[
     r#"{"worker": "00000000000000b1", "session": 1, "number": 1, "messages": [{"hello": {
-        "entrance": "new", "slots": 2, "want": 3, "queues": ["q"], "started": [[7, 1]],
+        "kind": "new", "slots": 2, "want": 3, "queues": ["q"], "started": [[7, 1]],
         "reports": [{"job": [7, 1], "ending": "finished", "result": {"a": 1}, "log": "text"}],
         "holds": [[7, 1], [8, 2]]}}]}"#,
-    r#"{"worker": "00000000000000b1", "session": 1, "number": 2, "messages": ["beat", {"want": 5},
+    r#"{"worker": "00000000000000b1", "session": 1, "number": 2, "messages": ["heartbeat", {"want": 5},
         {"start": [7, 1]}, {"started": [7, 1]}, {"stopping": [7, 1]}, "drain"]}"#,
     r#"{"worker": "00000000000000b1", "session": 1, "number": 2, "messages": [{"report": {
         "job": [1, 1], "ending": {"failed": {"error": "no", "forever": true}}, "log": "x"}},

@@ -80,7 +80,12 @@ impl World {
         match number / 4 % 4 {
             0 => self.request(Request::DrainWorker(self.members[member].agent.id())),
             1 if self.members[member].is_paused => {}
-            1 => self.agent_event(member, agent::Event::Drain { grace: Duration::from_secs(2) }),
+            1 => {
+                self.agent_event(
+                    member,
+                    agent::AgentEvent::Drain { grace: Duration::from_secs(2) },
+                );
+            }
             2 => self.now.wall.0 += 3_000,
             _ => {
                 self.now.wall.0 -= 1_500;

@@ -4,7 +4,7 @@
 use super::*;
 
 impl World {
-    pub(super) fn event(&mut self, event: Event) {
+    pub(super) fn event(&mut self, event: DispatchEvent) {
         let mut effects = Vec::new();
         let text = print(&event, &self.context);
         event.learn(&mut self.context);
@@ -18,7 +18,7 @@ impl World {
         self.trace.push('\n');
     }
 
-    pub(super) fn perform(&mut self, effects: Vec<Effect>) {
+    pub(super) fn perform(&mut self, effects: Vec<DispatchEffect>) {
         let mut told = Vec::new();
         for effect in &effects {
             self.trace.push_str(&format!("  -> {}\n", print(effect, &self.context)));
@@ -26,31 +26,33 @@ impl World {
         }
         for effect in effects {
             match self.gate.pass(effect, &mut told) {
-                Some(Effect::Commit { number, mutations }) => {
+                Some(DispatchEffect::Commit { number, mutations }) => {
                     self.commits.push_back((number, mutations));
                 }
-                Some(Effect::Fetch { fetch, ids, keys, seqs }) => {
+                Some(DispatchEffect::Fetch { fetch, ids, keys, seqs }) => {
                     self.fetches.push_back((fetch, ids, keys, seqs));
                 }
-                Some(Effect::HangUp { worker, session }) => self.hang_up(worker, session),
-                Some(Effect::Sweep) => {}
-                Some(Effect::Send { .. } | Effect::Reply { .. }) => unreachable!("gated"),
+                Some(DispatchEffect::HangUp { worker, session }) => self.hang_up(worker, session),
+                Some(DispatchEffect::Sweep) => {}
+                Some(DispatchEffect::Send { .. } | DispatchEffect::Reply { .. }) => {
+                    unreachable!("gated")
+                }
                 None => {}
             }
         }
         self.tell(told);
     }
 
-    pub(super) fn tell(&mut self, told: Vec<Told>) {
+    pub(super) fn tell(&mut self, told: Vec<Outgoing>) {
         for told in told {
             match told {
-                Told::Worker { worker, session, number, messages } => {
+                Outgoing::Worker { worker, session, number, messages } => {
                     let mine = |member: &&mut Member| member.session == Some((worker, session));
                     if let Some(member) = self.members.iter_mut().find(mine) {
                         member.to_agent.push_back((session, number, messages));
                     }
                 }
-                Told::Request { to, answer } => self.answered(to, &answer),
+                Outgoing::Request { to, answer } => self.answered(to, &answer),
             }
         }
     }
@@ -81,13 +83,13 @@ impl World {
             // Either may hear of it first.
             let is_gate_first = number.0 % 2 == 0;
             if !is_gate_first {
-                self.event(Event::Committed(number));
+                self.event(DispatchEvent::Committed(number));
             }
             let mut told = Vec::new();
             self.gate.receipt(number, &mut told);
             self.tell(told);
             if is_gate_first {
-                self.event(Event::Committed(number));
+                self.event(DispatchEvent::Committed(number));
             }
         }
         if self.commits.is_empty() {
@@ -118,7 +120,7 @@ impl World {
     }
 
     /// A server that starts now, and what it does first.
-    pub(super) fn load(&self) -> (Dispatch, Vec<Effect>) {
+    pub(super) fn load(&self) -> (Dispatch, Vec<DispatchEffect>) {
         let mut effects = Vec::new();
         let loaded = Dispatch::load(self.config.clone(), self.now, self.store.load(), &mut effects);
         (loaded.expect("what is kept fits together"), effects)
@@ -140,7 +142,7 @@ impl World {
         }
         if !self.reads.is_empty() {
             let (fetch, found) = self.reads.remove(which % self.reads.len());
-            self.event(Event::Fetched { fetch, found });
+            self.event(DispatchEvent::Fetched { fetch, found });
         }
     }
 
@@ -149,7 +151,7 @@ impl World {
         let rows = self.store.jobs().filter(ended);
         let proposed: Vec<(Seq, JobId)> = rows.map(|row| (row.seq, row.spec.id)).collect();
         let before = self.commits.len();
-        self.event(Event::Expired(proposed));
+        self.event(DispatchEvent::Expired(proposed));
         for (_, mutations) in self.commits.iter().skip(before) {
             for mutation in mutations {
                 if let Mutation::Purge(seqs) = mutation {
@@ -165,6 +167,6 @@ impl World {
         self.next_request += 1;
         let from = RequestNo(self.next_request);
         self.requests.insert(from, request.clone());
-        self.event(Event::Request { from, request });
+        self.event(DispatchEvent::Request { from, request });
     }
 }

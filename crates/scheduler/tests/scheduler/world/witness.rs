@@ -32,7 +32,7 @@ impl World {
 
     /// A server that is loaded now knows what this one knows.
     pub(super) fn compare_with_a_load(&mut self) {
-        self.event(Event::Tick);
+        self.event(DispatchEvent::Tick);
         // A server that starts takes back what workers in the process of the last one held.
         let is_held_here = |worker: WorkerView| worker.id.is_embedded() && worker.held > 0;
         if !self.commits.is_empty() || self.dispatch.worker_views().any(is_held_here) {
@@ -45,8 +45,8 @@ impl World {
         if self.wall_jumped_back {
             // A job that was due before the jump stays so here; a new server sees it not due yet.
             for view in loaded.iter_mut().chain(&mut here) {
-                if view.state == State::Scheduled {
-                    (view.state, view.due) = (State::Queued, Wall(0));
+                if view.state == JobState::Scheduled {
+                    (view.state, view.due) = (JobState::Queued, Wall(0));
                 }
             }
         }
@@ -70,7 +70,7 @@ impl World {
         {
             for parent in &row.spec.parents {
                 let state = self.store.by_id(*parent).map(|row| row.now.state);
-                let has_succeeded = state.is_none_or(|state| state == State::Succeeded);
+                let has_succeeded = state.is_none_or(|state| state == JobState::Succeeded);
                 assert!(has_succeeded, "a child starts after its parents: {state:?}");
             }
         }
@@ -80,13 +80,13 @@ impl World {
     pub(super) fn settled(&mut self, hold: Hold, verdict: Verdict) {
         if verdict == Verdict::Refused && self.finished.contains(&hold) {
             let row = self.store.job(hold.job).map(|row| (row.now.state, row.now.fence));
-            assert_ne!(row, Some((State::Succeeded, hold.fence)), "a stored success is refused");
+            assert_ne!(row, Some((JobState::Succeeded, hold.fence)), "a stored success is refused");
         }
         if verdict == Verdict::Accepted && self.finished.contains(&hold) {
             let before = self.succeeded.insert(hold.job, hold);
             assert!(before.is_none_or(|before| before == hold), "one success is accepted");
             let state = self.store.job(hold.job).map(|row| row.now.state);
-            let is_kept = state.is_none_or(|state| state == State::Succeeded);
+            let is_kept = state.is_none_or(|state| state == JobState::Succeeded);
             assert!(is_kept, "an accepted success is durable: {state:?}");
         }
     }
@@ -134,7 +134,7 @@ impl World {
     pub(crate) fn check_outcomes(&self) {
         for (seq, hold) in &self.succeeded {
             if let Some(row) = self.store.job(*seq) {
-                assert_eq!((row.now.state, row.now.fence), (State::Succeeded, hold.fence));
+                assert_eq!((row.now.state, row.now.fence), (JobState::Succeeded, hold.fence));
             }
         }
     }
@@ -146,7 +146,7 @@ pub(super) fn live(dispatch: &Dispatch) -> Vec<JobView> {
         dispatch.job_views(Seq(0)).filter(|view| !view.state.is_ended() || view.holder.is_some());
     let comparable = |mut view: JobView| {
         view.progress = None;
-        if view.state != State::Scheduled {
+        if view.state != JobState::Scheduled {
             view.due = Wall(0);
         }
         view

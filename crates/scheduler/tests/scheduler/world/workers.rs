@@ -4,30 +4,30 @@
 use super::*;
 
 impl World {
-    pub(super) fn agent_event(&mut self, at: usize, event: agent::Event) {
+    pub(super) fn agent_event(&mut self, at: usize, event: agent::AgentEvent) {
         let mut effects = Vec::new();
         self.members[at].agent.handle(self.now, event, &mut effects);
         for effect in effects {
             let member = &mut self.members[at];
             match effect {
                 // The world connects when it pleases. A connection that the worker has given up is gone.
-                agent::Effect::Connect { .. } if member.is_connected => {
+                agent::AgentEffect::Connect { .. } if member.is_connected => {
                     self.disconnect_silently(at);
                 }
-                agent::Effect::Connect { .. } => {}
-                agent::Effect::Disconnect { .. } => self.disconnect_silently(at),
-                agent::Effect::Send { .. } if member.is_link_dead => {}
-                agent::Effect::Send { worker, session, number, messages } => {
+                agent::AgentEffect::Connect { .. } => {}
+                agent::AgentEffect::Disconnect { .. } => self.disconnect_silently(at),
+                agent::AgentEffect::Send { .. } if member.is_link_dead => {}
+                agent::AgentEffect::Send { worker, session, number, messages } => {
                     member.session = Some((worker, session));
                     member.to_server.push_back((worker, session, number, messages));
                 }
-                agent::Effect::Start(assignment) => self.start(at, assignment.hold),
-                agent::Effect::Stop { hold, .. } => {
+                agent::AgentEffect::Start(assignment) => self.start(at, assignment.hold),
+                agent::AgentEffect::Stop { hold, .. } => {
                     assert!(member.running.contains(&hold), "what is stopped runs");
                     member.stopping.entry(hold).or_insert(self.now.monotonic);
                 }
-                agent::Effect::Answered { hold, verdict } => self.settled(hold, verdict),
-                agent::Effect::Leave => member.has_left = true,
+                agent::AgentEffect::Answered { hold, verdict } => self.settled(hold, verdict),
+                agent::AgentEffect::Leave => member.has_left = true,
             }
         }
         if self.members[at].has_left {
@@ -49,7 +49,7 @@ impl World {
         if outcome == Outcome::Finished && !was_stopping {
             self.finished.insert(hold);
         }
-        self.agent_event(at, agent::Event::Ended { hold, outcome });
+        self.agent_event(at, agent::AgentEvent::Ended { hold, outcome });
     }
 
     /// A job that was told to stop has done so.
@@ -57,7 +57,7 @@ impl World {
         if !self.members[at].is_paused {
             self.members[at].running.remove(&hold);
             self.members[at].stopping.remove(&hold);
-            self.agent_event(at, agent::Event::Ended { hold, outcome: Outcome::Stopped });
+            self.agent_event(at, agent::AgentEvent::Ended { hold, outcome: Outcome::Stopped });
         }
     }
 
@@ -65,7 +65,7 @@ impl World {
         if !self.members[at].is_connected && !self.members[at].is_paused {
             self.members[at].is_connected = true;
             self.members[at].is_link_dead = false;
-            self.agent_event(at, agent::Event::Connected);
+            self.agent_event(at, agent::AgentEvent::Connected);
         }
     }
 
@@ -77,7 +77,7 @@ impl World {
                 self.members[at].missed_disconnect = true;
                 self.members[at].is_link_dead = true;
             } else {
-                self.agent_event(at, agent::Event::Disconnected);
+                self.agent_event(at, agent::AgentEvent::Disconnected);
             }
         }
     }
@@ -90,7 +90,7 @@ impl World {
             member.session = None;
             member.to_server.clear();
             member.to_agent.clear();
-            self.agent_event(at, agent::Event::Disconnected);
+            self.agent_event(at, agent::AgentEvent::Disconnected);
         }
     }
 
@@ -112,13 +112,13 @@ impl World {
         member.to_agent.clear();
         if let Some((worker, session)) = member.session.take() {
             self.gate.close(worker, session);
-            self.event(Event::Closed { worker, session });
+            self.event(DispatchEvent::Closed { worker, session });
         }
     }
 
     pub(super) fn deliver_to_server(&mut self, at: usize) {
         if let Some((worker, session, number, messages)) = self.members[at].to_server.pop_front() {
-            self.event(Event::Worker { worker, session, number, messages });
+            self.event(DispatchEvent::Worker { worker, session, number, messages });
         }
     }
 
@@ -127,7 +127,7 @@ impl World {
             return;
         }
         if let Some((session, number, messages)) = self.members[at].to_agent.pop_front() {
-            self.agent_event(at, agent::Event::Received { session, number, messages });
+            self.agent_event(at, agent::AgentEvent::Received { session, number, messages });
         }
     }
 
@@ -143,7 +143,7 @@ impl World {
         let last_words: Vec<FromWorkerBatch> = before.to_server.drain(..).collect();
         self.members[at] = self.member(at);
         for (worker, session, number, messages) in last_words {
-            self.event(Event::Worker { worker, session, number, messages });
+            self.event(DispatchEvent::Worker { worker, session, number, messages });
         }
     }
 
@@ -161,9 +161,9 @@ impl World {
     /// A paused worker goes on. The first thing that any event makes it do is look at the clock.
     pub(super) fn resume(&mut self, at: usize) {
         if std::mem::take(&mut self.members[at].is_paused) {
-            self.agent_event(at, agent::Event::Tick);
+            self.agent_event(at, agent::AgentEvent::Tick);
             if std::mem::take(&mut self.members[at].missed_disconnect) {
-                self.agent_event(at, agent::Event::Disconnected);
+                self.agent_event(at, agent::AgentEvent::Disconnected);
             }
             // Its jobs may run elsewhere by now. While it is past its deadline they run in two places, as
             // nothing but the fence can prevent, and a bystander who saw more of that would learn nothing.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use filch_api::limits;
 use filch_api::problem::Problem;
-use filch_api::session::{Comes, Held, Up};
+use filch_api::session::{Up, WireHelloKind, WireHold};
 use filch_api::work::{Assignment, Claim, Claimed, Report};
 use tokio::sync::oneshot;
 
@@ -26,7 +26,7 @@ impl Deputy {
                 Ordering::Equal => {
                     let claimed = self.claimed(jobs.clone(), &claim.holds);
                     let ask = Ask::Claim(claim);
-                    return self.answer_renewed(vec![Up::Beat], ask, claimed, reply);
+                    return self.answer_renewed(vec![Up::Heartbeat], ask, claimed, reply);
                 }
                 Ordering::Greater => {}
             }
@@ -48,7 +48,7 @@ impl Deputy {
         if claim.slots > 0 && is_other {
             (self.slots, self.queues) = (claim.slots, claim.queues.clone());
             self.waiting.push(Call { ask: Ask::Claim(claim), reply });
-            self.greet(Comes::Resume);
+            self.greet(WireHelloKind::Resume);
             return;
         }
         self.reconcile(&claim);
@@ -61,7 +61,7 @@ impl Deputy {
         if wants {
             messages.push(Up::Want(self.given_count() + free.min(limits::CLAIM_JOBS)));
         } else {
-            messages.push(Up::Beat);
+            messages.push(Up::Heartbeat);
         }
         self.say(messages);
         self.claim = Some(OpenClaim { claim, deadline, closing: None, replies: vec![reply] });
@@ -72,16 +72,17 @@ impl Deputy {
 
     /// Takes the worker's word for what it has. See the top of this file.
     fn reconcile(&mut self, claim: &Claim) {
-        let holds: BTreeSet<Held> = claim.holds.iter().copied().collect();
+        let holds: BTreeSet<WireHold> = claim.holds.iter().copied().collect();
         for hold in &holds {
             if let Some(job) = self.jobs.get_mut(hold) {
                 job.stage = Stage::Given;
             }
         }
-        let is_missing = |(hold, job): &(&Held, &Holding)| {
+        let is_missing = |(hold, job): &(&WireHold, &Holding)| {
             job.is_given() && !holds.contains(hold) && !self.reports.contains_key(hold)
         };
-        let missing: Vec<Held> = self.jobs.iter().filter(is_missing).map(|(&it, _)| it).collect();
+        let missing: Vec<WireHold> =
+            self.jobs.iter().filter(is_missing).map(|(&it, _)| it).collect();
         let given = self.last.as_ref().map_or(&[][..], |(_, jobs)| jobs.as_slice()).to_vec();
         for hold in missing {
             let again = given.iter().find(|assignment| assignment.job == hold);
@@ -97,7 +98,7 @@ impl Deputy {
     }
 
     /// Says of a job that the worker does not have it.
-    pub(super) fn hand_back(&mut self, hold: Held) {
+    pub(super) fn hand_back(&mut self, hold: WireHold) {
         self.jobs.remove(&hold);
         if let Entry::Vacant(entry) = self.reports.entry(hold) {
             let message = Up::Report(entry.insert(Report::dropped(hold)).say());
@@ -106,7 +107,7 @@ impl Deputy {
     }
 
     /// What of these the brain does not know to be running.
-    pub(super) fn started(&mut self, holds: &[Held]) -> Vec<Up> {
+    pub(super) fn started(&mut self, holds: &[WireHold]) -> Vec<Up> {
         let mut messages = Vec::new();
         for hold in holds {
             if let Some(job) = self.jobs.get_mut(hold)
@@ -137,7 +138,7 @@ impl Deputy {
     pub(super) fn finish_claim(&mut self) {
         let open = self.claim.take().expect("a claim that is finished was open");
         let free = open.claim.slots.saturating_sub(self.given_count()).min(limits::CLAIM_JOBS);
-        let mut waiting: Vec<(u64, Held)> = Vec::new();
+        let mut waiting: Vec<(u64, WireHold)> = Vec::new();
         let mut unconfirmed = Vec::new();
         for (&hold, job) in &self.jobs {
             match job.stage {
@@ -167,15 +168,15 @@ impl Deputy {
         answer(open.replies, &Ok(claimed));
     }
 
-    fn claimed(&self, jobs: Vec<Assignment>, holds: &[Held]) -> Reply {
+    fn claimed(&self, jobs: Vec<Assignment>, holds: &[WireHold]) -> Reply {
         let (_, cancel) = self.divide(holds);
         let (drain, lease_ms) = (self.is_draining, self.lease.as_millis() as u64);
         Reply::Claimed(Claimed { jobs, cancel, drain, lease_ms })
     }
 
     /// What the worker keeps of what it says to hold, and what it is to stop.
-    pub(super) fn divide(&self, holds: &[Held]) -> (Vec<Held>, Vec<Held>) {
-        let is_kept = |hold: &Held| self.jobs.get(hold).is_some_and(|job| !job.is_cancelled);
+    pub(super) fn divide(&self, holds: &[WireHold]) -> (Vec<WireHold>, Vec<WireHold>) {
+        let is_kept = |hold: &WireHold| self.jobs.get(hold).is_some_and(|job| !job.is_cancelled);
         holds.iter().partition(|hold| is_kept(hold))
     }
 }

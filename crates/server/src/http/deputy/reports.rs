@@ -3,22 +3,22 @@
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
 
-use filch_api::session::{Held, Up};
-use filch_api::work::{Answered, Beat, Beaten, Report, TooLate};
+use filch_api::session::{Up, WireHold};
+use filch_api::work::{Answered, Heartbeat, HeartbeatAnswer, Report, TooLate};
 use tokio::sync::oneshot;
 
 use super::{Answer, Ask, Deputy, OpenGoodbye, Renewal, Reply, Reporting, answer};
 
 impl Deputy {
-    pub(super) fn beat(&mut self, beat: Beat, reply: oneshot::Sender<Answer>) {
+    pub(super) fn beat(&mut self, beat: Heartbeat, reply: oneshot::Sender<Answer>) {
         let mut messages = self.started(&beat.holds);
         messages.extend(beat.stopping.iter().map(|&hold| Up::Stopping(hold)));
         if messages.is_empty() {
-            messages.push(Up::Beat);
+            messages.push(Up::Heartbeat);
         }
         let (keep, cancel) = self.divide(&beat.holds);
         let (drain, lease_ms) = (self.is_draining, self.lease.as_millis() as u64);
-        let beaten = Reply::Beaten(Beaten { keep, cancel, drain, lease_ms });
+        let beaten = Reply::Beaten(HeartbeatAnswer { keep, cancel, drain, lease_ms });
         self.answer_renewed(messages, Ask::Beat(beat), beaten, reply);
     }
 
@@ -43,7 +43,7 @@ impl Deputy {
     pub(super) fn report(&mut self, reports: Vec<Report>, reply: oneshot::Sender<Answer>) {
         let new = self.note_reports(reports, reply);
         // A repeat of what is under way says nothing new, but the worker is there.
-        self.say(if new.is_empty() { vec![Up::Beat] } else { new });
+        self.say(if new.is_empty() { vec![Up::Heartbeat] } else { new });
     }
 
     /// Takes down reports; what of them is new is returned, to be said.
@@ -65,7 +65,7 @@ impl Deputy {
     }
 
     /// The brain has answered for this job; `late` if its word came too late.
-    pub(super) fn answered(&mut self, hold: Held, late: Option<TooLate>) {
+    pub(super) fn answered(&mut self, hold: WireHold, late: Option<TooLate>) {
         self.reports.remove(&hold);
         self.jobs.remove(&hold);
         for mut open in std::mem::take(&mut self.reporting) {

@@ -41,14 +41,14 @@ impl Player {
         answer
     }
 
-    fn claim(&mut self, number: u64, holds: &[Held], wait: Duration) -> Receiver<Answer> {
+    fn claim(&mut self, number: u64, holds: &[WireHold], wait: Duration) -> Receiver<Answer> {
         let wait = Some(Span(Millis(wait.as_millis() as u32)));
         let holds = holds.to_vec();
         self.ask(Ask::Claim(Claim { number, slots: 2, queues: None, holds, wait }))
     }
 
-    fn beat(&mut self, holds: &[Held]) -> Receiver<Answer> {
-        self.ask(Ask::Beat(Beat { holds: holds.to_vec(), stopping: Vec::new() }))
+    fn beat(&mut self, holds: &[WireHold]) -> Receiver<Answer> {
+        self.ask(Ask::Beat(Heartbeat { holds: holds.to_vec(), stopping: Vec::new() }))
     }
 
     fn hear(&mut self, messages: Vec<Down>) {
@@ -78,22 +78,22 @@ fn settled(effect: &Effect) -> Option<u64> {
 }
 
 fn words(effect: Effect) -> Vec<String> {
-    let job = |Held(job, fence): Held| format!("{job}.{fence}");
-    let jobs = |jobs: &[Held]| jobs.iter().copied().map(job).collect::<Vec<_>>().join(" ");
+    let job = |WireHold(job, fence): WireHold| format!("{job}.{fence}");
+    let jobs = |jobs: &[WireHold]| jobs.iter().copied().map(job).collect::<Vec<_>>().join(" ");
     match effect {
         Effect::Open(hello) => {
-            let entrance = match hello.entrance {
-                Comes::New => "new",
-                Comes::Resume => "resume",
-                Comes::Instead(_) => "instead",
+            let kind = match hello.kind {
+                WireHelloKind::New => "new",
+                WireHelloKind::Resume => "resume",
+                WireHelloKind::Replace(_) => "replace",
             };
             let reports = hello.reports.len();
             let holds = jobs(&hello.holds);
-            vec![format!("hello {entrance} want {} reports {reports} [{holds}]", hello.want)]
+            vec![format!("hello {kind} want {} reports {reports} [{holds}]", hello.want)]
         }
         Effect::Say(messages) => {
             let word = |message| match message {
-                Up::Beat => "beat".to_owned(),
+                Up::Heartbeat => "heartbeat".to_owned(),
                 Up::Want(count) => format!("want {count}"),
                 Up::Start(hold) => format!("start {}", job(hold)),
                 Up::Started(hold) => format!("started {}", job(hold)),
@@ -115,13 +115,13 @@ fn words(effect: Effect) -> Vec<String> {
     }
 }
 
-fn truth(keep: &[Held]) -> Down {
-    Down::Truth { lease_ms: LEASE.as_millis() as u64, keep: keep.to_vec() }
+fn truth(keep: &[WireHold]) -> Down {
+    Down::Reconcile { lease_ms: LEASE.as_millis() as u64, keep: keep.to_vec() }
 }
 
-fn assigned(job: u64, fence: u64, confirm: bool) -> Assigned {
-    Assigned {
-        job: Held(job, fence),
+fn assigned(job: u64, fence: u64, confirm: bool) -> WireAssignment {
+    WireAssignment {
+        job: WireHold(job, fence),
         id: "id".into(),
         queue: "q".into(),
         kind: "k".into(),
@@ -198,13 +198,13 @@ fn a_beat_that_crosses_with_an_answer_takes_nothing_away() {
     assert_eq!(brought(answer), [7]);
     player.said();
     drop(player.beat(&[]));
-    assert_eq!(player.said(), ["beat"]);
+    assert_eq!(player.said(), ["heartbeat"]);
     // The next claim does: what the last answer brought and never arrived is brought again.
     let again = player.claim(2, &[], Duration::ZERO);
     player.settle();
     assert_eq!(brought(again), [7]);
     // What an older answer brought is not, for that one was read.
-    let held = player.claim(3, &[Held(7, 1)], Duration::ZERO);
+    let held = player.claim(3, &[WireHold(7, 1)], Duration::ZERO);
     player.settle();
     assert_eq!(brought(held), [0; 0]);
     player.said();
@@ -219,11 +219,11 @@ fn a_suspect_is_given_once_its_start_is_granted() {
     player.hear(vec![Down::Assign(vec![assigned(7, 1, true)])]);
     assert_eq!(player.said(), ["start 7.1", "want 0", "settle"]);
     assert!(answer.try_recv().is_err());
-    player.hear(vec![Down::StartGranted(Held(7, 1))]);
+    player.hear(vec![Down::StartGranted(WireHold(7, 1))]);
     player.handle(Event::Settled(1));
     assert_eq!(brought(answer), [7]);
-    drop(player.beat(&[Held(7, 1)]));
-    assert_eq!(player.said(), ["beat"], "that it runs is known");
+    drop(player.beat(&[WireHold(7, 1)]));
+    assert_eq!(player.said(), ["heartbeat"], "that it runs is known");
 }
 
 #[test]
@@ -245,18 +245,18 @@ fn a_job_cancelled_before_it_was_given_is_dropped_and_after_it_is_told() {
     let (mut player, answer) = Player::claiming(LEASE);
     player.hear(vec![assign(&[7, 8])]);
     player.said();
-    player.hear(vec![Down::Cancel(Held(8, 1))]);
+    player.hear(vec![Down::Cancel(WireHold(8, 1))]);
     assert_eq!(player.said(), ["dropped 8.1"]);
     player.handle(Event::Settled(1));
     assert_eq!(brought(answer), [7]);
-    player.hear(vec![Down::Cancel(Held(7, 1))]);
-    let mut beat = player.beat(&[Held(7, 1)]);
+    player.hear(vec![Down::Cancel(WireHold(7, 1))]);
+    let mut beat = player.beat(&[WireHold(7, 1)]);
     player.hear(vec![Down::Renewed(99)]);
     match beat.try_recv() {
-        Ok(Ok(Reply::Beaten(beaten))) => assert_eq!(beaten.cancel, [Held(7, 1)]),
+        Ok(Ok(Reply::Beaten(beaten))) => assert_eq!(beaten.cancel, [WireHold(7, 1)]),
         other => panic!("{other:?}"),
     }
-    assert_eq!(player.said(), ["beat"], "it is not said to have started");
+    assert_eq!(player.said(), ["heartbeat"], "it is not said to have started");
 }
 
 #[test]
@@ -265,15 +265,15 @@ fn after_a_broken_session_everything_unanswered_is_said_again() {
     player.hear(vec![assign(&[7])]);
     player.settle();
     assert_eq!(brought(answer), [7]);
-    let mut report = player.ask(Ask::Report(vec![Report::dropped(Held(7, 1))]));
-    let mut beat = player.beat(&[Held(7, 1)]);
-    let mut claim = player.claim(2, &[Held(7, 1)], LEASE);
+    let mut report = player.ask(Ask::Report(vec![Report::dropped(WireHold(7, 1))]));
+    let mut beat = player.beat(&[WireHold(7, 1)]);
+    let mut claim = player.claim(2, &[WireHold(7, 1)], LEASE);
     player.said();
     player.handle(Event::HungUp);
     assert_eq!(player.said(), ["hello resume want 0 reports 1 [7.1]"]);
-    player.hear(vec![truth(&[]), Down::Accepted(vec![Held(7, 1)])]);
+    player.hear(vec![truth(&[]), Down::Accepted(vec![WireHold(7, 1)])]);
     assert!(matches!(report.try_recv(), Ok(Ok(Reply::Answered(_)))));
-    assert_eq!(player.said(), ["beat", "want 2"]);
+    assert_eq!(player.said(), ["heartbeat", "want 2"]);
     player.hear(vec![Down::Renewed(2)]);
     assert!(matches!(beat.try_recv(), Ok(Ok(Reply::Beaten(_)))));
     assert!(claim.try_recv().is_err());

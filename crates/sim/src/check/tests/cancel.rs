@@ -60,8 +60,8 @@ const UNTOLD: &str = "the holder of #1 has not been told for a beat that it is c
 fn s14_the_holder_is_not_told_for_a_beat() {
     let story = "
         -2 2s    w2: hello new slots 1 want 1
-        -2   -> tell w2: truth lease 10s keep []
-        -3 2s    w1: beat
+        -2   -> tell w2: reconcile lease 10s keep []
+        -3 2s    w1: heartbeat
         -3   -> tell w1: renewed 2
         -4 2s    w2: hello new slots 1 want 1
         -4   -> tell w2: gone
@@ -73,7 +73,7 @@ fn s14_the_holder_is_not_told_for_a_beat() {
         -6   -> tell w1: cancel b.1
         +  2s    tick
         +    -> tell w1: cancel a.1
-        +2 2s    w1: beat
+        +2 2s    w1: heartbeat
         +2   -> tell w1: gone
         -  2000001us tick
         -2 2000001us tick
@@ -108,7 +108,7 @@ fn s14_nobody_is_there_to_be_told() {
         +  2s    closed w1
         +2 2s    closed w1
         +2 2s    w1: hello resume slots 1 want 1 holds a.1
-        +2   -> tell w1: truth lease 10s keep []
+        +2   -> tell w1: reconcile lease 10s keep []
         +3 2s    server crashes
         +3 3s    server starts
         # It has let go already.
@@ -123,7 +123,7 @@ fn s14_nobody_is_there_to_be_told() {
 fn s14_another_connection_is_closed() {
     let story = "
            0s    w1: hello resume slots 1 want 1 holds a.1
-             -> tell w1: truth lease 10s keep a.1
+             -> tell w1: reconcile lease 10s keep a.1
     ";
     let after = "
         -  2s    closed w1/1
@@ -145,11 +145,11 @@ fn s14_a_holder_without_a_connection_is_told_when_it_comes_back() {
 fn s14_a_greeting_says_it_all() {
     let story = "
            0s    w1: hello resume slots 1 want 1 holds a.1
-        -    -> tell w1: truth lease 10s keep a.1
-        -2   -> tell w1: truth lease 10s keep a.1
+        -    -> tell w1: reconcile lease 10s keep a.1
+        -2   -> tell w1: reconcile lease 10s keep a.1
         -2 0s    w1/1#1: hello new slots 1 want 1
         # What it is told then will not have the job in it.
-        +2   -> tell w1: truth lease 10s keep a.1
+        +2   -> tell w1: reconcile lease 10s keep a.1
     ";
     let after = "
         +2 2s    w1: hello resume slots 1 want 1 holds a.1
@@ -184,7 +184,7 @@ fn s14_a_cancelled_job_is_let_go_of_without_a_word() {
     let story = "
            1s    tick
              -> tell w1: cancel a.1
-        -  2s    w1: beat
+        -  2s    w1: heartbeat
         -2 2s    w1: hello resume slots 1 want 1 holds a.1
         +  2s    w1: report a.1 dropped
         +2 2s    w1: hello resume slots 1 want 1

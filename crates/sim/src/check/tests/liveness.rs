@@ -111,7 +111,7 @@ fn l2_a_server_that_has_just_started_gives_everybody_time() {
 #[test]
 fn l2_another_incarnation_in_the_same_place_does_not_own_it() {
     let story = "
-        -  5s    w2: hello instead-of w1 slots 1 want 1
+        -  5s    w2: hello new replacing w1 slots 1 want 1
         +  5s    w2: hello new slots 1 want 1
            20s   healed
            31500001us tick
@@ -125,7 +125,7 @@ const PLENTY: &str = "
       -> commit 1: put #1 at 0s: a: queued, put #2 at 0s: b: queued, put #3 at 0s: c: queued
     0s    w1: hello new slots 1 want 3
       -> commit 2: lease 1 w1 claimed [a.1 b.1 c.1] at 0s
-      -> tell w1: renewed 1, truth lease 10s keep [], assign [a.1; b.1; c.1]
+      -> tell w1: renewed 1, reconcile lease 10s keep [], assign [a.1; b.1; c.1]
     0s    w1 starts a.1
 ";
 
@@ -225,7 +225,7 @@ fn l3_who_had_trouble_of_late_is_excused() {
         +4 39s   server starts
         +4 39s   w1: hello resume slots 1 want 3 started a.1 holds [a.1 b.1 c.1]
         +4 39s   w2: hello resume slots 1 want 1
-           40s   w2: beat
+           40s   w2: heartbeat
            40200ms tick
     ";
     breaks(L3, UNFAIR, &[PLENTY, story]);
@@ -257,7 +257,7 @@ fn l3_who_cannot_be_given_anything_is_not_idle() {
         +8 2s    submit d
         +8   -> commit 3: put #4 at 2s: d: queued, lease 2 w2 claimed d.1 at 2s
         +8   -> tell w2: assign d.1
-           17s   w1: beat
+           17s   w1: heartbeat
            17200ms tick
     ";
     breaks(L3, UNFAIR, &[PLENTY, story]);
@@ -276,14 +276,14 @@ fn l3_from_whom_nothing_can_be_taken_has_nothing_to_spare() {
         +4   -> commit 3: write b cancelled fence 2 held-by w1 because request
         +4   -> tell w1: cancel b.1
         +5 2s    w1: hello resume slots 1 want 3 started a.1 holds [a.1 b.1]
-        +5   -> tell w1: truth lease 10s keep [a.1 b.1]
+        +5   -> tell w1: reconcile lease 10s keep [a.1 b.1]
         +6 2s    w1 crashes
         +7 2s    w1 leaves
-        +8 2s    w3: hello instead-of w1 slots 1 want 3
+        +8 2s    w3: hello new replacing w1 slots 1 want 3
         # What is suspected is not stolen.
         +9 2s    tick
         +9   -> commit 3: write b running fence 1 suspicions 1 held-by w1
-           17s   w2: beat
+           17s   w2: heartbeat
            19200ms tick
     ";
     breaks(L3, UNFAIR, &[PLENTY, story]);
@@ -402,7 +402,7 @@ fn l7_a_pause_stops_the_clock_of_a_drain() {
         +2 99s   tick
         # Another process in the same place has not been told anything.
         +3 6s    w1 crashes
-        +3 7s    w2: hello instead-of w1 slots 1 want 1
+        +3 7s    w2: hello new replacing w1 slots 1 want 1
         +3   -> commit 3: lease 2 nobody returned-by w1 a.2 at 7s
         +3 8s    w2 pauses
         +3 9s    w2 resumes

@@ -22,9 +22,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use filch_scheduler::agent::Verdict;
-use filch_scheduler::dispatch::{Effect, Event};
+use filch_scheduler::dispatch::{DispatchEffect, DispatchEvent};
 use filch_scheduler::id::WorkerId;
-use filch_scheduler::message::{Entrance, FromWorker, ToWorker};
+use filch_scheduler::message::{FromWorker, HelloKind, ToWorker};
 use filch_scheduler::record::Strategy;
 use filch_scheduler::time::Now;
 use filch_scheduler::trace::{Context, Readable, Traced, parse, parse_line, print};
@@ -45,7 +45,7 @@ const OWNED: &str = "
       -> commit 1: put #1 at 0s: a: queued
     0s    w1: hello new slots 1 want 1
       -> commit 2: lease 1 w1 claimed a.1 at 0s
-      -> tell w1: renewed 1, truth lease 10s keep [], assign a.1
+      -> tell w1: renewed 1, reconcile lease 10s keep [], assign a.1
 ";
 
 /// The same, but `a` may be tried only once.
@@ -54,7 +54,7 @@ const OWNED_ONCE: &str = "
       -> commit 1: put #1 at 0s: a attempts 1: queued
     0s    w1: hello new slots 1 want 1
       -> commit 2: lease 1 w1 claimed a.1 at 0s
-      -> tell w1: renewed 1, truth lease 10s keep [], assign a.1
+      -> tell w1: renewed 1, reconcile lease 10s keep [], assign a.1
 ";
 
 /// The first worker is lost, and a second one is given `a`.
@@ -63,7 +63,7 @@ const LOST: &str = "
       -> commit 3: note lost w1 with 1, note attempt a.1 by w1 lost-alone, write a queued fence 2 charged 1 suspicions 1, lease 2 nobody lost-by w1 a.2 at 10s
     10s   w2: hello new slots 1 want 1
       -> commit 4: lease 3 w2 claimed a.3 at 10s
-      -> tell w2: renewed 1, truth lease 10s keep [], assign a.3
+      -> tell w2: renewed 1, reconcile lease 10s keep [], assign a.3
 ";
 
 /// Holds each version of a story against the rules: those with `-` break this one and say so in these words,
@@ -161,23 +161,26 @@ impl Player {
         }
     }
 
-    fn server_hears(&mut self, event: Event) {
+    fn server_hears(&mut self, event: DispatchEvent) {
         event.learn(&mut self.context);
         match &event {
-            Event::Request { from, request } => {
+            DispatchEvent::Request { from, request } => {
                 self.observe(Observed::Asked { request: *from, what: request });
             }
-            Event::Worker { worker, session, number, messages } => {
+            DispatchEvent::Worker { worker, session, number, messages } => {
                 let place = self.meet(*worker, messages);
                 self.observe(Observed::Sent { place, worker: *worker, messages });
                 let (worker, session, number) = (*worker, *session, *number);
                 self.observe(Observed::Arrived { worker, session, number, messages });
             }
-            Event::Closed { worker, session } => {
+            DispatchEvent::Closed { worker, session } => {
                 self.observe(Observed::Closed { worker: *worker, session: *session });
             }
-            Event::Committed(number) => self.observe(Observed::Receipted(*number)),
-            Event::Fetched { .. } | Event::Expired(_) | Event::Outdated { .. } | Event::Tick => {}
+            DispatchEvent::Committed(number) => self.observe(Observed::Receipted(*number)),
+            DispatchEvent::Fetched { .. }
+            | DispatchEvent::Expired(_)
+            | DispatchEvent::Outdated { .. }
+            | DispatchEvent::Tick => {}
         }
         self.observe(Observed::ServerRead(self.now));
     }
@@ -187,12 +190,12 @@ impl Player {
         if let Some(FromWorker::Hello(hello)) = messages.first()
             && !self.places.contains_key(&worker)
         {
-            let place = match hello.entrance {
-                Entrance::Instead(older) => self.places[&older],
-                Entrance::New | Entrance::Resume => worker.random() as usize - 1,
+            let place = match hello.kind {
+                HelloKind::Replace(older) => self.places[&older],
+                HelloKind::New | HelloKind::Resume => worker.random() as usize - 1,
             };
             self.places.insert(worker, place);
-            if hello.entrance == Entrance::New {
+            if hello.kind == HelloKind::New {
                 let (slots, serves, is_embedded) =
                     (hello.slots, &hello.serves, worker.is_embedded());
                 self.observe(Observed::Began { place, slots, serves, is_embedded });
@@ -201,27 +204,29 @@ impl Player {
         self.places[&worker]
     }
 
-    fn server_does(&mut self, effect: Effect) {
+    fn server_does(&mut self, effect: DispatchEffect) {
         match &effect {
-            Effect::Commit { number, .. } => {
+            DispatchEffect::Commit { number, .. } => {
                 let number = *number;
                 self.store(effect);
                 self.observe(Observed::Receipted(number));
             }
-            Effect::Send { worker, session, messages, .. } => {
+            DispatchEffect::Send { worker, session, messages, .. } => {
                 self.observe(Observed::Told { worker: *worker, session: *session, messages });
                 self.worker_hears(*worker, messages);
             }
-            Effect::Reply { to, answer, .. } => {
+            DispatchEffect::Reply { to, answer, .. } => {
                 self.observe(Observed::Answered { request: *to, answer });
             }
-            Effect::Fetch { .. } | Effect::Sweep | Effect::HangUp { .. } => {}
+            DispatchEffect::Fetch { .. }
+            | DispatchEffect::Sweep
+            | DispatchEffect::HangUp { .. } => {}
         }
     }
 
-    fn store(&mut self, effect: Effect) {
+    fn store(&mut self, effect: DispatchEffect) {
         effect.learn(&mut self.context);
-        let Effect::Commit { number, mutations } = effect else {
+        let DispatchEffect::Commit { number, mutations } = effect else {
             panic!("{effect:?} is no commit");
         };
         let decided = (self.now.monotonic, self.now);
@@ -305,7 +310,7 @@ fn a_life_without_faults_breaks_nothing() {
           -> reply submitted [a #1 new; b #2 new]
         1s    w1: hello new slots 1 want 1
           -> commit 2: lease 1 w1 claimed a.1 at 1s
-          -> tell w1: renewed 1, truth lease 10s keep [], assign a.1
+          -> tell w1: renewed 1, reconcile lease 10s keep [], assign a.1
         1s    w1 starts a.1
         2s    w1: started a.1
           -> commit 3: write a running fence 1 held-by w1 written 2s, close 1

@@ -9,7 +9,7 @@ const HANDED_BACK: &str = "
       -> commit 3: lease 2 nobody returned-by w1 a.2 at 10s
     10s   w2: hello new slots 1 want 1
       -> commit 4: lease 3 w2 claimed a.3 at 10s
-      -> tell w2: renewed 1, truth lease 10s keep [], assign a.3
+      -> tell w2: renewed 1, reconcile lease 10s keep [], assign a.3
 ";
 
 #[test]
@@ -98,7 +98,7 @@ fn s2_the_end_of_an_older_run_in_the_same_place_is_not_the_end_of_this_one() {
           0s    w1 starts a.1
           5s    w1 is late
           5s    w1 stops a.1
-          6s    w2: hello instead-of w1 slots 1 want 1
+          6s    w2: hello new replacing w1 slots 1 want 1
             -> commit 3: lease 2 nobody returned-by w1 a.2 at 6s, lease 3 w2 claimed a.3 at 6s
           6s    w2 starts a.3
           7s    w2 ends a.1 stopped
@@ -190,8 +190,8 @@ fn s4_a_word_of_somebody_else_is_accepted() {
            1s    w1 runs a.1 finished
         -  2s    w2: hello new slots 1 want 1 reports a.1 finished
         -2 2s    w2: hello new slots 1 want 1
-        -2 2s    w2: hello instead-of w2 slots 1 want 1 reports a.1 finished
-        +  2s    w2: hello instead-of w1 slots 1 want 1 reports a.1 finished
+        -2 2s    w2: hello new replacing w2 slots 1 want 1 reports a.1 finished
+        +  2s    w2: hello new replacing w1 slots 1 want 1 reports a.1 finished
         +2 2s    w2: hello new slots 1 want 1
              -> commit 3: write a succeeded fence 1
         -    -> tell w2: accepted a.1
@@ -307,7 +307,7 @@ fn s4_a_job_is_assigned_to_whom_was_lost() {
 #[test]
 fn s4_a_lease_is_renewed_after_the_loss() {
     let story = "
-          12s   w1: beat
+          12s   w1: heartbeat
         -   -> tell w1: renewed 2
         +   -> tell w1: gone
         +   -> tell w2: renewed 2
@@ -399,12 +399,12 @@ fn s4_a_word_of_the_owner_is_refused() {
 #[test]
 fn s4_a_worker_in_good_standing_is_told_that_it_is_gone() {
     let story = "
-           1s    w1: beat
+           1s    w1: heartbeat
              -> tell w1: renewed 2
            2s    w2: hello new slots 1 want 1
         +  2s    w1: goodbye
         +    -> commit 3: lease 2 nobody returned-by w1 a.2 at 2s
-        +2 2s    w3: hello instead-of w1 slots 1 want 1
+        +2 2s    w3: hello new replacing w1 slots 1 want 1
         +2   -> commit 3: lease 2 nobody returned-by w1 a.2 at 2s
         +3 11s   tick
         +3   -> commit 3: note lost w1 with 1, lease 2 nobody lost-by w1 a.2 at 11s
@@ -413,8 +413,8 @@ fn s4_a_worker_in_good_standing_is_told_that_it_is_gone() {
         +4 6s    server starts
         # Somebody else has gone.
         -2 2s    w2: goodbye
-        -3 2s    w3: hello instead-of w2 slots 1 want 1
-           12s   w1: beat
+        -3 2s    w3: hello new replacing w2 slots 1 want 1
+           12s   w1: heartbeat
              -> tell w1: gone
     ";
     breaks(S4, "worker 1 is told that it is gone, and it is not", &[OWNED, story]);
@@ -443,11 +443,11 @@ fn s4_a_job_is_handed_back_without_its_owners_word() {
         -3   -> commit 3: put #2 at 1s: b: queued, lease 2 w2 claimed b.1 at 1s
         -3 1s    w2: report b.1 dropped
         -4 1s    w1: report a.2 dropped
-        -5 1s    w1: beat, drain, stopping a.1
+        -5 1s    w1: heartbeat, drain, stopping a.1
         +  1s    w1: report a.1 dropped
         +2 1s    w1: give 1 a.1
         +3 1s    w1: goodbye
-        +4 1s    w3: hello instead-of w1 slots 1 want 1
+        +4 1s    w3: hello new replacing w1 slots 1 want 1
         +5 1s    w1: hello resume slots 1 want 1 reports a.1 dropped
              -> commit 4: lease 3 nobody returned-by w1 a.2 at 1s
     ";
@@ -461,12 +461,12 @@ fn s4_a_job_is_written_away_without_its_owners_word() {
            1s    w2: hello new slots 1 want 1
         -2 1s    w2: goodbye
         -3 1s    w1: report a.2 stopped
-        -4 1s    w1: beat, drain, stopping a.1
+        -4 1s    w1: heartbeat, drain, stopping a.1
         +  1s    w1: report a.1 stopped
         +2 1s    w1: give 1 a.1
         +3 1s    w1: hello resume slots 1 want 1 reports a.1 stopped
         +4 1s    w1: goodbye
-        +5 1s    w3: hello instead-of w1 slots 1 want 1
+        +5 1s    w3: hello new replacing w1 slots 1 want 1
              -> commit 3: write a cancelled fence 2 because request
     ";
     let what = "a is written as cancelled, and worker 1 has not let go of it";
@@ -618,7 +618,7 @@ fn s8_a_worker_is_given_up_too_soon() {
 #[test]
 fn s8_a_renewal_counts_from_when_it_was_told() {
     let story = "
-          5s    w1: beat
+          5s    w1: heartbeat
             -> tell w1: renewed 2
         - 14999999us tick
         + 15s   tick
@@ -707,7 +707,7 @@ fn s10_a_running_job_is_given() {
         +3 0s    w1 starts a.1
         +3 1s    w1 is late
         +3 1s    w1 stops a.1
-        +3 1s    w2: hello instead-of w1 slots 1 want 1
+        +3 1s    w2: hello new replacing w1 slots 1 want 1
         +3   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w2 claimed a.3 at 1s
         +3 1s    w2: give 1 a.3
     ";

@@ -18,7 +18,7 @@ const READY_LOOKED_AT: usize = 10_000;
 
 /// A queue, closely.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Line {
+pub struct QueueSnapshot {
     /// What a list shows of it.
     pub view: QueueView,
     /// Jobs that wait for parents.
@@ -62,7 +62,7 @@ pub struct Takers {
 impl Dispatch {
     /// This queue, if there is anything to say of it.
     #[must_use]
-    pub fn line(&self, name: &Name) -> Option<Line> {
+    pub fn queue_snapshot(&self, name: &Name) -> Option<QueueSnapshot> {
         let number = self.queues.number(name)?;
         let queue = self.queues.get(number);
         let view = QueueView {
@@ -80,7 +80,7 @@ impl Dispatch {
         let workers = || serving.iter().map(|&id| self.workers.get(id));
         let free =
             |worker: &Worker| u64::from(worker.slots).saturating_sub(worker.held.len() as u64);
-        Some(Line {
+        Some(QueueSnapshot {
             blocked: later.saturating_sub(scheduled),
             scheduled,
             leased: queue.leased,
