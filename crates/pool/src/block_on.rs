@@ -1,4 +1,4 @@
-//! A thread that is no worker waits for a future.
+//! Waiting for a future on a thread that is not a worker.
 
 use std::future::Future;
 use std::pin::pin;
@@ -18,8 +18,8 @@ impl Wake for Event {
     }
 }
 
-/// Waits for a future on the calling thread, which drives it and nothing else. Timers and sockets
-/// that it uses are watched by the [global pool](crate::Pool::global).
+/// Runs a future to completion on the calling thread, which does nothing else meanwhile. Timers and
+/// sockets that it uses are watched by the [global pool](crate::Pool::global).
 ///
 /// ```
 /// let sum = filch_pool::block_on(async { 1 + 2 });
@@ -27,8 +27,9 @@ impl Wake for Event {
 /// ```
 ///
 /// # Panics
-/// On a thread of a pool: waiting there would keep a worker from its work, and perhaps from the very
-/// work that it waits for. Await the future in `spawn_future` instead, or wait within `blocking`.
+/// If called on a thread of a pool: waiting there would keep a worker from its work, and perhaps
+/// from the very work that it waits for. Await the future in `spawn_future` instead, or wait within
+/// `blocking`.
 #[track_caller]
 pub fn block_on<F: Future>(future: F) -> F::Output {
     if let Some(name) = current::with(|local| local.map(|local| local.core.name.clone())) {

@@ -1,8 +1,9 @@
-//! Threads that wait: another takes the place of each, so that as many compute as should.
+//! Blocking calls: while a worker waits, a reserve thread takes its place, so that the pool keeps
+//! computing on as many threads as it was built with.
 //!
-//! A reserve is a thread with a seat of its own, started when one is first needed. When those who
-//! waited are back, a reserve ends what it does, gives away what it has, and sits on the bench until
-//! it is needed again.
+//! A reserve is a thread with its own worker slot, started when one is first needed. When the
+//! waiting threads are back, a surplus reserve finishes its task, hands its queue over to others,
+//! and sleeps until it is needed again.
 
 use crate::core::Core;
 use crate::current;
@@ -10,11 +11,12 @@ use crate::local::Local;
 use crate::protocol::reserve::Reserve;
 use crate::protocol::sync::thread;
 
-/// Tells the pool that this thread will wait: for a lock, a reply, a disk. Meanwhile another thread
-/// takes its place, so the pool goes on with as many as it should have. On a thread that belongs to no
-/// pool this is a plain call.
+/// Runs `f`, which may wait: for a lock, a reply, a disk. Meanwhile another thread takes the place
+/// of this one, so the pool keeps its number of running threads. On a thread that belongs to no
+/// pool, this is a plain call.
 ///
-/// While `f` runs, the thread is no worker: what it spawns or forks is done by others.
+/// While `f` runs, the thread is not a worker: tasks that it spawns and forks that it makes are run
+/// by others.
 ///
 /// ```
 /// let pool = filch_pool::Pool::builder().threads(1).build()?;
@@ -41,21 +43,21 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
         request_reserve(local.core);
         let _back = Back(&local.core.reserve);
         local.hand_over_tasks();
-        // Not before: a worker that is alone lays nothing open.
+        // Only now that another worker exists: a worker that is alone exposes nothing.
         local.expose_all();
         current::outside(f)
     })
 }
 
-/// One more thread of this pool waits, or is needed for another reason.
+/// Requests one more reserve, because a thread waits or for another reason.
 pub(crate) fn request_reserve(core: &Core) {
     let start = || {
         if core.is_closed() {
-            // Nothing is left to be done.
+            // There is nothing left to do.
             return false;
         }
         let Some(worker) = core.take_slot() else { return false };
-        // Without a thread there is one less that computes, and nothing else.
+        // Without a thread, one fewer computes; nothing else goes wrong.
         let is_started = core.start_thread(worker).unwrap_or(false);
         if !is_started {
             core.free_slot(worker);
@@ -67,7 +69,7 @@ pub(crate) fn request_reserve(core: &Core) {
     }
 }
 
-/// The reserve that calls this waits on the bench, if it is one too many.
+/// If the calling reserve is surplus, it sleeps until it is needed again.
 pub(crate) fn wait_in_reserve(local: &Local<'_>) {
     let Local { core, index, .. } = *local;
     if !core.reserve.go_idle(index) {

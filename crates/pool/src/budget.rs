@@ -1,23 +1,23 @@
-//! How much a future may do in one step before it lets others go first.
+//! The I/O budget: how much a future may do in one poll before other tasks get their turn.
 //!
-//! A future gives its thread back when it has to wait. With sockets that are always ready it never has
-//! to, and others would wait for it instead. So each of its steps may use sockets so many times; then it
-//! is made to wait once, for its next turn.
+//! A future gives its thread back when it has to wait. With sockets that are always ready it never
+//! has to, and other tasks would starve. So each poll may use sockets a fixed number of times;
+//! after that, the future has to wait for its next turn.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 
-/// How often a future may use sockets in one step: a few hundred microseconds' worth.
+/// How often a future may use sockets in one poll: a few hundred microseconds' worth.
 const USES: u32 = 128;
 
 thread_local! {
-    /// How many uses are left to the future whose step this is; none outside of those of pools, where
-    /// nobody waits for the thread.
+    /// How many uses the future that is being polled has left. None outside of a pool's futures,
+    /// where no other task waits for the thread.
     static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// Runs one step of a future, with all of its uses.
+/// Polls a future with a full budget.
 pub(crate) fn step<R>(f: impl FnOnce() -> R) -> R {
     struct Back(Option<u32>);
     impl Drop for Back {
@@ -29,7 +29,7 @@ pub(crate) fn step<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Waits for the next step if nothing is left in this one.
+/// Waits for the next poll if the budget is used up.
 pub(crate) fn some_left() -> impl Future<Output = ()> {
     poll_fn(|context| match LEFT.get() {
         Some(0) => {
@@ -40,7 +40,7 @@ pub(crate) fn some_left() -> impl Future<Output = ()> {
     })
 }
 
-/// A socket was ready, and was used.
+/// Counts one use of a socket that was ready.
 pub(crate) fn spend() {
     LEFT.set(LEFT.get().map(|left| left.saturating_sub(1)));
 }

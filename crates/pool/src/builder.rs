@@ -1,4 +1,4 @@
-//! How a pool is made.
+//! Building a pool.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use crate::pool::Pool;
 use crate::steal::StealPolicy;
 use crate::trace;
 
-/// What a pool is to be like: see [`Pool::builder`].
+/// Configures and builds a pool: see [`Pool::builder`].
 #[must_use]
 #[derive(Default)]
 pub struct PoolBuilder {
@@ -43,17 +43,17 @@ pub(crate) struct Settings {
     pub(crate) tokio: Option<tokio::runtime::Handle>,
 }
 
-/// Why there is no pool.
+/// Why a pool could not be built.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// No thread at all was asked for.
+    /// Zero threads were requested.
     NoThreads,
     /// More than [`PoolBuilder::THREADS_MAX`].
     TooManyThreads(usize),
     /// A thread could not be started.
     Thread(io::Error),
-    /// There is a global pool already.
+    /// The global pool already exists.
     GlobalExists,
 }
 
@@ -92,54 +92,54 @@ impl PoolBuilder {
     /// on top.
     pub const THREADS_MAX: usize = 512;
 
-    /// How many threads work at the same time; if not said, one for each core.
+    /// The number of threads that run at the same time. Default: one per core.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// What the threads are called, with a number behind it.
+    /// The name of the threads, which is followed by a number. Default: `filch`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// How large the stack of each thread is, in bytes.
+    /// The stack size of each thread, in bytes.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self
     }
 
-    /// Keeps each thread on a core of its own.
+    /// Pins each thread to a core.
     pub fn pinned(mut self) -> Self {
         self.is_pinned = true;
         self
     }
 
-    /// From which random numbers victims are chosen.
+    /// The seed of the random numbers that choose victims.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// How much a thief takes.
+    /// How many tasks a thief takes.
     pub fn steal(mut self, steal: StealPolicy) -> Self {
         self.steal = steal;
         self
     }
 
-    /// Is called on a thread that has found nothing to do, before it sleeps, and may bring work: it
-    /// spawns that, and returns true. It must not wait. If it panics, it has brought nothing.
+    /// A function that a worker calls when it has found nothing to do, before it sleeps. It may
+    /// spawn work, and then returns true. It must not wait. If it panics, that counts as false.
     pub fn idle_hook(mut self, hook: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.idle_hook = Some(Box::new(hook));
         self
     }
 
-    /// Prints what the pool is doing, one [line](crate::stats::PoolStats::trace_line) per period, to stderr, and a
-    /// last one when the pool has been dropped. A period of zero is no trace.
+    /// Prints a schedule trace to stderr: one [line](crate::stats::PoolStats::trace_line) per
+    /// period, and a last one when the pool has been dropped. A period of zero disables it.
     ///
-    /// If this is not called, the environment is asked: `FILCH_SCHEDTRACE=1000` prints a line each second.
-    /// What is not a number there is complained about on stderr, and ignored.
+    /// Without this call, the environment decides: `FILCH_SCHEDTRACE=1000` prints a line each
+    /// second. A value that is not a number is reported on stderr and ignored.
     ///
     /// ```
     /// use std::time::Duration;
@@ -152,7 +152,8 @@ impl PoolBuilder {
         self
     }
 
-    /// Where the [trace](PoolBuilder::trace) goes instead of stderr. A thread that does nothing else writes there.
+    /// Writes the [trace](PoolBuilder::trace) here instead of to stderr. A dedicated thread does
+    /// the writing.
     ///
     /// ```
     /// use std::time::Duration;
@@ -169,9 +170,8 @@ impl PoolBuilder {
         self
     }
 
-    /// All threads of the pool belong to that runtime of tokio's as well, so that futures which need
-    /// its timers, its sockets or its `spawn` run here too. The runtime lives elsewhere, and has to be
-    /// driven there.
+    /// Enters that tokio runtime on all threads of the pool, so that futures which need tokio's
+    /// timers, sockets or `spawn` can run here. The runtime itself has to be driven elsewhere.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -187,10 +187,10 @@ impl PoolBuilder {
         self
     }
 
-    /// Makes the pool.
+    /// Builds the pool and starts its threads.
     ///
     /// # Errors
-    /// If the number of threads makes no sense, or one could not be started.
+    /// If the number of threads is out of range, or a thread could not be started.
     pub fn build(mut self) -> Result<Pool, BuildError> {
         let trace = std::mem::take(&mut self.trace);
         let core = Core::new(self.settings()?);

@@ -1,14 +1,14 @@
-//! Cancelling: tasks that have not begun do not begin, and one that runs can ask.
+//! Cancellation: tasks that have not started never start, and a running task can check.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-/// Says of any number of tasks that they are no longer wanted.
+/// Cancels any number of tasks.
 ///
-/// A task looks at its token once, before it begins; if it was cancelled by then, it is dropped. A task
-/// that runs is never stopped, but it [can ask](is_cancelled).
+/// A task checks its token once, before it starts; if the token was cancelled by then, the task is
+/// dropped. A running task is never stopped, but it [can check](is_cancelled).
 ///
 /// ```
 /// use filch_pool::{Pool, task::CancelToken};
@@ -30,7 +30,7 @@ struct Flag {
 }
 
 impl CancelToken {
-    /// A token that nobody has cancelled.
+    /// A token that is not cancelled.
     pub fn new() -> Self {
         Self::default()
     }
@@ -40,13 +40,13 @@ impl CancelToken {
         Self(Arc::new(Flag { is_cancelled: AtomicBool::new(false), parent: Some(self.clone()) }))
     }
 
-    /// From now on nothing with this token begins.
+    /// Cancels: no task with this token starts any more.
     pub fn cancel(&self) {
-        // Release: who sees it sees why.
+        // Release: a thread that sees the flag also sees why it was set.
         self.0.is_cancelled.store(true, Release);
     }
 
-    /// Whether this, or one that it is a child of, was cancelled.
+    /// Whether this token or one of its ancestors was cancelled.
     pub fn is_cancelled(&self) -> bool {
         let mut flag = &self.0;
         loop {
@@ -65,8 +65,7 @@ thread_local! {
     static CURRENT: RefCell<Option<CancelToken>> = const { RefCell::new(None) };
 }
 
-/// Whether the task that calls this was cancelled while it runs. Where there is no task with a token,
-/// no.
+/// Whether the calling task was cancelled while it runs. False outside of a task.
 ///
 /// ```
 /// let pool = filch_pool::Pool::builder().threads(1).build()?;

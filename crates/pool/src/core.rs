@@ -1,4 +1,4 @@
-//! What the threads of one pool share.
+//! The state that all threads of one pool share.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -29,15 +29,15 @@ use crate::watch::Watchers;
 use crate::worker_shared::WorkerShared;
 use crate::{current, worker};
 
-/// What is called when a worker has found nothing in this process; true if it has brought work.
+/// Called when a worker has found nothing in this process; true if it has spawned work.
 pub(crate) type IdleHook = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// How long somebody looks at what is ready, about.
+/// About how long a poll for ready I/O takes.
 const MOMENT: Duration = Duration::from_micros(100);
 
 pub(crate) struct Core {
     pub(crate) name: String,
-    /// How many threads work at the same time.
+    /// How many threads run at the same time.
     pub(crate) threads: usize,
     pub(crate) steal: StealPolicy,
     pub(crate) seed: u64,
@@ -46,28 +46,28 @@ pub(crate) struct Core {
     is_pinned: bool,
     #[cfg(feature = "tokio")]
     tokio: Option<tokio::runtime::Handle>,
-    /// Those of the threads come first. They are made when somebody sits down for the first time.
+    /// The pool's own threads come first. Each is created when its slot is first used.
     workers: Box<[OnceLock<Box<WorkerShared>>]>,
-    /// How many seats were ever taken.
+    /// How many slots were ever used.
     slots_used: CachePadded<AtomicUsize>,
-    /// Seats beyond those of the threads that nobody sits on, and that were used before.
+    /// Slots beyond those of the pool's own threads that were used before and are free now.
     slots_free: Mutex<Vec<usize>>,
     pub(crate) shared_queue: SharedQueue,
     pub(crate) sleep: Sleep,
     pub(crate) waiters: Waiters,
     pub(crate) monitor: Monitor,
     pub(crate) reserve: Reserve,
-    /// Made with the first future.
+    /// Created with the first future.
     futures: OnceLock<FutureList>,
-    /// Made with the first socket or timer.
+    /// Created with the first socket or timer.
     reactor: OnceLock<Arc<Reactor>>,
     is_closed: AtomicBool,
     started_threads: JoinSet<thread::JoinHandle<()>>,
-    /// If no thread works here, but a seed decides what happens.
+    /// Set in deterministic mode: no threads run, and a seed decides what happens.
     pub(crate) script: OnceLock<Script>,
     pub(crate) trace: Trace,
     pub(crate) watchers: Arc<Watchers>,
-    /// When it was made.
+    /// When the pool was created.
     pub(crate) begun: Instant,
     this: Weak<Core>,
 }
@@ -112,7 +112,8 @@ impl Core {
         (0..self.threads).try_for_each(|index| self.start_thread(index).map(|_| ()))
     }
 
-    /// Not if nobody would wait for it any more; says whether it was.
+    /// Starts a thread for that slot, unless the pool is closed and would not join it. Returns
+    /// whether it was started.
     pub(crate) fn start_thread(&self, index: usize) -> std::io::Result<bool> {
         let core = self.this().expect("who calls this has the core");
         let mut thread = thread::Builder::new().name(format!("{}-{index}", self.name));
@@ -130,39 +131,41 @@ impl Core {
         self.started_threads.start(|| thread.spawn(body))
     }
 
-    /// The calling thread belongs to tokio's runtime as well, if there is one, as long as this is kept.
+    /// While the guard lives, the calling thread is in the context of the tokio runtime, if there
+    /// is one.
     #[cfg(feature = "tokio")]
     pub(crate) fn enter_tokio(&self) -> Option<tokio::runtime::EnterGuard<'_>> {
         self.tokio.as_ref().map(tokio::runtime::Handle::enter)
     }
 
-    /// The core, to be kept by a thread; none if it is about to go.
+    /// The core, for a thread to keep; none if it is about to be dropped.
     pub(crate) fn this(&self) -> Option<Arc<Self>> {
         self.this.upgrade()
     }
 
-    /// Who decides what happens on the calling thread, if nobody else works here.
+    /// The script that decides what happens on the calling thread, in deterministic mode.
     pub(crate) fn script(&self) -> Option<&Script> {
         self.script.get().filter(|script| script.is_here())
     }
 
-    /// What others see of that worker.
+    /// The shared state of that worker.
     pub(crate) fn worker(&self, index: usize) -> &WorkerShared {
         self.workers[index].get_or_init(|| Box::new(WorkerShared::new()))
     }
 
-    /// How many seats there are to look at.
+    /// How many worker slots are in use or were used.
     pub(crate) fn worker_count(&self) -> usize {
-        // Relaxed: a seat that is seen late is looked at late; before sleeping, a fence stands between.
+        // Relaxed: a slot that is seen late is searched late; before sleeping, a fence stands in
+        // between.
         self.slots_used.load(Relaxed)
     }
 
-    /// Whether nobody could steal.
+    /// Whether there is only one worker, so that none could steal.
     pub(crate) fn is_alone(&self) -> bool {
         self.worker_count() == 1
     }
 
-    /// A seat beyond those of the threads, if there is one left.
+    /// A slot beyond those of the pool's own threads, if one is left.
     pub(crate) fn take_slot(&self) -> Option<usize> {
         let mut free = sync::lock(&self.slots_free);
         free.pop().or_else(|| {
@@ -178,7 +181,8 @@ impl Core {
         sync::lock(&self.slots_free).push(index);
     }
 
-    /// Every seat but that one: first any of them, equally likely, then on in steps that reach all.
+    /// Every other worker: first any of them, equally likely, then the others in steps that reach
+    /// all.
     pub(crate) fn others(
         &self,
         index: usize,
@@ -197,7 +201,7 @@ impl Core {
         })
     }
 
-    /// Everybody is asked to expose something.
+    /// Requests work from every worker.
     pub(crate) fn request_work_from_all(&self) {
         (0..self.worker_count()).for_each(|index| self.worker(index).request_work());
     }
@@ -213,22 +217,22 @@ impl Core {
         !self.is_exposed() && !self.is_closed()
     }
 
-    /// Whether a worker has a task that it has just made ready.
+    /// Whether any worker has a task in its `next` slot.
     pub(crate) fn has_next(&self) -> bool {
         (0..self.worker_count()).any(|index| !self.worker(index).next.is_empty())
     }
 
-    /// Whether any task has not been begun, wherever it lies.
+    /// Whether any task has not been started, wherever it is queued.
     pub(crate) fn has_waiting(&self) -> bool {
         self.is_exposed() || self.has_next()
     }
 
-    /// Whether any future has not ended.
+    /// Whether any future has not finished.
     pub(crate) fn has_futures(&self) -> bool {
         self.futures.get().is_some_and(FutureList::has_any)
     }
 
-    /// Something was made visible: wakes one worker, if that helps.
+    /// Work was made visible: wakes one worker, unless another is already searching.
     pub(crate) fn wake_one(&self) -> bool {
         let worker = self.sleep.wake_one();
         if let (Some(worker), Some(reactor)) = (worker, self.reactor()) {
@@ -237,18 +241,19 @@ impl Core {
         worker.is_some()
     }
 
-    /// Whether anybody sleeps, searches or waits, about.
+    /// Approximately whether any worker sleeps, searches or waits.
     pub(crate) fn has_idle(&self) -> bool {
         self.sleep.has_idle() || !self.waiters.is_empty()
     }
 
-    /// Whether what is done on that worker, as far as it lies open, is a part of what somebody waits for.
+    /// Whether the forks that a worker exposes while it executes `work` are parts of the target
+    /// that another worker waits for.
     pub(crate) fn descends(&self, work: Option<WorkId>, target: WaitTarget) -> bool {
         ancestry::descends(|worker| &self.worker(worker).ancestry, work, target)
     }
 
-    /// Something lies open on that worker, behind a fence: one who waits for what it is a part of is woken,
-    /// unless it has forks of its own, so that it would not take any.
+    /// That worker has exposed forks, before a fence: wakes one worker that waits for what they are
+    /// a part of, unless it has forks itself and so would not take any.
     pub(crate) fn call_waiter(&self, worker: usize) {
         if self.waiters.is_empty() {
             return;
@@ -261,7 +266,8 @@ impl Core {
         }
     }
 
-    /// Something may lie open anywhere that nobody else was told of: see [`Core::call_waiter`].
+    /// Forks may be exposed anywhere without a waiting worker having been woken for them: see
+    /// [`Core::call_waiter`].
     pub(crate) fn call_waiters(&self) {
         if !self.waiters.is_empty() {
             let is_open = |worker: &usize| !self.worker(*worker).forks.is_empty();
@@ -276,8 +282,8 @@ impl Core {
         }
     }
 
-    /// Sleeps until called, until the pool is closed, or until something is ready: that is to be
-    /// woken once this worker is up.
+    /// Sleeps until woken, until the pool is closed, or until I/O is ready; the caller wakes the
+    /// returned wakers once it has stopped sleeping.
     pub(crate) fn park(&self, local: &Local<'_>) -> Woken {
         while !self.sleep.is_woken(local.index) && !self.is_closed() {
             let reactor = self.reactor().filter(|reactor| reactor.is_wanted());
@@ -291,13 +297,13 @@ impl Core {
         Woken::default()
     }
 
-    /// I/O that is ready, and timers that are due.
+    /// Polls for I/O that is ready and timers that are due.
     pub(crate) fn poll(&self, local: &Local<'_>) -> Option<Task> {
         local.deliver(self.reactor()?.poll_in_passing()?);
         local.pop_task()
     }
 
-    /// Of those who sleep, one shall sleep within the poller; false if nobody sleeps.
+    /// Sends one of the sleeping workers to sleep in the poller; false if no worker sleeps.
     pub(crate) fn send_to_poller(&self) -> bool {
         let worker = self.sleep.last_sleeper();
         if let Some(worker) = worker {
@@ -306,7 +312,7 @@ impl Core {
         worker.is_some()
     }
 
-    /// The sockets and timers that are waited for, if there ever were any.
+    /// The reactor, if a socket or timer was ever used.
     pub(crate) fn reactor(&self) -> Option<&Arc<Reactor>> {
         self.reactor.get()
     }
@@ -318,7 +324,8 @@ impl Core {
         }
         let made = Arc::new(Reactor::new(Weak::clone(&self.this), self.name.clone())?);
         let reactor = self.reactor.get_or_init(|| made);
-        // Pairs with the one in `close`: that sees the reactor, or we see that it is closed.
+        // Pairs with the one in `close`: either `close` sees the reactor, or we see that the pool
+        // is closed.
         fence(SeqCst);
         if self.is_closed() {
             reactor.close();
@@ -326,7 +333,7 @@ impl Core {
         Ok(reactor)
     }
 
-    /// Takes a task in, at the best work: it is handed back if the pool is closed.
+    /// Queues a task in the best place. It is handed back if the pool is closed.
     pub(crate) fn submit(&self, task: Task, priority: Priority) -> Result<(), Task> {
         current::with(|local| match local {
             Some(local) if priority == Priority::Normal && local.is_of(self) => {
@@ -343,7 +350,7 @@ impl Core {
         })
     }
 
-    /// The futures that have not ended.
+    /// The futures that have not finished.
     pub(crate) fn futures(&self) -> &FutureList {
         self.futures.get_or_init(|| FutureList::new(&self.this, self.threads))
     }
@@ -352,12 +359,13 @@ impl Core {
         self.is_closed.load(Acquire)
     }
 
-    /// Takes nothing any more, and ends the threads when they have ended what they do.
+    /// Closes the pool: it accepts nothing any more, and its threads end when they have finished
+    /// their current work.
     pub(crate) fn close(&self) {
         if self.is_closed.swap(true, SeqCst) {
             return;
         }
-        // First, as what is dropped further down may be anything.
+        // First, because the tasks dropped below may run any code in their destructors.
         (0..self.worker_count()).for_each(|index| self.unpark(index));
         self.monitor.stop();
         // Pairs with the one in `make_reactor`.
@@ -369,12 +377,12 @@ impl Core {
         self.futures().close();
     }
 
-    /// Waits for the threads, except for the one that calls this.
+    /// Joins the threads, except for the calling one.
     pub(crate) fn join(&self) {
         let me = thread::current().id();
         for handle in self.started_threads.close() {
             if handle.thread().id() != me {
-                // A worker passes no panic on; if one came through nevertheless, it was reported.
+                // A worker catches panics; if one got through nevertheless, it was reported.
                 let _ = handle.join();
             }
         }
@@ -388,7 +396,7 @@ fn common_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
-/// Keeps the calling thread on one core, counted round; where that cannot be, it goes where it likes.
+/// Pins the calling thread to one of the allowed cores, by index. If that fails, it stays unpinned.
 fn pin(index: usize) {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     let Ok(allowed) = sched_getaffinity(None) else { return };

@@ -1,20 +1,20 @@
-//! What each worker counts, always: only on paths that cost more than the counting.
+//! The counters of each worker. They are always on, and only on paths that cost more than counting.
 
 use crate::protocol::sync::atomic::AtomicU64;
 use crate::protocol::sync::atomic::Ordering::Relaxed;
 
-/// A number that one thread adds to and others read.
+/// A number that one thread increments and others read.
 #[derive(Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// For the owner: no other thread may do this.
+    /// For the owner: no other thread may call this.
     #[inline]
     pub(crate) fn add(&self, more: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
     }
 
-    /// For anybody.
+    /// For any thread.
     pub(crate) fn add_shared(&self, more: u64) {
         self.0.fetch_add(more, Relaxed);
     }
@@ -26,25 +26,25 @@ impl Counter {
 
 #[derive(Default)]
 pub(crate) struct Counters {
-    /// Tasks and stolen forks that this worker ran. Forks that nobody stole are plain calls.
+    /// Tasks and stolen forks that this worker ran. Forks that were not stolen are plain calls.
     pub(crate) executed: Counter,
     /// Successful thefts by this worker.
     pub(crate) thefts: Counter,
-    /// What these brought.
+    /// Forks and tasks that these thefts moved.
     pub(crate) stolen: Counter,
-    /// What others took from this worker; they write it.
+    /// Forks and tasks that others stole from this worker; the thieves write it.
     pub(crate) stolen_from: Counter,
-    /// Looks at all others that found nothing.
+    /// Searches through all other workers that found nothing.
     pub(crate) failed_thefts: Counter,
     pub(crate) parks: Counter,
-    /// Wakes of others, by this worker.
+    /// Wakes of other workers by this one.
     pub(crate) wakes: Counter,
-    /// Wakes for work that this worker did itself in the end.
+    /// Wakes for work that this worker ended up doing itself.
     pub(crate) wasted_wakes: Counter,
     /// Forks and tasks that were exposed to thieves.
     pub(crate) promotions: Counter,
-    /// Tasks moved to the shared queue because the own was full.
+    /// Tasks moved to the shared queue because the worker's own queue was full.
     pub(crate) overflowed: Counter,
-    /// Turns: how often this worker looked for the next thing to do.
+    /// Turns: how often this worker looked for its next work.
     pub(crate) ticks: Counter,
 }

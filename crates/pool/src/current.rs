@@ -1,4 +1,4 @@
-//! Which worker the calling thread is.
+//! The worker that the calling thread is.
 #![expect(unsafe_code, reason = "a thread-local pointer to what lives on this thread's stack")]
 
 use std::cell::Cell;
@@ -10,7 +10,7 @@ thread_local! {
     static CURRENT: Cell<*const Local<'static>> = const { Cell::new(ptr::null()) };
 }
 
-/// Calls `f` with the worker that this thread is.
+/// Calls `f` with the worker that this thread is, if it is one.
 #[inline(always)]
 pub(crate) fn with<R>(f: impl FnOnce(Option<&Local<'_>>) -> R) -> R {
     let local = CURRENT.get();
@@ -19,7 +19,7 @@ pub(crate) fn with<R>(f: impl FnOnce(Option<&Local<'_>>) -> R) -> R {
     f(unsafe { local.as_ref() })
 }
 
-/// Runs `f` with this thread being that worker.
+/// Runs `f` as that worker.
 pub(crate) fn enter<R>(local: &Local<'_>, f: impl FnOnce() -> R) -> R {
     struct Leave(*const Local<'static>);
     impl Drop for Leave {
@@ -31,7 +31,7 @@ pub(crate) fn enter<R>(local: &Local<'_>, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Runs `f` with this thread being no worker.
+/// Runs `f` as a thread that is not a worker.
 pub(crate) fn outside<R>(f: impl FnOnce() -> R) -> R {
     struct Back(*const Local<'static>);
     impl Drop for Back {

@@ -1,16 +1,16 @@
-//! Who is to be woken when: the timers of a pool.
+//! The timers of a pool, ordered by when they are due.
 //!
-//! Sorted, so that the first is found at once, and so that one that is not wanted any more goes away
-//! at once: a million that were cancelled leave nothing behind.
+//! Sorted, so that the first is found at once, and so that a cancelled timer is removed at once: a
+//! million cancelled timers leave nothing behind.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
 use std::time::Instant;
 
-/// The most that are taken at one look; the rest, later ones, are due at the next.
+/// The most timers that one poll takes; the rest, which are due later, follow with the next poll.
 const BATCH: usize = 128;
 
-/// One that waits. Of two for the same time the older comes first.
+/// A timer that waits. Of two timers for the same time, the older one comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Deadline {
     at: Instant,
@@ -39,12 +39,12 @@ impl Deadlines {
         self.waiting.remove(&deadline)
     }
 
-    /// When the first is due.
+    /// When the first timer is due.
     pub(crate) fn first(&self) -> Option<Instant> {
         self.waiting.first_key_value().map(|(deadline, _)| deadline.at)
     }
 
-    /// Takes those that are due, first ones first; says how many.
+    /// Moves the timers that are due into `into`, in order, and returns how many.
     pub(crate) fn take_due(&mut self, now: Instant, into: &mut Vec<Waker>) -> usize {
         let before = into.len();
         while into.len() - before < BATCH

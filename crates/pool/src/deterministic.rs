@@ -1,9 +1,10 @@
-//! Deterministic mode: what a pool of several workers might do, on one thread, out of a seed.
+//! Deterministic tests: one thread plays a pool of several workers, and a seed chooses the
+//! schedule.
 //!
-//! Wherever a worker would look whether somebody wants something from it (at every fork, every spawn
-//! and every [`interleave`]), the seed decides: go on, lay something open, or let another worker take
-//! something and run it to its end, on top of the stack. So a worker that is on the stack is busy, and
-//! whatever happens is something that could have happened in a real pool, one thing at a time.
+//! Wherever a real worker would check for requests from others (at every fork, every spawn and
+//! every [`interleave`]), the seed decides: continue, expose something, or let another worker take
+//! something and run it to its end, on top of the stack. So a worker that is on the stack is busy,
+//! and every schedule is one that could have happened in a real pool, one step at a time.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,19 +19,19 @@ use crate::protocol::sync::{self, Mutex, thread};
 use crate::random::Random;
 use crate::worker::Work;
 
-/// Runs `body` on the calling thread, as a worker of a pool without threads, and then all tasks that
-/// were spawned. What happens when, and which of so many workers does it, is chosen by the seed: the same
-/// seed gives the same schedule, as long as what is run does the same.
+/// Runs `body` on the calling thread, as a worker of a pool without threads, and then all tasks
+/// that it spawned. The seed chooses what happens when, and on which of the `workers`. The same
+/// seed gives the same schedule, provided that the code under test is deterministic itself.
 ///
-/// Run a test with many seeds, and it sees many orders of events; a seed that fails fails again. If
-/// `body` panics, the seed and the schedule are printed, and the panic goes on.
+/// Run a test with many seeds to see many interleavings; a seed that fails will fail again. If
+/// `body` panics, the seed and the schedule are printed, and the panic continues.
 ///
 /// Everything that forks, spawns or waits through this crate takes part: [`join`](crate::join),
-/// [`scope`](crate::scope()), [`for_each`](crate::for_each), [`spawn`](crate::spawn()) and its handles.
-/// Other workers get their turn only there, and in [`interleave`]; and what they begin then, they finish.
-/// So a lock that is held meanwhile must not be wanted by anything else, or the thread waits for itself.
-/// Time, sockets and other pools go on as they do, and are not replayed: futures that still wait for
-/// them at the end are dropped.
+/// [`scope`](crate::scope()), [`for_each`](crate::for_each), [`spawn`](crate::spawn()) and its
+/// handles. Other workers run only there and in [`interleave`], and they finish what they start. So
+/// a lock that is held at such a point must not be needed by other work, or the thread waits for
+/// itself. Real time, sockets and other pools are not replayed: futures that still wait for them at
+/// the end are dropped.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -59,7 +60,7 @@ use crate::worker::Work;
 /// ```
 ///
 /// # Panics
-/// If `body` does; or if `workers` is zero or more than [`PoolBuilder::THREADS_MAX`].
+/// If `body` panics, or if `workers` is zero or more than [`PoolBuilder::THREADS_MAX`].
 pub fn run<R>(seed: u64, workers: usize, body: impl FnOnce(&Pool) -> R) -> (R, Schedule) {
     assert!(
         (1..=PoolBuilder::THREADS_MAX).contains(&workers),
@@ -87,8 +88,8 @@ pub fn run<R>(seed: u64, workers: usize, body: impl FnOnce(&Pool) -> R) -> (R, S
     }
 }
 
-/// In deterministic mode, a moment at which other workers may do something; elsewhere nothing. To be
-/// put where a test should consider that something comes between.
+/// In deterministic mode, a point at which other workers may run; elsewhere this does nothing. Put
+/// it where a test should consider that something happens in between.
 ///
 /// ```
 /// filch_pool::deterministic::interleave();
@@ -103,10 +104,10 @@ pub fn interleave() {
     });
 }
 
-/// In deterministic mode, lets others do something until what the caller waits for has happened.
+/// In deterministic mode, lets other workers run until `is_over`.
 ///
 /// # Panics
-/// If there is nothing left that could make it happen.
+/// If there is no work left that could make it so.
 pub(crate) fn wait(is_over: impl Fn() -> bool) {
     current::with(|local| {
         let Some(local) = local else { return };
@@ -124,7 +125,7 @@ pub(crate) fn wait(is_over: impl Fn() -> bool) {
     });
 }
 
-/// What happened in a deterministic [run](run()): the choices that were made, in their order.
+/// The schedule of a deterministic [run](run()): the choices that were made, in order.
 ///
 /// ```
 /// let (sum, schedule) = filch_pool::deterministic::run(7, 3, |_pool| filch_pool::join(|| 1, || 2));
@@ -141,7 +142,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// From which seed it was made.
+    /// The seed of the run.
     ///
     /// ```
     /// assert_eq!(filch_pool::deterministic::run(7, 2, |_pool| ()).1.seed(), 7);
@@ -150,7 +151,7 @@ impl Schedule {
         self.seed
     }
 
-    /// How many workers there were.
+    /// The number of workers.
     ///
     /// ```
     /// assert_eq!(filch_pool::deterministic::run(7, 2, |_pool| ()).1.workers(), 2);
@@ -178,17 +179,17 @@ struct Step {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum What {
-    /// It lays so many forks and tasks open.
+    /// It exposed that many forks.
     Expose(usize),
-    /// It begins something from there.
+    /// It starts something from there.
     Begin(Source),
-    /// What it began is done.
+    /// It has finished what it started.
     End,
-    /// It waits, and others do something meanwhile.
+    /// It waits, and others run meanwhile.
     Wait,
 }
 
-/// Where a worker can find something.
+/// Where a worker can find work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Source {
     Next,
@@ -216,16 +217,17 @@ impl fmt::Display for Step {
     }
 }
 
-/// Who decides, in a core without threads.
+/// Decides what happens, in a pool without threads.
 pub(crate) struct Script {
-    /// The one thread that plays all workers. Others may come as guests, and are what they always are.
+    /// The one thread that plays all workers. Other threads may enter the pool, and behave as
+    /// usual.
     thread: thread::ThreadId,
     state: Mutex<ScriptState>,
 }
 
 struct ScriptState {
     random: Random,
-    /// Which workers are on the stack, and do not wait.
+    /// Which workers are on the stack and do not wait.
     are_busy: Vec<bool>,
     schedule: Schedule,
 }
@@ -240,7 +242,7 @@ impl Script {
         Self { thread: thread::current().id(), state: Mutex::new(state) }
     }
 
-    /// Whether the calling thread is the one that plays.
+    /// Whether the calling thread is the one that plays the workers.
     pub(crate) fn is_here(&self) -> bool {
         thread::current().id() == self.thread
     }
@@ -254,7 +256,7 @@ impl Script {
     }
 
     fn set_busy(&self, worker: usize, is_busy: bool) {
-        // A guest is not in the state.
+        // An external thread has no entry here.
         if let Some(busy) = sync::lock(&self.state).are_busy.get_mut(worker) {
             *busy = is_busy;
         }
@@ -264,7 +266,7 @@ impl Script {
         sync::lock(&self.state).schedule.clone()
     }
 
-    /// The first worker does this.
+    /// Runs `body` as the first worker.
     fn first<R>(&self, core: &Core, body: impl FnOnce() -> R) -> R {
         struct Leave<'a, 'c>(&'a Script, &'a Local<'c>);
         impl Drop for Leave<'_, '_> {
@@ -278,8 +280,8 @@ impl Script {
         current::enter(&local, body)
     }
 
-    /// The worker on top of the stack looks up: it lays something open, or others do something, until
-    /// it goes on.
+    /// The worker on top of the stack reaches a point of choice: it exposes something, or others
+    /// run, until it continues.
     pub(crate) fn point(&self, local: &Local<'_>) {
         loop {
             match self.below(3) {
@@ -297,7 +299,7 @@ impl Script {
         }
     }
 
-    /// This worker waits: others do something until it need not, or as long as there is anything.
+    /// This worker waits: others run until `is_over`, or until there is nothing left to run.
     pub(crate) fn wait(&self, local: &Local<'_>, is_over: impl Fn() -> bool) {
         self.log(local.index, What::Wait);
         while local.promote() > 0 {}
@@ -306,7 +308,7 @@ impl Script {
         self.set_busy(local.index, true);
     }
 
-    /// Some worker that has time takes something and runs it to its end; false if there is nothing.
+    /// A free worker takes something and runs it to its end; false if there is nothing.
     fn step(&self, core: &Core) -> bool {
         let are_busy = sync::lock(&self.state).are_busy.clone();
         let free = (0..are_busy.len()).filter(|worker| !are_busy[*worker]);
@@ -348,7 +350,7 @@ impl Script {
     }
 }
 
-/// Where that worker would find something.
+/// Where that worker would find work.
 fn sources(core: &Core, worker: usize) -> impl Iterator<Item = Source> {
     let shared = core.worker(worker);
     let own = [
@@ -360,7 +362,8 @@ fn sources(core: &Core, worker: usize) -> impl Iterator<Item = Source> {
         let shared = core.worker(victim);
         let is_other = victim != worker;
         [
-            // Those of its own seat too: if somebody sits there, it waits, and another has its place.
+            // Its own forks too: if this worker is on the stack, it waits, and another plays its
+            // part.
             (!shared.forks.is_empty()).then_some(Source::ForkOf(victim)),
             (is_other && !shared.tasks.is_empty()).then_some(Source::TasksOf(victim)),
             (is_other && !shared.next.is_empty()).then_some(Source::NextOf(victim)),

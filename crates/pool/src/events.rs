@@ -1,4 +1,4 @@
-//! What can happen in a pool that watchers are notified of.
+//! The kinds of events that watchers are notified of.
 
 /// What happened in a pool: see [`PoolEvent`](crate::watch::PoolEvent).
 ///

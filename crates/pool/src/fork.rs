@@ -1,9 +1,9 @@
-//! `join`: two closures, perhaps at the same time.
+//! `join`: runs two closures, possibly in parallel.
 //!
-//! The second lies on the caller's stack while the first runs, and its address among the forks of
-//! this worker. If it is still private afterwards, it is called like any function. If it was exposed,
-//! it is taken back, unless a thief was faster; then the caller waits, and meanwhile takes only what
-//! descends from it: see [`Local::wait`].
+//! The second closure lies on the caller's stack while the first runs, and its address is among the
+//! worker's forks. If it is still private afterwards, it is called like any function. If it was
+//! exposed, the caller takes it back, unless a thief was faster. Then the caller waits, and
+//! meanwhile runs only descendants of that fork: see [`Local::wait`].
 #![expect(unsafe_code, reason = "a closure on the stack of one thread is run by another")]
 
 use std::any::Any;
@@ -21,23 +21,24 @@ use crate::protocol::latch::Latch;
 use crate::protocol::sync;
 use crate::raw_task::contain;
 
-/// What the memory of every fork begins with.
+/// The start of every fork in memory.
 #[repr(C)]
 pub(crate) struct Header {
     /// Runs the fork of that worker, which a thief must have taken.
     run: unsafe fn(NonNull<Header>, &Local<'_>, usize),
 }
 
-/// A fork that was taken from another worker.
+/// A fork that was stolen from another worker.
 pub(crate) struct Stolen {
     fork: NonNull<Header>,
     owner: usize,
-    /// What its owner is at.
+    /// The work that its owner executes.
     within: Option<WorkId>,
 }
 
 impl Stolen {
-    /// The oldest fork that lies open on that shared, if `permitted` agrees to what its owner is at.
+    /// Steals the oldest fork that the owner has exposed, if `permitted` accepts the work that the
+    /// owner executes.
     pub(crate) fn take(
         local: &Local<'_>,
         owner: usize,
@@ -46,7 +47,8 @@ impl Stolen {
         let shared = local.core.worker(owner);
         let mut within = None;
         let theft = shared.forks.steal(|| {
-            // If the fork can be taken after this, it was there meanwhile, and its owner at this.
+            // If the fork can be taken after this, it was there at this moment, and its owner
+            // executed this.
             within = shared.ancestry.current();
             permitted(within)
         });
@@ -54,8 +56,9 @@ impl Stolen {
             Theft::Taken(fork) => {
                 if shared.forks.is_empty() {
                     shared.request_work();
-                    // Its owner may wait, and could not help with anything until now. Between this
-                    // theft and the look for who waits; pairs with the one in `Waiters::wait`.
+                    // Its owner may be waiting, and could not help with anything until now. This
+                    // fence stands between the theft and the check for waiting workers; it pairs
+                    // with the one in `Waiters::wait`.
                     sync::fence();
                     local.core.call_waiters();
                 }
@@ -73,7 +76,7 @@ impl Stolen {
         }
     }
 
-    /// Why whoever runs it does.
+    /// What waits for this fork, and within which work it was made.
     pub(crate) fn origin(&self) -> Origin {
         Origin { target: WaitTarget::of(self.fork.as_ptr()), within: self.within }
     }
@@ -123,7 +126,7 @@ impl<B: FnOnce() -> R, R> Fork<B, R> {
         unsafe { ManuallyDrop::take(body) }
     }
 
-    /// Waits until who has stolen it is done with it.
+    /// Waits until the thief has finished it.
     fn wait(&self, local: &Local<'_>) {
         local.wait(&self.latch, WaitTarget::of(self));
     }
@@ -138,13 +141,13 @@ impl<B: FnOnce() -> R, R> Fork<B, R> {
     }
 }
 
-/// Calls both closures, perhaps at the same time, and gives back what both return.
+/// Calls both closures, possibly in parallel, and returns both results.
 ///
-/// The second may be taken by another thread of the pool; if nobody wants it, this costs a few
-/// stores more than calling one after the other. A panic in either is passed on when both have ended; if both panic, the
-/// first one's is.
+/// Another thread of the pool may steal the second closure; if none does, this costs a few stores
+/// more than calling one after the other. A panic in either is passed on when both have finished;
+/// if both panic, the first one's is.
 ///
-/// Outside of any pool this moves into the [global one](crate::Pool::global).
+/// Outside of any pool, this runs in the [global pool](crate::Pool::global).
 ///
 /// ```
 /// fn fib(n: u64) -> u64 {
@@ -210,13 +213,13 @@ where
     (first, collect(local, &fork))
 }
 
-/// The bytes of the second closure once more, which need not lie in memory: those of the fork are written in
-/// small pieces, and reading them back in one large piece so soon is slow. Only one of the two is ever used
-/// as a closure.
+/// A second copy of the bytes of the second closure, which need not be in memory: the bytes of the
+/// fork are written in small pieces, and reading them back in one large piece so soon is slow. Only
+/// one of the two copies is ever used as a closure.
 struct Copied<B>(MaybeUninit<B>);
 
 impl<B> Copied<B> {
-    /// The largest that is worth it.
+    /// Larger closures are not worth a copy.
     const IS_WORTH_IT: bool = size_of::<B>() <= 4 * size_of::<usize>();
 
     #[inline(always)]
@@ -245,7 +248,7 @@ impl<B> Copied<B> {
     }
 }
 
-/// There was no room for one more fork, so they are called one after the other.
+/// There was no room for one more fork, so the closures are called one after the other.
 #[cold]
 #[inline(never)]
 fn in_turn<A: FnOnce() -> RA, B: FnOnce() -> RB, RA, RB>(a: A, fork: &Fork<B, RB>) -> (RA, RB) {
@@ -254,7 +257,7 @@ fn in_turn<A: FnOnce() -> RA, B: FnOnce() -> RB, RA, RB>(a: A, fork: &Fork<B, RB
     (a(), body())
 }
 
-/// What came of a fork that was exposed.
+/// The result of a fork that was exposed.
 #[cold]
 #[inline(never)]
 fn collect<B: FnOnce() -> R, R>(local: &Local<'_>, fork: &Fork<B, R>) -> R {
@@ -271,8 +274,8 @@ fn collect<B: FnOnce() -> R, R>(local: &Local<'_>, fork: &Fork<B, R>) -> R {
     }
 }
 
-/// If the first closure panics, the second must not outlive the stack: it is dropped if nobody has
-/// taken it, and waited for otherwise. Should that panic as well, nobody hears of it.
+/// If the first closure panics, the second must not outlive the stack: it is dropped if it was not
+/// stolen, and waited for otherwise. If it panics as well, its panic is dropped.
 struct Unwinding<'a, B: FnOnce() -> R, R> {
     local: &'a Local<'a>,
     fork: &'a Fork<B, R>,

@@ -1,4 +1,4 @@
-//! Futures that the threads of a pool drive.
+//! Futures that run on the threads of a pool.
 
 use std::fmt;
 use std::future::Future;
@@ -13,8 +13,8 @@ use crate::pool::Pool;
 use crate::task_error::TaskError;
 use crate::{current, global};
 
-/// Drives a future on the pool that the calling thread belongs to; on any other thread, on the
-/// [global one](crate::Pool::global). See [`Pool::spawn_future`].
+/// Runs a future on the pool that the calling thread belongs to; on any other thread, on the
+/// [global pool](crate::Pool::global). See [`Pool::spawn_future`].
 ///
 /// ```
 /// let sum = filch_pool::spawn_future(async { 1 + 2 });
@@ -33,11 +33,10 @@ where
 }
 
 impl Pool {
-    /// Drives a future on this pool's threads. Between two of its steps it is a task like any other,
-    /// and it may fork.
+    /// Runs a future on this pool's threads. Each poll is a task like any other, and it may fork.
     ///
-    /// If the pool is closed before the future ends, the future is dropped, at the latest when the
-    /// pool is.
+    /// If the pool is closed before the future has finished, the future is dropped, at the latest
+    /// when the pool is.
     ///
     /// ```
     /// # use filch_pool::{Pool, block_on};
@@ -70,9 +69,9 @@ where
     FutureHandle { task }
 }
 
-/// A future that a pool drives: awaiting this gives what came of it.
+/// A future that runs on a pool: awaiting this returns its result.
 ///
-/// Dropping the handle does not stop the future: nobody hears of it any more. To stop it, call
+/// Dropping the handle does not stop the future, but its result is lost. To stop it, call
 /// [`cancel`](Self::cancel) or [`abort`](Self::abort).
 ///
 /// ```
@@ -86,7 +85,7 @@ where
 /// ```
 #[must_use = "a future goes on without its handle, but nobody hears of its panic; `drop` it to say so"]
 pub struct FutureHandle<T> {
-    /// None if the pool was closed already when it was to be made.
+    /// None if the pool was already closed when the future was spawned.
     task: Option<FallibleTask<T>>,
 }
 
@@ -97,7 +96,7 @@ impl<T> fmt::Debug for FutureHandle<T> {
 }
 
 impl<T> FutureHandle<T> {
-    /// Whether the future has ended, in whatever way.
+    /// Whether the future has finished, in any way.
     ///
     /// ```
     /// let handle = filch_pool::spawn_future(std::future::pending::<()>());
@@ -108,11 +107,11 @@ impl<T> FutureHandle<T> {
         self.task.as_ref().is_none_or(FallibleTask::is_finished)
     }
 
-    /// Stops the future at the point where it waits, and waits until it has been dropped. One that is
-    /// being driven at this moment goes on to its next `.await` that has to wait.
+    /// Stops the future at the point where it waits, and returns once it has been dropped. A future
+    /// that is being polled at this moment continues to its next `.await` that has to wait.
     ///
-    /// Nothing happens before this is awaited. If the future has ended nevertheless, its result is
-    /// not lost; otherwise the answer is [`TaskError::Cancelled`].
+    /// Nothing happens before this is awaited. If the future has finished nevertheless, its result
+    /// is returned; otherwise the result is [`TaskError::Cancelled`].
     ///
     /// ```
     /// # use filch_pool::{block_on, spawn_future, task::TaskError};
@@ -128,7 +127,7 @@ impl<T> FutureHandle<T> {
         .await
     }
 
-    /// Stops the future as [`cancel`](Self::cancel) does, and does not wait: some thread of the pool
+    /// Stops the future as [`cancel`](Self::cancel) does, without waiting: a thread of the pool
     /// drops it soon.
     ///
     /// ```
@@ -136,7 +135,7 @@ impl<T> FutureHandle<T> {
     /// endless.abort();
     /// ```
     pub fn abort(mut self) {
-        // What `async_task` does with a handle that is dropped.
+        // This is how `async_task` treats a dropped handle.
         drop(self.task.take());
     }
 }
@@ -158,8 +157,8 @@ impl<T> Drop for FutureHandle<T> {
     }
 }
 
-/// What a look at a future's end brought. `async_task` passes a panic of the future on to whoever
-/// looks; here it becomes a value. Without a result, the reason is the one given.
+/// The result of polling for the end of a future. `async_task` resumes the future's panic in the
+/// caller; here it becomes a value. Without a result, the error is `reason`.
 fn outcome<T>(
     look: impl FnOnce() -> Poll<Option<T>>,
     reason: TaskError,

@@ -1,9 +1,9 @@
-//! All futures of a pool that have not ended, wherever they wait.
+//! All futures of a pool that have not finished, wherever they wait.
 //!
-//! A future that waits lies in no queue: only its wakers know of it, and perhaps there are none. When
-//! the pool is closed it has to be dropped nevertheless, and whoever awaits it has to be told. So
-//! each is listed here from its making to its end. Each worker has a list of its own to write to,
-//! whose lock is seldom wanted by two at once.
+//! A future that waits is in no queue: only its wakers know it, and perhaps there are none. When
+//! the pool is closed, it has to be dropped nevertheless, and its handle has to be notified. So
+//! each future is listed here from its creation to its end. Each worker has its own shard to write
+//! to, so that its lock is rarely contended.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,13 +27,13 @@ use crate::shared_queue::Priority;
 use crate::slots::Slots;
 
 pub(crate) struct FutureList {
-    /// One for each thread, and the last for all who come from elsewhere.
+    /// One per thread, and the last one for all other callers.
     shards: Box<[Arc<Shard>]>,
 }
 
-/// Some of the futures of a pool, which know it from here.
+/// Some of the futures of a pool, and their link to it.
 struct Shard {
-    /// Weak: a future that somebody outside can still wake must not keep the pool's memory.
+    /// Weak: a future that can still be woken from outside must not keep the pool's memory alive.
     core: Weak<Core>,
     /// Written under the lock.
     is_closed: AtomicBool,
@@ -49,7 +49,7 @@ impl FutureList {
         Self { shards: (0..=threads).map(|_| shard()).collect() }
     }
 
-    /// Takes a future in, and says how it is run for the first time; none if the pool is closed.
+    /// Adds a future. Returns the task that polls it first, or none if the pool is closed.
     pub(crate) fn insert<F>(
         &self,
         local: Option<&Local<'_>>,
@@ -80,7 +80,7 @@ impl FutureList {
         self.shards.iter().any(|shard| !sync::lock(&shard.wakers).is_empty())
     }
 
-    /// Every future is woken and, as the pool is closed, dropped.
+    /// Wakes every future; as the pool is closed, that drops it.
     pub(crate) fn close(&self) {
         for shard in &self.shards {
             let mut wakers = sync::lock(&shard.wakers);
@@ -93,8 +93,8 @@ impl FutureList {
 }
 
 impl Shard {
-    /// Brings a future that was woken to where a worker finds it. If there is none any more, this
-    /// drops it. The monitor sees to it that it is run though all workers may be busy.
+    /// Queues a future that was woken. If the pool is gone, this drops it. The monitor makes sure
+    /// that it runs even if all workers are busy.
     fn schedule(&self, runnable: Runnable) {
         let task = Task::from_runnable(runnable);
         current::with(|local| match local {
@@ -112,7 +112,7 @@ impl Shard {
     }
 }
 
-/// Strikes the future off the shard in the end.
+/// Removes the future from its shard in the end.
 struct Entry {
     shard: Arc<Shard>,
     number: usize,
@@ -124,13 +124,13 @@ impl Drop for Entry {
             let mut wakers = sync::lock(&self.shard.wakers);
             if self.shard.is_closed.load(Relaxed) { None } else { wakers.remove(self.number) }
         };
-        // Not under the lock: it may be the last that holds the future's memory.
+        // Not under the lock: this may be the last reference to the future's memory.
         drop(waker);
     }
 }
 
 pin_project! {
-    /// A future with its entry: in this order, so that it is listed as long as it is there.
+    /// A future with its entry: in this order, so that it is listed as long as it exists.
     struct Listed<F> {
         #[pin]
         future: F,
@@ -147,8 +147,9 @@ impl<F: Future> Future for Listed<F> {
         let polled = budget::step(|| this.future.poll(context));
         #[cfg(not(feature = "net"))]
         let polled = this.future.poll(context);
-        // Its wake at the closing went for nothing if it lay in a queue at that time. Relaxed: such a
-        // wake and the step that took the future out of the queue are ordered, by the future's state.
+        // The wake on closing had no effect if the future was in a queue at that time. Relaxed:
+        // such a wake and the poll that took the future out of the queue are ordered by the
+        // future's own state.
         if polled.is_pending() && this.entry.shard.is_closed.load(Relaxed) {
             context.waker().wake_by_ref();
         }

@@ -1,4 +1,4 @@
-//! The pool that is there without being made.
+//! The global pool, which exists without being built.
 
 use crate::builder::{BuildError, PoolBuilder};
 use crate::pool::Pool;
@@ -23,11 +23,11 @@ impl Pool {
 }
 
 impl PoolBuilder {
-    /// Makes this the global pool.
+    /// Builds this as the global pool.
     ///
     /// # Errors
-    /// If there is one already, because this was called before or because something used it; or if
-    /// [`PoolBuilder::build`] fails.
+    /// If the global pool already exists, because this was called before or because something used
+    /// it; or if [`PoolBuilder::build`] fails.
     pub fn build_global(self) -> Result<&'static Pool, BuildError> {
         if POOL.get().is_some() {
             return Err(BuildError::GlobalExists);

@@ -1,4 +1,4 @@
-//! The result of a task, for whoever wants it.
+//! The handle of a task, which receives its result.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,7 +11,8 @@ use crate::deterministic;
 use crate::protocol::outcome::Outcome;
 use crate::task_error::TaskError;
 
-/// A task that was spawned: wait for it, await it, or cancel it. Dropping this lets it go on alone.
+/// A task that was spawned: wait for it, await it, or cancel it. Dropping the handle detaches the
+/// task.
 #[must_use = "dropping it lets the task go on alone; `spawn_detached` says so"]
 pub struct TaskHandle<T> {
     outcome: Arc<Outcome<Result<T, TaskError>>>,
@@ -26,7 +27,7 @@ impl<T> fmt::Debug for TaskHandle<T> {
     }
 }
 
-/// The other end: dropping it unused says that the task was dropped.
+/// The sending end. Dropping it unused reports that the task was dropped.
 pub(crate) struct Promise<T>(Arc<Outcome<Result<T, TaskError>>>);
 
 pub(crate) fn pair<T>(token: CancelToken) -> (Promise<T>, TaskHandle<T>) {
@@ -47,8 +48,8 @@ impl<T> Drop for Promise<T> {
 }
 
 impl<T> TaskHandle<T> {
-    /// Waits until the task has ended. A thread of a pool that waits here lets another take its place,
-    /// so this never stops a pool.
+    /// Waits until the task has finished. On a thread of a pool, another thread takes its place
+    /// meanwhile, so waiting never blocks a pool.
     ///
     /// # Errors
     /// If the task panicked, was cancelled, or was dropped with its pool.
@@ -61,13 +62,13 @@ impl<T> TaskHandle<T> {
         self.outcome.take()
     }
 
-    /// Whether the task has ended, in whatever way.
+    /// Whether the task has finished, in any way.
     pub fn is_finished(&self) -> bool {
         self.outcome.is_settled()
     }
 
-    /// If the task has not begun, it does not begin; if it runs, it [can see](crate::task::is_cancelled)
-    /// that it is no longer wanted.
+    /// Cancels the task. If it has not started, it never will; if it is running, it [can
+    /// check](crate::task::is_cancelled) that it was cancelled.
     pub fn cancel(&self) {
         self.token.cancel();
     }

@@ -1,5 +1,5 @@
-//! Into the pool from outside: a closure is run by a worker while its caller waits, or its caller
-//! joins in.
+//! Entering a pool from outside: a worker runs the closure while its caller waits (`install`), or
+//! the calling thread becomes a worker for a while (`enter`).
 #![expect(unsafe_code, reason = "the closure borrows from a caller who waits for it")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -14,8 +14,8 @@ use crate::protocol::event::Event;
 use crate::raw_task::Task;
 use crate::shared_queue::Priority;
 
-/// A closure and where its result goes. In this order: should it never be called, the closure is
-/// dropped before the event rings.
+/// A closure and the place for its result. In this order: if the closure is never called, it is
+/// dropped before the event is set.
 struct Installed<'a, F, R> {
     f: F,
     outcome: &'a mut Option<thread::Result<R>>,
@@ -30,7 +30,7 @@ impl<F: FnOnce() -> R, R> Installed<'_, F, R> {
     }
 }
 
-/// Tells the caller when the closure is gone, whether it was run or not.
+/// Wakes the caller when the closure is gone, whether it was run or not.
 struct SetOnDrop(Arc<Event>);
 
 impl Drop for SetOnDrop {
@@ -39,7 +39,7 @@ impl Drop for SetOnDrop {
     }
 }
 
-/// Runs `f` on the calling thread as a worker on that worker, which it gives back.
+/// Runs `f` on the calling thread as the worker in that slot, and frees the slot afterwards.
 pub(crate) fn enter<R>(core: &Core, worker: usize, f: impl FnOnce() -> R) -> R {
     struct Leave<'a, 'c>(&'a Local<'c>);
     impl Drop for Leave<'_, '_> {
@@ -62,11 +62,11 @@ pub(crate) fn install<R: Send>(core: &Core, f: impl FnOnce() -> R + Send) -> R {
     let mut outcome = None;
     let event = Arc::new(Event::new());
     let installed = Installed { f, outcome: &mut outcome, event: SetOnDrop(Arc::clone(&event)) };
-    // SAFETY: we wait until the closure has been run or dropped, which the event tells in both cases,
+    // SAFETY: we wait until the closure has been run or dropped. In both cases the event is set
     // after everything that is borrowed was used for the last time.
     let task = unsafe { Task::borrowing(move || installed.call()) };
     drop(core.submit(task, Priority::Normal));
-    // On a thread of another pool, somebody else takes its place there.
+    // On a thread of another pool, a reserve takes its place there.
     blocking(|| event.wait());
     match outcome {
         Some(Ok(value)) => value,

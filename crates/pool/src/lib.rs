@@ -169,7 +169,7 @@ pub use {
     steal::StealPolicy,
 };
 
-/// The examples of the page on the pool.
+/// Runs the examples of the page on the pool.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/pool.md")]
 struct Page;

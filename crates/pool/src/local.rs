@@ -1,9 +1,24 @@
-//! What one worker has for itself, and how it exposes that when somebody asks.
+//! The private state of one worker, and how it exposes work on request.
 //!
-//! Forks are private first: making one is a few plain stores. They are newest first for their owner,
-//! and since the oldest is exposed first, a fork that its owner does not find private is the newest of
-//! the exposed, or stolen. Tasks lie open from the start, oldest first, but for the one just made
-//! ready: nobody knows how long the thread that has spawned them takes until it comes back to them.
+//! Forks are private at first, so that making one costs a few plain stores. The owner takes the
+//! newest first. As the oldest is exposed first, a fork that its owner does not find among the
+//! private ones is the newest of the exposed ones, or it was stolen: taking it back is one `pop`,
+//! never a search. The oldest fork is also the largest part of a tree of work, so one theft keeps a
+//! thief busy for long.
+//!
+//! *Promotion.* Beside the private forks stands one word, the limit: a fork compares its position
+//! with it, and that comparison is all that happens as long as no other worker wants work. A thief
+//! that finds nothing to take stores zero there. The next fork notices, and half of the private
+//! forks, the oldest, move to the deque that thieves can reach.
+//!
+//! *The window.* Private forks are hidden while their owner computes: a thief may take a short
+//! fork, come back, and find nothing, though a long one is hidden behind the leaf that the owner
+//! computes. So while a worker sleeps, searches or has just stolen, not one but the next eight
+//! forks are exposed, or as many as there are workers if these are more. When eight forks were made
+//! and none was stolen, they stay private again.
+//!
+//! Tasks are exposed from the start, oldest first, except for the newest one in the `next` slot:
+//! the spawning thread may take any time until it comes back to them.
 
 use std::cell::Cell;
 use std::ptr;
@@ -19,18 +34,19 @@ use crate::raw_task::Task;
 use crate::reactor::Woken;
 use crate::worker_shared::WorkerShared;
 
-/// How many forks one worker can have waiting privately; a deeper one is a plain call.
+/// How many private forks one worker can have; a deeper one is a plain call.
 const FORKS: usize = 1024;
 
-/// When somebody wants work, so many forks in a row lie open: whoever takes a short one finds the
-/// next, though the owner is at a long leaf by then and opens none.
+/// When another worker wants work, this many forks in a row are exposed: a thief that has taken a
+/// short one finds the next, even if the owner computes a long leaf by then and exposes none.
 const WINDOW: usize = 8;
 
-/// The most exposures in a row that wake nobody.
+/// The most exposures in a row that wake no worker.
 const BACKOFF_MAX: u32 = 4096;
 
 pub(crate) struct Local<'c> {
-    /// The oldest private fork. Only grows, from one: a limit of zero is a wish.
+    /// Position of the oldest private fork. Only grows, from one: a limit of zero is a request for
+    /// work.
     head: Cell<usize>,
     /// One past the newest.
     tail: Cell<usize>,
@@ -43,27 +59,27 @@ pub(crate) struct Local<'c> {
     pub(crate) tick: Cell<u32>,
     /// How many tasks in a row came from the `next` slot.
     pub(crate) streak: Cell<u32>,
-    /// Whether it counts as one who searches.
+    /// Whether it counts as searching.
     pub(crate) searching: Cell<bool>,
-    /// Whether it wakes those whose wait has ended.
+    /// Whether it is waking futures whose I/O is ready.
     is_delivering: Cell<bool>,
-    /// How much had been stolen from here when that was last looked at.
+    /// The value of `stolen_from` when it was last checked.
     stolen_from: Cell<u64>,
-    /// Whether somebody was woken for what was exposed last.
+    /// Whether a worker was woken for what was exposed last.
     has_woken: Cell<bool>,
-    /// How many exposures wake nobody after the next wasted wake.
+    /// How many exposures wake no worker after the next wasted wake.
     backoff: Cell<u32>,
     /// How many of these are left.
     backoff_left: Cell<u32>,
-    /// How many more forks lie open though nobody wants one now.
+    /// How many more forks are exposed although no worker wants one now.
     window: Cell<usize>,
-    /// How much had been stolen from here when that was last set.
+    /// The value of `stolen_from` when the window was last set.
     stolen_before: Cell<u64>,
 }
 
 impl<'c> Local<'c> {
     pub(crate) fn new(core: &'c Core, index: usize) -> Self {
-        // Whoever sat here before may have left another limit.
+        // The previous worker in this slot may have left another limit.
         core.worker(index).set_limit(0);
         Self {
             head: Cell::new(1),
@@ -91,12 +107,13 @@ impl<'c> Local<'c> {
         ptr::eq(self.core, core)
     }
 
-    /// Tells whoever watches.
+    /// Notifies the watchers.
     pub(crate) fn notify(&self, kind: PoolEventKind) {
         self.core.watchers.notify(Some(self.index), kind);
     }
 
-    /// Keeps a fork, and says at which position; if there is no room, it has to be a plain call.
+    /// Adds a fork and returns its position; none if there is no room, and then it has to be a
+    /// plain call.
     #[inline(always)]
     pub(crate) fn push_fork(&self, fork: *mut fork::Header) -> Option<usize> {
         let position = self.tail.get();
@@ -106,13 +123,13 @@ impl<'c> Local<'c> {
         (!self.shared.has_reached_limit(position) || self.make_room()).then_some(position)
     }
 
-    /// Takes back the newest fork, if it is still private. It is told the position rather than
-    /// reading it: a word that was just written takes longest to be read again.
+    /// Takes back the newest fork, if it is still private. The position is passed rather than read:
+    /// a word that was just written takes longest to be read again.
     #[inline(always)]
     pub(crate) fn pop_fork(&self, position: usize) -> bool {
         let is_there = self.head.get() <= position;
         if is_there {
-            // Not so once it was exposed: the end stays behind what lies open.
+            // Not if it was exposed: the end never moves below what is exposed.
             debug_assert_eq!(self.tail.get(), position + 1, "the newest fork ends first");
             self.tail.set(position);
         }
@@ -139,12 +156,12 @@ impl<'c> Local<'c> {
         } else {
             self.was_stolen_from();
         }
-        // One fewer lies open now; the next fork does.
+        // One fewer is exposed now, so the next fork will be.
         self.shared.lower_limit(self.tail.get());
         popped.is_some()
     }
 
-    /// What was exposed last is done here after all.
+    /// The owner does what it exposed last itself.
     fn took_back(&self) {
         if !self.has_woken.get() {
             return;
@@ -160,14 +177,14 @@ impl<'c> Local<'c> {
         }
     }
 
-    /// What was exposed was stolen: it is worth waking somebody.
+    /// What was exposed was stolen, so waking workers is worthwhile.
     fn was_stolen_from(&self) {
         self.has_woken.set(false);
         self.backoff.set(0);
         self.backoff_left.set(0);
     }
 
-    /// A task of this worker's own making, or one that it took for itself.
+    /// Queues a task that this worker spawned, or one that it took for itself.
     pub(crate) fn spawn(&self, task: Task) {
         if let Some(older) = self.shared.next.replace(task) {
             self.push_task(older);
@@ -177,7 +194,7 @@ impl<'c> Local<'c> {
         }
     }
 
-    /// A future of this pool that was woken on this thread.
+    /// Queues a future of this pool that was woken on this thread.
     pub(crate) fn ready(&self, task: Task) {
         if self.is_delivering.get() {
             self.push_task(task);
@@ -186,23 +203,24 @@ impl<'c> Local<'c> {
         }
     }
 
-    /// Those whose wait has ended are woken. Futures among them are kept in this order, without
-    /// asking others to help: the worker is about to look for work, and shares then.
+    /// Wakes the futures whose I/O is ready. Those of this pool are queued in this order, without
+    /// asking others to help: the worker is about to look for work, and shares it then.
     pub(crate) fn deliver(&self, woken: Woken) {
         self.is_delivering.set(true);
         woken.wake();
         self.is_delivering.set(false);
     }
 
-    /// Behind all others.
+    /// Adds a task behind all others.
     pub(crate) fn push_task(&self, task: Task) {
         let refused = if self.shared.tasks.room() == 0 { self.overflow() } else { Vec::new() };
         self.shared.tasks.push(task);
-        // Not before: what is dropped may spawn, and take the room that was made.
+        // Only now: dropped tasks may spawn, and take the room that was made.
         drop(refused);
     }
 
-    /// Half of its tasks, the oldest, go to where all look; they are handed back if the pool is closed.
+    /// Moves the oldest half of its tasks to the shared queue. They are handed back if the pool is
+    /// closed.
     #[cold]
     #[inline(never)]
     fn overflow(&self) -> Vec<Task> {
@@ -221,7 +239,7 @@ impl<'c> Local<'c> {
         refused
     }
 
-    /// Half of the private forks lie open from now on, the oldest first.
+    /// Exposes the oldest half of the private forks.
     #[cold]
     #[inline(never)]
     pub(crate) fn expose(&self) {
@@ -236,28 +254,29 @@ impl<'c> Local<'c> {
         let was_asked = self.shared.is_work_requested();
         let exposed = self.promote();
         if !self.shared.is_exposed() && self.shared.next.is_empty() {
-            // Whoever asked has taken everything meanwhile, and may have gone to sleep since. The wish
-            // stands, and the next thing is offered.
+            // The worker that requested work has taken everything meanwhile, and may have gone to
+            // sleep since. The request stays, and the next fork or task is offered.
             return;
         }
         let is_granted = if exposed > 0 {
             self.is_enough(was_asked)
         } else {
-            // Tasks alone do not grant the wish.
+            // Tasks alone do not satisfy the request.
             !was_asked || !self.shared.forks.is_empty()
         };
-        // Never more than there are places, should the forks that lay open have been taken only now.
+        // Never more than there are slots, even if the exposed forks were taken only now.
         let most = self.head.get() + FORKS - 1;
         self.shared.set_limit(if is_granted { most } else { self.tail.get().min(most) });
         self.offer();
-        // A thief that has found the wish where it was did not renew it. There was a fence since.
+        // A thief that found the request in place did not renew it. There was a fence since.
         if exposed > 0 && self.shared.forks.is_empty() {
             self.shared.request_work();
         }
     }
 
-    /// Whether the next fork can be private, after some were exposed. Nobody knows how long its other
-    /// half takes, so it is not as long as somebody wants work or comes for it, nor for a while after.
+    /// Whether the next fork can be private, after some were exposed. Its other half may take any
+    /// time, so it cannot as long as a worker wants work or comes for it, nor for a while after
+    /// that.
     fn is_enough(&self, was_asked: bool) -> bool {
         let stolen = self.shared.counters.stolen_from.get();
         let was_robbed = self.stolen_before.replace(stolen) != stolen;
@@ -269,12 +288,12 @@ impl<'c> Local<'c> {
         self.window.get() == 0 || self.shared.forks.len() >= WINDOW.max(self.core.threads)
     }
 
-    /// Whether the next fork would lie open, since somebody could want it.
+    /// Whether the next fork would be exposed, because another worker could want it.
     pub(crate) fn is_wanted(&self) -> bool {
         self.shared.has_reached_limit(self.tail.get()) && !self.core.is_alone()
     }
 
-    /// Lays half of the private forks open, and says how many that were.
+    /// Exposes half of the private forks, and returns how many.
     pub(crate) fn promote(&self) -> usize {
         let exposed = self.expose_forks();
         if exposed > 0 {
@@ -294,14 +313,15 @@ impl<'c> Local<'c> {
         count
     }
 
-    /// Tells who waits for it that something lies open here.
+    /// Wakes a worker, or a waiting one, for what was exposed here.
     fn offer(&self) {
         if self.backoff_left.get() > 0 {
             self.backoff_left.set(self.backoff_left.get() - 1);
             self.core.monitor.request_check(self.core);
-            // Nobody was told, so the wish stands.
+            // No worker was woken, so the request stays.
             self.shared.request_work();
-            // Between what was exposed and the look for who waits; a wake has one of its own.
+            // Stands between the exposure and the check for waiting workers; waking includes such a
+            // fence.
             sync::fence();
         } else if self.core.wake_one() {
             self.has_woken.set(true);
@@ -310,7 +330,7 @@ impl<'c> Local<'c> {
         self.core.call_waiter(self.index);
     }
 
-    /// The oldest task of its own.
+    /// Takes the oldest of its tasks.
     pub(crate) fn pop_task(&self) -> Option<Task> {
         let task = self.shared.tasks.pop();
         if self.shared.tasks.is_empty() {
@@ -319,7 +339,7 @@ impl<'c> Local<'c> {
         task
     }
 
-    /// The task just made ready.
+    /// Takes the task in the `next` slot.
     pub(crate) fn take_next(&self) -> Option<Task> {
         let task = self.shared.next.take();
         if task.is_some() {
@@ -334,21 +354,22 @@ impl<'c> Local<'c> {
         self.run_with_origin(fork.origin(), || fork.run(self));
     }
 
-    /// Runs something that does not panic: all that is forked meanwhile descends from it.
+    /// Runs `run`, which does not panic: all forks made meanwhile descend from it.
     pub(crate) fn run_with_origin(&self, origin: Origin, run: impl FnOnce()) {
         if !self.core.waiters.is_empty() {
-            // Perhaps for this. They have asked those who were at it when they went to sleep.
+            // Perhaps they wait for this. When they went to sleep, they requested work only from
+            // the workers that executed it then.
             self.shared.request_work();
         }
         self.shared.ancestry.run(self.index, origin, run);
     }
 
-    /// Whether it has any forks, open or not.
+    /// Whether it has any forks, private or exposed.
     pub(crate) fn has_forks(&self) -> bool {
         self.tail.get() > self.head.get() || !self.shared.forks.is_empty()
     }
 
-    /// All forks lie open from now on, as far as there is room: this thread will not come back soon.
+    /// Exposes all forks, as far as there is room: this thread will not come back soon.
     pub(crate) fn expose_all(&self) {
         while self.tail.get() > self.head.get() {
             let head = self.head.get();
@@ -359,9 +380,9 @@ impl<'c> Local<'c> {
         }
     }
 
-    /// Gives away all tasks, for others to do, before this thread waits. What one of them does may be
-    /// what it waits for; and should the pool be closed meanwhile, the shared queue drops them, where
-    /// a worker that waits could not.
+    /// Hands all tasks over to others before this thread waits. One of them may be what it waits
+    /// for; and if the pool is closed meanwhile, the shared queue drops them, which a waiting
+    /// worker could not.
     pub(crate) fn hand_over_tasks(&self) {
         let mut tasks = Vec::new();
         tasks.extend(std::iter::from_fn(|| self.shared.tasks.pop()));

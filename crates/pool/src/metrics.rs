@@ -1,11 +1,11 @@
-//! The numbers of a pool as a page that Prometheus reads.
+//! The counters of a pool in Prometheus' text format.
 
 use std::fmt::{self, Write};
 
 use crate::pool::Pool;
 use crate::stats::{PoolStats, WorkerState, WorkerStats};
 
-/// A number of each worker that only grows.
+/// A counter of each worker.
 struct Count {
     name: &'static str,
     help: &'static str,
@@ -58,7 +58,7 @@ const COUNTS: [Count; 11] = [
     },
 ];
 
-/// The value of a label: as it is, but for three characters.
+/// A label value, in which three characters are escaped.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -107,7 +107,7 @@ fn write(page: &mut String, pool: &str, stats: &PoolStats) -> fmt::Result {
 }
 
 impl Pool {
-    /// The numbers of [`Pool::stats`] as text for Prometheus.
+    /// The counters of [`Pool::stats`] in Prometheus' text format.
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(1).name("mine").build()?;

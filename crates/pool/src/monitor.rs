@@ -1,8 +1,9 @@
-//! A thread that looks after what the workers cannot see while they are busy.
+//! The monitor thread, which looks after what busy workers cannot see.
 //!
-//! A worker whose wakes were wasted stays silent for a while. Should what it exposes be worth taking
-//! after all, this thread notices that it lies there, and wakes somebody. It is started when a worker
-//! first stays silent, and sleeps as long as none does.
+//! A worker whose wakes were wasted wakes no others for a while. If the work that it exposes is
+//! left lying after all, this thread notices and wakes a worker. It also polls I/O when all workers
+//! are busy, and relieves starving futures (`starvation`). It is started when first needed, and
+//! sleeps while there is nothing to look after.
 
 use std::time::Duration;
 
@@ -12,18 +13,18 @@ use crate::protocol::sync::atomic::{AtomicBool, fence};
 use crate::protocol::sync::{self, Mutex, thread};
 use crate::starvation::Starvation;
 
-/// How often it looks.
+/// How often it checks.
 const PERIOD: Duration = Duration::from_millis(1);
 
-/// After so many looks without a reason it sleeps.
+/// After this many checks without a reason it sleeps.
 const PATIENCE: u32 = 50;
 
-/// The looks that it was spared by what it had slept before: if it was roused for nothing, it goes
-/// back to sleep sooner.
+/// How many of these checks are skipped after a sleep: if it was woken for nothing, it goes back to
+/// sleep sooner.
 const PATIENCE_AFTER_SLEEP: u32 = PATIENCE - 10;
 
 pub(crate) struct Monitor {
-    /// Somebody has exposed something and woken nobody.
+    /// A worker has exposed something without waking another.
     is_check_requested: AtomicBool,
     /// It sleeps, or was never started.
     is_asleep: AtomicBool,
@@ -39,9 +40,9 @@ impl Monitor {
         }
     }
 
-    /// Something lies open, and nobody was told.
+    /// Something is exposed, and no worker was woken for it.
     pub(crate) fn request_check(&self, core: &Core) {
-        // Relaxed: it is set until the monitor has looked.
+        // Relaxed: it stays set until the monitor has checked.
         if self.is_check_requested.load(Relaxed) {
             return;
         }
@@ -51,16 +52,16 @@ impl Monitor {
         }
     }
 
-    /// Somebody waits for something that nobody looks after: it shall not sleep.
+    /// Something waits that no worker looks after, so the monitor must not sleep.
     pub(crate) fn keep_awake(&self, core: &Core) {
-        // Between what waits, and the look whether it sleeps.
+        // Stands between what waits, and the check whether the monitor sleeps.
         fence(SeqCst);
         if self.is_asleep.load(SeqCst) && self.is_asleep.swap(false, SeqCst) {
             self.wake(core);
         }
     }
 
-    /// It is never started: what nobody comes for stays where it is.
+    /// Prevents it from ever starting, so that exposed work stays where it is.
     #[cfg(test)]
     pub(crate) fn disable(&self) {
         self.is_asleep.store(false, SeqCst);
@@ -78,7 +79,7 @@ impl Monitor {
         }
         let Some(core) = core.this() else { return };
         let thread = thread::Builder::new().name(format!("{}-monitor", core.name));
-        // Without it, work is exposed late, not lost.
+        // Without the monitor, work is found late, but not lost.
         *handle = thread.spawn(move || core.monitor.run(&core)).ok();
     }
 
@@ -98,7 +99,8 @@ impl Monitor {
             let is_idle = || !core.has_waiting() && !is_unattended() && !starvation.is_needed();
             if looks > PATIENCE && is_idle() {
                 self.is_asleep.store(true, SeqCst);
-                // Between saying so, and looking once more. Pairs with the one in `keep_awake`.
+                // Between announcing the sleep and checking once more. Pairs with the one in
+                // `keep_awake`.
                 fence(SeqCst);
                 if !self.is_check_requested.load(SeqCst) && is_idle() && !core.is_closed() {
                     thread::park();
@@ -117,7 +119,7 @@ impl Monitor {
         }
     }
 
-    /// Whether this thread is the monitor: somebody whom it wakes does what comes next.
+    /// Whether this thread is the monitor: a waker that it calls may run any code.
     pub(crate) fn is_current(&self) -> bool {
         let me = thread::current().id();
         sync::lock(&self.handle).as_ref().is_some_and(|handle| handle.thread().id() == me)
@@ -131,8 +133,8 @@ impl Monitor {
     }
 }
 
-/// If somebody waits and no worker sleeps within the poller, one is sent there; and if none sleeps at
-/// all, nor has looked for a while, this looks.
+/// If a future waits for I/O and no worker sleeps in the poller, sends one there. If none sleeps at
+/// all, and none has polled for a while, polls.
 fn poll_io(core: &Core) {
     let Some(reactor) = core.reactor().filter(|reactor| reactor.is_unattended()) else { return };
     if !core.send_to_poller()
@@ -142,7 +144,7 @@ fn poll_io(core: &Core) {
     }
 }
 
-/// What the monitor saw when it last looked.
+/// What the monitor saw at its last check.
 #[derive(Default)]
 struct View {
     was_exposed: bool,
@@ -151,8 +153,8 @@ struct View {
 }
 
 impl View {
-    /// Whether something has been left lying since the last look: what is exposed, or what a worker
-    /// has made ready and not come to look at.
+    /// Whether something has been left lying since the last check: exposed work, or a task in the
+    /// `next` slot of a worker that has taken no turn.
     fn is_left(&mut self, core: &Core) -> bool {
         let is_exposed = core.is_exposed();
         let mut is_left = self.was_exposed && is_exposed;

@@ -1,7 +1,7 @@
-//! Sockets whose users wait as futures do.
+//! Sockets for futures.
 //!
-//! Every method tries first, and waits only if the system says that it would have to, or if its future has
-//! done enough for one step (`budget`).
+//! Every method tries the operation first. It waits only if the operation would block, or if the
+//! future has used up its budget for this poll (`budget`).
 
 use std::fmt;
 use std::future::Future;
@@ -17,11 +17,11 @@ pub use crate::source::IoSafe;
 use crate::source::{Side, Watched};
 use crate::{budget, current, global};
 
-/// A socket, or another file that can be ready or not, for futures.
+/// A socket, or another file descriptor that can be polled, for use in futures.
 ///
-/// It is watched by the pool on whose thread it was made; if that was no pool's, by the
-/// [global one](crate::Pool::global). Any future, on any thread, may use it, and several at once. When that pool
-/// is closed, whoever waits gets an error.
+/// It is watched by the pool on whose thread it was created, or by the [global
+/// pool](crate::Pool::global) on any other thread. Any future on any thread may use it, several at
+/// once. When that pool is closed, waiting returns an error.
 ///
 /// ```
 /// use std::net::{TcpListener, TcpStream};
@@ -53,7 +53,7 @@ impl<T: IoSafe + fmt::Debug> fmt::Debug for Async<T> {
     }
 }
 
-/// Who watches what is made on this thread.
+/// The reactor that watches what is created on this thread.
 fn home() -> io::Result<Arc<Reactor>> {
     current::with(|local| match local {
         Some(local) => local.core.make_reactor().cloned(),
@@ -62,10 +62,10 @@ fn home() -> io::Result<Arc<Reactor>> {
 }
 
 impl<T: IoSafe> Async<T> {
-    /// Takes something that can be watched, and sets it to never wait by itself.
+    /// Registers a file descriptor, and makes it non-blocking.
     ///
     /// # Errors
-    /// If the system cannot watch it, as is the case for files on a disk; or if the pool is closed.
+    /// If the system cannot poll it, as is the case for regular files; or if the pool is closed.
     ///
     /// ```
     /// # use std::os::unix::net::UnixStream;
@@ -87,7 +87,7 @@ impl<T: IoSafe> Async<T> {
         Ok(Self { watched: Watched::new(&home()?, io)? })
     }
 
-    /// What is watched.
+    /// The wrapped value.
     ///
     /// ```
     /// # use filch_pool::net::Async;
@@ -99,7 +99,7 @@ impl<T: IoSafe> Async<T> {
         self.watched.get()
     }
 
-    /// Gives back what was watched. It still never waits by itself.
+    /// Unwraps the value. It stays non-blocking.
     ///
     /// ```
     /// # use filch_pool::net::Async;
@@ -111,7 +111,7 @@ impl<T: IoSafe> Async<T> {
         self.watched.into_inner()
     }
 
-    /// Waits until there is something to read, or an error; or, now and then, for nothing.
+    /// Waits until it is readable, or has an error. May return early.
     ///
     /// # Errors
     /// If the pool that watches it is closed.
@@ -129,7 +129,7 @@ impl<T: IoSafe> Async<T> {
         self.watched.ready(Side::Read)
     }
 
-    /// Waits until something can be written, or an error; or, now and then, for nothing.
+    /// Waits until it is writable, or has an error. May return early.
     ///
     /// # Errors
     /// If the pool that watches it is closed.
@@ -145,11 +145,12 @@ impl<T: IoSafe> Async<T> {
         self.watched.ready(Side::Write)
     }
 
-    /// Tries `operation` until it does not say [`WouldBlock`](io::ErrorKind::WouldBlock); before each
-    /// further try waits until the socket is readable.
+    /// Tries `operation` until it returns something else than
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock), and waits until the socket is readable before
+    /// each further try.
     ///
     /// # Errors
-    /// Whatever else `operation` says, or if the pool that watches it is closed.
+    /// Any other error of `operation`, or if the pool that watches it is closed.
     ///
     /// ```
     /// # use filch_pool::{block_on, net::Async};
@@ -166,10 +167,10 @@ impl<T: IoSafe> Async<T> {
         self.retry(Side::Read, operation).await
     }
 
-    /// As [`read_with`](Self::read_with), for what waits until the socket is writable.
+    /// Like [`read_with`](Self::read_with), but waits until the socket is writable.
     ///
     /// # Errors
-    /// Whatever else `operation` says, or if the pool that watches it is closed.
+    /// Any other error of `operation`, or if the pool that watches it is closed.
     ///
     /// ```
     /// # use filch_pool::{block_on, net::Async};
@@ -207,7 +208,7 @@ impl Async<TcpStream> {
     /// Connects to that address.
     ///
     /// # Errors
-    /// If nobody listens there, or it cannot be reached; or as [`Async::new`].
+    /// If the connection is refused, or the address cannot be reached; or as [`Async::new`].
     ///
     /// ```
     /// # use filch_pool::{block_on, net::Async};
@@ -237,7 +238,7 @@ impl Async<TcpStream> {
         Ok(stream)
     }
 
-    /// Waits until a connection that has begun is there, or has failed.
+    /// Waits until a connection is established, or has failed.
     async fn connected(&self) -> io::Result<()> {
         loop {
             self.watched.ready(Side::Write).await?;
@@ -246,14 +247,14 @@ impl Async<TcpStream> {
             }
             match self.get_ref().peer_addr() {
                 Ok(_) => return Ok(()),
-                // It was for nothing.
+                // The wait returned early.
                 Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Reads what is there, at least one byte, and says how much; none if the other side has ended.
+    /// Reads available bytes, at least one, and returns how many; zero at the end of the stream.
     ///
     /// # Errors
     /// If the connection is broken, or the pool that watches it is closed.
@@ -271,10 +272,10 @@ impl Async<TcpStream> {
         self.read_with(|mut stream| stream.read(buffer)).await
     }
 
-    /// Reads as much as fits.
+    /// Fills the buffer.
     ///
     /// # Errors
-    /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) if the other side ends before; or as
+    /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) if the stream ends before; or as
     /// [`read`](Self::read).
     ///
     /// ```
@@ -300,7 +301,7 @@ impl Async<TcpStream> {
         Ok(())
     }
 
-    /// Reads what is there, and leaves it there.
+    /// Reads available bytes without removing them.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -320,7 +321,7 @@ impl Async<TcpStream> {
         self.read_with(|stream| stream.peek(buffer)).await
     }
 
-    /// Writes as much as there is room for, at least one byte, and says how much.
+    /// Writes as many bytes as possible, at least one, and returns how many.
     ///
     /// # Errors
     /// If the connection is broken, or the pool that watches it is closed.
@@ -337,7 +338,7 @@ impl Async<TcpStream> {
         self.write_with(|mut stream| stream.write(buffer)).await
     }
 
-    /// Writes all of it.
+    /// Writes the whole buffer.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -361,7 +362,7 @@ impl Async<TcpStream> {
         Ok(())
     }
 
-    /// Ends one direction, or both. It never waits.
+    /// Shuts down one direction, or both. It never waits.
     ///
     /// # Errors
     /// If the connection is broken.
@@ -382,10 +383,10 @@ impl Async<TcpStream> {
 }
 
 impl Async<TcpListener> {
-    /// Listens at that address; port zero takes one that is free.
+    /// Listens on that address; port zero picks a free one.
     ///
     /// # Errors
-    /// If the address is taken, or not one of this machine's; or as [`Async::new`].
+    /// If the address is in use, or does not belong to this machine; or as [`Async::new`].
     ///
     /// ```
     /// # use filch_pool::net::Async;
@@ -398,10 +399,10 @@ impl Async<TcpListener> {
         Self::new(TcpListener::bind(address)?)
     }
 
-    /// Waits for the next connection, and says where it comes from.
+    /// Accepts the next connection, and returns its address too.
     ///
     /// # Errors
-    /// If the system has no room for it, or the pool that watches the listener is closed.
+    /// If the system is out of resources, or the pool that watches the listener is closed.
     ///
     /// ```
     /// # use filch_pool::{block_on, net::Async};
@@ -417,7 +418,7 @@ impl Async<TcpListener> {
         Ok((Async::new(stream)?, from))
     }
 
-    /// The connections, one after the other.
+    /// The incoming connections, one after the other.
     ///
     /// ```
     /// # use filch_pool::{block_on, net::Async};
@@ -434,7 +435,7 @@ impl Async<TcpListener> {
     }
 }
 
-/// Connections as they come: see [`Async::incoming`].
+/// Incoming connections: see [`Async::incoming`].
 ///
 /// ```
 /// # use filch_pool::net::Async;
@@ -469,10 +470,10 @@ impl Incoming<'_> {
 }
 
 impl Async<UdpSocket> {
-    /// A socket at that address; port zero takes one that is free.
+    /// A socket bound to that address; port zero picks a free one.
     ///
     /// # Errors
-    /// If the address is taken, or not one of this machine's; or as [`Async::new`].
+    /// If the address is in use, or does not belong to this machine; or as [`Async::new`].
     ///
     /// ```
     /// # use filch_pool::net::Async;
@@ -485,7 +486,7 @@ impl Async<UdpSocket> {
         Self::new(UdpSocket::bind(address)?)
     }
 
-    /// From now on it sends to that address, and hears from that one only. It never waits.
+    /// Sets the peer: from now on the socket sends to it and receives from it only. It never waits.
     ///
     /// # Errors
     /// If the address cannot be used.
@@ -524,7 +525,7 @@ impl Async<UdpSocket> {
         self.write_with(|socket| socket.send_to(buffer, address)).await
     }
 
-    /// Receives one datagram, cut off if it does not fit, and says where it comes from.
+    /// Receives one datagram, cut off if it does not fit, and returns its sender too.
     ///
     /// # Errors
     /// If the pool that watches the socket is closed.
@@ -541,7 +542,7 @@ impl Async<UdpSocket> {
         self.read_with(|socket| socket.recv_from(buffer)).await
     }
 
-    /// Sends one datagram to where the socket is [connected](Self::connect).
+    /// Sends one datagram to the [connected](Self::connect) peer.
     ///
     /// # Errors
     /// As [`send_to`](Self::send_to), or if it is not connected.
@@ -559,10 +560,10 @@ impl Async<UdpSocket> {
         self.write_with(|socket| socket.send(buffer)).await
     }
 
-    /// Receives one datagram from where the socket is [connected](Self::connect).
+    /// Receives one datagram from the [connected](Self::connect) peer.
     ///
     /// # Errors
-    /// As [`recv_from`](Self::recv_from), or if nobody is there any more.
+    /// As [`recv_from`](Self::recv_from), or if the peer is gone.
     ///
     /// ```
     /// # use filch_pool::{block_on, net::Async};

@@ -1,4 +1,4 @@
-//! A pool, and ways into it.
+//! A pool, and how to run code in it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use crate::core::Core;
 use crate::protocol::sync::thread;
 use crate::{current, install};
 
-/// Threads that steal work from one another.
+/// A pool of threads that steal work from one another.
 ///
-/// Dropping it closes it, and waits for what its threads are doing, unless one of them drops it; tasks that
-/// nobody has begun are dropped.
+/// Dropping it closes it and joins its threads, unless one of them drops it. Tasks that have not
+/// started are dropped.
 pub struct Pool {
     core: Arc<Core>,
 }
@@ -24,7 +24,7 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Describes a pool to be made.
+    /// Configures a new pool.
     pub fn builder() -> PoolBuilder {
         PoolBuilder::default()
     }
@@ -37,21 +37,21 @@ impl Pool {
         &self.core
     }
 
-    /// How many threads work at the same time.
+    /// How many threads run at the same time.
     pub fn threads(&self) -> usize {
         self.core.threads
     }
 
-    /// Whether the calling thread is one of this pool's.
+    /// Whether the calling thread is a worker of this pool.
     pub fn is_current(&self) -> bool {
         current::with(|local| local.is_some_and(|local| local.is_of(&self.core)))
     }
 
-    /// Calls `f` on a thread of this pool, and waits for it: whatever `f` forks and spawns stays in
-    /// the pool. On a thread of this pool it is a plain call.
+    /// Calls `f` on a thread of this pool and waits for it. Everything that `f` forks and spawns
+    /// stays in the pool. On a thread of this pool, it is a plain call.
     ///
     /// # Panics
-    /// If `f` does, or if the pool is closed before `f` begins.
+    /// If `f` panics, or if the pool is closed before `f` starts.
     pub fn install<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
         if self.is_current() {
             return f();
@@ -59,9 +59,9 @@ impl Pool {
         install::install(&self.core, f)
     }
 
-    /// Calls `f` on the calling thread, which is a worker of this pool meanwhile: others steal from it
-    /// what it forks and spawns, and it waits for nobody in order to begin. If there is no seat left,
-    /// this is [`Pool::install`]; on a thread of this pool it is a plain call.
+    /// Calls `f` on the calling thread, which becomes a worker of this pool meanwhile: others steal
+    /// what it forks and spawns, and it starts at once. If there is no free slot, this is
+    /// [`Pool::install`]; on a thread of this pool, it is a plain call.
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(2).build()?;
@@ -79,8 +79,8 @@ impl Pool {
         }
     }
 
-    /// Takes nothing any more. What is being done is finished; tasks that nobody has begun are
-    /// dropped, and whoever waits for one is told.
+    /// Closes the pool: it accepts no more work. Running tasks finish. Tasks that have not started
+    /// are dropped, and their handles report [`TaskError::Closed`](crate::task::TaskError::Closed).
     pub fn close(&self) {
         self.core.close();
     }
@@ -94,8 +94,8 @@ impl Drop for Pool {
         if !is_own {
             return self.core.join();
         }
-        // A thread of its own cannot wait for the others: one of them may wait for it. So another one does,
-        // and tells who watches; if there can be no other, they are not told.
+        // One of its own threads cannot join the others, which may wait for it. So another thread
+        // does, and then notifies the watchers. If no thread can be started, they are not notified.
         let core = Arc::clone(&self.core);
         let thread = thread::Builder::new().name(format!("{}-end", core.name));
         let _ = thread.spawn(move || core.join());

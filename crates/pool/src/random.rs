@@ -1,4 +1,5 @@
-//! Random enough to choose a victim: xorshift, one per worker, from a seed.
+//! A random generator that is good enough to choose a victim: xorshift, one per worker, from a
+//! seed.
 
 use std::cell::Cell;
 
@@ -24,7 +25,7 @@ impl Random {
 
     /// A number below `bound`, which is not zero.
     pub(crate) fn below(&self, bound: usize) -> usize {
-        // The upper half times the bound: no division, and hardly any preference.
+        // The upper half times the bound: no division, and almost no bias.
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 }

@@ -1,5 +1,5 @@
-//! A task: a closure or a future that is ready, behind one pointer, to be run once or dropped once;
-//! and the places where several threads can get at one.
+//! A task: a closure, or a future that is ready to be polled, behind one pointer, to be run once or
+//! dropped once; and the containers from which several threads can take one.
 #![expect(unsafe_code, reason = "a pointer that owns what it points to, whatever that is")]
 
 use std::mem;
@@ -13,7 +13,7 @@ use crate::protocol::sync::atomic::AtomicPtr;
 use crate::protocol::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::task_memory::{self, Large, Medium, Size, Small};
 
-/// What the memory of every task begins with.
+/// The start of every task in memory.
 #[derive(Debug)]
 #[repr(C, align(8))]
 pub(crate) struct Header {
@@ -26,8 +26,8 @@ enum Act {
     Drop,
 }
 
-/// A closure, or a future to be polled. It is run by [`Task::run`]; otherwise dropping it drops what
-/// it holds.
+/// A closure, or a future to be polled. [`Task::run`] runs it; otherwise dropping it drops what it
+/// holds.
 #[derive(Debug)]
 pub(crate) struct Task(NonNull<Header>);
 
@@ -44,7 +44,7 @@ struct Closure<F> {
     body: F,
 }
 
-/// Where a closure lies.
+/// Where a closure is stored.
 enum Memory {
     Small,
     Medium,
@@ -72,7 +72,7 @@ impl<F: FnOnce()> Closure<F> {
         Self { header: Header { act: act::<F> }, body }
     }
 
-    /// Puts it where it stays until it is run or dropped.
+    /// Stores it where it stays until it is run or dropped.
     fn store(self) -> NonNull<Header> {
         let pointer = match Self::MEMORY {
             Memory::Small => self.store_in::<Small>(),
@@ -92,7 +92,7 @@ impl<F: FnOnce()> Closure<F> {
         block.cast()
     }
 
-    /// Takes it out again, and gives its memory back.
+    /// Takes it out again, and frees its memory.
     ///
     /// # Safety
     /// The pointer came from [`Closure::store`] of this very type, and is not used any more.
@@ -121,7 +121,7 @@ impl<F: FnOnce()> Closure<F> {
 }
 
 impl Task {
-    /// A closure. What it panics with is dropped: who wants to know catches it within.
+    /// A closure. Its panic is dropped: a caller that needs it catches it inside.
     pub(crate) fn new<F: FnOnce() + Send + 'static>(body: F) -> Self {
         Self(Closure::new(body).store())
     }
@@ -134,14 +134,14 @@ impl Task {
         Self(Closure::new(body).store())
     }
 
-    /// A future that wants to be polled.
+    /// A future that is ready to be polled.
     pub(crate) fn from_runnable(runnable: Runnable) -> Self {
         let pointer = runnable.into_raw();
         assert_eq!(pointer.addr().get() & FUTURE, 0, "memory of futures is aligned");
         Self(pointer.cast().map_addr(|address| address | FUTURE))
     }
 
-    /// Runs it. Nothing comes out of it: a panic ends here.
+    /// Runs it. A panic does not leave this function.
     pub(crate) fn run(self) {
         self.act(Act::Run);
     }
@@ -166,7 +166,7 @@ impl Task {
         }
     }
 
-    /// The pointer alone; it owns the task from now on.
+    /// Only the pointer, which owns the task from now on.
     pub(crate) fn into_raw(self) -> NonNull<Header> {
         let pointer = self.0;
         #[expect(clippy::mem_forget, reason = "ownership goes on with the pointer")]
@@ -174,7 +174,7 @@ impl Task {
         pointer
     }
 
-    /// The task again.
+    /// Restores the task.
     ///
     /// # Safety
     /// The pointer came from [`Task::into_raw`], and nobody else makes a task of it.
@@ -202,7 +202,7 @@ fn as_future(pointer: NonNull<Header>) -> Option<NonNull<()>> {
 /// The pointer owns a `Closure<F>`.
 unsafe fn act<F: FnOnce()>(pointer: NonNull<Header>, act: Act) {
     // SAFETY: the function was stored with a closure of this very type, and the pointer owns it.
-    // Its memory is given back first, for what it spawns when it is run.
+    // Its memory is freed first, so that tasks which it spawns can use it.
     let Closure { body, .. } = unsafe { Closure::<F>::load(pointer) };
     contain(|| match act {
         Act::Run => body(),
@@ -210,7 +210,7 @@ unsafe fn act<F: FnOnce()>(pointer: NonNull<Header>, act: Act) {
     });
 }
 
-/// Calls what may panic on a thread that goes on with other things, whatever happens.
+/// Calls `f`, which may panic, on a thread that has to continue in any case.
 pub(crate) fn contain(f: impl FnOnce()) {
     let Err(panic) = catch_unwind(AssertUnwindSafe(f)) else { return };
     if let Err(worse) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
@@ -240,7 +240,7 @@ impl TaskRing {
         self.0.room()
     }
 
-    /// Adds the newest. For the owner only, who has asked for room.
+    /// Adds the newest. For the owner only, which has checked for room.
     pub(crate) fn push(&self, task: Task) {
         self.0.push(task.into_raw().as_ptr());
     }
@@ -250,7 +250,7 @@ impl TaskRing {
         self.0.pop().and_then(own)
     }
 
-    /// Takes `count(how many there are)` of the oldest.
+    /// Takes the oldest tasks, `count(how many there are)` of them.
     pub(crate) fn steal(
         &self,
         count: impl Fn(usize) -> usize,
@@ -262,7 +262,7 @@ impl TaskRing {
     }
 }
 
-/// A place for one task, the newest, that others may take if its owner leaves it there.
+/// A slot for one task, the newest, that others may take if its owner leaves it there.
 pub(crate) struct TaskSlot(AtomicPtr<Header>);
 
 impl TaskSlot {
@@ -274,9 +274,10 @@ impl TaskSlot {
         self.0.load(Relaxed).is_null()
     }
 
-    /// Puts a task there, and says which one was there before.
+    /// Puts a task there, and returns the previous one.
     pub(crate) fn replace(&self, task: Task) -> Option<Task> {
-        // Release: whoever takes the task sees what it points to. Acquire: as does who gets the old one.
+        // Release: a thread that takes the task sees what it points to. Acquire: the same for the
+        // previous one.
         own(self.0.swap(task.into_raw().as_ptr(), AcqRel))
     }
 
@@ -288,10 +289,10 @@ impl TaskSlot {
     }
 }
 
-/// The task behind a pointer that was taken out of a place for tasks.
+/// The task behind a pointer that was taken out of a container for tasks.
 fn own(pointer: *mut Header) -> Option<Task> {
-    // SAFETY: such places are filled by `into_raw` only, and every way to take a pointer out of one
-    // gives it to one taker.
+    // SAFETY: such containers are filled by `into_raw` only, and every way to take a pointer out of
+    // one gives it to one taker.
     NonNull::new(pointer).map(|pointer| unsafe { Task::from_raw(pointer) })
 }
 
@@ -313,7 +314,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&held), 1);
     }
 
-    /// A closure of so many bytes, aligned to so many.
+    /// A closure of that size and alignment.
     fn check_size<T: Copy + Send + PartialEq + Debug + 'static>(content: T) {
         let held = Arc::new(());
         for does_run in [true, false] {

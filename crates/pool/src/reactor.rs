@@ -1,33 +1,36 @@
-//! The reactor: sockets and timers that futures of a pool wait for. It is made when the first is.
+//! The reactor: sockets and timers that futures of a pool wait for. It is created with the first
+//! one.
 //!
-//! Nobody's thread is spent on it. Who looks for what is ready, or due:
+//! It has no thread. Its poller is polled by:
 //!
-//! - A worker that has nothing else to do, in passing (rung 4 of the ladder), and any other once in
-//!   many turns; one at a time.
-//! - A worker that would sleep *watches* instead: it sleeps within the poller, until the first timer.
-//!   There is one watcher at most; the others sleep as they always do.
-//! - If nobody watches though somebody waits, the monitor sends a sleeping worker to watch. If all
-//!   are busy, and none has looked for a while, it looks itself.
+//! - a worker that has nothing else to do (step 4 of the search order), and any other once in 61
+//!   turns; one at a time.
+//! - a worker that would sleep: it sleeps *in the poller* instead, until the first timer is due.
+//!   There is at most one such worker, called the watcher; the others sleep as usual.
+//! - the monitor: if futures wait and there is no watcher, it sends a sleeping worker to the
+//!   poller. If all workers are busy, and none has polled for a while, it polls itself.
 //!
 //! # No wake is lost
 //!
-//! *Work for the watcher.* It sleeps within the poller, so unparking its thread is not enough: the
-//! poller is notified too. The watcher takes the right to look, then writes down that it watches,
-//! then looks whether it was called, or the pool closed, then sleeps. Who calls it first takes it
-//! off the list of sleepers (or closes the pool), then looks whether it watches, and if so notifies.
-//! Fences stand between the two steps of each; so the watcher sees the call, or its caller sees
-//! that it watches. A notification lasts until a wait within the poller ends, and nobody else can wait
-//! there while the watcher has the right to look.
+//! *Waking the watcher.* It sleeps in the poller, so unparking its thread is not enough: the poller
+//! has to be notified too. The watcher takes the lock on the poller, then announces that it is the
+//! watcher, then checks whether it was woken or the pool was closed, then sleeps. A thread that
+//! wakes it first removes it from the list of sleepers (or closes the pool), then checks whether it
+//! is the watcher, and if so notifies the poller. A fence stands between the two steps of each, so
+//! either the watcher sees the wake, or the waking thread sees the watcher. A notification lasts
+//! until a wait in the poller ends, and no other thread can wait there while the watcher has the
+//! lock.
 //!
-//! *A new timer that is the first.* Who adds it writes down when it is due, then looks whether somebody
-//! watches, and if so notifies. The watcher writes down that it watches, then reads when the first is
-//! due. Again a fence each.
+//! *A new first timer.* The thread that adds it stores when it is due, then checks for a watcher,
+//! and if there is one notifies the poller. The watcher announces itself, then reads when the first
+//! timer is due. Again with a fence each.
 //!
-//! *A socket.* The system itself sees to it that a new interest is seen by a wait that has begun.
+//! *A socket.* The operating system makes sure that a new interest is seen by a wait that has
+//! already started.
 //!
-//! *Nobody watches.* Who begins to wait, and the watcher that gets up while others wait, then looks
-//! whether the monitor sleeps, and rouses it. The monitor says that it sleeps, then looks whether anybody
-//! waits unwatched.
+//! *No watcher.* A thread that starts to wait, and a watcher that leaves the poller while others
+//! wait, then checks whether the monitor sleeps, and wakes it. The monitor announces that it
+//! sleeps, then checks for unattended waits.
 
 use std::collections::HashMap;
 use std::io;
@@ -50,16 +53,17 @@ use crate::protocol::sync::atomic::{AtomicU64, AtomicUsize, fence};
 use crate::protocol::sync::{self, Mutex, MutexGuard};
 use crate::source::Source;
 
-/// How many events the system tells at once.
+/// How many events one system call returns at most.
 const EVENTS: NonZeroUsize = NonZeroUsize::new(128).expect("not zero");
 
-/// A look costs microseconds: in passing there is one at most in this time.
+/// A poll costs microseconds: workers poll at most once in this time.
 const APART: Duration = Duration::from_micros(50);
 
-/// When nobody has looked for so long, the monitor does.
+/// If no worker has polled for this long, the monitor does.
 const NEGLECTED: Duration = Duration::from_millis(10);
 
-/// When a timer is so late, the monitor looks too. Not sooner: two who wake at once mix up the order.
+/// If a timer is this late, the monitor polls too. Not sooner: two threads that wake futures at
+/// once would mix up their order.
 const LATE: Duration = Duration::from_millis(2);
 
 /// No timer waits.
@@ -70,17 +74,18 @@ pub(crate) struct Reactor {
     name: String,
     begun: Instant,
     poller: Poller,
-    /// The right to look.
+    /// The lock on the poller.
     events: Mutex<Events>,
     sources: Mutex<Sources>,
     timers: Mutex<Timers>,
-    /// How many timers wait, and sides of sources that somebody waits for.
+    /// How many timers wait, and how many sides of sources that a future waits for.
     waiting: CachePadded<AtomicUsize>,
-    /// When the first timer is due, in nanoseconds since the beginning. Written under the lock of the timers.
+    /// When the first timer is due, in nanoseconds since the start. Written under the lock of the
+    /// timers.
     due: AtomicU64,
-    /// When somebody looked last, likewise.
+    /// When the last poll was, likewise.
     polled: AtomicU64,
-    /// The seat of the watcher, counted from one; zero if nobody watches.
+    /// The watcher, counted from one; zero if there is none.
     watcher: AtomicUsize,
 }
 
@@ -97,17 +102,17 @@ struct Timers {
     is_closed: bool,
 }
 
-/// What came of the wish to watch.
+/// The result of an attempt to sleep in the poller.
 pub(crate) enum PollerSleep {
-    /// It has watched, and these are to be woken.
+    /// It has slept, and these wakers are to be called.
     Done(Woken),
-    /// Somebody else does.
+    /// Another worker is the watcher.
     Taken,
-    /// Somebody looks just now, and will be gone in a moment.
+    /// Another thread is polling, and will be gone in a moment.
     Busy,
 }
 
-/// Whose wait has ended.
+/// The wakers of futures whose I/O is ready.
 #[must_use]
 #[derive(Default)]
 pub(crate) struct Woken(Vec<Waker>);
@@ -117,10 +122,10 @@ impl Woken {
         self.0.is_empty()
     }
 
-    /// Wakes them, in order.
+    /// Calls them, in order.
     pub(crate) fn wake(self) {
         for waker in self.0 {
-            // It may be anybody's code. What it panics with was reported.
+            // A waker may run any code. Its panic was reported.
             drop(catch_unwind(AssertUnwindSafe(|| waker.wake())));
         }
     }
@@ -147,18 +152,18 @@ impl Reactor {
         &self.poller
     }
 
-    /// Why nothing can be waited for any more.
+    /// The error of a wait on a closed pool.
     pub(crate) fn closed(&self) -> io::Error {
         let name = &self.name;
         io::Error::other(format!("the pool `{name}`, which watched this socket, is closed"))
     }
 
-    /// Whether anybody waits for something.
+    /// Whether any future waits for I/O or a timer.
     pub(crate) fn is_wanted(&self) -> bool {
         self.waiting.load(SeqCst) > 0
     }
 
-    /// Whether somebody waits, and no thread sleeps within the poller.
+    /// Whether a future waits and no worker sleeps in the poller.
     pub(crate) fn is_unattended(&self) -> bool {
         self.is_wanted() && self.watcher.load(SeqCst) == 0
     }
@@ -175,17 +180,17 @@ impl Reactor {
         nanoseconds(at.saturating_duration_since(self.begun))
     }
 
-    /// A look in passing, unless there was one just now, or somebody watches.
+    /// Polls, unless the last poll was just now, or there is a watcher.
     pub(crate) fn poll_in_passing(&self) -> Option<Woken> {
         self.is_unattended().then(|| self.poll_if_due(APART, Duration::ZERO)).flatten()
     }
 
-    /// The look of the monitor, for workers that are all busy.
+    /// Polls for the monitor, while all workers are busy.
     pub(crate) fn poll_for_busy_workers(&self) -> Option<Woken> {
         self.poll_if_due(NEGLECTED, LATE)
     }
 
-    /// Looks if the last one who did was that long ago, or a timer is so late.
+    /// Polls if the last poll was `apart` ago, or a timer is `late`.
     fn poll_if_due(&self, apart: Duration, late: Duration) -> Option<Woken> {
         let now = Instant::now();
         let is_apart =
@@ -199,8 +204,8 @@ impl Reactor {
         Some(woken)
     }
 
-    /// The worker on that worker, which lies on the list of sleepers, sleeps within the poller until it
-    /// is called, or something is ready.
+    /// The worker, which is on the list of sleepers, sleeps in the poller until it is woken or I/O
+    /// is ready.
     pub(crate) fn sleep_in_poller(&self, core: &Core, worker: usize) -> PollerSleep {
         let Ok(mut events) = self.events.try_lock() else {
             return if self.watcher.load(SeqCst) == 0 {
@@ -210,7 +215,7 @@ impl Reactor {
             };
         };
         self.watcher.store(worker + 1, SeqCst);
-        // Between saying that we watch, and looking for calls and timers.
+        // Between announcing the watcher, and checking for wakes and timers.
         fence(SeqCst);
         let mut woken = Woken::default();
         if !core.sleep.is_woken(worker) && !core.is_closed() {
@@ -224,9 +229,9 @@ impl Reactor {
         PollerSleep::Done(woken)
     }
 
-    /// The worker on that seat was called: if it sleeps within the poller, it is woken there.
+    /// The worker was woken: if it sleeps in the poller, it is interrupted there.
     pub(crate) fn interrupt(&self, worker: usize) {
-        // Between the call, and looking whether it watches.
+        // Between the wake, and the check whether it is the watcher.
         fence(SeqCst);
         if self.watcher.load(SeqCst) == worker + 1 {
             self.notify();
@@ -237,7 +242,7 @@ impl Reactor {
         self.poller.notify().expect("a number can be added to an event counter");
     }
 
-    /// How long until the first timer is due; none if there is none.
+    /// The time until the first timer is due; none if there is no timer.
     fn until_due(&self) -> Option<Duration> {
         let due = self.due.load(SeqCst);
         let now = self.clock(Instant::now());
@@ -274,9 +279,9 @@ impl Reactor {
         self.due.store(due, SeqCst);
     }
 
-    /// Somebody waits from now on; if that is for the first timer, the watcher has to know.
+    /// A future starts to wait. If that is for the first timer, the watcher has to know.
     pub(crate) fn announce(&self, is_first_timer: bool) {
-        // Between writing down what is waited for, and looking for who watches.
+        // Between storing what is waited for, and the check for a watcher.
         fence(SeqCst);
         if self.watcher.load(SeqCst) != 0 {
             if is_first_timer {
@@ -285,7 +290,7 @@ impl Reactor {
             return;
         }
         current::with(|local| match local {
-            // It looks itself when it has nothing else to do.
+            // It polls when it has nothing else to do.
             Some(local) if ptr::eq(local.core, self.core.as_ptr()) => {
                 local.core.monitor.keep_awake(local.core);
             }
@@ -298,7 +303,7 @@ impl Reactor {
         });
     }
 
-    /// Wakes at that time; none if the pool is closed.
+    /// Calls the waker at that time; none if the pool is closed.
     pub(crate) fn add_timer(&self, at: Instant, waker: Waker) -> Option<Deadline> {
         let mut timers = sync::lock(&self.timers);
         if timers.is_closed {
@@ -313,13 +318,13 @@ impl Reactor {
         Some(deadline)
     }
 
-    /// Wakes another instead; false if that timer is over.
+    /// Replaces the waker; false if the timer has ended.
     pub(crate) fn renew_timer(&self, deadline: Deadline, waker: &Waker) -> bool {
         let mut timers = sync::lock(&self.timers);
         let Some(there) = timers.deadlines.get_mut(deadline) else { return false };
         let old = (!there.will_wake(waker)).then(|| std::mem::replace(there, waker.clone()));
         drop(timers);
-        // Not under the lock: it may be the last that holds something.
+        // Not under the lock: dropping a waker may run any code.
         drop(old);
         true
     }
@@ -340,7 +345,7 @@ impl Reactor {
         sync::lock(&self.timers).deadlines.len()
     }
 
-    /// A number for a file that is to be watched.
+    /// Registers a file descriptor under a new key.
     pub(crate) fn register(&self, fd: RawFd) -> io::Result<Arc<Source>> {
         let mut sources = sync::lock(&self.sources);
         if sources.is_closed {
@@ -353,13 +358,13 @@ impl Reactor {
         Ok(source)
     }
 
-    /// That file is not watched any more.
+    /// Unregisters a file descriptor.
     pub(crate) fn unregister(&self, key: usize) {
         let source = sync::lock(&self.sources).by_key.remove(&key);
         drop(source);
     }
 
-    /// Nothing is watched any more: whoever waits is told.
+    /// Closes the reactor: all waiting futures are woken, and find that it is closed.
     pub(crate) fn close(&self) {
         let mut ready = Vec::new();
         let mut timers = sync::lock(&self.timers);
@@ -375,7 +380,7 @@ impl Reactor {
     }
 }
 
-/// Less than never, however long it is.
+/// Always less than `NEVER`.
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(NEVER).min(NEVER - 1)
 }
@@ -386,7 +391,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes down in which order they were woken.
+    /// Records the order in which they were woken.
     struct Record {
         rank: u32,
         order: Arc<Mutex<Vec<u32>>>,
@@ -404,7 +409,7 @@ mod tests {
         let order = Arc::new(Mutex::new(Vec::new()));
         let begun = Instant::now();
         for n in 0..1000 {
-            // All numbers below a thousand, in no order.
+            // All numbers below a thousand, shuffled.
             let rank = n * 387 % 1000;
             let record = Record { rank, order: Arc::clone(&order) };
             let at = begun + Duration::from_micros(50) * rank;

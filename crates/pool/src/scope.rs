@@ -1,9 +1,9 @@
-//! `scope`: tasks that borrow from the stack, and are all done when it ends.
+//! `scope`: tasks that borrow from the stack, and have all finished when it returns.
 //!
-//! A scope has a queue of its own, in as many queues as there are threads; its owner and its helpers
-//! take the newest of their own part, else half of another. Others come to help through a task in the
-//! pool, which is put there only when somebody has asked for work. So whoever waits for a scope runs
-//! nothing but what belongs to it, and can always get at it.
+//! A scope has its own queues, one per thread. Its owner and its helpers take the newest task of
+//! their own queue, or else half of another. Other workers come to help through a task in the pool,
+//! which is spawned only when one of them has requested work. So a thread that waits for a scope
+//! runs nothing but tasks of the scope, and can always reach them.
 #![expect(unsafe_code, reason = "tasks borrow from the stack of a caller who waits for them")]
 
 use std::any::Any;
@@ -27,10 +27,10 @@ use crate::protocol::sync::{self, Mutex};
 use crate::raw_task::{Task, contain};
 use crate::shared_queue::Priority;
 
-/// Where tasks are spawned that may borrow whatever outlives `'scope`: see [`scope`].
+/// Spawns tasks that may borrow anything that outlives `'scope`: see [`scope`].
 pub struct Scope<'scope> {
     state: Arc<ScopeState>,
-    /// What is spawned is dropped within the scope; and the lifetime can neither grow nor shrink.
+    /// Tasks are dropped within the scope, and the lifetime can neither grow nor shrink.
     borrows: PhantomData<fn(&'scope ()) -> &'scope ()>,
 }
 
@@ -40,30 +40,30 @@ impl fmt::Debug for Scope<'_> {
     }
 }
 
-/// The owner of a scope and its helpers.
+/// What the owner of a scope and its helpers share.
 struct ScopeState {
-    /// What its owner is at.
+    /// The work that its owner executes.
     within: Option<WorkId>,
     count: ScopeCount,
-    /// Helpers that come, or are there.
+    /// Helpers that were requested or are active.
     helpers: AtomicUsize,
     queues: Box<[CachePadded<ScopeQueue>]>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     token: CancelToken,
 }
 
-/// What one thread has of a scope.
+/// The queue of one thread.
 #[derive(Default)]
 struct ScopeQueue {
     tasks: Mutex<VecDeque<Task>>,
 }
 
-/// Calls `f` with a scope to spawn tasks in, and returns when all of them have ended. They may borrow
-/// what the caller owns.
+/// Calls `f` with a scope in which it can spawn tasks, and returns when all of them have finished.
+/// They may borrow from the caller.
 ///
-/// While it waits, the caller runs tasks of this scope, and what these fork, and nothing else. A panic in `f` or in a task
-/// is passed on when all have ended, the first of them if there are several. Outside of any pool this
-/// moves into the [global one](crate::Pool::global).
+/// While it waits, the caller runs tasks of this scope and their forks, and nothing else. A panic
+/// in `f` or in a task is passed on when all have finished; if there are several, the first.
+/// Outside of any pool, this runs in the [global pool](crate::Pool::global).
 ///
 /// ```
 /// let words = ["steal", "half"];
@@ -119,7 +119,7 @@ impl<'scope> Scope<'scope> {
         self.state.push(task);
     }
 
-    /// Tasks of this scope that have not begun do not begin.
+    /// Cancels the scope: its tasks that have not started never start.
     pub fn cancel(&self) {
         self.state.token.cancel();
     }
@@ -130,7 +130,7 @@ impl<'scope> Scope<'scope> {
     }
 }
 
-/// A scope, for a task that cannot outlive it.
+/// A pointer to the scope, for a task that cannot outlive it.
 struct ScopePtr<'scope>(*const Scope<'scope>);
 
 // SAFETY: a scope is `Sync`: a reference to it may go to another thread.
@@ -151,7 +151,7 @@ impl<'scope> ScopePtr<'scope> {
             if first.is_none() {
                 *first = Some(panic);
             } else {
-                // Not under the lock: it may be anybody's.
+                // Not under the lock: dropping a panic may run any code.
                 drop(first);
                 contain(|| drop(panic));
             }
@@ -170,12 +170,12 @@ impl ScopeState {
         });
     }
 
-    /// If somebody wants work, there is some here.
+    /// If another worker wants work, requests a helper.
     fn call_for_help(self: &Arc<Self>, local: &Local<'_>) {
         let is_wanted = local.is_wanted() && self.count.is_queued();
         if is_wanted && self.helpers.load(Relaxed) + 1 < self.queues.len() {
             self.helpers.fetch_add(1, SeqCst);
-            // They are told of this task, even if tasks alone do not grant their wish.
+            // They are woken for this task, even if tasks alone do not satisfy their request.
             local.shared.request_work();
             let state = Arc::clone(self);
             drop(local.core.submit(Task::new(move || state.help()), Priority::Normal));
@@ -189,8 +189,8 @@ impl ScopeState {
             loop {
                 self.work(local, |task| self.run_with_origin(local, task));
                 self.helpers.fetch_sub(1, SeqCst);
-                // Somebody may have seen a helper who had looked already. Pairs with the fence that
-                // stands behind every task that is added.
+                // A thread that spawned may have counted on this helper after it had looked. Pairs
+                // with the fence after every task that is added.
                 sync::fence();
                 if !self.count.is_queued() {
                     return;
@@ -200,10 +200,10 @@ impl ScopeState {
         });
     }
 
-    /// Runs a task where the owner finds what it forks.
+    /// Runs a task so that the owner of the scope can find its forks.
     fn run_with_origin(&self, local: &Local<'_>, task: Task) {
         if local.has_forks() {
-            // Those are none of the scope's.
+            // Those forks do not belong to the scope.
             return task.run();
         }
         local.run_with_origin(Origin { target: WaitTarget::of(self), within: self.within }, || {
@@ -211,17 +211,17 @@ impl ScopeState {
         });
     }
 
-    /// Runs what can be found, until there is nothing.
+    /// Runs all tasks that it finds.
     fn work(self: &Arc<Self>, local: &Local<'_>, run: impl Fn(Task)) {
         while let Some(task) = self.take(local) {
             self.call_for_help(local);
             run(task);
-            // Nothing of the scope is touched after this, but the state, which we hold.
+            // After this, nothing of the scope is touched but its shared state, which we hold.
             self.count.finished();
         }
     }
 
-    /// The newest of its own part, else the oldest half of another.
+    /// Takes the newest task of its own queue, or else the oldest half of another.
     fn take(&self, local: &Local<'_>) -> Option<Task> {
         if !self.count.is_queued() {
             return None;
@@ -248,7 +248,7 @@ impl ScopeState {
         task
     }
 
-    /// Runs what is left, and waits for what others run.
+    /// Runs the remaining tasks, and waits for those that others run.
     fn finish(self: &Arc<Self>, local: &Local<'_>) {
         local.wait_for(
             WaitTarget::of(&raw const **self),
@@ -265,7 +265,7 @@ mod tests {
     use crate::protocol::sync::OnceLock;
     use crate::two_workers::{TwoWorkers, wait_until};
 
-    /// Between taking a task and saying where it is run, a helper can be held up for long.
+    /// Between taking a task and publishing it, a helper can be held up for long.
     #[test]
     fn who_sleeps_before_it_knows_where_tasks_of_its_scope_are_hears_of_it() {
         let pair = TwoWorkers::new();

@@ -1,18 +1,19 @@
-//! The queue that all workers share: what comes from outside, what overflows, and what has a
+//! The queue that all workers share: tasks from outside the pool, overflow, and tasks with a
 //! priority.
 
 use crate::protocol::locked_queue::LockedQueue;
 use crate::raw_task::Task;
 
-/// How urgent a task is.
+/// The priority of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Looked for only when nothing else is found in this process, and once in a while so that it does not starve.
+    /// Runs when a worker finds nothing else in this process, and once in a while so that it does
+    /// not starve.
     Low,
-    /// The order of the ladder.
+    /// Runs in the normal search order.
     #[default]
     Normal,
-    /// Before everything else, also before what a worker has made ready itself.
+    /// Runs before everything else, even before a worker's own tasks.
     High,
 }
 
@@ -36,8 +37,9 @@ impl SharedQueue {
         }
     }
 
-    /// What was too much elsewhere. It is handed back if the queue is closed, to be dropped where
-    /// nothing is locked or borrowed: what a task holds may be anything, and may spawn.
+    /// Adds tasks that did not fit elsewhere. They are handed back if the queue is closed, to be
+    /// dropped where nothing is locked or borrowed: dropping a task may run any code, and may
+    /// spawn.
     #[must_use]
     pub(crate) fn overflow(&self, tasks: impl Iterator<Item = Task>) -> Vec<Task> {
         self.normal.extend(tasks)
@@ -51,7 +53,8 @@ impl SharedQueue {
         self.low.pop()
     }
 
-    /// One of any kind, the low ones first at every other turn, so that none starves.
+    /// Takes a task of any priority; low priority comes first at every other call, so that none
+    /// starves.
     pub(crate) fn pop_any(&self, low_first: bool) -> Option<Task> {
         if low_first {
             self.low.pop().or_else(|| self.high.pop()).or_else(|| self.normal.pop())
@@ -60,7 +63,7 @@ impl SharedQueue {
         }
     }
 
-    /// One, and a fair share for a worker of so many into `rest`.
+    /// Takes one task, and moves a fair share for one of that many workers into `rest`.
     pub(crate) fn pop_batch(
         &self,
         workers: usize,
@@ -78,7 +81,7 @@ impl SharedQueue {
         self.high.len() + self.normal.len() + self.low.len()
     }
 
-    /// Drops what is there, and takes nothing any more.
+    /// Drops the contents, and accepts nothing more.
     pub(crate) fn close(&self) {
         self.high.close();
         self.normal.close();

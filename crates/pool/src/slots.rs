@@ -1,4 +1,4 @@
-//! A list of things by number, where the number of one that is gone is given to a later one.
+//! A list of values by number, in which the number of a removed value is reused.
 
 pub(crate) struct Slots<T> {
     slots: Vec<Option<T>>,
@@ -10,7 +10,7 @@ impl<T> Slots<T> {
         Self { slots: Vec::new(), free: Vec::new() }
     }
 
-    /// The number that the next one gets.
+    /// The number that the next value gets.
     pub(crate) fn next(&self) -> usize {
         self.free.last().copied().unwrap_or(self.slots.len())
     }
@@ -44,7 +44,7 @@ impl<T> Slots<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// Takes all of them out. Their numbers are forgotten.
+    /// Removes all values. Their numbers are free again.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
         self.free.clear();
         self.slots.drain(..).flatten()

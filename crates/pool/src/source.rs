@@ -1,7 +1,8 @@
-//! A socket that the reactor watches, and who waits until it is ready.
+//! A socket that the reactor watches, and the futures that wait until it is ready.
 //!
-//! The system is asked for one event at a time, and only while somebody waits: a socket that nobody
-//! looks at wakes nobody. An event ends the wait of all who wait for that side; each tries again.
+//! The reactor asks the system for one event at a time, and only while a future waits: a socket
+//! that is not waited for causes no wakes. An event ends the wait of all futures for that side;
+//! each tries again.
 #![expect(unsafe_code, reason = "the system watches a number, which must be that of an open file")]
 
 use std::future::Future;
@@ -18,10 +19,10 @@ use crate::protocol::sync::{self, Mutex};
 use crate::reactor::Reactor;
 use crate::slots::Slots;
 
-/// What can be watched: its file stays the same and stays open as long as the value exists and is
-/// only looked at through `&`.
+/// A type that can be watched: its file descriptor stays the same and stays open as long as the
+/// value exists and is only used through `&`.
 ///
-/// A type of one's own that has a socket inside can be watched as well:
+/// Your own type that contains a socket can be watched as well:
 ///
 /// ```
 /// use std::os::fd::{AsFd, BorrowedFd};
@@ -51,8 +52,8 @@ use crate::slots::Slots;
 /// ```
 ///
 /// # Safety
-/// [`AsFd::as_fd`] gives the same open file each time, and no safe use of `&self` closes or replaces
-/// it.
+/// [`AsFd::as_fd`] returns the same open file each time, and no safe use of `&self` closes or
+/// replaces it.
 pub unsafe trait IoSafe: AsFd {}
 
 // SAFETY: it owns its file, closes it when dropped, and has no way to replace it through `&`.
@@ -85,17 +86,17 @@ pub(crate) struct Source {
 }
 
 struct State {
-    /// The number is that of an open file which is registered. Changes once, to false, before the
-    /// file can be closed; while the lock is held it does not change.
+    /// The descriptor is that of an open, registered file. Changes once, to false, before the file
+    /// can be closed; it does not change while the lock is held.
     is_registered: bool,
-    /// The pool does not watch any more.
+    /// The pool is closed.
     is_closed: bool,
     waiting: [Waiting; 2],
 }
 
-/// Who waits for one side.
+/// The futures that wait for one side.
 struct Waiting {
-    /// How many events there were: who has begun to wait before the last one is ready.
+    /// How many events there were: a future that started to wait before the last one is ready.
     events: u64,
     wakers: Slots<Waker>,
 }
@@ -108,8 +109,8 @@ impl Source {
         Self { key, fd, state: Mutex::new(state) }
     }
 
-    /// The system tells of an event. Who is ready now goes into `ready`; says for how many sides
-    /// nobody waits any more.
+    /// Handles an event from the system. Wakers of ready futures go into `ready`. Returns for how
+    /// many sides no future waits any more.
     pub(crate) fn fire(&self, poller: &Poller, event: Event, ready: &mut Vec<Waker>) -> usize {
         let mut state = sync::lock(&self.state);
         let mut emptied = 0;
@@ -125,21 +126,22 @@ impl Source {
                 emptied += 1;
             }
         }
-        // An event ends the interest in both sides. Should this fail, waiting would have no end.
+        // An event ends the interest in both sides. If renewing it failed, the wait would never
+        // end.
         if self.ask(&state, poller).is_err() {
             emptied += state.wake_all(ready);
         }
         emptied
     }
 
-    /// The pool is closed: whoever waits is told.
+    /// The pool is closed: wakes all waiting futures, which return an error.
     pub(crate) fn close(&self, ready: &mut Vec<Waker>) {
         let mut state = sync::lock(&self.state);
         state.is_closed = true;
         state.wake_all(ready);
     }
 
-    /// Asks the system for the next event, if anybody waits.
+    /// Asks the system for the next event, if any future waits.
     fn ask(&self, state: &State, poller: &Poller) -> io::Result<()> {
         let wants = |side: Side| !state.waiting[side as usize].wakers.is_empty();
         let interest = Event::new(self.key, wants(Side::Read), wants(Side::Write));
@@ -164,9 +166,9 @@ impl State {
     }
 }
 
-/// Something that is watched, which this owns: it is not watched any more before it is closed.
+/// An owned value that is watched; it is unregistered before it is closed.
 pub(crate) struct Watched<T: IoSafe> {
-    /// None once it is taken out, at the very end.
+    /// None only after it was taken out, at the very end.
     io: Option<T>,
     source: Arc<Source>,
     reactor: Arc<Reactor>,
@@ -199,14 +201,14 @@ impl<T: IoSafe> Watched<T> {
         let Some(io) = &self.io else { return };
         let mut state = sync::lock(&self.source.state);
         if mem::replace(&mut state.is_registered, false) {
-            // Fails only for what is not registered.
+            // Fails only if it is not registered.
             let _ = self.reactor.poller().delete(io.as_fd());
         }
         drop(state);
         self.reactor.unregister(self.source.key);
     }
 
-    /// Ends when that side is ready, or could be.
+    /// A future that resolves when that side is ready, or may be.
     pub(crate) fn ready(&self, side: Side) -> Ready<'_, T> {
         Ready { watched: self, side, ticket: None }
     }
@@ -225,7 +227,7 @@ pub(crate) struct Ready<'a, T: IoSafe> {
     ticket: Option<Ticket>,
 }
 
-/// Which waker is ours, unless there was an event since.
+/// Identifies our waker, unless there was an event since.
 struct Ticket {
     events: u64,
     number: usize,
@@ -254,7 +256,7 @@ impl<T: IoSafe> Future for Ready<'_, T> {
                 .filter(|there| !there.will_wake(context.waker()));
             let old = there.map(|there| mem::replace(there, context.waker().clone()));
             drop(state);
-            // Not under the lock: it may be the last that holds something.
+            // Not under the lock: dropping a waker may run any code.
             drop(old);
             return Poll::Pending;
         }
@@ -267,7 +269,7 @@ impl<T: IoSafe> Future for Ready<'_, T> {
         let asked = source.ask(&state, reactor.poller());
         drop(state);
         self.ticket = Some(Ticket { events, number });
-        // If it could not be asked for, dropping this gives the place back.
+        // If this fails, dropping the ticket removes the waker.
         asked?;
         reactor.announce(false);
         Poll::Pending

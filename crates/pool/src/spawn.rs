@@ -1,4 +1,4 @@
-//! Tasks: closures that run some time, with a name, a priority, a token and a result.
+//! Spawning tasks: closures with a name, a priority, a cancellation token and a result.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
@@ -13,7 +13,7 @@ use crate::shared_queue::Priority;
 use crate::task_error::TaskError;
 use crate::{current, global};
 
-/// What a task is to be like: see [`Pool::task`].
+/// Configures and spawns a task: see [`Pool::task`].
 #[must_use]
 #[derive(Debug)]
 pub struct TaskBuilder<'p> {
@@ -33,8 +33,8 @@ thread_local! {
     static CURRENT: RefCell<Option<Name>> = const { RefCell::new(None) };
 }
 
-/// What the task that calls this is called: the name it was given, or the place in the source where
-/// it was spawned.
+/// The name of the calling task: the one it was given, or the source location where it was spawned.
+/// None outside of a task.
 pub fn current_name() -> Option<String> {
     CURRENT.with_borrow(|name| {
         name.as_ref().map(|name| match name {
@@ -45,25 +45,25 @@ pub fn current_name() -> Option<String> {
 }
 
 impl TaskBuilder<'_> {
-    /// What it is called; if not said, after the place where it is spawned.
+    /// The name of the task. Default: the source location where it is spawned.
     pub fn name(mut self, name: impl AsRef<str>) -> Self {
         self.name = Name::Given(Arc::from(name.as_ref()));
         self
     }
 
-    /// How urgent it is.
+    /// The priority of the task.
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
     }
 
-    /// It does not begin if this token was cancelled by then.
+    /// A cancellation token: the task does not start if the token is cancelled by then.
     pub fn token(mut self, token: &CancelToken) -> Self {
         self.token = Some(token.clone());
         self
     }
 
-    /// Runs `f` some time.
+    /// Spawns the task.
     pub fn spawn<T: Send + 'static>(self, f: impl FnOnce() -> T + Send + 'static) -> TaskHandle<T> {
         let token = self.token.map_or_else(CancelToken::new, |token| token.child());
         start(self.pool.core(), self.name, self.priority, token, f)
@@ -89,14 +89,14 @@ fn start<T: Send + 'static>(
         CURRENT.set(before);
         promise.keep(result.map_err(TaskError::Panicked));
     };
-    // If the pool is closed, the promise is dropped with the task, and says so.
+    // If the pool is closed, the promise is dropped with the task, which reports that.
     drop(core.submit(Task::new(body), priority));
     handle
 }
 
 impl Pool {
-    /// Runs `f` some time. On a thread of this pool it is the next thing this thread does, unless
-    /// another takes it before; from outside it waits its turn.
+    /// Spawns a task. On a thread of this pool, it is the next task of this thread, unless another
+    /// thread steals it; from outside, it goes to the shared queue.
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(2).build()?;
@@ -113,7 +113,7 @@ impl Pool {
         start(self.core(), place, Priority::Normal, CancelToken::new(), f)
     }
 
-    /// Describes a task to be spawned.
+    /// Configures a task.
     ///
     /// ```
     /// use filch_pool::{Pool, task::Priority};
@@ -130,26 +130,26 @@ impl Pool {
         TaskBuilder { pool: self, name, priority: Priority::Normal, token: None }
     }
 
-    /// Runs `f` some time, and says nothing about it: the cheapest way. A panic ends there. If the
-    /// pool is closed, `f` is dropped.
+    /// Spawns a task without a handle, which is the cheapest way. A panic in it is caught and
+    /// dropped. If the pool is closed, `f` is dropped.
     pub fn spawn_detached(&self, f: impl FnOnce() + Send + 'static) {
         drop(self.core().submit(Task::new(f), Priority::Normal));
     }
 }
 
-/// [`Pool::spawn`] in the pool that the calling thread belongs to, or in the global one.
+/// [`Pool::spawn`] in the pool that the calling thread belongs to, or in the global pool.
 #[track_caller]
 pub fn spawn<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> TaskHandle<T> {
     let place = Name::Place(Location::caller());
     here(|core| start(core, place, Priority::Normal, CancelToken::new(), f))
 }
 
-/// [`Pool::spawn_detached`] in the pool that the calling thread belongs to, or in the global one.
+/// [`Pool::spawn_detached`] in the pool that the calling thread belongs to, or in the global pool.
 pub fn spawn_detached(f: impl FnOnce() + Send + 'static) {
     here(|core| drop(core.submit(Task::new(f), Priority::Normal)));
 }
 
-/// The pool that the calling thread belongs to, or the global one.
+/// Calls `f` with the pool that the calling thread belongs to, or with the global pool.
 pub(crate) fn here<R>(f: impl FnOnce(&Core) -> R) -> R {
     current::with(|local| match local {
         Some(local) => f(local.core),

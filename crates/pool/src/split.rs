@@ -1,8 +1,8 @@
-//! Slices and ranges in parts: as many as somebody wants, no more.
+//! Parallel loops over slices and ranges, split only on demand (lazy binary splitting).
 //!
-//! A loop over the parts looks now and then whether work was asked for. Only then it forks, into two
-//! halves of what is left; so nothing has to be guessed about how long an item takes, and if nobody
-//! asks, it stays a loop.
+//! The loop checks now and then whether another worker wants work. Only then it forks, into two
+//! halves of what is left. So it needs no guess about how long an item takes, and stays a plain
+//! loop if no worker asks.
 
 use std::ops::Range;
 use std::slice;
@@ -12,23 +12,23 @@ use crate::fork::join;
 use crate::global;
 use crate::local::Local;
 
-/// The loop looks whether somebody wants work after this part of what is left, but not more often
-/// than after each item, and not more seldom than after so many.
+/// The loop checks after this fraction of what is left, but at most after each item, and at least
+/// after `LOOK_MAX` items.
 const LOOKS: usize = 256;
 const LOOK_MAX: usize = 4096;
 
-/// What can be cut in two, and walked through: slices, and ranges of whole numbers.
+/// A collection that can be split in two and iterated over: slices, and ranges of integers.
 pub trait Splittable: Send + Sized {
-    /// What it is made of.
+    /// The type of its items.
     type Item;
-    /// How one walks through it.
+    /// Its iterator.
     type Iter: Iterator<Item = Self::Item>;
 
     /// How many items there are.
     fn count(&self) -> usize;
-    /// The first `at` of them, and the rest.
+    /// The first `at` items, and the rest.
     fn split_at(self, at: usize) -> (Self, Self);
-    /// One after the other.
+    /// Iterates over the items.
     fn items(self) -> Self::Iter;
 }
 
@@ -74,7 +74,7 @@ macro_rules! ranges {
 
             fn count(&self) -> usize {
                 if self.is_empty() { return 0 }
-                // A range that is longer than memory is cut by halves until it is not.
+                // A longer range than `usize` can count is halved until it is not.
                 usize::try_from(self.end.abs_diff(self.start)).unwrap_or(usize::MAX)
             }
 
@@ -93,7 +93,7 @@ macro_rules! ranges {
 
 ranges!(usize, u64, u32, i64, i32);
 
-/// Calls `f` with every item, perhaps several at the same time.
+/// Calls `f` with every item, possibly in parallel.
 ///
 /// ```
 /// let mut squares: Vec<u64> = (0..1000).collect();
@@ -104,8 +104,8 @@ pub fn for_each<P: Splittable>(parts: P, f: impl Fn(P::Item) + Sync) {
     map_reduce(parts, || (), f, |(), ()| ());
 }
 
-/// Makes something of every item, perhaps of several at the same time, and puts it together in the
-/// order of the items. `identity` is what adds nothing; it is the result if there are no items.
+/// Maps every item, possibly in parallel, and reduces the results in the order of the items.
+/// `identity` is the neutral element, and the result if there are no items.
 ///
 /// ```
 /// let sum = filch_pool::map_reduce(0..1000_u64, || 0, |n| n, |a, b| a + b);
@@ -156,7 +156,7 @@ impl<I, M, F> Walk<I, M, F> {
     }
 }
 
-/// Whether somebody could want work from this worker.
+/// Whether another worker could want work from this one.
 fn is_wanted() -> bool {
     current::with(|local| local.is_some_and(Local::is_wanted))
 }

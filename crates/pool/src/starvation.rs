@@ -1,34 +1,35 @@
-//! Starvation: futures are served although every worker computes.
+//! Starvation: futures make progress even if every worker computes for long.
 //!
-//! A worker that computes for long looks at nothing else, and a future that has become ready may lie
-//! behind what it does, or in the shared queue, where nobody comes along. If no worker has taken a turn
-//! for a while, though something waits and the pool has futures, a reserve comes in; it stays until the
-//! workers take their turns again. Meanwhile one thread more than usual computes. A pool without
-//! futures never has relief: its tasks are promised no more threads than it was made with.
+//! A worker that computes for long takes no turns, and a future that has become ready may be queued
+//! behind its task, or in the shared queue. If no worker has taken a turn for a while, although a
+//! task is queued and the pool has futures, the monitor requests a reserve; it stays until the
+//! workers take their turns again. Meanwhile the pool computes on one thread more than it was built
+//! with. A pool without futures never does: its tasks are promised no more threads than it was
+//! built with.
 
 use crate::blocking;
 use crate::core::Core;
 
-/// After so many looks of the monitor without a turn, somebody comes.
+/// After this many checks without a turn, a reserve is requested.
 const LOOKS: u32 = 10;
 
-/// The most who come. More would be needed only if so many futures in a row computed for long.
+/// The most reserves. More would be needed only if that many futures in a row computed for long.
 const EXTRA_MAX: usize = 8;
 
 #[derive(Default)]
 pub(crate) struct Starvation {
-    /// Turns taken by all who work, when the monitor last looked.
+    /// Turns taken by all workers, at the last check.
     turns: u64,
-    /// Of these, turns of those who are no reserves.
+    /// Of these, turns of the pool's own threads.
     own_turns: u64,
-    /// For how many looks nobody has taken a turn.
+    /// For how many checks no worker has taken a turn.
     looks: u32,
-    /// How many have come.
+    /// How many reserves were requested.
     count: usize,
 }
 
 impl Starvation {
-    /// One look of the monitor.
+    /// One check by the monitor.
     pub(crate) fn check(&mut self, core: &Core) {
         let turns = |workers: usize| {
             (0..workers)
@@ -50,7 +51,7 @@ impl Starvation {
         }
     }
 
-    /// Whether the monitor has to go on looking.
+    /// Whether the monitor has to continue checking.
     pub(crate) fn is_needed(&self) -> bool {
         self.looks > 0 || self.count > 0
     }

@@ -1,7 +1,7 @@
-//! What a pool has done, and what it is doing: a picture of all its counters at one moment.
+//! Statistics: a snapshot of all counters of a pool.
 //!
-//! The workers count always, on paths that cost more than the counting; this file only reads.
-//! `trace` makes a line of it, `metrics` a page.
+//! The workers always count, on paths that cost more than counting; this module only reads. `trace`
+//! prints a snapshot as a line, `metrics` as Prometheus text.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::core::Core;
 use crate::pool::Pool;
 use crate::worker_shared::WorkerShared;
 
-/// What a pool has done since it began, and what waits in it: see [`Pool::stats`].
+/// A snapshot of a pool's counters and queues: see [`Pool::stats`].
 ///
-/// Every number was true at some moment while the picture was taken, though not all at the very same
-/// one: nobody is stopped for it.
+/// Every number was true at some moment while the snapshot was taken, but not all at the same one:
+/// no worker is stopped for it.
 ///
 /// ```
 /// let pool = filch_pool::Pool::builder().threads(2).build()?;
@@ -25,20 +25,20 @@ use crate::worker_shared::WorkerShared;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
-    /// How long the pool has been there.
+    /// How long the pool has existed.
     pub elapsed: Duration,
-    /// The threads of the pool first, then guests and reserves, in the order in which they first
-    /// came; also those that have left.
+    /// The pool's own threads first, then external threads that entered it and reserves, in the
+    /// order in which they first came; also those that have left.
     pub workers: Vec<WorkerStats>,
-    /// How many tasks wait in the shared queue.
+    /// How many tasks are in the shared queue.
     pub shared: usize,
-    /// How many workers look for something to take from others, counting those just woken for that.
+    /// How many workers search for work to steal, including those just woken for that.
     pub searching: usize,
     /// How many workers sleep because they have found nothing.
     pub sleeping: usize,
 }
 
-/// What one worker has done since the pool began, and what waits there: see [`Pool::stats`].
+/// The counters and queues of one worker: see [`Pool::stats`].
 ///
 /// ```
 /// let pool = filch_pool::Pool::builder().threads(1).build()?;
@@ -50,37 +50,38 @@ pub struct PoolStats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerStats {
-    /// What it does just now.
+    /// What it is doing now.
     pub state: WorkerState,
-    /// Tasks and stolen forks that it ran. Forks that nobody stole are plain calls, and not counted.
+    /// Tasks and stolen forks that it ran. Forks that were not stolen are plain calls, and not
+    /// counted.
     pub executed: u64,
     /// Its successful thefts.
     pub thefts: u64,
-    /// Forks and tasks that these brought.
+    /// Forks and tasks that these thefts moved.
     pub stolen: u64,
-    /// Forks and tasks that others took from it.
+    /// Forks and tasks that others stole from it.
     pub stolen_from: u64,
-    /// How often it gave up after having looked at all others, again and again.
+    /// How often it gave up after searching all other workers repeatedly.
     pub failed_thefts: u64,
     /// How often it went to sleep.
     pub parks: u64,
-    /// How often it woke another.
+    /// How often it woke another worker.
     pub wakes: u64,
-    /// Wakes for something that it did itself in the end.
+    /// Wakes for work that it ended up doing itself.
     pub wasted_wakes: u64,
-    /// Forks and tasks that it laid open for others to take.
+    /// Forks and tasks that it exposed to thieves.
     pub promotions: u64,
-    /// Tasks that it moved to the shared queue because its own places were full.
+    /// Tasks that it moved to the shared queue because its own queue was full.
     pub overflowed: u64,
-    /// How often it looked for the next thing to do.
+    /// Turns: how often it looked for its next work.
     pub ticks: u64,
-    /// Forks that lie open.
+    /// Forks that are exposed now.
     pub exposed_forks: usize,
-    /// Tasks that lie open, with the one just made ready.
+    /// Tasks that are queued here now, including the one in the `next` slot.
     pub exposed_tasks: usize,
 }
 
-/// What a worker does: see [`WorkerStats::state`].
+/// What a worker is doing: see [`WorkerStats::state`].
 ///
 /// ```
 /// use filch_pool::{Pool, stats::WorkerState};
@@ -96,13 +97,13 @@ pub struct WorkerStats {
 pub enum WorkerState {
     /// It runs something, or is about to.
     Working,
-    /// It looks for something to take from others.
+    /// It searches for work to steal.
     Searching,
-    /// It sleeps until somebody brings work.
+    /// It sleeps until there is new work.
     Sleeping,
-    /// It sleeps until a fork is done that another has taken from it.
+    /// It sleeps until a fork that was stolen from it is done.
     Waiting,
-    /// There is no thread.
+    /// The slot has no thread.
     Absent,
 }
 
@@ -159,8 +160,8 @@ impl WorkerStats {
         }
     }
 
-    /// How many forks and tasks wait there, as far as others can know: a worker keeps its newest
-    /// forks to itself, and does not even count them.
+    /// How many forks and tasks are queued here, as far as others can see: a worker does not count
+    /// its private forks.
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(1).build()?;
@@ -230,7 +231,7 @@ impl PoolStats {
         self.sum(|worker| worker.stolen)
     }
 
-    /// How often a worker looked at all others in vain.
+    /// How often a worker searched all others in vain.
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(1).build()?;
@@ -267,7 +268,7 @@ impl PoolStats {
         self.sum(|worker| worker.wakes)
     }
 
-    /// Wakes for something that the worker did itself in the end.
+    /// Wakes for work that the worker ended up doing itself.
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(2).build()?;
@@ -279,7 +280,7 @@ impl PoolStats {
         self.sum(|worker| worker.wasted_wakes)
     }
 
-    /// Forks and tasks that were laid open for others to take.
+    /// Forks and tasks that were exposed to thieves.
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(1).build()?;
@@ -292,7 +293,7 @@ impl PoolStats {
         self.sum(|worker| worker.promotions)
     }
 
-    /// Tasks that were moved to the shared queue because a worker's own places were full.
+    /// Tasks that were moved to the shared queue because a worker's own queue was full.
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(1).build()?;
@@ -304,7 +305,7 @@ impl PoolStats {
         self.sum(|worker| worker.overflowed)
     }
 
-    /// How often a worker looked for the next thing to do.
+    /// Turns: how often a worker looked for its next work.
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(1).build()?;
@@ -316,7 +317,7 @@ impl PoolStats {
         self.sum(|worker| worker.ticks)
     }
 
-    /// How many forks and tasks wait, in the shared queue and at all workers.
+    /// How many forks and tasks are queued, in the shared queue and at all workers.
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(1).build()?;
@@ -347,9 +348,9 @@ impl PoolStats {
 }
 
 impl Pool {
-    /// What this pool has done since it began, and what waits in it.
+    /// Takes a snapshot of the pool's counters and queues.
     ///
-    /// The counting is always on; asking costs a few reads for each worker.
+    /// Counting is always on; a snapshot costs a few reads per worker.
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(2).build()?;

@@ -1,12 +1,13 @@
 //! How much a thief takes.
 
-/// How many of the tasks that another worker has exposed a thief takes, oldest first. Forks are always
-/// taken one at a time: the oldest is the largest part of the work.
+/// How many tasks a thief takes from a victim, oldest first. Forks are always stolen one at a time:
+/// the oldest is the largest part of the work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StealPolicy {
     /// One.
     One,
-    /// Half, rounded up, at most 32: fewer thefts than one by one, and the victim need not steal back.
+    /// Half, rounded up, at most 32: fewer thefts than one by one, and the victim need not steal
+    /// back.
     #[default]
     Half,
 }

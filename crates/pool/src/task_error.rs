@@ -7,16 +7,16 @@ use std::panic::resume_unwind;
 /// Why a task has no result.
 #[non_exhaustive]
 pub enum TaskError {
-    /// It panicked, with this.
+    /// It panicked with this payload.
     Panicked(Box<dyn Any + Send>),
-    /// It was cancelled before it began; a future, before it ended.
+    /// It was cancelled before it started; a future, before it finished.
     Cancelled,
-    /// The pool was closed before it began; a future, before it ended.
+    /// The pool was closed before it started; a future, before it finished.
     Closed,
 }
 
 impl TaskError {
-    /// Passes a panic on, or panics with the reason.
+    /// Resumes the panic, or panics with this error.
     ///
     /// # Panics
     /// Always.
@@ -27,7 +27,7 @@ impl TaskError {
         }
     }
 
-    /// What it said when it panicked, if that was text.
+    /// The panic message, if it was text.
     pub fn message(&self) -> Option<&str> {
         let Self::Panicked(panic) = self else { return None };
         let text = panic.downcast_ref::<&'static str>().copied();

@@ -1,10 +1,11 @@
-//! Memory for tasks: blocks of three sizes, which go round instead of back to the allocator.
+//! Memory for tasks: blocks of three sizes, which are reused instead of going back to the
+//! allocator.
 //!
-//! A task is mostly ended by another thread than made it, and that is what allocators are slow at. So
-//! every thread keeps some blocks on a cache of its own. Who has too many brings a batch of them to the
-//! central cache, who has none fetches a batch from there. Both are bounded: what does not fit is freed, and
-//! what is not there is allocated. Nobody waits for the central cache either; if another is there, this one
-//! does without.
+//! A task is usually dropped by another thread than the one that created it, which is what
+//! allocators are slow at. So every thread caches some blocks. A thread that has too many moves a
+//! batch of them to the central cache, and a thread that has none takes a batch from there. Both
+//! are bounded: blocks that do not fit are freed, and missing ones are allocated. No thread waits
+//! for the central cache; if it is locked, the thread does without.
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
@@ -15,17 +16,16 @@ use crate::protocol::sync::{Mutex, MutexGuard};
 /// The most blocks of one size that a thread keeps.
 const THREAD_CACHE_MAX: usize = 2 * BATCH;
 
-/// How many go to the central cache or come from there at a time.
+/// How many blocks move to or from the central cache at a time.
 const BATCH: usize = 64;
 
-/// The most memory that lies in the central cache in blocks of one size.
+/// The most memory in the central cache in blocks of one size.
 const CENTRAL_CACHE_BYTES_MAX: usize = 512 * 1024;
 
-/// Memory of that size, with nothing in it.
+/// Uninitialised memory of that size.
 pub(crate) type Block<S> = Box<MaybeUninit<S>>;
 
-/// A size that blocks have: with the word of the usual allocators before them, these are 32, 64 and
-/// 128 bytes.
+/// A block size. With the word that common allocators put in front, these are 32, 64 and 128 bytes.
 pub(crate) trait Size: Sized + Send + 'static {
     fn cache(caches: &ThreadCaches) -> &ThreadCache<Self>;
     fn central() -> &'static CentralCache<Self>;
@@ -73,14 +73,14 @@ thread_local! {
         const { ThreadCaches { small: ThreadCache::new(), medium: ThreadCache::new(), large: ThreadCache::new() } };
 }
 
-/// A block, to be given back by [`free`].
+/// Allocates a block, to be released by [`free`].
 #[inline]
 pub(crate) fn allocate<S: Size>() -> Block<S> {
-    // A thread that ends has no caches any more.
+    // A thread that is ending has no caches any more.
     CACHES.try_with(|caches| S::cache(caches).take()).ok().flatten().unwrap_or_else(Box::new_uninit)
 }
 
-/// The block is not needed any more.
+/// Releases a block.
 #[inline]
 pub(crate) fn free<S: Size>(block: Block<S>) {
     let mut block = Some(block);
@@ -88,7 +88,7 @@ pub(crate) fn free<S: Size>(block: Block<S>) {
     let _ = CACHES.try_with(|caches| block.take().map(|block| S::cache(caches).give(block)));
 }
 
-/// What one thread keeps.
+/// The caches of one thread.
 pub(crate) struct ThreadCaches {
     small: ThreadCache<Small>,
     medium: ThreadCache<Medium>,
@@ -121,7 +121,7 @@ impl<S: Size> ThreadCache<S> {
     }
 }
 
-/// What has been kept goes to the threads that stay.
+/// When a thread ends, its blocks go to the others.
 impl<S: Size> Drop for ThreadCache<S> {
     fn drop(&mut self) {
         let blocks = self.0.get_mut();
@@ -131,7 +131,7 @@ impl<S: Size> Drop for ThreadCache<S> {
     }
 }
 
-/// What any thread can have.
+/// Blocks that any thread can take.
 pub(crate) struct CentralCache<S>(Mutex<Vec<Block<S>>>);
 
 impl<S: Size> CentralCache<S> {
@@ -141,7 +141,7 @@ impl<S: Size> CentralCache<S> {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// Brings the newest of these, or frees them if there is no room.
+    /// Moves the newest of these to the central cache, or frees them if there is no room.
     #[cold]
     #[inline(never)]
     fn flush(&self, blocks: &mut Vec<Block<S>>) {
@@ -163,7 +163,7 @@ impl<S: Size> CentralCache<S> {
         }
     }
 
-    /// What is there, unless somebody else is at it.
+    /// The contents, unless another thread has the lock.
     fn try_lock(&self) -> Option<MutexGuard<'_, Vec<Block<S>>>> {
         match self.0.try_lock() {
             Ok(stock) => Some(stock),
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// Of this size no task is, so that nobody else comes to its central cache.
+    /// No task has this size, so no other thread uses its central cache.
     type Odd = [u64; 9];
 
     impl Size for Odd {
@@ -223,7 +223,7 @@ mod tests {
         struct Last(RefCell<Option<Block<Small>>>);
         impl Drop for Last {
             fn drop(&mut self) {
-                // Whatever the order in which the thread's values go.
+                // In any order in which the thread-local values are dropped.
                 free(allocate::<Small>());
                 self.0.take().into_iter().for_each(free);
                 free(allocate::<Small>());

@@ -1,7 +1,7 @@
-//! Futures that wait for a time.
+//! Timers for futures: sleep, timeout and interval.
 //!
-//! A timer is watched by the pool on whose thread it is first awaited; on any other thread, by the
-//! global one.
+//! A timer is watched by the pool on whose thread it is first polled; on any other thread, by the
+//! global pool.
 
 use std::error::Error;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::deadlines::Deadline;
 use crate::global;
 use crate::reactor::Reactor;
 
-/// Waits for that long.
+/// Waits for a duration.
 ///
 /// ```
 /// # use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ pub fn sleep(duration: Duration) -> Sleep {
     Sleep { until: Instant::now().checked_add(duration), timer: None }
 }
 
-/// Waits until then.
+/// Waits until a deadline.
 ///
 /// ```
 /// # use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ pub fn sleep_until(until: Instant) -> Sleep {
     Sleep { until: Some(until), timer: None }
 }
 
-/// A future that ends at a certain time: see [`sleep`]. Dropping it leaves nothing behind.
+/// A future that resolves at a certain time: see [`sleep`]. Dropping it cancels the timer.
 ///
 /// ```
 /// let nap = filch_pool::time::sleep(std::time::Duration::ZERO);
@@ -51,7 +51,7 @@ pub fn sleep_until(until: Instant) -> Sleep {
 /// ```
 #[must_use = "nothing waits until it is awaited"]
 pub struct Sleep {
-    /// None if it is further away than can be told: then it never ends.
+    /// None if it is too far away to be represented: then it never resolves.
     until: Option<Instant>,
     timer: Option<Timer>,
 }
@@ -79,14 +79,14 @@ impl Future for Sleep {
     }
 }
 
-/// A timer that waits, or has waited.
+/// A registered timer.
 struct Timer {
     reactor: Arc<Reactor>,
     deadline: Deadline,
 }
 
 impl Timer {
-    /// None on a thread of a pool that is being closed, where nothing is waited for any more.
+    /// None on a thread of a pool that is being closed, where nothing can wait any more.
     fn new(until: Instant, waker: &Waker) -> Option<Self> {
         let add = |core: &Core| {
             let reactor =
@@ -115,7 +115,8 @@ impl Drop for Timer {
     }
 }
 
-/// Awaits a future, but not for longer than that: then it is dropped with what this returns.
+/// Limits how long a future may take: after that time this returns [`Elapsed`], and the future is
+/// dropped with it.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -130,7 +131,7 @@ pub fn timeout<F: Future>(duration: Duration, future: F) -> Timeout<F> {
 }
 
 pin_project! {
-    /// A future that is awaited for a limited time: see [`timeout`].
+    /// A future with a time limit: see [`timeout`].
     ///
     /// ```
     /// let quick = filch_pool::time::timeout(std::time::Duration::ZERO, async { 1 });
@@ -157,7 +158,7 @@ impl<F: Future> Future for Timeout<F> {
     }
 }
 
-/// The time of a [`timeout`] is over.
+/// The error of a [`timeout`]: the time limit was exceeded.
 ///
 /// ```
 /// assert_eq!(filch_pool::time::Elapsed.to_string(), "it took longer than it was given");
@@ -173,7 +174,7 @@ impl fmt::Display for Elapsed {
 
 impl Error for Elapsed {}
 
-/// Ends again and again, so long apart; the first time at once.
+/// Ticks periodically; the first tick is immediate.
 ///
 /// # Panics
 /// If `period` is zero.
@@ -193,7 +194,7 @@ pub fn interval(period: Duration) -> Interval {
     Interval { period, next: Instant::now() }
 }
 
-/// A steady beat: see [`interval`].
+/// A periodic timer: see [`interval`].
 ///
 /// ```
 /// let beat = filch_pool::time::interval(std::time::Duration::from_secs(1));
@@ -206,8 +207,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Waits for the next beat, and says when it was due. Beats that nobody waited for are left out,
-    /// and the others stay where they were.
+    /// Waits for the next tick, and returns when it was due. Ticks that were missed are skipped,
+    /// and later ones keep their schedule.
     ///
     /// ```
     /// # use std::time::Duration;

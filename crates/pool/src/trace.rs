@@ -1,8 +1,8 @@
-//! The schedule trace: one line per period that says what the pool is doing, in the shape that Go
+//! The schedule trace: one line per period that shows what the pool is doing, in the format that Go
 //! users know, and a last one when the pool has ended.
 //!
-//! A thread of its own prints it, so that a pool whose workers are all busy or all stuck tells it too;
-//! without a trace there is no such thread.
+//! It has its own thread, so that it also works if all workers are busy or stuck; without a trace
+//! there is no such thread.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -14,18 +14,18 @@ use crate::pool::Pool;
 use crate::protocol::sync::{self, Condvar, Mutex, thread};
 use crate::stats::{PoolStats, WorkerState, WorkerStats};
 
-/// Where to ask for a trace of all pools of a process: a number of milliseconds.
+/// Enables a trace of all pools of a process: the period in milliseconds.
 const VARIABLE: &str = "FILCH_SCHEDTRACE";
 
 /// Where the lines go.
 pub(crate) type Writer = Box<dyn Write + Send>;
 
-/// What a pool was told about its trace.
+/// The trace settings of a pool.
 #[derive(Default)]
 pub(crate) struct Settings {
-    /// If nothing was said, the environment decides; zero is none.
+    /// Default: the environment decides. Zero disables the trace.
     pub(crate) period: Option<Duration>,
-    /// If nothing was said, stderr.
+    /// Default: stderr.
     pub(crate) writer: Option<Writer>,
 }
 
@@ -33,7 +33,8 @@ impl Settings {
     fn period(&self) -> Option<Duration> {
         let period = self.period.or_else(|| match std::env::var_os(VARIABLE) {
             Some(value) => parse(&value.to_string_lossy()).unwrap_or_else(|complaint| {
-                // A pool without a trace is better than a program that does not start for want of one.
+                // A pool without a trace is better than a program that does not start for lack of
+                // one.
                 eprintln!("{complaint}");
                 None
             }),
@@ -66,7 +67,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Starts to print, if a trace is wanted.
+    /// Starts to print, if a trace is enabled.
     pub(crate) fn start(&self, core: &Core, settings: Settings) -> io::Result<()> {
         let Some(period) = settings.period() else { return Ok(()) };
         let writer = settings.writer.unwrap_or_else(|| Box::new(io::stderr()));
@@ -81,13 +82,13 @@ impl Trace {
         let mut due = core.begun + period;
         loop {
             let is_over = self.wait_until(due);
-            // Nobody can be told if nothing can be written.
+            // A failed write cannot be reported anywhere.
             let _ = writeln!(writer, "{}", line(&PoolStats::of(core)));
             if is_over {
                 let _ = writer.flush();
                 return;
             }
-            // Lines that come too late are left out, not made up for.
+            // Lines that would come too late are skipped.
             let now = Instant::now();
             while due <= now {
                 due += period;
@@ -95,7 +96,7 @@ impl Trace {
         }
     }
 
-    /// Whether the pool has ended before.
+    /// Waits until `due`; true if the pool ended before.
     fn wait_until(&self, due: Instant) -> bool {
         let left = due.saturating_duration_since(Instant::now());
         let waited =
@@ -103,13 +104,13 @@ impl Trace {
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Whether this thread is the one that prints: where that goes does what comes next.
+    /// Whether this thread is the one that prints: the writer may run any code.
     pub(crate) fn is_current(&self) -> bool {
         let me = thread::current().id();
         sync::lock(&self.printer).as_ref().is_some_and(|printer| printer.thread().id() == me)
     }
 
-    /// All workers have ended: prints the last line, and waits for that.
+    /// All workers have ended: prints the last line, and joins the thread.
     pub(crate) fn finish(&self) {
         *sync::lock(&self.is_over) = true;
         self.over.notify_all();
@@ -120,7 +121,7 @@ impl Trace {
     }
 }
 
-/// Those numbers, one for each worker, in brackets.
+/// One number per worker, in brackets.
 struct Row<'a, F>(&'a [WorkerStats], F);
 
 impl<N: fmt::Display, F: Fn(&WorkerStats) -> N> fmt::Display for Row<'_, F> {
@@ -155,7 +156,7 @@ fn line(stats: &PoolStats) -> String {
 }
 
 impl PoolStats {
-    /// These numbers as a line of the schedule trace.
+    /// This snapshot as a line of the schedule trace.
     ///
     /// | field | is |
     /// |---|---|

@@ -1,4 +1,4 @@
-//! Two workers of a pool without threads, played by a test: each is held up where the test likes.
+//! A test setup: two workers of a pool without threads, which the test holds up where it likes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -22,7 +22,7 @@ pub(crate) fn wait_until(is_so: impl Fn() -> bool) {
 
 pub(crate) struct TwoWorkers {
     core: Arc<Core>,
-    /// How many leaves were begun.
+    /// How many leaves were started.
     leaves: AtomicUsize,
 }
 
@@ -34,7 +34,7 @@ impl TwoWorkers {
         Self { core, leaves: AtomicUsize::new(0) }
     }
 
-    /// The first is worker 0, the other worker 1.
+    /// `first` runs as worker 0, `other` as worker 1.
     pub(crate) fn run(
         &self,
         first: &(dyn Fn(&Local<'_>) + Sync),
@@ -52,7 +52,7 @@ impl TwoWorkers {
         });
     }
 
-    /// Two leaves that are done at the same time, or never.
+    /// Two leaves that run in parallel, or never finish.
     pub(crate) fn run_two_leaves(&self) {
         let leaf = || {
             self.leaves.fetch_add(1, SeqCst);
@@ -61,7 +61,7 @@ impl TwoWorkers {
         crate::join(leaf, leaf);
     }
 
-    /// Returns when that worker is about to sleep until what it waits for has ended.
+    /// Returns when that worker is about to sleep until a stolen fork is done.
     pub(crate) fn until_waiting(&self, index: usize) {
         wait_until(|| self.core.worker(index).state() == WorkerState::Waiting);
     }

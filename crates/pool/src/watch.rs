@@ -1,8 +1,8 @@
-//! Watching a pool: what happens in it, as events, for whoever asks.
+//! Watching a pool: its events as they happen.
 //!
-//! Only what others can notice is told: what is laid open, taken, or put to sleep. Forks and tasks that
-//! stay private happen millions of times in a second, and cost as little as a call because nobody looks.
-//! The paths that tell are those that cost much more than the question whether anybody listens.
+//! Only events that concern several workers are reported: exposed and stolen work, sleeping and
+//! waking. Private forks happen millions of times per second, and are as cheap as a call because
+//! they report nothing. The paths that do report cost much more than the check for watchers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -14,10 +14,10 @@ use crate::protocol::sync::atomic::AtomicUsize;
 use crate::protocol::sync::atomic::Ordering::Relaxed;
 use crate::protocol::sync::{self, Condvar, Mutex, MutexGuard};
 
-/// How many events wait for a watcher before the oldest are lost.
+/// How many events are buffered for a watcher before the oldest are dropped.
 const CAPACITY: usize = 4096;
 
-/// Something that happened in a pool: see [`Pool::watch`].
+/// An event in a pool: see [`Pool::watch`].
 ///
 /// ```
 /// use filch_pool::{Pool, watch::PoolEventKind};
@@ -32,19 +32,20 @@ const CAPACITY: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolEvent {
-    /// When, since the pool began. A watcher sees events in this order.
+    /// When it happened, since the pool was created. A watcher sees events in this order.
     pub at: Duration,
-    /// Which worker did it, as counted in [`PoolStats::workers`](crate::stats::PoolStats::workers); none if it came from
-    /// outside.
+    /// The worker that caused it, by its index in
+    /// [`PoolStats::workers`](crate::stats::PoolStats::workers); none if it came from outside the
+    /// pool.
     pub worker: Option<usize>,
     /// What happened.
     pub kind: PoolEventKind,
 }
 
-/// Who watches a pool.
+/// The watchers of a pool.
 pub(crate) struct Watchers {
     begun: Instant,
-    /// How many there are. Relaxed everywhere: who comes is told from some moment on.
+    /// How many there are. Relaxed everywhere: a new watcher gets events from some moment on.
     count: AtomicUsize,
     rings: Mutex<Rings>,
 }
@@ -52,11 +53,11 @@ pub(crate) struct Watchers {
 #[derive(Default)]
 struct Rings {
     rings: Vec<Arc<Ring>>,
-    /// The pool has ended: nothing happens any more.
+    /// The pool has ended: there are no more events.
     are_over: bool,
 }
 
-/// What was told to one watcher and not yet read.
+/// The events that one watcher has not read yet.
 struct Ring {
     capacity: usize,
     events: Mutex<Events>,
@@ -76,7 +77,7 @@ impl Watchers {
         Self { begun, count: AtomicUsize::new(0), rings: Mutex::default() }
     }
 
-    /// Something happens. If nobody watches, this is the question whether somebody does.
+    /// Reports an event. Without watchers, this is one check.
     #[inline]
     pub(crate) fn notify(&self, worker: Option<usize>, kind: PoolEventKind) {
         if self.count.load(Relaxed) > 0 {
@@ -134,7 +135,7 @@ impl Ring {
         }
     }
 
-    /// The oldest event, as soon as there is one, until that moment at the latest.
+    /// The oldest event, as soon as there is one, but not later than `until`.
     fn pop(&self, until: Option<Instant>) -> Option<PoolEvent> {
         let mut events = sync::lock(&self.events);
         while events.events.is_empty() && !events.is_over {
@@ -165,8 +166,8 @@ impl Ring {
 
 /// The events of a pool, oldest first: see [`Pool::watch`].
 ///
-/// As an iterator it waits for the next event, and ends when the pool has been dropped and all that
-/// happened was read. Dropping it ends the watch.
+/// As an iterator, it waits for the next event, and ends when the pool has been dropped and all
+/// events were read. Dropping it unsubscribes.
 ///
 /// ```
 /// use filch_pool::{Pool, watch::PoolEventKind};
@@ -191,7 +192,7 @@ impl std::fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// The next event, if it is there already.
+    /// The next event, if there is one already.
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(1).build()?;
@@ -216,11 +217,11 @@ impl Watch {
     /// # Ok::<(), filch_pool::BuildError>(())
     /// ```
     pub fn next_within(&self, time: Duration) -> Option<PoolEvent> {
-        // A moment that cannot be counted to does not come.
+        // A deadline that cannot be represented never comes.
         self.ring.pop(Instant::now().checked_add(time))
     }
 
-    /// How many events were overwritten because they were not read in time.
+    /// How many events were dropped because they were not read in time.
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(1).build()?;
@@ -249,11 +250,11 @@ impl Drop for Watch {
 }
 
 impl Pool {
-    /// Tells what happens in this pool from now on. The newest few thousand events wait to be read;
-    /// how many were lost is [counted](Watch::lost).
+    /// Subscribes to the events of this pool from now on. The newest few thousand are buffered;
+    /// those that were dropped are [counted](Watch::lost).
     ///
-    /// There may be several watchers, and each is told everything. As long as there is none, this costs
-    /// nothing that could be measured.
+    /// There may be several watchers, and each gets all events. Without watchers, this has no
+    /// measurable cost.
     ///
     /// ```
     /// use filch_pool::{Pool, watch::PoolEventKind};
@@ -273,7 +274,7 @@ impl Pool {
         self.watch_last(CAPACITY)
     }
 
-    /// As [`Pool::watch`], but keeps that many events, at least one.
+    /// Like [`Pool::watch`], but buffers that many events, at least one.
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(1).build()?;

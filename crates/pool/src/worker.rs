@@ -1,7 +1,8 @@
-//! The ladder: where a worker looks for the next thing to do, cheapest first; and how it rests.
+//! The main loop of a worker: the order in which it looks for work, cheapest first, and how it
+//! sleeps.
 //!
-//! `next` slot, own tasks, shared queue (first at one turn in 61), I/O and timers, half of what a
-//! random other has exposed, what is not urgent, the idle hook, sleep.
+//! Search order: `next` slot, own tasks, shared queue (first on every 61st turn), I/O and timers,
+//! half of the exposed tasks of a random other worker, low-priority tasks, the idle hook, sleep.
 
 use std::hint;
 
@@ -21,25 +22,25 @@ use crate::stats::WorkerState;
 use crate::steal::StealPolicy;
 use crate::worker_shared::WorkerShared;
 
-/// At one turn in so many the shared queue comes first: what waits there never starves.
+/// On every turn of this number the shared queue comes first, so that its tasks never starve.
 const FAIRNESS: u32 = 61;
 
-/// How many tasks in a row may come from the `next` slot: two that ready each other in turn do not
-/// starve the rest.
+/// How many tasks in a row may come from the `next` slot, so that two tasks that spawn each other
+/// in turn do not starve the rest.
 const STREAK_MAX: u32 = 3;
 
-/// How often all others are looked at before a worker rests.
+/// How often all other workers are searched before this one sleeps.
 const ROUNDS: u32 = 12;
 
-/// How many pauses between two looks.
+/// How many pauses between two searches.
 const PAUSES: u32 = 40;
 
-/// From this look on the `next` slot of another is taken too, if that one has not come to look at it
-/// meanwhile: a task just made ready is best run where it was made, but not if that takes long.
+/// From this round on, the `next` slot of another worker is stolen too, if that worker has not
+/// taken a turn meanwhile: a new task is best run where it was spawned, but not if that takes long.
 const PATIENCE: u32 = 6;
 
-/// A worker that may have no time for the task it has made ready: how many turns it had taken when it
-/// was first looked at.
+/// A worker that may have no time for the task in its `next` slot, and how many turns it had taken
+/// when that was first seen.
 #[derive(PartialEq)]
 struct Suspect {
     victim: usize,
@@ -51,14 +52,14 @@ pub(crate) enum Work {
     Fork(Stolen),
 }
 
-/// Some microseconds are let pass between two looks.
+/// Waits for some microseconds between two searches.
 fn pause() {
     for _ in 0..PAUSES {
         hint::spin_loop();
     }
 }
 
-/// Works on that seat until the pool is closed.
+/// Runs as the worker in that slot until the pool is closed.
 pub(crate) fn run(core: &Core, index: usize) {
     let local = Local::new(core, index);
     core.sleep.register(index);
@@ -71,7 +72,7 @@ pub(crate) fn run(core: &Core, index: usize) {
             }
         }
     });
-    // Not a worker any more: what is dropped now may want to spawn, and that is refused.
+    // No longer a worker: tasks that are dropped now may want to spawn, which is refused.
     local.discard();
     core.sleep.unregister(index);
 }
@@ -87,7 +88,7 @@ impl Local<'_> {
         }
     }
 
-    /// A reserve that is not needed any more leaves what it has to others.
+    /// A surplus reserve hands its tasks over to others and sleeps.
     fn make_way(&self) {
         if self.index < self.core.threads || !self.core.reserve.is_surplus() {
             return;
@@ -96,7 +97,7 @@ impl Local<'_> {
         blocking::wait_in_reserve(self);
     }
 
-    /// Rungs 1 to 8.
+    /// Steps 1 to 8 of the search order.
     fn find(&self) -> Option<Work> {
         let found = self.find_near().or_else(|| self.search()).or_else(|| self.find_late());
         if found.is_some() {
@@ -105,7 +106,7 @@ impl Local<'_> {
         found
     }
 
-    /// What costs nanoseconds: its own, and what all share.
+    /// Searches where it costs nanoseconds: its own queue and the shared one.
     fn find_near(&self) -> Option<Work> {
         let tick = self.tick.get().wrapping_add(1);
         self.tick.set(tick);
@@ -141,7 +142,7 @@ impl Local<'_> {
         self.pop_task().or_else(|| self.take_next())
     }
 
-    /// Looks at all others, again and again for a while, unless enough do already.
+    /// Searches all other workers repeatedly, unless enough workers are searching already.
     fn search(&self) -> Option<Work> {
         if self.core.is_alone() {
             return None;
@@ -174,7 +175,7 @@ impl Local<'_> {
         None
     }
 
-    /// One look at every other worker, from a random one on, in steps that reach all.
+    /// Searches every other worker once, from a random one on, in steps that reach all.
     fn steal(&self, round: u32, suspect: &mut Option<Suspect>) -> Option<Work> {
         for victim in self.core.others(self.index, &self.random) {
             if let Some(fork) = Stolen::take(self, victim, |_| true) {
@@ -190,8 +191,8 @@ impl Local<'_> {
         None
     }
 
-    /// The task that another has just made ready, if that one has been at something else for the
-    /// whole search.
+    /// Steals the task in another worker's `next` slot, if that worker has been busy for the whole
+    /// search.
     fn steal_next(&self, victim: usize, round: u32, suspect: &mut Option<Suspect>) -> Option<Task> {
         let shared = self.core.worker(victim);
         let now = Suspect { victim, turns: shared.counters.ticks.get() };
@@ -232,7 +233,7 @@ impl Local<'_> {
         first
     }
 
-    /// So many were taken from there.
+    /// Counts a theft of that many from that worker.
     pub(crate) fn count_theft(&self, victim: usize, stolen: usize) {
         self.shared.counters.thefts.add(1);
         self.shared.counters.stolen.add(stolen as u64);
@@ -240,13 +241,14 @@ impl Local<'_> {
         self.notify(PoolEventKind::Steal { from: victim, to: self.index, count: stolen });
     }
 
-    /// What can wait, and what the idle hook brings.
+    /// Low-priority tasks, and work from the idle hook.
     fn find_late(&self) -> Option<Work> {
         if let Some(task) = self.core.shared_queue.pop_low() {
             return Some(Work::Task(task));
         }
         let hook = self.core.idle_hook.as_ref()?;
-        // It may take a while: whoever brings work meanwhile must not count on this one to find it.
+        // The hook may take a while: threads that add work meanwhile must not rely on this worker
+        // to find it.
         self.stop_searching();
         let mut has_brought = false;
         contain(|| has_brought = hook());
@@ -261,25 +263,25 @@ impl Local<'_> {
         if !self.core.sleep.stop_searching() {
             return;
         }
-        // The last one who searched: who brought work while this one did woke nobody.
+        // This was the last searching worker: threads that added work meanwhile woke no other.
         if self.core.is_exposed() {
             if self.core.wake_one() {
                 self.shared.counters.wakes.add(1);
             }
         } else if self.core.has_next() {
-            // Its owner takes it, or the monitor sees that it does not.
+            // Its owner takes it, or the monitor notices that it does not.
             self.core.monitor.request_check(self.core);
         }
     }
 
-    /// Rung 9: sleeps until somebody brings work.
+    /// Step 9: sleeps until there is new work.
     fn rest(&self) {
         self.core.request_work_from_all();
         let mut woken = Woken::default();
         self.core.sleep.announce_sleep(self.index, self.searching.replace(false));
         if self.core.is_quiet() && self.is_still_quiet() {
             if self.core.has_next() {
-                // Its owner takes it, or the monitor sees that it does not.
+                // Its owner takes it, or the monitor notices that it does not.
                 self.core.monitor.request_check(self.core);
             }
             self.shared.counters.parks.add(1);
@@ -294,18 +296,20 @@ impl Local<'_> {
         self.deliver(woken);
     }
 
-    /// Who spawns a task looks whether it was asked for without a fence between: that would cost
-    /// more than the spawn. What it pushed just before it could see the wish is seen by now.
+    /// A worker that spawns a task checks for a request without a fence in between, which would
+    /// cost more than the spawn. A task that it pushed just before it could see the request is
+    /// visible by now.
     fn is_still_quiet(&self) -> bool {
         pause();
         self.core.is_quiet()
     }
 
-    /// Waits until a stolen fork is done, and takes meanwhile only what descends from it: whatever
-    /// else it would take could want a lock that this thread holds, or take longer than the fork.
+    /// Waits until a stolen fork is done, and meanwhile runs only its descendants: anything else
+    /// could need a lock that this thread holds, or take longer than the fork. See
+    /// `protocol::ancestry`.
     ///
-    /// At this point the worker has no forks of its own. Its newest was stolen, thieves take the
-    /// oldest, and older ones are exposed first; so all are gone.
+    /// At this point the worker has no forks. Its newest was stolen, thieves take the oldest, and
+    /// older ones are exposed first; so all are gone.
     #[cold]
     pub(crate) fn wait(&self, latch: &Latch, target: WaitTarget) {
         let rest = || {
@@ -317,9 +321,9 @@ impl Local<'_> {
         self.wait_for(target, || latch.is_done(), || (), rest);
     }
 
-    /// Waits until `is_over`, which whoever makes it so tells this thread if it does `rest`. Meanwhile it does
-    /// what `work` finds, and takes what descends from what it waits for; that only if it has no forks of
-    /// its own, which would be taken for parts of what it took.
+    /// Waits until `is_over`. The thread that makes it so wakes this one out of `rest`. Meanwhile
+    /// this worker does what `work` finds, and steals descendants of what it waits for; the latter
+    /// only if it has no forks itself, which would be taken for parts of what it stole.
     pub(crate) fn wait_for(
         &self,
         target: WaitTarget,
@@ -360,12 +364,12 @@ impl Local<'_> {
         }
         let was_called = self.core.waiters.leave(self.index);
         if was_called && is_over() {
-            // Somebody else may help with what this one was called for.
+            // Another worker may help with what this one was woken for.
             self.core.call_waiters();
         }
     }
 
-    /// A fork that is a part of what it waits for, wherever it lies open.
+    /// Steals a fork that is a part of what it waits for, from any worker.
     fn take_descendant(&self, target: WaitTarget) -> Option<Stolen> {
         if self.has_forks() || self.core.is_alone() {
             return None;
@@ -384,7 +388,7 @@ impl Local<'_> {
             && (0..self.core.worker_count()).any(|worker| is_part(self.core.worker(worker)))
     }
 
-    /// Drops what will not be done any more.
+    /// Drops the tasks that will not run any more.
     fn discard(&self) {
         drop(self.shared.next.take());
         while let Some(task) = self.shared.tasks.pop() {

@@ -1,4 +1,4 @@
-//! A worker: what others see of one worker, and what they may take from it.
+//! The shared state of one worker: what other workers see of it, and what they may steal.
 
 use crossbeam_utils::CachePadded;
 
@@ -12,17 +12,17 @@ use crate::raw_task::{TaskRing, TaskSlot};
 use crate::stats::WorkerState;
 
 pub(crate) struct WorkerShared {
-    /// The one word that a fork looks at: as long as fewer private forks than this were made, nobody
-    /// wants any. A thief that finds nothing here stores zero.
+    /// The only word that a fork reads: as long as fewer private forks than this were made, no
+    /// other worker wants any. A thief that finds nothing here stores zero.
     limit: CachePadded<AtomicUsize>,
-    /// The task just made ready.
+    /// The task that was spawned last.
     pub(crate) next: CachePadded<TaskSlot>,
     pub(crate) tasks: TaskRing,
     pub(crate) forks: Deque<fork::Header>,
-    /// What the worker is at.
+    /// The work that the worker executes.
     pub(crate) ancestry: CachePadded<Ancestry>,
     pub(crate) counters: CachePadded<Counters>,
-    /// What the worker does, for others to see.
+    /// What the worker is doing, for statistics.
     state: AtomicU8,
 }
 
@@ -39,20 +39,21 @@ impl WorkerShared {
         }
     }
 
-    /// Whether anything lies open here; not what it has just made ready, which is its own for a while.
+    /// Whether anything is exposed here; not the task in the `next` slot, which is its owner's for
+    /// a while.
     pub(crate) fn is_exposed(&self) -> bool {
         !self.forks.is_empty() || !self.tasks.is_empty()
     }
 
-    /// Whether so many private forks are as many as there may be. Relaxed: a hint that may come late.
+    /// Whether that many private forks have reached the limit. Relaxed: a hint that may come late.
     #[inline(always)]
     pub(crate) fn has_reached_limit(&self, forks: usize) -> bool {
         forks >= self.limit.load(Relaxed)
     }
 
-    /// Somebody wants work from here.
+    /// Another worker requests work from this one.
     pub(crate) fn request_work(&self) {
-        // Looked at first: a line that is written goes away from its owner.
+        // Read first: a cache line that is written moves away from its owner.
         if !self.is_work_requested() {
             self.limit.store(0, Relaxed);
         }
@@ -63,27 +64,27 @@ impl WorkerShared {
         self.limit.load(Relaxed) == 0
     }
 
-    /// The wish was granted, as far as possible.
+    /// The request was satisfied, as far as possible.
     pub(crate) fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Relaxed);
     }
 
-    /// The next fork lies open, whether somebody has asked or not. For the owner only.
+    /// Makes the next fork exposed, whether there was a request or not. For the owner only.
     pub(crate) fn lower_limit(&self, limit: usize) {
         let before = self.limit.load(Relaxed);
         if before > limit {
-            // An exchange, which does not cross out what somebody has wished meanwhile.
+            // An exchange, so that a request made meanwhile is not lost.
             let _ = self.limit.compare_exchange(before, limit, Relaxed, Relaxed);
         }
     }
 
-    /// What its worker does.
+    /// What its worker is doing.
     pub(crate) fn state(&self) -> WorkerState {
-        // Relaxed: to be shown, nothing follows from it.
+        // Relaxed: only for display.
         WorkerState::ALL[usize::from(self.state.load(Relaxed))]
     }
 
-    /// For the owner, where it costs nothing that matters.
+    /// For the owner, on paths where the cost does not matter.
     pub(crate) fn set_state(&self, state: WorkerState) {
         self.state.store(state as u8, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! A thread that waits leaves what it has to others.
+//! A thread that waits hands its tasks over to others.
 
 use std::sync::mpsc;
 
@@ -9,7 +9,7 @@ fn what_came_with_a_task_that_waits_is_done_meanwhile() {
     let pool = Pool::builder().threads(1).build().unwrap();
     let (go, gate) = mpsc::channel::<()>();
     pool.spawn_detached(move || gate.recv().unwrap());
-    // The only worker takes both at once, since nobody else could want one of them.
+    // The only worker takes both at once, since no other worker could want one of them.
     let (sender, receiver) = mpsc::channel();
     let reply = pool.spawn(move || blocking(|| receiver.recv().unwrap()));
     pool.spawn_detached(move || sender.send("hello").unwrap());

@@ -1,4 +1,4 @@
-//! Futures beside forks: although every worker computes, futures are served.
+//! Futures make progress even if every worker computes.
 
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn fib(n: u64) -> u64 {
     a + b
 }
 
-/// Calls `futures` with a pool whose workers all compute, without an end until it returns.
+/// Calls `futures` with a pool whose workers all compute until it returns.
 fn in_a_storm(threads: usize, futures: impl FnOnce(&Pool)) {
     let pool = Pool::builder().threads(threads).build().expect("threads can be started");
     let is_over = Arc::new(AtomicBool::new(false));
@@ -124,7 +124,7 @@ fn what_a_worker_made_ready_before_it_computed_is_run() {
                 spawn_future(async move { is_done.store(true, SeqCst) })
             })
             .collect();
-        // The only worker does not come back before one of them has been run.
+        // The only worker does not come back before one of them has run.
         while !is_done.load(SeqCst) {
             assert_eq!(fib(16), 987);
         }

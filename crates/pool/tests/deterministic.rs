@@ -1,4 +1,5 @@
-//! Deterministic mode: the same seed does the same, many seeds do much, and nothing is left undone.
+//! Deterministic mode: the same seed gives the same schedule, many seeds give many, and all work is
+//! done.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::collections::BTreeSet;
@@ -13,10 +14,10 @@ use filch_pool::{
     task::{Priority, TaskHandle, spawn_detached},
 };
 
-/// What was done by whom, in the order in which it was done.
+/// What was done, in order.
 type Journal = Arc<Mutex<Vec<String>>>;
 
-/// Everything that there is: forks, scopes, loops, tasks, priorities and handles.
+/// Uses everything: forks, scopes, loops, tasks, priorities and handles.
 fn run(seed: u64, workers: usize) -> (Vec<String>, Schedule) {
     let journal = Journal::default();
     let write = |text: String| journal.lock().unwrap().push(text);
@@ -91,7 +92,7 @@ fn one_worker_is_enough() {
     assert!(schedules.iter().all(|schedule| !schedule.contains("w1")));
 }
 
-/// Which half of a join begins first, and on which worker.
+/// Which half of a join starts first, and on which worker.
 #[test]
 fn the_second_half_of_a_join_runs_before_within_or_after_the_first() {
     let orders: BTreeSet<_> = (0..100)
@@ -110,7 +111,8 @@ fn the_second_half_of_a_join_runs_before_within_or_after_the_first() {
     assert_eq!(orders.into_iter().collect::<Vec<_>>(), ["aAb", "abA", "baA"]);
 }
 
-/// How often two tasks do what should be done once: one looks, the other comes between, both act.
+/// How often two tasks do what should be done once: one checks, the other comes in between, both
+/// act.
 fn times_done(seed: u64) -> (u32, Schedule) {
     let (is_done, times) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
     let ((), schedule) = deterministic::run(seed, 3, |_pool| {
@@ -168,7 +170,7 @@ fn waiting_for_oneself_is_told_instead_of_waiting_for_ever() {
             let own = Arc::new(Mutex::new(None::<TaskHandle<()>>));
             let (taken, told) = (Arc::clone(&own), Arc::clone(&told));
             let task = spawn(move || {
-                // If it does not run before it is known to itself.
+                // Only if it does not run before it has its own handle.
                 let Some(own) = taken.lock().unwrap().take() else { return };
                 let panic = catch_unwind(AssertUnwindSafe(|| own.wait())).unwrap_err();
                 *told.lock().unwrap() = panic.downcast_ref::<String>().cloned();

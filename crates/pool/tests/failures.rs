@@ -1,5 +1,5 @@
-//! Drops that panic, spawn or take their time; closing in the middle; hooks that fail: the pool goes
-//! on, and nothing is used after its end.
+//! Destructors that panic, spawn or take long; closing in the middle; hooks that fail: the pool
+//! continues, and nothing is used after its end.
 
 mod busy;
 
@@ -46,7 +46,7 @@ fn what_was_to_be_installed_is_gone_before_the_caller_goes_on() {
         threads.spawn(|| {
             let borrowed = OnDrop(|| {
                 is_being_dropped.store(true, SeqCst);
-                // Time for the caller to go on, and to print its panic, should nothing hold it.
+                // Gives the caller a chance to continue too early.
                 let started = Instant::now();
                 while started.elapsed() < Duration::from_secs(1) && !was_early.load(SeqCst) {
                     was_early.fetch_or(has_returned.load(SeqCst), SeqCst);
@@ -101,7 +101,7 @@ fn a_task_that_is_dropped_may_spawn() {
     }
 }
 
-/// What panics when it is dropped, so many times.
+/// Panics when it is dropped, that many times.
 struct Bomb(usize);
 
 impl Drop for Bomb {
@@ -197,7 +197,7 @@ fn an_idle_hook_that_panics_ends_no_thread() {
     assert_eq!(pool.install(|| 7), 7);
 }
 
-/// More tasks than a worker keeps for itself and has places to lay open, and it waits for each.
+/// More tasks than fit into a worker's queue, and it waits for each.
 #[test]
 fn who_waits_hides_no_task_that_it_waits_for() {
     for threads in 1..4 {
@@ -212,7 +212,7 @@ fn who_waits_hides_no_task_that_it_waits_for() {
     }
 }
 
-/// The last one that is spawned lies in the `next` slot, those before it elsewhere.
+/// The task that was spawned last is in the `next` slot, the others are elsewhere.
 #[test]
 fn who_waits_in_any_order_waits_for_each() {
     let pool = pool(1);
@@ -223,7 +223,7 @@ fn who_waits_in_any_order_waits_for_each() {
     assert_eq!(sum.wait().expect("it runs"), 10);
 }
 
-/// A pool that is closed by one of its forks, while the other waits for it.
+/// One half of a fork closes the pool while the other waits for it.
 #[test]
 fn a_stolen_fork_may_drop_its_pool() {
     let pool = Arc::new(pool(2));
@@ -244,7 +244,8 @@ fn a_stolen_fork_may_drop_its_pool() {
     is_done.recv().expect("both halves end");
 }
 
-/// One half of a fork waits for a task that its owner has made before, and that lies with it still.
+/// One half of a fork waits for a task that its owner has spawned before, and still has in its
+/// queue.
 #[test]
 fn who_waits_for_a_fork_hides_no_task_from_it() {
     let pool = pool(2);
@@ -263,7 +264,7 @@ fn who_waits_for_a_fork_hides_no_task_from_it() {
     assert_eq!(sum.wait().expect("it runs"), 3);
 }
 
-/// A pool that is closed while a thread of it waits for a task that nobody will run any more.
+/// A pool is closed while one of its threads waits for a task that will not run any more.
 #[test]
 fn who_waits_for_a_task_is_told_when_the_pool_is_closed() {
     for threads in 1..3 {
@@ -283,7 +284,7 @@ fn who_waits_for_a_task_is_told_when_the_pool_is_closed() {
     }
 }
 
-/// Drops a pool where it is woken, when nobody else has that pool, or this, any more.
+/// Drops a pool when it is woken, once no other reference to that pool, or to this, is left.
 struct Dropper {
     pool: Arc<Pool>,
     let_go: Arc<AtomicUsize>,
@@ -300,7 +301,7 @@ impl Wake for Dropper {
     }
 }
 
-/// Says that it was woken.
+/// Records that it was woken.
 struct Called(AtomicBool);
 
 impl Wake for Called {
@@ -309,8 +310,8 @@ impl Wake for Called {
     }
 }
 
-/// The only worker is busy, so it is the pool's own monitor that wakes who waits for a timer. The first one
-/// that it wakes drops the pool, and the worker goes on only when the second was woken, too.
+/// The only worker is busy, so the pool's own monitor wakes the two timers. The first waker drops
+/// the pool, and the worker continues only when the second was called, too.
 #[test]
 fn a_waker_may_drop_the_pool_that_wakes_it() {
     let patience = Duration::from_secs(60);
@@ -326,7 +327,7 @@ fn a_waker_may_drop_the_pool_that_wakes_it() {
         let other = Waker::from(Arc::clone(&called));
         let mut span = Duration::from_millis(20);
         let _naps = loop {
-            // Due at the same time, so that they are found at the same look, the older one first.
+            // Due at the same time, so that the same poll finds both, the older one first.
             let due = Instant::now() + span;
             let mut naps = [sleep_until(due), sleep_until(due)];
             let mut waits = |nap: usize, waker| {
@@ -350,7 +351,7 @@ fn a_waker_may_drop_the_pool_that_wakes_it() {
     expect_end(watch);
 }
 
-/// Who watches is told that the pool has ended.
+/// Watchers are notified that the pool has ended.
 fn expect_end(watch: Watch) {
     let (end, has_ended) = mpsc::channel();
     thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Forks, scopes, and loops in parts.
+//! Forks, scopes and parallel loops.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -1,4 +1,4 @@
-//! Futures on a pool: what comes of them, how they stop, and that each is dropped once.
+//! Futures on a pool: their results, how they stop, and that each is dropped once.
 
 use std::future::{Future, pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +34,7 @@ impl Drop for Drops {
     }
 }
 
-/// A future that says once that it was looked at, and then waits for ever.
+/// A future that signals once that it was polled, and then waits for ever.
 fn waits(drops: &Arc<AtomicUsize>, begun: mpsc::Sender<()>) -> impl Future<Output = ()> + 'static {
     let held = Drops(Arc::clone(drops));
     async move {

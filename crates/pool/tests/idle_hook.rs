@@ -1,4 +1,4 @@
-//! The idle hook: called before a worker sleeps, and never while there is something to do.
+//! The idle hook: called before a worker sleeps, and never while there is work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -40,7 +40,7 @@ fn what_it_brings_is_run_without_a_sleep() {
     let (start, gate) = mpsc::channel::<()>();
     let gate = std::sync::Mutex::new(gate);
     let hook = move || {
-        // The test is ready when this ends; it is a test, so the hook may wait.
+        // The hook waits until the test is ready. (It may, because this is a test.)
         let _ = gate.lock().unwrap().recv();
         if bring.load(SeqCst) == 100 {
             return false;
@@ -87,7 +87,7 @@ fn it_is_not_called_while_there_is_something_to_do() {
 
 #[test]
 fn one_that_lies_does_no_harm() {
-    // It says that it has brought something.
+    // It claims to have spawned work.
     let pool = Pool::builder().threads(2).idle_hook(|| true).build().unwrap();
     assert_eq!(pool.install(|| filch_pool::join(|| 1, || 2)), (1, 2));
     wait_until(&pool, || pool.stats().sleeping == 2);
@@ -112,7 +112,7 @@ fn while_one_is_in_it_others_are_woken_as_usual() {
     let (go_on, gate) = mpsc::channel::<()>();
     let gate = std::sync::Mutex::new(Some(gate));
     let hook = move || {
-        // Only the first call takes its time; it is a test, so the hook may wait.
+        // Only the first call takes long. (It may wait, because this is a test.)
         let gate = gate.lock().unwrap().take();
         if let Some(gate) = gate {
             begun.send(()).unwrap();

@@ -1,4 +1,4 @@
-//! Pools that come and go leave nothing behind: no thread, no memory, no task.
+//! Pools that are created and dropped leave nothing behind: no thread, no memory, no task.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -6,7 +6,7 @@ use std::{fs, thread};
 
 use filch_pool::{Pool, join};
 
-/// Makes a pool, uses some of what it offers, and drops it with something left to do.
+/// Creates a pool, uses some of its features, and drops it with tasks left to run.
 fn use_one(dropped: &Arc<AtomicUsize>, number: usize) {
     struct Counted(Arc<AtomicUsize>);
     impl Drop for Counted {
@@ -27,7 +27,7 @@ fn use_one(dropped: &Arc<AtomicUsize>, number: usize) {
     }
 }
 
-/// A line of the kernel's account of this process.
+/// A value from the kernel's status of this process.
 fn account(key: &str) -> Option<usize> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(key))?;
@@ -52,18 +52,18 @@ fn ten_thousand_pools_leave_nothing_behind() {
             }
         });
     };
-    // So that whatever is made once is there.
+    // So that everything that is created once exists.
     many(0, 1000);
     let before = (threads(), account("VmRSS:"));
     many(1000, 10_000);
     let after = (threads(), account("VmRSS:"));
     assert_eq!(dropped.load(SeqCst), 30_000, "each task is dropped once");
-    // A thread that was waited for may be listed a moment longer.
+    // A joined thread may be listed a moment longer.
     while threads() > before.0 {
         thread::yield_now();
     }
     if let (Some(before), Some(after)) = (before.1, after.1) {
-        // A pool takes at least 50 kB: nine thousand of them would take 450 MB.
+        // A pool takes at least 50 kB: 2,700 of them would take 135 MB.
         assert!(after < before + 50_000, "from {before} kB to {after} kB");
     }
 }

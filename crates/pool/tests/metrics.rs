@@ -1,4 +1,4 @@
-//! The page of metrics, read back by a strict parser of Prometheus' text format.
+//! The metrics, read back by a strict parser of Prometheus' text format.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use filch_pool::Pool;
 /// Labels and value of each sample, by the name of the metric.
 type Page = BTreeMap<String, Vec<(BTreeMap<String, String>, u64)>>;
 
-/// Every metric has its help, then its type, then all its samples; nothing else is there.
+/// Every metric has its help, then its type, then all its samples, and nothing else.
 fn parse(text: &str) -> Page {
     assert!(text.ends_with('\n'));
     let mut page = Page::new();
@@ -34,7 +34,7 @@ fn parse(text: &str) -> Page {
     page
 }
 
-/// `a="..",b=".."`, and what comes behind it.
+/// `a="..",b=".."`, and the rest of the line.
 fn parse_labels(mut rest: &str) -> (BTreeMap<String, String>, &str) {
     let mut labels = BTreeMap::new();
     loop {
@@ -97,7 +97,7 @@ fn the_page_tells_what_the_stats_tell() {
 #[test]
 fn a_strange_name_is_escaped() {
     let name = "a \"quoted\" \\ name\nof two lines, {and} more";
-    // The name of a thread may be anything without a zero.
+    // The name of a thread may be anything without a zero byte.
     let pool = Pool::builder().threads(1).name(name).build().unwrap();
     let page = parse(&pool.metrics());
     assert!(page.values().flatten().all(|(labels, _)| labels["pool"] == name));

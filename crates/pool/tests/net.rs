@@ -1,4 +1,4 @@
-//! Sockets: what is sent arrives, whoever waits is told, and waiting costs nothing.
+//! Sockets: data arrives, waiting futures are woken, and waiting workers sleep.
 
 mod busy;
 
@@ -26,7 +26,7 @@ fn any_port() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-/// Sends back what comes, until the other side has ended.
+/// Sends everything back until the end of the stream.
 async fn echo(stream: Async<TcpStream>) -> io::Result<usize> {
     let mut buffer = [0; 1024];
     let mut total = 0;
@@ -40,7 +40,7 @@ async fn echo(stream: Async<TcpStream>) -> io::Result<usize> {
     }
 }
 
-/// Sends a number so many times, and expects it back each time.
+/// Sends a number that many times, and expects it back each time.
 async fn ping(address: SocketAddr, times: u32) -> io::Result<()> {
     let stream = Async::<TcpStream>::connect(address).await?;
     for n in 0..times {
@@ -54,7 +54,7 @@ async fn ping(address: SocketAddr, times: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Serves that many clients, and says how many bytes each has sent.
+/// Serves that many clients, and returns how many bytes each has sent.
 async fn serve(listener: Async<TcpListener>, clients: usize) -> io::Result<Vec<usize>> {
     let mut incoming = listener.incoming();
     let mut handles = Vec::new();
@@ -117,7 +117,7 @@ fn ping_and_pong_over_udp() {
         }
         io::Result::Ok(())
     });
-    // From a thread that is no worker, on sockets that the pool watches.
+    // From a thread that is not a worker, on sockets that the pool watches.
     block_on(async {
         for n in 0..1000_u32 {
             one.send(&n.to_be_bytes()).await?;
@@ -152,7 +152,7 @@ fn both_sides_of_one_socket_are_waited_for_at_once() {
             stream.read_exact(&mut byte).await.map(|()| byte)
         }
     });
-    // More than fits into what lies between: it has to wait until the other side reads.
+    // More than fits into the socket buffers: it has to wait until the other side reads.
     let writer = pool.spawn_future({
         let stream = Arc::clone(&stream);
         async move {
@@ -222,7 +222,8 @@ fn who_waits_is_told_when_the_pool_is_closed() {
     assert!(error.to_string().contains("closed"), "{error}");
 }
 
-/// How often a future sends and receives before a task that was spawned after it is run, on one thread.
+/// How often a future sends and receives before a task that was spawned after it runs, on one
+/// thread.
 #[test]
 fn a_socket_that_is_always_ready_does_not_keep_others_waiting() {
     let pool = pool(1);
@@ -247,6 +248,6 @@ fn a_socket_that_is_always_ready_does_not_keep_others_waiting() {
     go.send(()).unwrap();
     let before = other.wait().unwrap();
     block_on(busy).unwrap().unwrap();
-    // A few hundred: what one step may do, a few steps in a row.
+    // A few hundred: the budget of one poll, a few polls in a row.
     assert!(before < 1_000, "{before}");
 }

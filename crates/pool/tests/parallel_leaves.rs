@@ -1,5 +1,5 @@
-//! Long leaves are done at the same time, wherever they are forked: those here wait for one another,
-//! and would never end one after the other.
+//! Long leaves run in parallel, wherever they are forked: the leaves here wait for one another, and
+//! would never finish one after the other.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use filch_pool::{Pool, for_each, join, scope, stats::WorkerState};
 
-/// How long leaves wait until it is clear that nobody does the others.
+/// How long leaves wait until it is clear that the others are not running.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Where so many leaves wait for one another.
+/// A barrier for that many leaves.
 struct Meeting {
     expected: usize,
     there: AtomicUsize,
@@ -39,7 +39,7 @@ fn pool(threads: usize) -> Pool {
     Pool::builder().threads(threads).build().expect("threads can be started")
 }
 
-/// Waits until only so many workers are awake: then the others have said that they want work.
+/// Waits until only that many workers are awake: then the others have requested work.
 fn rest(pool: &Pool, awake: usize) {
     let begin = Instant::now();
     let sleeping = || {
@@ -52,8 +52,8 @@ fn rest(pool: &Pool, awake: usize) {
     }
 }
 
-/// Two leaves, as `shape` forks them, in a pool that has slept before: from outside, as a guest, after
-/// many small forks, and again and again.
+/// Two leaves, as `shape` forks them, in a pool that has slept before: from outside, on an external
+/// thread that entered the pool, after many small forks, and repeatedly.
 fn check(shape: impl Fn(&Meeting) + Sync) {
     let pool = pool(2);
     let meet = |awake: usize| {
@@ -141,7 +141,7 @@ fn two_tasks_of_a_scope() {
     });
 }
 
-/// The owner of the scope has nothing to do but to wait, and so comes to take what the helper forks.
+/// The owner of the scope has nothing to do but wait, and so steals the helper's forks.
 #[test]
 fn a_fork_of_a_scopes_task_that_another_runs() {
     let pool = pool(2);
@@ -160,7 +160,7 @@ fn a_fork_of_a_scopes_task_that_another_runs() {
     }
 }
 
-/// While one waits for a scope, its forks are not out of reach: a third does them.
+/// While a worker waits for a scope, its forks are not out of reach: a third worker runs them.
 #[test]
 fn a_fork_of_one_who_waits_for_a_scope() {
     let pool = pool(3);
@@ -193,7 +193,7 @@ fn a_fork_of_a_task() {
     }
 }
 
-/// Ways to fork so many leaves.
+/// Ways to fork that many leaves.
 const SHAPES: [fn(usize, &Meeting); 3] = [
     |leaves, meeting| halves(leaves, meeting),
     |leaves, meeting| one_by_one(leaves, meeting),
@@ -239,8 +239,8 @@ fn as_many_leaves_as_there_are_workers() {
     }
 }
 
-/// Whoever has forked the short ones waits for thieves that wait for thieves, and all of them are needed in
-/// the end. No more forks than lie open at once: see `WINDOW`.
+/// The worker that forked the short ones waits for thieves that wait for thieves, and all of them
+/// are needed in the end. No more forks than are exposed at once: see `WINDOW`.
 #[test]
 fn as_many_leaves_as_there_are_workers_after_short_forks() {
     fn after(short: usize, then: &(dyn Fn() + Sync)) {
@@ -269,7 +269,7 @@ fn as_many_leaves_as_there_are_workers_after_short_forks() {
     }
 }
 
-/// Who waits for a scope, and has a fork of its own that another takes, helps from then on.
+/// A worker that waits for a scope while its own fork is stolen helps from then on.
 #[test]
 fn a_fork_of_a_scopes_task_while_the_owners_own_is_taken() {
     let pool = pool(3);

@@ -1,4 +1,5 @@
-//! That the sanitizer is not blind: with races planted in the pool, it reports each of them.
+//! Proof that the sanitizer would find races: with races planted in the pool, it reports each of
+//! them.
 //!
 //! Only in a build with the sanitizer (`--cfg filch_sanitized`), as `cargo xtask test` makes it.
 #![cfg(filch_sanitized)]
@@ -18,13 +19,13 @@ extern "C" fn __tsan_on_report(_report: *const c_void) {
     REPORTS.fetch_add(1, Relaxed);
 }
 
-/// Reports are no failure here; and one more of the same kind counts, too.
+/// Reports are not failures here, and repeated ones of the same kind count, too.
 #[unsafe(no_mangle)]
 extern "C" fn __tsan_default_options() -> *const c_char {
     c"exitcode=0 suppress_equal_stacks=0".as_ptr()
 }
 
-/// Goes on with it until something is reported.
+/// Repeats it until a race is reported.
 fn is_reported(way: &str, pool: &Pool, mut hand_over: impl FnMut(&Pool)) {
     let before = REPORTS.load(Relaxed);
     let is_reported = (0..10_000).any(|_| {
@@ -34,7 +35,7 @@ fn is_reported(way: &str, pool: &Pool, mut hand_over: impl FnMut(&Pool)) {
     assert!(is_reported, "{way}: the sanitizer saw nothing");
 }
 
-/// One test: they count the same reports.
+/// One test, because they count the same reports.
 #[test]
 fn every_race_that_was_planted_is_reported() {
     plant_races();
@@ -44,7 +45,7 @@ fn every_race_that_was_planted_is_reported() {
         pool.install(|| plain += 1);
         assert_eq!(plain, 1);
     });
-    // From here on the calling thread joins in, and waits for no bell.
+    // From here on the calling thread is a worker, and waits for no event.
     is_reported("what the tasks of a scope do", &pool, |pool| {
         pool.enter(|| {
             let mut plain = [0; 64];

@@ -1,4 +1,4 @@
-//! The order in which real workers look for work, seen from outside.
+//! The order in which real workers look for work, as seen from outside.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -42,18 +42,18 @@ fn settle(pool: &Pool) {
     });
 }
 
-/// Which worker calls this.
+/// The index of the calling worker.
 fn worker() -> usize {
     thread::current().name().unwrap().rsplit_once('-').unwrap().1.parse().unwrap()
 }
 
-/// A worker that was kept busy until told otherwise.
+/// A worker that is kept busy until it is released.
 struct Kept {
     worker: usize,
     go: mpsc::Sender<()>,
 }
 
-/// Keeps one worker busy, after it has done `first`.
+/// Keeps one worker busy, after it has run `first`.
 fn keep(pool: &Pool, first: impl FnOnce() + Send + 'static) -> Kept {
     let (go, gate) = mpsc::channel();
     let (tell, told) = mpsc::channel();
@@ -73,7 +73,7 @@ fn one_worker_takes_what_is_urgent_its_next_its_own_what_is_shared_and_what_is_n
         spawn_detached(own);
         spawn_detached(next);
     });
-    // The first one is no turn at which the shared queue comes first.
+    // None of the next turns is one at which the shared queue comes first.
     assert!(pool.stats().ticks() < 50);
     drop(pool.task().priority(Priority::Low).spawn(journal.write("not urgent")));
     pool.spawn_detached(journal.write("shared"));
@@ -83,11 +83,11 @@ fn one_worker_takes_what_is_urgent_its_next_its_own_what_is_shared_and_what_is_n
     assert_eq!(journal.read(), ["urgent", "next", "own", "shared", "not urgent"]);
 }
 
-/// One worker has 128 tasks open and is busy; the other comes to them when it has nothing else.
+/// One worker has 128 exposed tasks and is busy; the other steals them when it has nothing else.
 fn steal_from_a_busy_one(steal: StealPolicy) -> (Vec<String>, u64) {
     let pool = Pool::builder().threads(2).steal(steal).build().unwrap();
     let journal = Journal::default();
-    // Both are busy, so that nobody steals while this is prepared.
+    // Both are busy, so that nothing is stolen during preparation.
     let first = keep(&pool, || ());
     let many = journal.clone();
     let second = keep(&pool, move || {
@@ -113,7 +113,7 @@ fn what_lies_open_at_another_comes_after_the_shared_queue_oldest_first() {
         let oldest = (0..128).map(|number| format!("other's {number}"));
         let expected: Vec<_> = std::iter::once("shared".to_owned()).chain(oldest).collect();
         assert_eq!(read[..129], expected);
-        // Perhaps the one that was made last, too.
+        // Perhaps also the task that was spawned last.
         assert!((128..=129).contains(&stolen), "{stolen}");
     }
 }
@@ -123,7 +123,7 @@ fn a_task_from_outside_runs_within_61_turns_of_others_that_go_on_for_ever() {
     struct Forever {
         pool: Arc<Pool>,
         runs: AtomicU64,
-        /// At one moment, somebody outside spawns something while nobody takes a turn.
+        /// At one moment, a thread outside spawns a task while the worker takes no turn.
         ask: mpsc::Sender<u64>,
         answer: Mutex<mpsc::Receiver<()>>,
     }
@@ -143,7 +143,7 @@ fn a_task_from_outside_runs_within_61_turns_of_others_that_go_on_for_ever() {
     let (runs, answer_from) = (AtomicU64::new(0), Mutex::new(answered));
     let this = Forever { pool: Arc::clone(&pool), runs, ask, answer: answer_from };
     let this = Arc::new(this);
-    // From inside, so that nothing else waits in the shared queue.
+    // From inside, so that the shared queue is empty.
     pool.install(|| {
         for _ in 0..2 {
             let this = Arc::clone(&this);
@@ -157,7 +157,7 @@ fn a_task_from_outside_runs_within_61_turns_of_others_that_go_on_for_ever() {
     answer.send(()).unwrap();
     let after = told.recv().unwrap();
     assert!((1..=61).contains(&(after - before)), "{} turns", after - before);
-    // They stop, and the pool with them.
+    // Ends the tasks, and the pool with them.
     this.runs.store(1_000_000, SeqCst);
 }
 
@@ -170,7 +170,7 @@ fn hardly_anything_is_stolen_where_work_is_balanced() {
         let (a, b) = filch_pool::join(|| fib(n - 1), || fib(n - 2));
         a + b
     }
-    /// Every call of more than one forks.
+    /// Every call with an argument above one forks.
     fn forks(n: u64) -> u64 {
         if n < 2 { 0 } else { 1 + forks(n - 1) + forks(n - 2) }
     }

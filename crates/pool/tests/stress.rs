@@ -1,8 +1,8 @@
-//! Many tasks, forks and scopes at once, from all sides, with panics, cancelling and closing in the
-//! middle: each runs at most once, and each is dropped exactly once.
+//! Many tasks, forks and scopes at once, from all sides, with panics, cancellation and closing in
+//! the middle: each runs at most once, and each is dropped exactly once.
 //!
-//! All waiting is for a condition, and all counting is done with atomics, so that ThreadSanitizer sees
-//! what orders what.
+//! All waiting is for a condition, and all counting uses atomics, so that ThreadSanitizer sees the
+//! order.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -27,7 +27,7 @@ fn pool_that(threads: usize, steal: StealPolicy) -> Pool {
         .expect("threads can be started")
 }
 
-/// How often each of so many things was run and dropped.
+/// How often each of a number of entries was run and dropped.
 struct Ledger {
     runs: Vec<AtomicUsize>,
     drops: Vec<AtomicUsize>,
@@ -53,7 +53,7 @@ impl Ledger {
         of.iter().map(|count| count.load(SeqCst)).collect()
     }
 
-    /// All were dropped once, and run at most once. How many were run.
+    /// Checks that all were dropped once, and run at most once. Returns how many were run.
     fn audit(&self) -> usize {
         let odd = |count: &&AtomicUsize| count.load(SeqCst) != 1;
         assert_eq!(self.drops.iter().filter(odd).count(), 0, "each is dropped once");
@@ -99,7 +99,7 @@ fn every_task_from_outside_runs_once() {
                 });
             }
         });
-        // What is installed comes after nothing in particular, so every one is waited for.
+        // Installed closures come in no particular order, so wait for every task.
         while Ledger::counts(&ledger.drops).iter().sum::<usize>() < 4000 {
             thread::yield_now();
         }
@@ -140,7 +140,7 @@ fn every_task_of_a_tree_runs_once() {
     }
 }
 
-/// The pool is dropped after some of the tasks, however many those are.
+/// The pool is dropped after some of the tasks have run.
 #[test]
 fn a_pool_dropped_in_the_middle_drops_every_task_once() {
     for threads in 1..4 {
@@ -170,7 +170,7 @@ fn a_pool_dropped_in_the_middle_drops_every_task_once() {
             }
             drop(pool);
             ledger.audit();
-            // Whoever waits for one is told.
+            // Waiting for them returns.
             handles.into_iter().for_each(|handle| drop(handle.wait()));
         }
     }
@@ -281,8 +281,8 @@ fn futures_and_forks_beside_each_other() {
     }
 }
 
-/// Each task holds a lock while it joins: a thread that took any other task while it waits would want
-/// a lock that it holds itself.
+/// Each task holds a lock while it joins: a thread that ran any other task while it waits would
+/// need a lock that it holds itself.
 #[test]
 fn a_lock_held_across_a_join_never_hangs() {
     fn tree(depth: usize) -> usize {
@@ -310,12 +310,12 @@ fn a_lock_held_across_a_join_never_hangs() {
     }
 }
 
-/// The same with scopes, and with forks that each hold a lock of their own below.
+/// The same with scopes, and with forks that each hold their own lock below.
 #[test]
 fn locks_held_across_scopes_and_deeper_joins_never_hang() {
     fn tree(locks: &[Mutex<()>], depth: usize) -> usize {
         let Some(lock) = locks.get(depth) else { return 1 };
-        // Held by at most one at each depth, and always wanted from the top down.
+        // Held by at most one task at each depth, and always locked from the top down.
         let _guard = lock.lock().expect("nothing panics under it");
         let count = AtomicUsize::new(0);
         scope(|s| {
@@ -399,7 +399,7 @@ fn of_two_panics_the_first_ones_wins_and_both_closures_are_dropped() {
     }
 }
 
-/// The second half is surely stolen, as the first waits for it.
+/// The second half is certainly stolen, because the first waits for it.
 #[test]
 fn of_two_panics_the_first_ones_wins_also_if_the_second_was_stolen() {
     let pool = pool(2);
@@ -433,7 +433,7 @@ fn of_two_panics_the_first_ones_wins_also_if_the_second_was_stolen() {
     }
 }
 
-/// Deeper than a worker has room for forks, with thieves and without; the deepest panics in the end.
+/// Deeper than a worker has room for forks, with thieves and without.
 #[test]
 fn forks_deeper_than_there_is_room() {
     fn deep(left: usize, ledger: &Arc<Ledger>) -> usize {

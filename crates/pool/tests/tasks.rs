@@ -1,4 +1,4 @@
-//! Tasks: results, cancelling, priorities, names, threads that wait.
+//! Tasks: results, cancellation, priorities, names, blocking.
 
 mod busy;
 
@@ -159,7 +159,7 @@ fn a_task_made_ready_by_a_busy_worker_is_taken_by_another() {
                 let is_done = Arc::new(AtomicUsize::new(0));
                 let done = Arc::clone(&is_done);
                 pool.spawn_detached(move || done.store(1, SeqCst));
-                // Not told to the pool: this thread does not come back to look.
+                // Without `blocking`: this thread does not come back to look for work.
                 while is_done.load(SeqCst) == 0 {
                     std::thread::yield_now();
                 }
@@ -181,7 +181,7 @@ fn whatever_a_busy_worker_has_spawned_is_taken_by_others() {
                         left.fetch_sub(1, SeqCst);
                     });
                 }
-                // Not told to the pool: this thread does not come back to look.
+                // Without `blocking`: this thread does not come back to look for work.
                 while left.load(SeqCst) > 0 {
                     std::thread::yield_now();
                 }

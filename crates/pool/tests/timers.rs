@@ -1,4 +1,4 @@
-//! Timers: none is early, none is lost, and their order is kept.
+//! Timers: none is early, and none is lost.
 
 use std::future::{Future, pending};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -33,9 +33,8 @@ fn a_thread_of_no_pool_sleeps_too() {
     assert!(begun.elapsed() >= SHORT);
 }
 
-/// In which order a thousand sleeps end, by rank of their deadlines.
-/// In which order those end that are due at different times is tested where one thread does it all: two
-/// threads may wake them side by side.
+/// The order in which timers end that are due at different times is tested where one thread wakes
+/// them all: two threads may wake them at the same time.
 #[test]
 fn a_thousand_end_once_each_and_none_too_soon() {
     let pool = pool(1);
@@ -43,7 +42,7 @@ fn a_thousand_end_once_each_and_none_too_soon() {
     let begun = Instant::now() + SHORT;
     let handles: Vec<_> = (0..1000)
         .map(|n| {
-            // All numbers below a thousand, in no order.
+            // All numbers below a thousand, shuffled.
             let rank = n * 387 % 1000;
             let ended = Arc::clone(&ended);
             pool.spawn_future(async move {
@@ -69,7 +68,7 @@ fn a_sooner_timer_is_noticed_by_who_waits_for_a_later_one() {
     let later = pool.spawn_future(sleep(Duration::from_secs(3600)));
     thread::sleep(SHORT);
     block_on(pool.spawn_future(sleep(SHORT))).expect("it ends");
-    // And from elsewhere than the pool's threads.
+    // And from a thread outside of the pool.
     let sooner = block_on(pool.spawn_future(async { timeout(SHORT, pending::<()>()).await }));
     assert_eq!(sooner.expect("it ends"), Err(Elapsed));
     later.abort();
@@ -84,7 +83,7 @@ fn what_is_quick_enough_is_not_cut_off() {
     assert_eq!(quick, Ok(1));
 }
 
-/// A task that makes the next one, so that no worker ever runs out of them.
+/// A task that spawns the next one, so that no worker ever runs out of them.
 fn again(pool: &Arc<Pool>, stop: &Arc<AtomicBool>) {
     let (next_pool, next_stop) = (Arc::downgrade(pool), Arc::clone(stop));
     pool.spawn_detached(move || {

@@ -1,4 +1,4 @@
-//! Futures that need tokio's reactor, on threads of ours.
+//! Futures that need tokio's reactor, on threads of the pool.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
-/// A runtime, and a pool whose threads belong to it too.
+/// A runtime, and a pool whose threads enter it.
 fn both() -> (Runtime, Pool) {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_all().build().expect("a thread can be started");
@@ -16,7 +16,7 @@ fn both() -> (Runtime, Pool) {
     (runtime, pool.build().expect("threads can be started"))
 }
 
-/// Whether this is a thread of the pool's.
+/// Whether this is a thread of the pool.
 fn is_ours() -> bool {
     thread::current().name().is_some_and(|name| name.starts_with("ours-"))
 }

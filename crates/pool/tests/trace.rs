@@ -94,7 +94,7 @@ fn lines_come_while_the_pool_lives_and_a_last_one_when_it_ends() {
     let second = lines.next().unwrap();
     assert!(second.at_ms > first.at_ms);
     drop(pool);
-    // The pipe ends, as nobody can write any more: the thread that printed is gone.
+    // The pipe ends, because the thread that printed is gone.
     assert_eq!(lines.last().unwrap().sums[4], 10);
 }
 
@@ -111,14 +111,14 @@ fn the_last_line_comes_also_if_the_first_is_not_yet_due() {
     assert_eq!(lines[0].sums[4], 1);
 }
 
-/// What this program prints if it runs only the test below, in that environment.
+/// What this program prints if it runs only the test below, with that environment.
 fn child(value: &str) -> Output {
     let program = std::env::current_exe().unwrap();
     let arguments = ["--exact", "a_pool_as_the_environment_wants_it", "--nocapture"];
     Command::new(program).args(arguments).env("FILCH_SCHEDTRACE", value).output().unwrap()
 }
 
-/// Of interest as a process of its own: see [`child`].
+/// Run in a child process: see [`child`].
 #[test]
 fn a_pool_as_the_environment_wants_it() {
     let pool = Pool::builder().threads(1).build().unwrap();

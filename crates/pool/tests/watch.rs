@@ -1,4 +1,4 @@
-//! Watchers: what they are told, what they lose, and that it agrees with what is counted.
+//! Watchers: which events they get, which they lose, and that events agree with the counters.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
@@ -10,7 +10,7 @@ use filch_pool::{
     watch::{PoolEvent, PoolEventKind, Watch},
 };
 
-/// All workers have nothing to do any more, and have told all that they had to tell.
+/// Waits until all workers sleep and have reported all their events.
 fn settle(pool: &Pool) {
     let begun = Instant::now();
     let is_still = |stats: &PoolStats| {
@@ -88,7 +88,7 @@ fn events_are_in_order_and_say_who() {
     for worker in 0..3 {
         let own =
             events.iter().filter(|event| event.worker == Some(worker)).map(|event| event.kind);
-        // It slept when the watch began.
+        // It slept when the watch started.
         let mut is_asleep = true;
         for kind in own {
             match kind {
@@ -154,7 +154,7 @@ fn waiting_ends_with_the_time_and_with_the_pool() {
     thread::scope(|scope| {
         let rest = scope.spawn(move || watch.count());
         drop(pool);
-        // Its end woke the worker.
+        // The end of the pool woke the worker.
         assert!(rest.join().unwrap() >= 1);
     });
 }

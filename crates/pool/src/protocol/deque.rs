@@ -2,9 +2,9 @@
 //! oldest.
 //!
 //! Chase and Lev's deque with the orderings of Lê, Pop, Cohen and Zappa Nardelli, and with a fixed
-//! number of places: a fork that finds none stays private, so nothing has to grow and nothing has
-//! to be reclaimed. The slots are atomic, so a thief that reads one too late reads a stale pointer
-//! and loses the exchange; it never reads a torn one.
+//! capacity: a fork that finds it full stays private, so nothing has to grow and nothing has to be
+//! reclaimed. The slots are atomic, so a thief that reads one too late reads a stale pointer and
+//! loses the exchange; it never reads a torn one.
 
 use std::ptr;
 
@@ -35,15 +35,15 @@ pub(crate) struct Deque<T> {
     slots: Box<[AtomicPtr<T>]>,
 }
 
-/// What came of a theft.
+/// The result of an attempt to steal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Theft<T> {
     Taken(*mut T),
-    /// There is none.
+    /// There was none.
     Empty,
-    /// There is one, but not one that the thief may take.
+    /// There was one, but the thief may not take it.
     Refused,
-    /// Somebody else was faster.
+    /// Another thread was faster.
     Lost,
 }
 
@@ -56,7 +56,7 @@ impl<T> Deque<T> {
         }
     }
 
-    /// How many are exposed, as far as one can know from outside.
+    /// About how many are exposed; exact for the owner if no thief is active.
     pub(crate) fn len(&self) -> usize {
         let bottom = self.bottom.load(Relaxed);
         bottom.saturating_sub(self.top.load(Relaxed))
@@ -66,18 +66,18 @@ impl<T> Deque<T> {
         self.len() == 0
     }
 
-    /// How many more fit. For the owner only, who alone makes it fewer.
+    /// How many more fit. For the owner only, because only the owner reduces it.
     pub(crate) fn room(&self) -> usize {
         CAPACITY - (self.bottom.load(Relaxed) - self.top.load(Acquire))
     }
 
-    /// Adds the newest. For the owner only, who has asked for room.
+    /// Adds the newest. For the owner only, which has checked for room.
     pub(crate) fn push(&self, fork: *mut T) {
         let bottom = self.bottom.load(Relaxed);
         debug_assert!(bottom - self.top.load(Relaxed) < CAPACITY, "room was asked for");
         self.slots[bottom & MASK].store(fork, Relaxed);
-        // Release: whoever sees the new end sees the slot, and what the pointer points to. Pairs
-        // with the Acquire load in `steal`.
+        // Release: a thread that sees the new end sees the slot, and what the pointer points to.
+        // Pairs with the Acquire load in `steal`.
         self.bottom.store(bottom + 1, Release);
     }
 
@@ -104,7 +104,8 @@ impl<T> Deque<T> {
         won.then_some(fork)
     }
 
-    /// Takes the oldest, if the thief may: `permitted` is asked after it was seen that there is one.
+    /// Takes the oldest, if `permitted`, which is called after the thief has seen that there is
+    /// one.
     ///
     /// If the answer is yes at that moment, it was yes for the very fork that is taken: for that one
     /// to go and another to take its place, the steal end has to move, and then the exchange fails.

@@ -1,4 +1,4 @@
-//! A thread that waits for one thing, and is told when that has happened.
+//! An auto-reset event: one thread waits for it, others set it.
 
 use super::sync::atomic::AtomicBool;
 use super::sync::atomic::Ordering::Acquire;
@@ -15,14 +15,14 @@ impl Event {
         Self { is_set: AtomicBool::new(false), thread: thread::current() }
     }
 
-    /// What was done before is seen by the thread that this wakes.
+    /// Everything done before this is visible to the thread that it wakes.
     pub(crate) fn set(&self) {
         // An exchange, as in `wait`: loom knows no order between an exchange and a plain store.
         self.is_set.swap(true, sync::publish());
         self.thread.unpark();
     }
 
-    /// Waits until it has rung since the last time.
+    /// Waits until it has been set since the last wait.
     pub(crate) fn wait(&self) {
         while !self.is_set.swap(false, Acquire) {
             thread::park();

@@ -1,8 +1,8 @@
-//! The threads of a pool: whoever was started is waited for in the end.
+//! The threads of a pool: every thread that was started is joined in the end.
 
 use super::sync::{self, Mutex};
 
-/// `T` is what one waits with for a thread.
+/// `T` is a join handle.
 pub(crate) struct JoinSet<T> {
     members: Mutex<Members<T>>,
 }
@@ -17,19 +17,19 @@ impl<T> JoinSet<T> {
         Self { members: Mutex::new(Members { started: Vec::new(), is_closed: false }) }
     }
 
-    /// One more, if `start` can start it; not any more once it is closed. Says whether it was tried.
+    /// Starts one more thread with `start`, unless the set is closed. Returns whether it tried.
     pub(crate) fn start<E>(&self, start: impl FnOnce() -> Result<T, E>) -> Result<bool, E> {
         let mut members = sync::lock(&self.members);
         if members.is_closed {
             return Ok(false);
         }
-        // Whoever closes it between would not hear of this one.
+        // If the set were closed in between, this thread would not be joined.
         members = sync::unbroken(members, &self.members);
         members.started.push(start()?);
         Ok(true)
     }
 
-    /// Nobody is started any more. Says who was.
+    /// Closes the set: no more threads are started. Returns those that were.
     pub(crate) fn close(&self) -> Vec<T> {
         let mut members = sync::lock(&self.members);
         members.is_closed = true;

@@ -1,4 +1,4 @@
-//! A fork that others may take: whether it is done, and whether its owner sleeps until then.
+//! The state of an exposed fork: whether it is done, and whether its owner sleeps until then.
 
 use super::sync::atomic::AtomicU64;
 use super::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -20,7 +20,7 @@ impl Latch {
         self.0.load(Acquire) & DONE != 0
     }
 
-    /// The owner says that it sleeps from now on, and must be woken; unless it is done already.
+    /// The owner announces that it sleeps and must be woken. False if the fork is already done.
     #[must_use]
     pub(crate) fn sleep(&self) -> bool {
         self.0.fetch_or(OWNER_SLEEPS, AcqRel) & DONE == 0
@@ -31,11 +31,11 @@ impl Latch {
         self.0.fetch_and(!OWNER_SLEEPS, Relaxed);
     }
 
-    /// It is done; true if the owner must be woken. After this the latch may be gone.
+    /// Marks it done; true if the owner must be woken. After this the latch may be gone.
     #[must_use]
     pub(crate) fn done(&self) -> bool {
-        // Release: what was done is seen by whoever sees this. Acquire: nothing of what follows
-        // happens before it.
+        // Release: a thread that sees this sees the result. Acquire: nothing that follows is moved
+        // before it.
         self.0.swap(DONE, AcqRel) & OWNER_SLEEPS != 0
     }
 }

@@ -1,5 +1,5 @@
-//! A queue under a lock, first in, first out, until it is closed: then it drops what it has, and takes
-//! nothing any more.
+//! A first-in-first-out queue under a lock. Once closed, it drops its contents and accepts nothing
+//! more.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use super::sync::atomic::Ordering::Relaxed;
 use super::sync::{self, Mutex};
 
 pub(crate) struct LockedQueue<T> {
-    /// How many there are; written under the lock, read without.
+    /// The length; written under the lock, read without.
     len: CachePadded<AtomicUsize>,
     tasks: Mutex<Tasks<T>>,
 }
@@ -29,24 +29,24 @@ impl<T> LockedQueue<T> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        // Relaxed: a fence stands between this and what makes it matter, in `sleep`.
+        // Relaxed: a fence stands between this and the decision that depends on it, in `sleep`.
         self.len.load(Relaxed)
     }
 
-    /// Adds a task, or hands it back if it is closed.
+    /// Adds a task, or hands it back if the queue is closed.
     pub(crate) fn push(&self, task: T) -> Result<(), T> {
         let mut tasks = sync::lock(&self.tasks);
         if tasks.is_closed {
             return Err(task);
         }
-        // Whoever closes it between would leave the task there for ever.
+        // If the queue were closed in between, the task would stay there for ever.
         tasks = sync::unbroken(tasks, &self.tasks);
         tasks.queue.push_back(task);
         self.len.store(tasks.queue.len(), Relaxed);
         Ok(())
     }
 
-    /// Adds all of them, or hands them back if it is closed.
+    /// Adds all tasks, or hands them back if the queue is closed.
     pub(crate) fn extend(&self, more: impl Iterator<Item = T>) -> Vec<T> {
         let mut tasks = sync::lock(&self.tasks);
         if tasks.is_closed {
@@ -57,7 +57,7 @@ impl<T> LockedQueue<T> {
         Vec::new()
     }
 
-    /// The oldest.
+    /// Takes the oldest.
     pub(crate) fn pop(&self) -> Option<T> {
         if self.len() == 0 {
             return None;
@@ -68,7 +68,7 @@ impl<T> LockedQueue<T> {
         task
     }
 
-    /// The oldest, and of the rest `share` of them, at most `most`, into `rest`.
+    /// Takes the oldest, and moves a `share`-th of the rest, at most `most`, into `rest`.
     pub(crate) fn pop_batch(
         &self,
         share: usize,
@@ -86,7 +86,7 @@ impl<T> LockedQueue<T> {
         first
     }
 
-    /// Drops what is there, and takes nothing any more.
+    /// Drops the contents, and accepts nothing more.
     pub(crate) fn close(&self) {
         let mut tasks = sync::lock(&self.tasks);
         tasks.is_closed = true;

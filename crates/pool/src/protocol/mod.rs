@@ -1,10 +1,14 @@
-//! The pieces that several threads touch at once, each small enough for loom to try every order.
+//! The concurrent building blocks, each small enough for loom to try every interleaving.
 //!
-//! Nothing here knows what a task is: `deque` and `ring` carry pointers, `lane` carries anything,
-//! `latch` says whether a fork is done, `lineage` of what it is a part, `waiters` who wants to hear of more,
-//! `tally` counts the tasks of a scope, `outcome` and `bell` tell who waits for one thing, `crew` knows who has
-//! to be waited for in the end, `reserve` who takes the place of those who wait, and `sleep` who searches and who
-//! sleeps.
+//! Nothing here knows what a task is. `deque` holds the exposed forks of a worker, `ring` its
+//! exposed tasks, and `locked_queue` is one queue of the shared queue. `latch` is the state of a
+//! fork, `ancestry` decides which work is a part of which, `waiters` lists the workers that wait
+//! for a stolen fork, and `scope_count` counts the tasks of a scope. `outcome` and `event` wake the
+//! thread that waits for one thing, `join_set` holds the threads to join, `reserve` counts the
+//! threads that replace waiting ones, and `sleep` decides which worker is woken for new work.
+//!
+//! Each protocol is described at the top of its file: sleeping and waking in `sleep`, private forks
+//! and their promotion in `local`, restricted stealing in `ancestry`.
 
 pub(crate) mod ancestry;
 pub(crate) mod deque;

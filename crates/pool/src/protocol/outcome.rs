@@ -1,4 +1,4 @@
-//! What comes of a task: told once, waited for or awaited, and taken once.
+//! The result of a task: set once, waited for or awaited, and taken once.
 
 use std::task::{Poll, Waker};
 
@@ -10,7 +10,7 @@ pub(crate) struct Outcome<V> {
 }
 
 enum State<V> {
-    /// Not yet; and who is to be woken then.
+    /// Not there yet; and the waker to call then.
     Open(Option<Waker>),
     Ready(V),
     Taken,
@@ -21,12 +21,12 @@ impl<V> Outcome<V> {
         Self { state: Mutex::new(State::Open(None)), changed: Condvar::new() }
     }
 
-    /// This came of it. Only the first time counts.
+    /// Sets the result. Only the first call counts.
     pub(crate) fn settle(&self, value: V) {
         let mut state = sync::lock(&self.state);
         let State::Open(waker) = &mut *state else { return };
         let waker = waker.take();
-        // Who comes between would leave a waker that nobody calls.
+        // A waker that came in between would never be called.
         state = sync::unbroken(state, &self.state);
         *state = State::Ready(value);
         drop(state);
@@ -40,7 +40,7 @@ impl<V> Outcome<V> {
         !matches!(*sync::lock(&self.state), State::Open(_))
     }
 
-    /// Waits until it is settled.
+    /// Waits until the result is there.
     pub(crate) fn wait(&self) {
         let mut state = sync::lock(&self.state);
         while matches!(*state, State::Open(_)) {
@@ -48,7 +48,7 @@ impl<V> Outcome<V> {
         }
     }
 
-    /// What came of it. It is settled, and was not taken before.
+    /// Takes the result, which is there and was not taken before.
     pub(crate) fn take(&self) -> V {
         match std::mem::replace(&mut *sync::lock(&self.state), State::Taken) {
             State::Ready(value) => value,
@@ -56,14 +56,14 @@ impl<V> Outcome<V> {
         }
     }
 
-    /// What came of it; or the waker is called when something has.
+    /// Takes the result, or registers the waker to call when it is there.
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<V> {
         let ours = waker.clone();
         let mut state = sync::lock(&self.state);
         if let State::Open(there) = &mut *state {
             let old = there.replace(ours);
             drop(state);
-            // Not under the lock: it may be anybody's.
+            // Not under the lock: dropping a waker may run any code.
             drop(old);
             return Poll::Pending;
         }

@@ -1,25 +1,26 @@
-//! How many threads wait, how many reserves work in their place, and who sits on the idle.
+//! How many threads wait, how many reserves run in their place, and which reserves are idle.
 
 use super::sync::atomic::AtomicUsize;
 use super::sync::atomic::Ordering::SeqCst;
 use super::sync::{self, Mutex};
 
-/// The most reserves of one pool. If more threads than this wait, the pool has fewer that compute.
+/// The most reserves of one pool. If more threads than this wait, the pool computes on fewer
+/// threads.
 const RESERVES_MAX: usize = 256;
 
 pub(crate) struct Reserve {
     /// How many threads wait now.
     wanted: AtomicUsize,
-    /// How many reserves work. Changes under the lock.
+    /// How many reserves run. Changes under the lock.
     active: AtomicUsize,
     idle: Mutex<Idle>,
 }
 
 #[derive(Default)]
 struct Idle {
-    /// Seats of those who sit there.
+    /// The idle reserves.
     workers: Vec<usize>,
-    /// How many reserves there are altogether.
+    /// How many reserves exist.
     count: usize,
 }
 
@@ -32,13 +33,14 @@ impl Reserve {
         }
     }
 
-    /// One more thread waits. If one who sits on the idle is to come, says who: it has to be woken. If
-    /// nobody sits there, `start` may start one more, and says whether it has.
+    /// One more thread waits. If an idle reserve takes over, returns it: it has to be woken. If
+    /// there is none, `start` may start one more, and returns whether it has.
     #[must_use]
     pub(crate) fn request(&self, start: impl FnOnce() -> bool) -> Option<usize> {
         self.wanted.fetch_add(1, SeqCst);
         let mut idle = sync::lock(&self.idle);
-        // As many as are wanted by now: who comes to the lock first need not be who came first.
+        // Compared with the current number: the first to get the lock need not be the first that
+        // waited.
         if self.active.load(SeqCst) >= self.wanted.load(SeqCst) {
             return None;
         }
@@ -52,7 +54,7 @@ impl Reserve {
         called
     }
 
-    /// So many fewer are needed.
+    /// That many fewer are needed.
     pub(crate) fn release(&self, count: usize) {
         self.wanted.fetch_sub(count, SeqCst);
     }
@@ -62,11 +64,11 @@ impl Reserve {
         self.active.load(SeqCst) > self.wanted.load(SeqCst)
     }
 
-    /// The reserve on this seat sits down on the idle, if it is one too many; says whether it does.
+    /// Makes this reserve idle if it is surplus, and returns whether it did.
     #[must_use]
     pub(crate) fn go_idle(&self, worker: usize) -> bool {
         let mut idle = sync::lock(&self.idle);
-        // Once more, under the lock: who was not called before is called from here on.
+        // Checked again under the lock: from here on, a request reaches this reserve.
         if sync::looks_again() && !self.is_surplus() {
             return false;
         }
@@ -75,12 +77,12 @@ impl Reserve {
         true
     }
 
-    /// Whether the reserve on this seat sits on the idle.
+    /// Whether this reserve is idle.
     pub(crate) fn is_idle(&self, worker: usize) -> bool {
         sync::lock(&self.idle).workers.contains(&worker)
     }
 
-    /// How many reserves work.
+    /// How many reserves run.
     #[cfg(all(test, loom))]
     pub(crate) fn active(&self) -> usize {
         self.active.load(SeqCst)

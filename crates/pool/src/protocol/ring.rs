@@ -1,8 +1,8 @@
-//! The exposed tasks of one worker, oldest first: its owner adds at one end, owner and thieves take
+//! The exposed tasks of one worker, oldest first: the owner adds at one end; owner and thieves take
 //! at the other, thieves half of them by one exchange.
 //!
-//! Go's run queue. Whoever takes copies first and exchanges the head afterwards; as long as the head
-//! has not moved, the owner cannot have reused the slots, so what was copied is what was there.
+//! Go's run queue. A taker copies first and then exchanges the head; as long as the head has not
+//! moved, the owner cannot have reused the slots, so the copy is what was there.
 
 use std::ptr;
 
@@ -20,7 +20,7 @@ pub(crate) const CAPACITY: usize = 4;
 
 const MASK: usize = CAPACITY - 1;
 
-/// The most that one theft takes.
+/// The most tasks that one theft takes.
 pub(crate) const STEAL_MAX: usize = 32;
 
 pub(crate) struct Ring<T> {
@@ -29,7 +29,7 @@ pub(crate) struct Ring<T> {
     slots: Box<[AtomicPtr<T>]>,
 }
 
-/// What a theft brought, oldest first.
+/// The tasks that a theft took, oldest first.
 pub(crate) struct Batch<T> {
     tasks: [*mut T; STEAL_MAX],
     count: usize,
@@ -50,7 +50,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// How many there are, as far as one can know from outside.
+    /// About how many there are; exact for the owner if no thief is active.
     pub(crate) fn len(&self) -> usize {
         let head = self.head.load(Relaxed);
         self.tail.load(Relaxed).wrapping_sub(head).min(CAPACITY)
@@ -60,17 +60,18 @@ impl<T> Ring<T> {
         self.tail.load(Relaxed) == self.head.load(Relaxed)
     }
 
-    /// How many more fit. For the owner only, who alone makes it fewer.
+    /// How many more fit. For the owner only, because only the owner reduces it.
     pub(crate) fn room(&self) -> usize {
-        // Acquire: whoever moved the head has read the slots before. Pairs with the exchange.
+        // Acquire: the thread that moved the head has read the slots before. Pairs with the
+        // exchange.
         CAPACITY - self.tail.load(Relaxed).wrapping_sub(self.head.load(Acquire))
     }
 
-    /// Adds the newest. For the owner only, who has asked for room.
+    /// Adds the newest. For the owner only, which has checked for room.
     pub(crate) fn push(&self, task: *mut T) {
         let tail = self.tail.load(Relaxed);
         self.slots[tail & MASK].store(task, Relaxed);
-        // Release: whoever sees the new tail sees the slot, and what the pointer points to.
+        // Release: a thread that sees the new tail sees the slot, and what the pointer points to.
         self.tail.store(tail.wrapping_add(1), sync::publish());
     }
 
@@ -78,7 +79,7 @@ impl<T> Ring<T> {
     pub(crate) fn pop(&self) -> Option<*mut T> {
         let mut head = self.head.load(Acquire);
         loop {
-            // Relaxed: only the owner, who is here, moves it.
+            // Relaxed: only the owner, which is here, moves it.
             if self.tail.load(Relaxed) == head {
                 return None;
             }
@@ -99,7 +100,7 @@ impl<T> Ring<T> {
             let tail = self.tail.load(Acquire);
             let there = tail.wrapping_sub(head);
             if there > CAPACITY {
-                // Both were read at different times, and the head has moved between.
+                // The two were read at different times, and the head has moved in between.
                 continue;
             }
             batch.count = count(there).min(STEAL_MAX);

@@ -1,9 +1,9 @@
-//! Locks that ThreadSanitizer sees.
+//! Locks that ThreadSanitizer understands.
 //!
-//! std comes built without the sanitizer: it does not see who lets go of a lock of std's and who gets
-//! it next, and takes what lies behind for unprotected. Each of these has one of std inside, which
-//! keeps its contents, and around it an atomic of its own that tells the order. They spin, where
-//! those of std sleep; nothing else is different.
+//! std is built without the sanitizer, which therefore does not see which thread releases a lock of
+//! std and which one acquires it next, and reports the protected data as unprotected. Each of these
+//! locks has one of std inside, which holds its contents, and an atomic around it that makes the
+//! order visible. They spin where those of std sleep; nothing else is different.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicBool;
@@ -12,7 +12,7 @@ use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long who waits for a change sleeps between two looks.
+/// How long a thread that waits for a change sleeps between two checks.
 const NAP: Duration = Duration::from_micros(50);
 
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(crate) struct Mutex<T> {
     inside: std::sync::Mutex<T>,
 }
 
-/// In this order: what lies behind the lock is left first.
+/// In this order: the inner lock is released first.
 pub(crate) struct MutexGuard<'a, T> {
     inside: std::sync::MutexGuard<'a, T>,
     turn: Turn<'a, T>,
@@ -73,7 +73,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// Nobody needs to be told: who waits looks again by itself.
+/// Does nothing: waiting threads check again by themselves.
 #[derive(Default)]
 pub(crate) struct Condvar;
 

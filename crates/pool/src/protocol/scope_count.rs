@@ -1,4 +1,5 @@
-//! The tasks of a scope, counted: who owns it sleeps until there is one to run, or none any more.
+//! Counts the tasks of a scope, so that its owner sleeps until there is one to run, or until all
+//! have finished.
 
 use crossbeam_utils::CachePadded;
 
@@ -7,12 +8,12 @@ use super::sync::atomic::{AtomicBool, AtomicUsize};
 use super::sync::{self, Thread, thread};
 
 pub(crate) struct ScopeCount {
-    /// Tasks that have not ended.
+    /// Tasks that have not finished.
     pending: CachePadded<AtomicUsize>,
-    /// Tasks that nobody has begun.
+    /// Tasks that have not started.
     queued: AtomicUsize,
     owner: Thread,
-    /// The owner sleeps until there is something to do, or nothing any more.
+    /// The owner sleeps until there is a task to run, or until all have finished.
     owner_sleeps: AtomicBool,
 }
 
@@ -27,18 +28,18 @@ impl ScopeCount {
         }
     }
 
-    /// Tasks that have not ended.
+    /// Tasks that have not finished.
     pub(crate) fn pending(&self) -> usize {
         self.pending.load(Relaxed)
     }
 
-    /// Whether there may be a task that nobody has begun.
+    /// Whether there may be a task that has not started.
     pub(crate) fn is_queued(&self) -> bool {
         self.queued.load(Relaxed) > 0
     }
 
-    /// One more task comes. It is put where it can be found by `put`, after it was counted: whoever
-    /// counts too many looks again, who counts too few would go.
+    /// Adds one task. `put` queues it after it was counted: a thread that counts one too many looks
+    /// again, but one that counts too few would leave.
     pub(crate) fn add(&self, put: impl FnOnce()) {
         self.pending.fetch_add(1, Relaxed);
         self.queued.fetch_add(1, Relaxed);
@@ -50,27 +51,29 @@ impl ScopeCount {
         }
     }
 
-    /// Somebody has taken a task, and will run it.
+    /// A thread has taken a task, and will run it.
     pub(crate) fn started(&self) {
         self.queued.fetch_sub(1, Relaxed);
     }
 
-    /// A task that was begun has ended. The owner may go on, and nothing of the scope may be touched
-    /// after this.
+    /// A task that was started has finished. The owner may continue, and nothing of the scope may
+    /// be touched after this.
     pub(crate) fn finished(&self) {
-        // What it did is seen by the owner. An exchange carries on what those before have published.
+        // Publishes what the task did to the owner. An exchange carries on what earlier ones have
+        // published.
         if self.pending.fetch_sub(1, sync::publish()) == 1 {
             self.owner.unpark();
         }
     }
 
-    /// Whether all tasks have ended.
+    /// Whether all tasks have finished.
     pub(crate) fn is_over(&self) -> bool {
         // Acquire: pairs with the end of each task.
         self.pending.load(Acquire) == 0
     }
 
-    /// The owner, who has found nothing to do, sleeps until that may be different. For the owner only.
+    /// The owner, which has found nothing to do, sleeps until that may have changed. For the owner
+    /// only.
     pub(crate) fn sleep(&self) {
         self.owner_sleeps.store(true, Relaxed);
         sync::fence();

@@ -1,12 +1,18 @@
-//! Who searches, who sleeps, and who is woken when there is work.
+//! The sleep protocol: which workers search, which ones sleep, and which one is woken for new work.
 //!
-//! A wake costs more than four hundred forks, so it has to be worth it: nobody is woken while
-//! somebody searches, and a woken worker counts as searching from the moment it is called, so that
-//! a burst of work wakes one and not all. That one wakes the next, if it leaves anything behind.
+//! A wake costs the waking thread several microseconds, more than four hundred forks, so it has to
+//! be worthwhile. No worker is woken while another searches. A woken worker counts as searching
+//! from the moment it is woken, so that a burst of work wakes one worker and not all. The last
+//! searching worker to find something wakes the next one, if there is anything left. A worker whose
+//! wakes were wasted, because it did the work itself in the end, wakes no one for a while, twice as
+//! long each time (`local`); the monitor wakes a worker if the exposed work is left lying after
+//! all.
 //!
-//! No wake is lost. Who brings work first makes it visible, then looks whether somebody sleeps; who
-//! goes to sleep first says so, then looks at all queues once more. Between the two steps of each
-//! stands a fence, so at least one of them sees the other.
+//! No wake is lost. A thread that adds work first makes it visible, then checks for sleeping
+//! workers. A worker that goes to sleep first announces it, then checks all queues once more. A
+//! sequentially consistent fence stands between the two steps of each, so at least one of them sees
+//! the other. loom tries every interleaving of these steps, and finds the lost wake if the fences
+//! are left out.
 
 use crossbeam_utils::CachePadded;
 
@@ -14,18 +20,18 @@ use super::sync::atomic::AtomicU64;
 use super::sync::atomic::Ordering::SeqCst;
 use super::sync::{self, Mutex, Thread, thread};
 
-/// How many sleep: the upper half of the word. How many search: the lower.
+/// How many sleep: the upper half of the word. How many search: the lower half.
 const SLEEPER: u64 = 1 << 32;
 const SEARCHER: u64 = 1;
 
 pub(crate) struct Sleep {
     counts: CachePadded<AtomicU64>,
-    /// Who sleeps, by worker, longest first. The counts change under this lock where sleepers are concerned.
+    /// The sleeping workers, longest first. The number of sleepers changes under this lock.
     sleepers: Mutex<Vec<usize>>,
     threads: Box<[ThreadSlot]>,
 }
 
-/// The thread that sits on a worker, if any.
+/// The thread of a worker slot, if any.
 struct ThreadSlot(Mutex<Option<Thread>>);
 
 fn searching(counts: u64) -> u64 {
@@ -45,22 +51,22 @@ impl Sleep {
         }
     }
 
-    /// The calling thread is the one to wake for this seat.
+    /// Registers the calling thread as the one to wake for this worker.
     pub(crate) fn register(&self, worker: usize) {
         *sync::lock(&self.threads[worker].0) = Some(thread::current());
     }
 
-    /// Nobody sits there any more.
+    /// The worker has no thread any more.
     pub(crate) fn unregister(&self, worker: usize) {
         *sync::lock(&self.threads[worker].0) = None;
     }
 
-    /// Whether a thread sits there.
+    /// Whether the worker has a thread.
     pub(crate) fn is_registered(&self, worker: usize) -> bool {
         sync::lock(&self.threads[worker].0).is_some()
     }
 
-    /// Whether one more may search, of so many workers: at most half of them do.
+    /// Starts searching, if fewer than half of the workers do; returns whether it did.
     #[must_use]
     pub(crate) fn start_searching(&self, workers: usize) -> bool {
         let counts = self.counts.load(SeqCst);
@@ -71,8 +77,9 @@ impl Sleep {
         true
     }
 
-    /// One who searched has found something; true if nobody else searches now. Then all queues have
-    /// to be looked at once more: who has brought work meanwhile has relied on the search.
+    /// A searching worker has found something; true if no other worker searches now. Then all
+    /// queues have to be checked once more: a thread that added work meanwhile has relied on the
+    /// search.
     #[must_use]
     pub(crate) fn stop_searching(&self) -> bool {
         let is_last = searching(self.counts.fetch_sub(SEARCHER, SeqCst)) == 1;
@@ -83,19 +90,19 @@ impl Sleep {
         is_last
     }
 
-    /// This seat is about to sleep. All queues have to be looked at once more after this.
+    /// This worker is about to sleep. All queues have to be checked once more after this.
     pub(crate) fn announce_sleep(&self, worker: usize, searched: bool) {
         let mut sleepers = sync::lock(&self.sleepers);
         sleepers.push(worker);
         let less = if searched { SEARCHER } else { 0 };
         self.counts.fetch_add(SLEEPER - less, SeqCst);
         drop(sleepers);
-        // Pairs with the ones in `wake_one` and in whoever brings work without a wake.
+        // Pairs with the ones in `wake_one` and in threads that add work without waking.
         sync::fence();
     }
 
-    /// This seat does not sleep after all, or any more. It searches from now on: it was called to, or it has
-    /// seen something that nobody else was told of.
+    /// This worker does not sleep after all, or any more. It searches from now on: it was woken for
+    /// that, or it has seen work for which no other worker was woken.
     pub(crate) fn end_sleep(&self, worker: usize) {
         let mut sleepers = sync::lock(&self.sleepers);
         if let Some(at) = sleepers.iter().position(|sleeper| *sleeper == worker) {
@@ -104,17 +111,17 @@ impl Sleep {
         }
     }
 
-    /// Whether this seat was called since it lay down.
+    /// Whether this worker was woken since it announced its sleep.
     pub(crate) fn is_woken(&self, worker: usize) -> bool {
         !sync::lock(&self.sleepers).contains(&worker)
     }
 
-    /// One who sleeps, the last to lie down.
+    /// The sleeping worker that was the last to go to sleep.
     pub(crate) fn last_sleeper(&self) -> Option<usize> {
         sync::lock(&self.sleepers).last().copied()
     }
 
-    /// Work was made visible: one who sleeps is woken, unless somebody searches. Says whom.
+    /// Work was made visible: wakes a sleeping worker, unless another searches. Returns which one.
     pub(crate) fn wake_one(&self) -> Option<usize> {
         // Pairs with the ones in `announce_sleep` and `stop_searching`.
         sync::fence();
@@ -137,7 +144,7 @@ impl Sleep {
         searching(counts) == 0 && sleeping(counts) > 0
     }
 
-    /// The thread on this seat goes on, whatever it sleeps for.
+    /// Wakes the thread of this worker, for any reason.
     pub(crate) fn unpark(&self, worker: usize) {
         let thread = sync::lock(&self.threads[worker].0).clone();
         if let Some(thread) = thread {
@@ -145,7 +152,7 @@ impl Sleep {
         }
     }
 
-    /// Whether anybody sleeps or searches, about.
+    /// Approximately whether any worker sleeps or searches.
     pub(crate) fn has_idle(&self) -> bool {
         self.counts.load(SeqCst) != 0
     }

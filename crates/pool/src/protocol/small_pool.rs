@@ -1,9 +1,9 @@
-//! A pool in small, made of the real pieces: several workers that fork down a tree, steal from one
-//! another, wait for what was stolen, and sleep.
+//! A small pool, made of the real building blocks: several workers that fork down a tree, steal
+//! from one another, wait for stolen forks, and sleep.
 //!
-//! It is too large for loom. shuttle plays it in many orders
-//! (`RUSTFLAGS='--cfg loom --cfg shuttle' cargo test --package filch-pool --lib small`), and threads play it
-//! under ThreadSanitizer, which looks at the plain memory that is handed over.
+//! It is too large for loom. shuttle runs it in many random orders (`RUSTFLAGS='--cfg loom --cfg
+//! shuttle' cargo test --package filch-pool --lib small`), and threads run it under
+//! ThreadSanitizer, which checks the plain memory that is handed over.
 #![expect(unsafe_code, reason = "plain memory that threads share is what is to be checked")]
 
 use std::cell::UnsafeCell;
@@ -17,7 +17,7 @@ use super::sync::atomic::AtomicBool;
 use super::sync::atomic::Ordering::{Acquire, SeqCst};
 use super::sync::thread;
 
-/// What lies in a fork before it is run.
+/// The content of a fork before it is run.
 const UNDONE: u64 = u64::MAX;
 
 struct Small {
@@ -31,7 +31,7 @@ struct Small {
 
 struct Node {
     latch: Latch,
-    /// How many leaves lie below.
+    /// How many leaves are below it.
     leaves: UnsafeCell<u64>,
 }
 
@@ -98,7 +98,7 @@ impl Small {
         }
     }
 
-    /// Takes a fork from another, and runs it; false if there is none.
+    /// Takes a fork from another worker, and runs it; false if there is none.
     fn steal(&self, me: usize, searching: &mut bool) -> bool {
         let victims = (0..self.decks.len()).filter(|victim| *victim != me);
         for victim in victims {
@@ -148,7 +148,7 @@ impl Small {
     }
 }
 
-/// Plays it once.
+/// Runs it once.
 fn play(depth: u32, workers: usize, does_sleep: bool) {
     let small = Arc::new(Small::new((1 << (depth + 1)) - 1, workers, does_sleep));
     let threads: Vec<_> = (1..workers)

@@ -1,9 +1,9 @@
-//! The one door to atomics, locks and threads: those of std, or those of loom, which tries every
-//! order in which they could happen, or those of shuttle, which tries many.
+//! The only source of atomics, locks and threads: those of std, those of loom, which tries every
+//! interleaving, or those of shuttle, which tries many.
 //!
-//! With `--cfg loom` nothing but the protocol is compiled; with `--cfg shuttle` as well, it is
-//! shuttle that stands in. Where ThreadSanitizer looks on, the locks are ours, since it does not see
-//! those of std: see `seen`.
+//! With `--cfg loom`, only the protocol is compiled; with `--cfg shuttle` as well, shuttle replaces
+//! loom. Under ThreadSanitizer the locks are our own, because it does not understand those of std:
+//! see `sanitizer_locks`.
 //!
 //! In builds for loom and for ThreadSanitizer a few things that matter can be left out at run time
 //! (`planted`). They are all in this file, and the models and the sanitizer must notice that they
@@ -35,26 +35,26 @@ pub(crate) use shuttle::{
 
 use std::sync::PoisonError;
 
-/// What lies behind the lock. No code of ours panics while it holds one, and no user's code runs
-/// under one; so nothing half-done is ever seen.
+/// Locks. No code of ours panics while it holds a lock, and no user's code runs under one; so a
+/// poisoned lock never protects anything half-done.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until somebody says that what lies behind the lock has changed, or for no reason at all.
+/// Waits for a notification, or returns early.
 pub(crate) fn wait<'a, T>(changed: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     changed.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A fence between a store and a load of two places: of two threads that do this crosswise, at least
-/// one sees the other's store.
+/// A fence between a store to one place and a load from another: of two threads that do this
+/// crosswise, at least one sees the other's store.
 pub(crate) fn fence() {
     if !planted::has_gaps() {
         atomic::fence(atomic::Ordering::SeqCst);
     }
 }
 
-/// What comes before this and what comes after it happens under one lock, without a gap.
+/// Marks that the code before and after this runs under one lock, without a gap.
 pub(crate) fn unbroken<'a, T>(guard: MutexGuard<'a, T>, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
     if planted::has_gaps() {
         drop(guard);
@@ -105,7 +105,7 @@ pub(crate) mod planted {
         false
     }
 
-    // loom plays all threads of a model on the thread that started it.
+    // loom runs all threads of a model on the thread that started it.
     #[cfg(all(loom, not(shuttle)))]
     std::thread_local! {
         pub(crate) static IN_THIS_MODEL: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };

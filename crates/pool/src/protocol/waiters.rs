@@ -1,8 +1,10 @@
-//! Who sleeps until what was taken from it is done, and would help if a part of that lay open.
+//! Workers that sleep until a fork that was stolen from them is done, and that would help if a part
+//! of it were exposed.
 //!
-//! Whoever waits says so, and looks once more; whoever lays something open does that, and then looks who
-//! waits. Between the two steps of each stands a fence, so at least one of them sees the other. One is
-//! told; whoever was told tells the next, when it has taken what it found or needs nothing any more.
+//! A worker that waits first registers here, then checks for exposed forks once more. A worker that
+//! exposes a fork then checks for waiting ones. A fence stands between the two steps of each, so at
+//! least one of them sees the other. One waiting worker is woken; it wakes the next when it has
+//! taken a fork, or when it needs none any more.
 
 use crossbeam_utils::CachePadded;
 
@@ -26,29 +28,29 @@ impl Waiters {
         Self { count: CachePadded::new(AtomicUsize::new(0)), list: Mutex::new(Vec::new()) }
     }
 
-    /// Whether nobody waits. Who has laid something open asks behind a fence.
+    /// Whether no worker waits. A worker that has exposed something calls this after a fence.
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Relaxed) == 0
     }
 
-    /// That seat will sleep until it is told. It has to look once more after this.
+    /// Registers a worker that will sleep until it is woken. It has to check once more after this.
     pub(crate) fn wait(&self, worker: usize, waits_for: WaitTarget) {
         let mut list = sync::lock(&self.list);
         list.push(Waiter { worker, waits_for });
         self.count.store(list.len(), Relaxed);
         drop(list);
-        // Pairs with the one behind what was laid open.
+        // Pairs with the one after an exposure.
         sync::fence();
     }
 
-    /// That seat does not sleep any more; true if it was told of something.
+    /// Removes a worker that does not sleep any more; true if it was woken for a fork.
     #[must_use]
     pub(crate) fn leave(&self, worker: usize) -> bool {
         self.remove(|waiter| waiter.worker == worker).is_none()
     }
 
-    /// Who is to be told of something that whoever waits on such a worker, for such a target, may take: the last
-    /// who came.
+    /// Removes and returns the last worker to register that may take a fork, as `may_take` decides
+    /// from the worker and what it waits for.
     pub(crate) fn call(&self, may_take: impl Fn(usize, WaitTarget) -> bool) -> Option<usize> {
         self.remove(|waiter| may_take(waiter.worker, waiter.waits_for))
     }

@@ -1,5 +1,5 @@
-//! The ladder, rung by rung, in a pool without threads: a test puts tasks where it likes, and calls
-//! what a worker would.
+//! The search order, step by step, in a pool without threads: a test puts tasks where it likes, and
+//! calls what a worker would.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -32,7 +32,7 @@ impl Journal {
 }
 
 #[cfg(feature = "net")]
-/// A future as far as the reactor knows one: it is made ready where its waker is called.
+/// A future, as far as the reactor is concerned: its waker queues it on the calling worker.
 struct Sleeper(Journal);
 
 #[cfg(feature = "net")]
@@ -75,7 +75,7 @@ fn places_are_looked_at_in_the_order_of_the_ladder() {
     let (local, other) = (Local::new(&core, 0), Local::new(&core, 1));
     let awoken = Waker::from(Arc::new(Sleeper(journal.clone())));
     core.make_reactor().unwrap().add_timer(Instant::now(), awoken).unwrap();
-    // In the opposite order, so that it cannot be the order in which they came.
+    // In reverse, so that it cannot be the order in which they were added.
     core.shared_queue.push(journal.task("not urgent"), Priority::Low).unwrap();
     other.shared.next.replace(journal.task("next of another"));
     other.shared.tasks.push(journal.task("open at another"));
@@ -111,7 +111,7 @@ fn forks_of_another_come_before_its_tasks() {
         let thief = Local::new(&core, 0);
         current::enter(&thief, || exhaust(&thief));
     };
-    // The fork is laid open at once, since its owner is asked from the beginning.
+    // The fork is exposed at once, because work is requested from its owner from the start.
     current::enter(&victim, || crate::join(steal, || write("fork")));
     assert_eq!(journal.take(), ["fork", "task"]);
 }
@@ -169,7 +169,7 @@ fn the_next_slot_yields_after_three_in_a_row() {
     assert_eq!(own_at, [3, 7, 11]);
 }
 
-/// How many a theft takes if so many lie open.
+/// How many tasks a theft takes if that many are exposed.
 fn batch(steal: StealPolicy, there: usize) -> u64 {
     let journal = Journal::default();
     let core = core(PoolBuilder::default().threads(2).steal(steal));
@@ -180,7 +180,7 @@ fn batch(steal: StealPolicy, there: usize) -> u64 {
     assert_eq!(local.shared.counters.thefts.get(), u64::from(stolen > 0));
     assert_eq!(other.shared.counters.stolen_from.get(), stolen);
     assert_eq!(other.shared.tasks.len(), there - usize::try_from(stolen).unwrap());
-    // The oldest are taken, and the oldest of them is run first.
+    // The oldest are stolen, and the oldest of them runs first.
     first.into_iter().for_each(Task::run);
     while let Some(task) = local.pop_task() {
         task.run();
@@ -266,7 +266,7 @@ fn a_worker_with_much_to_do_gives_nothing_to_one_who_has_not_asked() {
     local.discard();
 }
 
-/// Between taking a fork and saying where it is worked on, a thief can be held up for long.
+/// Between stealing a fork and publishing it, a thief can be held up for long.
 #[test]
 fn who_sleeps_before_it_knows_where_its_fork_is_hears_of_it() {
     let pair = TwoWorkers::new();
@@ -284,8 +284,8 @@ fn who_sleeps_before_it_knows_where_its_fork_is_hears_of_it() {
     pair.run(&owner, &thief);
 }
 
-/// Whoever brings tasks while somebody searches wakes nobody, and relies on that one; which finds them only
-/// when it is about to sleep.
+/// A thread that adds tasks while a worker searches wakes no other, and relies on that one, which
+/// finds them only when it is about to sleep.
 #[test]
 fn who_does_not_sleep_after_all_wakes_the_next_when_it_has_found_something() {
     let journal = Journal::default();
@@ -302,7 +302,7 @@ fn who_does_not_sleep_after_all_wakes_the_next_when_it_has_found_something() {
     core.shared_queue.close();
 }
 
-/// Whoever relieves others may be called at the last moment, also by a guest or by the monitor.
+/// A reserve may be requested at the last moment, also by an external thread or by the monitor.
 #[test]
 fn nobody_is_started_whom_nobody_waits_for() {
     let core = pair();

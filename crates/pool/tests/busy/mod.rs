@@ -1,10 +1,10 @@
-//! A worker that is busy until it is told to go on.
+//! A worker that is busy until a test releases it.
 
 use std::sync::mpsc;
 
 use filch_pool::Pool;
 
-/// One worker is at a task that waits for the sender, and has begun it.
+/// Keeps one worker in a task that waits for the sender, and has started.
 pub(crate) fn occupy(pool: &Pool) -> mpsc::Sender<()> {
     let (sender, receiver) = mpsc::channel();
     let (begun, has_begun) = mpsc::channel();

@@ -1,4 +1,4 @@
-//! What a worker shows of what it is at is read whole, or not at all.
+//! What a worker publishes about its work is read whole, or not at all.
 
 use std::ptr;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{beside, explore, explore_and_plant};
 use crate::protocol::ancestry::{Ancestry, Origin, WaitTarget, descends};
 
-/// Some addresses.
+/// Any addresses.
 const TARGETS: [*const u8; 3] =
     [ptr::without_provenance(8), ptr::without_provenance(16), ptr::without_provenance(24)];
 
@@ -21,8 +21,8 @@ impl Model {
     }
 }
 
-/// A worker is at one thing after the other, in the same place of memory: whoever finds it at the second
-/// does not take that for a part of what the first was a part of.
+/// A worker executes one piece of work after another, published in the same memory: a reader that
+/// finds the second does not take it for a part of what the first was a part of.
 #[test]
 fn what_is_shown_of_two_things_in_a_row_is_not_mixed_up() {
     explore(3, || {
@@ -44,7 +44,8 @@ fn what_is_shown_of_two_things_in_a_row_is_not_mixed_up() {
     });
 }
 
-/// Whoever sees what another is at sees all the way up, as long as that lasts.
+/// A reader that sees which work another worker executes sees all ancestors of it, as long as that
+/// lasts.
 #[test]
 fn the_way_up_is_whole() {
     explore(3, || {
@@ -61,8 +62,9 @@ fn the_way_up_is_whole() {
     });
 }
 
-/// A worker is at one thing, then at another, then at the first again, and in the memory where it shows them is
-/// room for one: who reads all the while what is shown of the first never takes a part of the second for it.
+/// A worker executes one piece of work, then another, then the first again, and it can publish only
+/// one: a reader that looks up the ancestors of the first all the while never gets those of the
+/// second.
 fn the_outer_thing_is_asked_for(asked: usize) {
     explore_and_plant(3, "a part of nothing", move || {
         let targets = TARGETS.map(WaitTarget::of);

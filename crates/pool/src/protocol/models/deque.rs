@@ -1,4 +1,4 @@
-//! Forks against thieves: each is taken once, by its owner or by one thief.
+//! Owner and thieves take forks: each fork is taken once.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl Model {
     }
 }
 
-/// What was taken altogether, in order of the numbers.
+/// Everything that was taken, in order of the numbers.
 fn all(parts: impl IntoIterator<Item = Option<usize>>) -> Vec<usize> {
     let mut all: Vec<usize> = parts.into_iter().flatten().collect();
     all.sort_unstable();
@@ -72,7 +72,7 @@ fn owner_and_two_thieves_share_two_forks() {
     });
 }
 
-/// A thief that sees the end only as a pop has left it must still see what lies before it.
+/// A thief that sees the end only as a `pop` has left it must still see the slots before it.
 #[test]
 fn a_fork_below_one_that_was_taken_back_is_whole() {
     explore(3, || {
@@ -88,7 +88,7 @@ fn a_fork_below_one_that_was_taken_back_is_whole() {
     });
 }
 
-/// The place of a fork that was taken back is used again.
+/// The slot of a fork that was taken back is used again.
 #[test]
 fn a_thief_that_comes_late_does_not_take_the_fork_before() {
     explore_and_plant(3, "Causality violation", || {
@@ -105,7 +105,7 @@ fn a_thief_that_comes_late_does_not_take_the_fork_before() {
     });
 }
 
-/// More forks than places, one after the other: slots are used again by others.
+/// More forks than slots, one after the other: slots are reused.
 #[test]
 fn slots_are_used_again_only_when_they_are_free() {
     explore(2, || {
@@ -124,8 +124,8 @@ fn slots_are_used_again_only_when_they_are_free() {
     });
 }
 
-/// Forks 1 and 2 are made at place 7, fork 3 at place 8: who may take only what was made at 7 never
-/// gets the third, whenever it looks.
+/// Forks 1 and 2 are made within work 7, fork 3 within work 8: a thief that may take only forks of
+/// work 7 never gets the third, whenever it looks.
 #[test]
 fn nobody_takes_a_fork_of_a_later_theft() {
     explore(3, || {

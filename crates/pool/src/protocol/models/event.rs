@@ -1,4 +1,4 @@
-//! Who waits for a visit to the pool, or for a future, sees what was done.
+//! A thread that waits for an event sees everything that was done before it was set.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ struct Model {
     done: Payload,
 }
 
-/// (That a wake alone would do here is a liberty of loom's: it lets nothing come between the ring and
-/// the wake, which carries everything along. What is planted is found by the sanitizer.)
+/// (That a wake alone would do here is a liberty of loom's: it lets nothing happen between the
+/// store and the wake, which publishes everything. The sanitizer finds the planted race.)
 #[test]
 fn who_hears_the_bell_sees_what_was_done() {
     explore(4, || {
@@ -29,7 +29,7 @@ fn who_hears_the_bell_sees_what_was_done() {
     });
 }
 
-/// As a future does that is woken while it is looked at.
+/// As with a future that is woken while it is being polled.
 #[test]
 fn a_bell_that_rings_again_is_heard_again() {
     explore(3, || {

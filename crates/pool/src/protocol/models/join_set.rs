@@ -1,4 +1,4 @@
-//! Whoever is started while the pool is closed is waited for, or is not started.
+//! A thread that is started while the pool is closed is joined, or is not started.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ struct Model {
 }
 
 impl Model {
-    /// Somebody waits, or all compute for long: one more is needed.
+    /// A thread waits, or all compute for long: one more is needed.
     fn call(&self) {
         let start = || {
             self.started.fetch_add(1, Relaxed);

@@ -1,4 +1,4 @@
-//! Who waits for a stolen fork is woken, and sees what was done.
+//! A worker that waits for a stolen fork is woken, and sees its result.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Model {
         }
     }
 
-    /// What its owner does meanwhile, without the looks in between.
+    /// What the owner does meanwhile, without searching in between.
     fn wait(&self) {
         while !self.latch.is_done() {
             if self.latch.sleep() {
@@ -50,8 +50,8 @@ fn the_owner_of_a_stolen_fork_wakes_up_to_its_result() {
     });
 }
 
-/// Somebody else wakes the owner for another reason, at any time. (The owner is not the thread that
-/// waits for the others to end: loom takes a wake for the end of whatever its thread waits for.)
+/// Another thread wakes the owner for another reason, at any time. (The owner is not the thread
+/// that joins the others: loom takes a wake for the end of anything its thread waits for.)
 #[test]
 fn a_wake_for_another_reason_does_no_harm() {
     explore(3, || {

@@ -1,4 +1,5 @@
-//! Shutdown against tasks from outside: each is run, dropped or handed back, and nobody sleeps on.
+//! Closing a pool while tasks are spawned from outside: each task is run, dropped or handed back,
+//! and no worker keeps sleeping.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ struct Model {
     queue: LockedQueue<Task>,
     sleep: Sleep,
     is_closed: AtomicBool,
-    /// How many tasks have gone, in whatever way.
+    /// How many tasks are gone, in any way.
     gone: Arc<AtomicUsize>,
 }
 

@@ -1,8 +1,8 @@
-//! What loom has to find right: small models of two or three threads, each played in every order
-//! that the memory model allows.
+//! loom models: small scenarios of two or three threads, each run in every interleaving that the
+//! memory model allows.
 //!
-//! `RUSTFLAGS='--cfg loom' cargo test --package filch-pool --lib models`. Some are explored a second
-//! time without the fences, and without other things that matter: then they must fail.
+//! `RUSTFLAGS='--cfg loom' cargo test --package filch-pool --lib models`. Some are explored a
+//! second time without the fences, and without other things that matter: then they must fail.
 
 mod ancestry;
 mod deque;
@@ -25,8 +25,8 @@ use loom::thread::{self, JoinHandle};
 
 use super::sync::planted::IN_THIS_MODEL;
 
-/// Plays a model in every order with at most so many interruptions of a thread that could have gone
-/// on: few suffice to find what there is to find, and each more costs a multiple.
+/// Runs a model in every interleaving with at most that many preemptions: few suffice to find the
+/// bugs there are, and each more costs a multiple.
 fn explore(interruptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(interruptions);
@@ -43,7 +43,7 @@ fn explore_and_plant(
     let model = Arc::new(model);
     let correct = Arc::clone(&model);
     explore(interruptions, move || correct());
-    // For the rest of this test, whose thread is its own.
+    // For the rest of this test, which has its own thread.
     IN_THIS_MODEL.set(true);
     let explored =
         panic::catch_unwind(AssertUnwindSafe(|| explore(interruptions, move || model())));
@@ -56,7 +56,7 @@ fn explore_and_plant(
     );
 }
 
-/// Another thread of the model.
+/// Starts another thread of the model.
 fn beside<S, R>(model: &Arc<S>, part: impl FnOnce(&S) -> R + 'static) -> JoinHandle<R>
 where
     S: 'static,
@@ -66,8 +66,9 @@ where
     thread::spawn(move || part(&model))
 }
 
-/// A model told by a thread that sleeps, and starts others: they are waited for when it has ended. (loom
-/// takes a wake for the end of whatever its thread waits for, so who is woken must not wait for threads.)
+/// A model whose main thread sleeps and starts others, which are joined when it has ended. (loom
+/// takes a wake for the end of anything its thread waits for, so a thread that is woken must not
+/// join others.)
 fn sleeper<R: 'static>(part: impl FnOnce() -> Vec<JoinHandle<R>> + 'static) {
     for other in thread::spawn(part).join().unwrap() {
         other.join().unwrap();

@@ -1,4 +1,4 @@
-//! Who waits for a task, or awaits it, is told what came of it.
+//! A thread that waits for a task, or a future that awaits it, gets its result.
 
 use std::sync::Arc;
 use std::task::{Poll, Wake, Waker};
@@ -8,7 +8,7 @@ use super::{beside, explore, explore_and_plant, sleeper};
 use crate::protocol::event::Event;
 use crate::protocol::outcome::Outcome;
 
-/// The outcome is the number of a piece that was made before.
+/// The outcome is the number of a payload that was made before.
 struct Model {
     outcome: Outcome<usize>,
     pieces: Payload,
@@ -68,7 +68,8 @@ fn who_awaits_is_woken() {
     });
 }
 
-/// A task that ends while its pool is closed: one of both counts, and who waits hears of it.
+/// A task ends while its pool is closed: one of the two results counts, and the waiting thread gets
+/// it.
 #[test]
 fn of_two_who_tell_one_is_believed() {
     explore(3, || {

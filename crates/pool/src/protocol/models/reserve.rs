@@ -1,4 +1,4 @@
-//! As many reserves work as threads wait, and none sleeps on the bench that was called.
+//! As many reserves run as threads wait, and none keeps sleeping that was requested.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ struct Model {
     reserve: Reserve,
     sleep: Sleep,
     started: AtomicUsize,
-    /// How many tasks lie open.
+    /// How many tasks are exposed.
     open: AtomicUsize,
     is_closed: AtomicBool,
 }
@@ -73,7 +73,7 @@ impl Model {
         }
     }
 
-    /// Searches again after this.
+    /// It searches again after this.
     fn rest(&self, worker: usize, searched: bool) {
         self.sleep.announce_sleep(worker, searched);
         if !self.is_exposed() && !self.is_closed() {
@@ -84,7 +84,7 @@ impl Model {
         self.sleep.end_sleep(worker);
     }
 
-    /// A worker until it has done one task.
+    /// A worker that ends after one task.
     fn work(&self) {
         self.sleep.register(WORKER);
         let mut searching = false;
@@ -95,7 +95,7 @@ impl Model {
         self.found(&mut searching);
     }
 
-    /// A reserve until it has done a task, or the pool is closed.
+    /// A reserve that ends after one task, or when the pool is closed.
     fn stand_in(&self) {
         self.sleep.register(RESERVE);
         let mut searching = false;
@@ -114,7 +114,7 @@ impl Model {
     }
 }
 
-/// A thread is back, and another waits while the reserve is about to sit down.
+/// A thread is back, and another waits while the reserve is about to go idle.
 #[test]
 fn who_is_called_while_it_sits_down_gets_up() {
     explore_and_plant(4, "deadlock", || {
@@ -146,7 +146,7 @@ fn as_many_come_as_wait() {
 }
 
 /// The reserve is not needed any more, but it sleeps, and is the one that is woken for a task: it
-/// wakes another before it goes.
+/// wakes another before it goes idle.
 #[test]
 fn a_task_is_not_lost_with_who_makes_way() {
     explore_and_plant(2, "deadlock", || {
@@ -164,7 +164,7 @@ fn a_task_is_not_lost_with_who_makes_way() {
     });
 }
 
-/// Two reserves work, and one who waited is back: one of the two goes.
+/// Two reserves run, and one waiting thread is back: one of the two goes idle.
 #[test]
 fn only_one_makes_way_for_one_who_is_back() {
     explore_and_plant(4, "one of the two stays", || {
@@ -180,8 +180,8 @@ fn only_one_makes_way_for_one_who_is_back() {
     });
 }
 
-/// The only worker waits, comes back and waits again, each time until somebody has done what it left behind.
-/// The reserve, which sits on the bench or is about to, is there each time.
+/// The only worker waits, comes back and waits again, each time until its task was done. The
+/// reserve, which is idle or about to be, comes back each time.
 #[test]
 fn who_waits_again_and_again_is_relieved_each_time() {
     explore_and_plant(2, "deadlock", || {

@@ -1,4 +1,4 @@
-//! Exposed tasks: half of them by one exchange, against an owner who adds and takes.
+//! Thieves take half of the tasks by one exchange, while the owner adds and takes.
 
 use std::sync::Arc;
 

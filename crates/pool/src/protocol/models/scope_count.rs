@@ -1,4 +1,5 @@
-//! Who owns a scope does not leave it before its tasks have ended, and does not sleep over one.
+//! The owner of a scope does not leave it before its tasks have finished, and does not sleep while
+//! one is queued.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ struct Model {
     done: Payload,
 }
 
-/// Something that is seen to be done, and perhaps spawns.
+/// A task whose effect can be seen, and which may spawn another.
 #[derive(Clone, Copy)]
 enum Task {
     Plain(usize),
@@ -39,7 +40,7 @@ impl Model {
             return false;
         }
         let Some(task) = sync::lock(&self.queue).pop() else {
-            // Somebody has taken it, and will say so.
+            // Another thread has taken it, and will count that.
             thread::yield_now();
             return false;
         };
@@ -81,7 +82,7 @@ fn the_owner_sees_what_the_last_task_did() {
     });
 }
 
-/// The helper runs one task and goes; the one that it spawned is left to the owner.
+/// The helper runs one task and ends; the task that this one spawned is left to the owner.
 #[test]
 fn the_owner_does_not_sleep_over_a_task_that_a_task_spawned() {
     explore_and_plant(3, "deadlock", || {

@@ -1,7 +1,8 @@
-//! No wake is lost: not between who brings work and who lies down, not when the last who searches
-//! finds something else, not when the pool is closed.
+//! No wake is lost: not between a thread that adds work and a worker that goes to sleep, not when
+//! the last searching worker finds other work, not when the pool is closed.
 //!
-//! In all models work that nobody comes for leaves a thread asleep for ever, which loom reports.
+//! In all models, work that no worker comes for leaves a thread asleep for ever, which loom
+//! reports.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::protocol::sleep::Sleep;
 
 struct Model {
     sleep: Sleep,
-    /// How many tasks lie open.
+    /// How many tasks are exposed.
     open: AtomicUsize,
     is_closed: AtomicBool,
 }
@@ -28,13 +29,13 @@ impl Model {
         })
     }
 
-    /// What everybody does who brings a task.
+    /// What every thread does that adds a task.
     fn bring(&self) {
         self.open.fetch_add(1, Relaxed);
         self.sleep.wake_one();
     }
 
-    /// Takes a task, if one lies open.
+    /// Takes a task, if one is exposed.
     fn take(&self) -> bool {
         self.open.fetch_update(Relaxed, Relaxed, |open| open.checked_sub(1)).is_ok()
     }
@@ -63,19 +64,19 @@ impl Model {
         self.sleep.end_sleep(worker);
     }
 
-    /// What the last who searched does when it has found something.
+    /// What the last searching worker does when it has found something.
     fn found(&self) {
         if self.sleep.stop_searching() && self.is_exposed() {
             self.sleep.wake_one();
         }
     }
 
-    /// A worker that ends after so many tasks, or when the pool is closed.
+    /// A worker that ends after that many tasks, or when the pool is closed.
     fn work(&self, worker: usize, tasks: usize) {
         self.go_on(worker, tasks, false);
     }
 
-    /// The same, for one that may be searching.
+    /// The same, for a worker that may be searching.
     fn go_on(&self, worker: usize, tasks: usize, mut searching: bool) {
         self.sleep.register(worker);
         let mut done = 0;
@@ -115,7 +116,7 @@ fn two_who_bring_work_wake_who_is_needed() {
     });
 }
 
-/// While somebody searches nobody is woken; so who ends the search has to look.
+/// No worker is woken while another searches, so the one that ends the search has to look.
 #[test]
 fn the_last_who_searches_and_finds_wakes_the_next() {
     explore_and_plant(3, "deadlock", || {
@@ -130,8 +131,8 @@ fn the_last_who_searches_and_finds_wakes_the_next() {
     });
 }
 
-/// Who brings two tasks while somebody searches relies on that one, which finds them only when it lies down,
-/// takes one and does not come back: the other is told of the second.
+/// A thread that adds two tasks relies on the searching worker, which finds them only when it is
+/// about to sleep, takes one and does not come back: the other worker is woken for the second.
 #[test]
 fn who_does_not_sleep_after_all_wakes_the_next() {
     explore_and_plant(2, "deadlock", || {

@@ -1,4 +1,4 @@
-//! Who waits for what was stolen from it hears of every part of that which is laid open meanwhile.
+//! A worker that waits for a stolen fork is woken for every part of it that is exposed meanwhile.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::protocol::waiters::Waiters;
 
 const OWNER: usize = 0;
 
-/// The thief's forks, and who waits for them.
+/// The thief's forks, and the workers that wait for them.
 struct Model {
     forks: Deque<()>,
     waiters: Waiters,
@@ -35,7 +35,7 @@ impl Model {
         })
     }
 
-    /// What lies open is a part of what everybody waits for.
+    /// All exposed forks are parts of what every worker waits for.
     fn call(&self) {
         if !self.waiters.is_empty()
             && let Some(waiter) = self.waiters.call(|_, _| true)
@@ -44,7 +44,7 @@ impl Model {
         }
     }
 
-    /// The thief lays forks open, and tells one who waits for them.
+    /// The thief exposes forks, and wakes one worker that waits for them.
     fn expose(&self, forks: usize) {
         (1..=forks).for_each(|fork| self.forks.push(self.payload.make(fork)));
         sync::fence();
@@ -57,7 +57,7 @@ impl Model {
         }
     }
 
-    /// What one who waits does: whether it has helped before the end.
+    /// What a waiting worker does. Returns whether it has helped before the end.
     fn wait(&self, me: usize) -> bool {
         self.sleep.register(me);
         let latch = &self.latches[me];
@@ -70,7 +70,7 @@ impl Model {
                     self.payload.take(fork);
                     return true;
                 }
-                // Somebody else had one; this one looks again.
+                // Another worker took it; this one looks again.
                 Theft::Lost => continue,
                 Theft::Empty | Theft::Refused => {}
             }
@@ -89,7 +89,7 @@ impl Model {
     }
 }
 
-/// The thief does not come to an end before it was helped.
+/// The thief does not finish before it was helped.
 #[test]
 fn who_waits_is_told_of_a_fork() {
     explore_and_plant(3, "deadlock", || {
@@ -102,7 +102,7 @@ fn who_waits_is_told_of_a_fork() {
     });
 }
 
-/// The thief takes its fork back, or it is taken by who waits; in both cases that one ends.
+/// The thief takes its fork back, or the waiting worker takes it; in both cases the latter ends.
 #[test]
 fn who_waits_helps_or_is_told_of_the_end() {
     explore(2, || {
@@ -120,8 +120,8 @@ fn who_waits_helps_or_is_told_of_the_end() {
     });
 }
 
-/// Two wait, two forks are laid open at once, and one of the two is told: it tells the other. The thief does
-/// not come to an end before both have helped.
+/// Two workers wait, two forks are exposed at once, and one of the two is woken: it wakes the
+/// other. The thief does not finish before both have helped.
 #[test]
 fn who_was_told_tells_the_next() {
     explore_and_plant(2, "deadlock", || {
