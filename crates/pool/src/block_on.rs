@@ -34,7 +34,7 @@ impl Wake for Event {
 pub fn block_on<F: Future>(future: F) -> F::Output {
     if let Some(name) = current::with(|local| local.map(|local| local.core.name.clone())) {
         panic!(
-            "`block_on` was called on a thread of the pool `{name}`, which has other work to do: \
+            "`block_on` was called on a thread of the pool `{name}`, which must not wait: \
              await the future in `spawn_future`, or wait for it within `blocking`"
         );
     }

@@ -61,7 +61,7 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoThreads => f.write_str(
-                "a pool needs at least one thread: leave `threads` out to have one for each core",
+                "a pool needs at least one thread (omit `threads` to get one per core)",
             ),
             Self::TooManyThreads(count) => write!(
                 f,
@@ -69,9 +69,9 @@ impl fmt::Display for BuildError {
                  thread takes over meanwhile",
                 PoolBuilder::THREADS_MAX
             ),
-            Self::Thread(error) => write!(f, "a thread could not be started: {error}"),
+            Self::Thread(error) => write!(f, "cannot start a thread: {error}"),
             Self::GlobalExists => f.write_str(
-                "the global pool was made already: build it at the start of the program, before \
+                "the global pool already exists: build it at the start of the program, before \
                  anything uses it",
             ),
         }

@@ -115,7 +115,7 @@ impl Core {
     /// Starts a thread for that slot, unless the pool is closed and would not join it. Returns
     /// whether it was started.
     pub(crate) fn start_thread(&self, index: usize) -> std::io::Result<bool> {
-        let core = self.this().expect("who calls this has the core");
+        let core = self.this().expect("the caller has the core");
         let mut thread = thread::Builder::new().name(format!("{}-{index}", self.name));
         if let Some(bytes) = self.stack_size {
             thread = thread.stack_size(bytes);

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_due_comes_in_order_and_in_batches() {
+    fn due_timers_come_in_order_and_in_batches() {
         let mut deadlines = Deadlines::default();
         let begun = Instant::now();
         for late in (0..200).rev() {

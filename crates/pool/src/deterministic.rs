@@ -117,8 +117,8 @@ pub(crate) fn wait(is_over: impl Fn() -> bool) {
             script.wait(local, &is_over);
             assert!(
                 is_over(),
-                "a deadlock: this waits for something that is not done, and nothing else can be \
-                 run. So far: {}",
+                "deadlock: this waits for a task that has not finished, and nothing else can \
+                 run. Schedule: {}",
                 script.schedule()
             );
         }
@@ -205,12 +205,12 @@ impl fmt::Display for Step {
         write!(f, "w{} ", self.worker)?;
         match self.what {
             What::Expose(count) => write!(f, "exposes {count}"),
-            What::Begin(Source::Next) => f.write_str("runs its next"),
-            What::Begin(Source::Own) => f.write_str("runs its oldest"),
-            What::Begin(Source::Shared) => f.write_str("runs a shared one"),
+            What::Begin(Source::Next) => f.write_str("runs its next task"),
+            What::Begin(Source::Own) => f.write_str("runs its oldest task"),
+            What::Begin(Source::Shared) => f.write_str("runs a shared task"),
             What::Begin(Source::ForkOf(victim)) => write!(f, "steals a fork of w{victim}"),
             What::Begin(Source::TasksOf(victim)) => write!(f, "steals tasks of w{victim}"),
-            What::Begin(Source::NextOf(victim)) => write!(f, "steals the next of w{victim}"),
+            What::Begin(Source::NextOf(victim)) => write!(f, "steals the next task of w{victim}"),
             What::End => f.write_str("ends"),
             What::Wait => f.write_str("waits"),
         }

@@ -83,7 +83,7 @@ where
 /// assert_eq!(lost.message(), Some("no luck"));
 /// # Ok::<(), TaskError>(())
 /// ```
-#[must_use = "a future goes on without its handle, but nobody hears of its panic; `drop` it to say so"]
+#[must_use = "without its handle the future runs on, but its panic is lost; `drop` it to detach it"]
 pub struct FutureHandle<T> {
     /// None if the pool was already closed when the future was spawned.
     task: Option<FallibleTask<T>>,

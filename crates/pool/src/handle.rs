@@ -13,7 +13,7 @@ use crate::task_error::TaskError;
 
 /// A task that was spawned: wait for it, await it, or cancel it. Dropping the handle detaches the
 /// task.
-#[must_use = "dropping it lets the task go on alone; `spawn_detached` says so"]
+#[must_use = "dropping it detaches the task; `spawn_detached` does that explicitly"]
 pub struct TaskHandle<T> {
     outcome: Arc<Outcome<Result<T, TaskError>>>,
     token: CancelToken,

@@ -1,6 +1,6 @@
 //! Entering a pool from outside: a worker runs the closure while its caller waits (`install`), or
 //! the calling thread becomes a worker for a while (`enter`).
-#![expect(unsafe_code, reason = "the closure borrows from a caller who waits for it")]
+#![expect(unsafe_code, reason = "the closure borrows from a caller that waits for it")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -71,6 +71,6 @@ pub(crate) fn install<R: Send>(core: &Core, f: impl FnOnce() -> R + Send) -> R {
     match outcome {
         Some(Ok(value)) => value,
         Some(Err(panic)) => resume_unwind(panic),
-        None => panic!("the pool `{}` is closed: nothing can be installed into it", core.name),
+        None => panic!("the pool `{}` is closed: `install` cannot run", core.name),
     }
 }

@@ -21,39 +21,39 @@ const COUNTS: [Count; 11] = [
     Count { name: "thefts", help: "Successful thefts by a worker.", of: |worker| worker.thefts },
     Count {
         name: "stolen",
-        help: "Tasks and forks that a worker took from others.",
+        help: "Tasks and forks that a worker stole from others.",
         of: |worker| worker.stolen,
     },
     Count {
         name: "stolen_from",
-        help: "Tasks and forks that others took from a worker.",
+        help: "Tasks and forks that others stole from a worker.",
         of: |worker| worker.stolen_from,
     },
     Count {
         name: "failed_thefts",
-        help: "Searches of a worker that found nothing.",
+        help: "Searches by a worker that found nothing.",
         of: |worker| worker.failed_thefts,
     },
-    Count { name: "parks", help: "How often a worker went to sleep.", of: |worker| worker.parks },
-    Count { name: "wakes", help: "Wakes of others by a worker.", of: |worker| worker.wakes },
+    Count { name: "parks", help: "Number of times a worker went to sleep.", of: |worker| worker.parks },
+    Count { name: "wakes", help: "Wakes of other workers by a worker.", of: |worker| worker.wakes },
     Count {
         name: "wasted_wakes",
-        help: "Wakes for something that the worker did itself in the end.",
+        help: "Wakes for work that the worker ended up doing itself.",
         of: |worker| worker.wasted_wakes,
     },
     Count {
         name: "promotions",
-        help: "Tasks and forks that a worker laid open for others to take.",
+        help: "Tasks and forks that a worker exposed to thieves.",
         of: |worker| worker.promotions,
     },
     Count {
         name: "overflowed",
-        help: "Tasks that a worker moved to the shared queue for want of room.",
+        help: "Tasks that a worker moved to the shared queue because its own was full.",
         of: |worker| worker.overflowed,
     },
     Count {
         name: "ticks",
-        help: "How often a worker looked for the next thing to do.",
+        help: "Turns: how often a worker looked for its next work.",
         of: |worker| worker.ticks,
     },
 ];
@@ -85,7 +85,7 @@ fn write(page: &mut String, pool: &str, stats: &PoolStats) -> fmt::Result {
             )?;
         }
     }
-    writeln!(page, "# HELP filch_pool_queue_length Tasks and forks that wait at a worker.")?;
+    writeln!(page, "# HELP filch_pool_queue_length Tasks and forks in the queues of a worker.")?;
     writeln!(page, "# TYPE filch_pool_queue_length gauge")?;
     for (index, worker) in stats.workers.iter().enumerate() {
         for (queue, value) in
@@ -95,10 +95,10 @@ fn write(page: &mut String, pool: &str, stats: &PoolStats) -> fmt::Result {
             writeln!(page, "filch_pool_queue_length{{{labels}}} {value}")?;
         }
     }
-    writeln!(page, "# HELP filch_pool_shared_queue_length Tasks that wait in the shared queue.")?;
+    writeln!(page, "# HELP filch_pool_shared_queue_length Tasks in the shared queue.")?;
     writeln!(page, "# TYPE filch_pool_shared_queue_length gauge")?;
     writeln!(page, "filch_pool_shared_queue_length{{pool=\"{pool}\"}} {}", stats.shared)?;
-    writeln!(page, "# HELP filch_pool_workers How many workers are in a state.")?;
+    writeln!(page, "# HELP filch_pool_workers Workers by state.")?;
     writeln!(page, "# TYPE filch_pool_workers gauge")?;
     WorkerState::ALL.into_iter().try_for_each(|state| {
         let value = stats.in_state(state);

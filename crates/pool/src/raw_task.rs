@@ -1,6 +1,6 @@
 //! A task: a closure, or a future that is ready to be polled, behind one pointer, to be run once or
 //! dropped once; and the containers from which several threads can take one.
-#![expect(unsafe_code, reason = "a pointer that owns what it points to, whatever that is")]
+#![expect(unsafe_code, reason = "a pointer that owns a value of any type")]
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_in_its_task() {
+    fn a_panic_does_not_leave_its_task() {
         let held = Arc::new(());
         let inside = Arc::clone(&held);
         Task::new(move || {

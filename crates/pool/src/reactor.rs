@@ -155,7 +155,7 @@ impl Reactor {
     /// The error of a wait on a closed pool.
     pub(crate) fn closed(&self) -> io::Error {
         let name = &self.name;
-        io::Error::other(format!("the pool `{name}`, which watched this socket, is closed"))
+        io::Error::other(format!("the pool `{name}`, which watches this socket, is closed"))
     }
 
     /// Whether any future waits for I/O or a timer.

@@ -4,7 +4,7 @@
 //! their own queue, or else half of another. Other workers come to help through a task in the pool,
 //! which is spawned only when one of them has requested work. So a thread that waits for a scope
 //! runs nothing but tasks of the scope, and can always reach them.
-#![expect(unsafe_code, reason = "tasks borrow from the stack of a caller who waits for them")]
+#![expect(unsafe_code, reason = "tasks borrow from the stack of a caller that waits for them")]
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -267,7 +267,7 @@ mod tests {
 
     /// Between taking a task and publishing it, a helper can be held up for long.
     #[test]
-    fn who_sleeps_before_it_knows_where_tasks_of_its_scope_are_hears_of_it() {
+    fn a_worker_that_sleeps_before_a_task_of_its_scope_is_published_is_woken() {
         let pair = TwoWorkers::new();
         let (lent, taken) = (OnceLock::new(), OnceLock::new());
         let owner = |_: &Local<'_>| {

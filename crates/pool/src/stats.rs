@@ -243,7 +243,7 @@ impl PoolStats {
         self.sum(|worker| worker.failed_thefts)
     }
 
-    /// How often a worker went to sleep.
+    /// Number of times a worker went to sleep.
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(1).build()?;

@@ -39,10 +39,10 @@ impl fmt::Display for TaskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Panicked(_) => {
-                write!(f, "the task panicked: {}", self.message().unwrap_or("not with a text"))
+                write!(f, "the task panicked: {}", self.message().unwrap_or("no message"))
             }
             Self::Cancelled => f.write_str("the task was cancelled"),
-            Self::Closed => f.write_str("the pool was closed before the task was done"),
+            Self::Closed => f.write_str("the pool was closed before the task finished"),
         }
     }
 }

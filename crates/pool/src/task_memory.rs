@@ -184,7 +184,7 @@ mod tests {
 
     impl Size for Odd {
         fn cache(_shelves: &ThreadCaches) -> &ThreadCache<Self> {
-            unreachable!("the caches of threads have none of these")
+            unreachable!("thread caches have none of these")
         }
 
         fn central() -> &'static CentralCache<Self> {
@@ -194,11 +194,11 @@ mod tests {
     }
 
     fn in_central_cache() -> usize {
-        Odd::central().try_lock().expect("nobody else is there").len()
+        Odd::central().try_lock().expect("no other thread uses it").len()
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_goes_to_others_when_a_thread_ends() {
+    fn caches_are_bounded_and_go_to_others_when_a_thread_ends() {
         let full = CentralCache::<Odd>::BLOCKS_MAX;
         let cache = ThreadCache::<Odd>::new();
         assert!(cache.take().is_none(), "there are none at first");
@@ -209,17 +209,17 @@ mod tests {
         }
         assert!(in_central_cache() > full - BATCH);
         let other = ThreadCache::<Odd>::new();
-        let block = other.take().expect("there are some in the central cache");
-        assert_eq!(other.0.borrow().len(), BATCH - 1, "a batch is fetched at a time");
+        let block = other.take().expect("the central cache has some");
+        assert_eq!(other.0.borrow().len(), BATCH - 1, "a batch moves at a time");
         assert!(in_central_cache() <= full - BATCH);
         other.give(block);
         let before = in_central_cache();
         drop(other);
-        assert_eq!(in_central_cache(), before + BATCH, "what one leaves behind, others can have");
+        assert_eq!(in_central_cache(), before + BATCH, "blocks of an ended cache are available to others");
     }
 
     #[test]
-    fn a_thread_that_ends_does_without_shelves() {
+    fn a_thread_that_ends_does_without_caches() {
         struct Last(RefCell<Option<Block<Small>>>);
         impl Drop for Last {
             fn drop(&mut self) {
@@ -240,7 +240,7 @@ mod tests {
                 let block = allocate();
                 LAST.with(|last| last.0.replace(Some(block)));
             });
-            ended.join().expect("it ends in peace");
+            ended.join().expect("it does not panic");
         }
     }
 }

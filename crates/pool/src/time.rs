@@ -49,7 +49,7 @@ pub fn sleep_until(until: Instant) -> Sleep {
 /// let nap = filch_pool::time::sleep(std::time::Duration::ZERO);
 /// filch_pool::block_on(nap);
 /// ```
-#[must_use = "nothing waits until it is awaited"]
+#[must_use = "futures do nothing unless awaited"]
 pub struct Sleep {
     /// None if it is too far away to be represented: then it never resolves.
     until: Option<Instant>,
@@ -90,7 +90,7 @@ impl Timer {
     fn new(until: Instant, waker: &Waker) -> Option<Self> {
         let add = |core: &Core| {
             let reactor =
-                core.make_reactor().unwrap_or_else(|error| panic!("no timer can be made: {error}"));
+                core.make_reactor().unwrap_or_else(|error| panic!("cannot create a timer: {error}"));
             let deadline = reactor.add_timer(until, waker.clone())?;
             Some(Self { reactor: Arc::clone(reactor), deadline })
         };
@@ -98,7 +98,7 @@ impl Timer {
             Some(local) => add(local.core),
             None => Some(add(global::pool().core()).unwrap_or_else(|| {
                 panic!(
-                    "no timer can be made here: the global pool, which would watch it, is closed"
+                    "cannot create a timer: the global pool, which would watch it, is closed"
                 )
             })),
         })
@@ -137,7 +137,7 @@ pin_project! {
     /// let quick = filch_pool::time::timeout(std::time::Duration::ZERO, async { 1 });
     /// assert_eq!(filch_pool::block_on(quick), Ok(1));
     /// ```
-    #[must_use = "nothing waits until it is awaited"]
+    #[must_use = "futures do nothing unless awaited"]
     #[derive(Debug)]
     pub struct Timeout<F> {
         #[pin]
@@ -161,14 +161,14 @@ impl<F: Future> Future for Timeout<F> {
 /// The error of a [`timeout`]: the time limit was exceeded.
 ///
 /// ```
-/// assert_eq!(filch_pool::time::Elapsed.to_string(), "it took longer than it was given");
+/// assert_eq!(filch_pool::time::Elapsed.to_string(), "the time limit was exceeded");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
 impl fmt::Display for Elapsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it took longer than it was given")
+        f.write_str("the time limit was exceeded")
     }
 }
 
@@ -190,7 +190,7 @@ impl Error for Elapsed {}
 /// ```
 #[track_caller]
 pub fn interval(period: Duration) -> Interval {
-    assert!(period > Duration::ZERO, "an interval of no time has no end: give it a period");
+    assert!(period > Duration::ZERO, "the period of an interval must not be zero");
     Interval { period, next: Instant::now() }
 }
 

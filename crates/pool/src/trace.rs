@@ -52,8 +52,8 @@ fn parse(value: &str) -> Result<Option<Duration>, String> {
     match value.parse() {
         Ok(milliseconds) => Ok(Some(Duration::from_millis(milliseconds))),
         Err(_) => Err(format!(
-            "warning: {VARIABLE}={value} is not a number of milliseconds, so no schedule trace is \
-             printed\n  help: {VARIABLE}=1000 prints a line each second, 0 or nothing none"
+            "warning: {VARIABLE}={value} is not a number of milliseconds, no schedule trace is \
+             printed\n  help: {VARIABLE}=1000 prints a line each second, 0 or an empty value disables it"
         )),
     }
 }
@@ -71,7 +71,7 @@ impl Trace {
     pub(crate) fn start(&self, core: &Core, settings: Settings) -> io::Result<()> {
         let Some(period) = settings.period() else { return Ok(()) };
         let writer = settings.writer.unwrap_or_else(|| Box::new(io::stderr()));
-        let core = core.this().expect("who calls this has the core");
+        let core = core.this().expect("the caller has the core");
         let thread = thread::Builder::new().name(format!("{}-trace", core.name));
         let printer = thread.spawn(move || core.trace.print(&core, period, writer))?;
         *sync::lock(&self.printer) = Some(printer);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_no_trace() {
+    fn zero_disables_the_trace() {
         let settings = Settings { period: Some(Duration::ZERO), writer: None };
         assert_eq!(settings.period(), None);
     }

@@ -15,7 +15,7 @@ use crate::stats::WorkerState;
 pub(crate) fn wait_until(is_so: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "somebody sleeps who could help");
+        assert!(begin.elapsed() < Duration::from_secs(60), "a worker sleeps that could help");
         thread::yield_now();
     }
 }

@@ -25,7 +25,7 @@ const CAPACITY: usize = 4096;
 /// let pool = Pool::builder().threads(1).build()?;
 /// let mut watch = pool.watch();
 /// pool.spawn_detached(|| ());
-/// let push = watch.find(|event| event.kind == PoolEventKind::Push).expect("it was just done");
+/// let push = watch.find(|event| event.kind == PoolEventKind::Push).expect("a task was spawned");
 /// assert_eq!(push.worker, None);
 /// # Ok::<(), filch_pool::BuildError>(())
 /// ```
@@ -179,7 +179,7 @@ impl Ring {
 /// assert!(watch.into_iter().any(|event| event.kind == PoolEventKind::Push));
 /// # Ok::<(), filch_pool::BuildError>(())
 /// ```
-#[must_use = "nothing is watched any more when this is dropped"]
+#[must_use = "dropping it ends the watch"]
 pub struct Watch {
     watchers: Arc<Watchers>,
     ring: Arc<Ring>,

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use filch_pool::{Pool, blocking};
 
 #[test]
-fn what_came_with_a_task_that_waits_is_done_meanwhile() {
+fn tasks_queued_behind_a_blocked_one_run_meanwhile() {
     let pool = Pool::builder().threads(1).build().unwrap();
     let (go, gate) = mpsc::channel::<()>();
     pool.spawn_detached(move || gate.recv().unwrap());

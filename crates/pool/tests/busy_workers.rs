@@ -88,33 +88,33 @@ fn tasks(pool: &Pool) {
 }
 
 #[test]
-fn timers_are_served_by_one_worker_that_computes() {
+fn one_busy_worker_still_serves_timers() {
     in_a_storm(1, timers);
 }
 
 #[test]
-fn timers_are_served_by_two_workers_that_compute() {
+fn two_busy_workers_still_serve_timers() {
     in_a_storm(2, timers);
 }
 
 #[test]
-fn sockets_are_served_by_one_worker_that_computes() {
+fn one_busy_worker_still_serves_sockets() {
     in_a_storm(1, sockets);
 }
 
 #[test]
-fn sockets_are_served_by_two_workers_that_compute() {
+fn two_busy_workers_still_serve_sockets() {
     in_a_storm(2, sockets);
 }
 
 #[test]
-fn futures_are_run_by_workers_that_compute() {
+fn busy_workers_still_run_futures() {
     in_a_storm(1, tasks);
     in_a_storm(2, tasks);
 }
 
 #[test]
-fn what_a_worker_made_ready_before_it_computed_is_run() {
+fn a_future_spawned_by_a_busy_worker_runs() {
     let pool = Pool::builder().threads(1).build().expect("threads can be started");
     let done = pool.install(|| {
         let is_done = Arc::new(AtomicBool::new(false));
@@ -151,7 +151,7 @@ fn a_pool_without_futures_computes_on_no_more_threads_than_it_has() {
 }
 
 #[test]
-fn relief_goes_when_the_workers_are_back() {
+fn extra_threads_stop_when_the_workers_are_back() {
     let pool = Pool::builder().threads(1).build().expect("threads can be started");
     for _ in 0..3 {
         let is_over = Arc::new(AtomicBool::new(false));

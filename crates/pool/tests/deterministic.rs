@@ -62,7 +62,7 @@ fn fib(n: u32, write: &(impl Fn(String) + Sync)) -> u32 {
 }
 
 #[test]
-fn a_seed_does_the_same_again_and_everything_is_done_once() {
+fn a_seed_repeats_its_schedule_and_all_work_is_done_once() {
     let mut schedules = BTreeSet::new();
     let mut orders = BTreeSet::new();
     let expected = {
@@ -139,7 +139,7 @@ fn a_race_is_found_by_some_seed_and_replayed() {
 }
 
 #[test]
-fn a_schedule_reads_like_a_story() {
+fn a_schedule_is_readable() {
     let text = (0..200)
         .map(|seed| times_done(seed).1.to_string())
         .find(|text| text.contains("exposes 1; w1 steals a fork of w0; w1 ends"));
@@ -147,7 +147,7 @@ fn a_schedule_reads_like_a_story() {
 }
 
 #[test]
-fn a_panic_of_the_body_comes_out_when_all_tasks_have_run() {
+fn a_panic_of_the_body_is_passed_on_when_all_tasks_have_run() {
     let ran = Arc::new(AtomicU32::new(0));
     for seed in 0..20 {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -163,7 +163,7 @@ fn a_panic_of_the_body_comes_out_when_all_tasks_have_run() {
 }
 
 #[test]
-fn waiting_for_oneself_is_told_instead_of_waiting_for_ever() {
+fn waiting_for_oneself_panics_instead_of_hanging() {
     let told = |seed| {
         let told = Arc::new(Mutex::new(None));
         deterministic::run(seed, 2, |_pool| {
@@ -180,11 +180,11 @@ fn waiting_for_oneself_is_told_instead_of_waiting_for_ever() {
         told.lock().unwrap().take()
     };
     let text = (0..50).find_map(told).unwrap();
-    assert!(text.starts_with("a deadlock: "), "{text}");
+    assert!(text.starts_with("deadlock: "), "{text}");
 }
 
 #[test]
-fn workers_may_not_be_none_or_too_many() {
+fn bad_worker_counts_are_rejected() {
     for workers in [0, filch_pool::PoolBuilder::THREADS_MAX + 1] {
         let panic = catch_unwind(|| deterministic::run(0, workers, |_pool| ())).unwrap_err();
         let text = panic.downcast_ref::<String>().unwrap();
@@ -193,7 +193,7 @@ fn workers_may_not_be_none_or_too_many() {
 }
 
 #[test]
-fn another_thread_may_be_a_guest() {
+fn another_thread_may_enter_the_pool() {
     for seed in 0..20 {
         let (sum, _) = deterministic::run(seed, 3, |pool| {
             thread::scope(|threads| {

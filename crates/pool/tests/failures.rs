@@ -37,7 +37,7 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 #[test]
-fn what_was_to_be_installed_is_gone_before_the_caller_goes_on() {
+fn a_refused_closure_is_dropped_before_install_returns() {
     let pool = pool(1);
     let go_on = occupy(&pool);
     let (has_returned, was_early) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -75,7 +75,7 @@ fn what_was_to_be_installed_is_gone_before_the_caller_goes_on() {
 
 /// So many that they overflow into the shared queue, which refuses them; each spawns when dropped.
 #[test]
-fn a_task_that_is_dropped_may_spawn() {
+fn a_destructor_of_a_task_may_spawn() {
     for threads in 1..3 {
         let pool = Arc::new(pool(threads));
         let dropped = Arc::new(AtomicUsize::new(0));
@@ -113,7 +113,7 @@ impl Drop for Bomb {
 }
 
 #[test]
-fn a_panic_that_panics_when_dropped_ends_no_thread() {
+fn a_panic_payload_that_panics_when_dropped_ends_no_thread() {
     let pool = pool(1);
     pool.spawn_detached(|| resume_unwind(Box::new(Bomb(2))));
     pool.spawn_detached({
@@ -126,10 +126,10 @@ fn a_panic_that_panics_when_dropped_ends_no_thread() {
 
 /// Of two panics only one is passed on.
 #[test]
-fn a_panic_that_is_not_passed_on_may_panic_when_it_is_dropped() {
+fn a_dropped_panic_payload_may_panic() {
     let pool = pool(2);
     let begun = AtomicBool::new(false);
-    let wait = || wait_until("the other is begun", || begun.load(SeqCst));
+    let wait = || wait_until("the other has started", || begun.load(SeqCst));
     let bomb = || {
         begun.store(true, SeqCst);
         resume_unwind(Box::new(Bomb(2)))
@@ -162,7 +162,7 @@ fn a_panic_that_is_not_passed_on_may_panic_when_it_is_dropped() {
 }
 
 #[test]
-fn drops_that_panic_do_not_keep_others_from_being_dropped() {
+fn panicking_destructors_do_not_prevent_others() {
     let pool = pool(2);
     let dropped = Arc::new(AtomicUsize::new(0));
     let go_on = [occupy(&pool), occupy(&pool)];
@@ -199,7 +199,7 @@ fn an_idle_hook_that_panics_ends_no_thread() {
 
 /// More tasks than fit into a worker's queue, and it waits for each.
 #[test]
-fn who_waits_hides_no_task_that_it_waits_for() {
+fn a_waiting_worker_does_not_hide_the_tasks_it_waits_for() {
     for threads in 1..4 {
         let pool = pool(threads);
         for count in [2, 300, 700, 2000] {
@@ -214,7 +214,7 @@ fn who_waits_hides_no_task_that_it_waits_for() {
 
 /// The task that was spawned last is in the `next` slot, the others are elsewhere.
 #[test]
-fn who_waits_in_any_order_waits_for_each() {
+fn tasks_can_be_waited_for_in_any_order() {
     let pool = pool(1);
     let sum = pool.spawn(|| {
         let handles: Vec<_> = (0..5).map(|n| spawn(move || n)).collect();
@@ -238,7 +238,7 @@ fn a_stolen_fork_may_drop_its_pool() {
                 drop(inside);
             },
         );
-        done.send(()).expect("somebody waits for it");
+        done.send(()).expect("the test receives it");
     });
     drop(pool);
     is_done.recv().expect("both halves end");
@@ -247,7 +247,7 @@ fn a_stolen_fork_may_drop_its_pool() {
 /// One half of a fork waits for a task that its owner has spawned before, and still has in its
 /// queue.
 #[test]
-fn who_waits_for_a_fork_hides_no_task_from_it() {
+fn a_worker_that_waits_for_a_fork_does_not_hide_tasks_from_it() {
     let pool = pool(2);
     let sum = pool.spawn(|| {
         let handles: Vec<_> = (0..3).map(|n| spawn(move || n)).collect();
@@ -266,7 +266,7 @@ fn who_waits_for_a_fork_hides_no_task_from_it() {
 
 /// A pool is closed while one of its threads waits for a task that will not run any more.
 #[test]
-fn who_waits_for_a_task_is_told_when_the_pool_is_closed() {
+fn waiting_for_a_task_ends_when_the_pool_is_closed() {
     for threads in 1..3 {
         for _ in 0..100 {
             let pool = pool(threads);
@@ -279,7 +279,7 @@ fn who_waits_for_a_task_is_told_when_the_pool_is_closed() {
             });
             wait_until("it begins", || waits.load(SeqCst));
             drop(pool);
-            assert!(outer.wait().is_ok_and(|ran| ran <= 300), "it had begun, so it ended");
+            assert!(outer.wait().is_ok_and(|ran| ran <= 300), "it had started, so it finished");
         }
     }
 }
@@ -294,10 +294,10 @@ struct Dropper {
 impl Wake for Dropper {
     fn wake(self: Arc<Self>) {
         wait_until("the others let go of it", || self.let_go.load(SeqCst) == 2);
-        let Self { pool, dropped_by, .. } = Arc::into_inner(self).expect("nobody else has it");
-        drop(Arc::into_inner(pool).expect("nobody else has it"));
+        let Self { pool, dropped_by, .. } = Arc::into_inner(self).expect("this is the last reference");
+        drop(Arc::into_inner(pool).expect("this is the last reference"));
         let name = thread::current().name().expect("it is a thread of a pool").to_owned();
-        dropped_by.send(name).expect("somebody waits for it");
+        dropped_by.send(name).expect("the test receives it");
     }
 }
 
@@ -356,22 +356,22 @@ fn expect_end(watch: Watch) {
     let (end, has_ended) = mpsc::channel();
     thread::spawn(move || {
         watch.for_each(drop);
-        end.send(()).expect("somebody waits for it");
+        end.send(()).expect("the test receives it");
     });
     has_ended.recv_timeout(Duration::from_secs(60)).expect("it has ended");
 }
 
 #[test]
-fn who_watches_is_told_of_the_end_though_a_worker_drops_the_pool() {
+fn watchers_are_notified_of_the_end_if_a_worker_drops_the_pool() {
     let pool = Arc::new(Pool::builder().threads(2).build().unwrap());
     let watch = pool.watch();
     let (let_go, is_let_go) = mpsc::channel();
     let inside = Arc::clone(&pool);
     pool.spawn_detached(move || {
         is_let_go.recv().expect("it is let go of");
-        drop(Arc::into_inner(inside).expect("nobody else has it"));
+        drop(Arc::into_inner(inside).expect("this is the last reference"));
     });
     drop(pool);
-    let_go.send(()).expect("somebody waits for it");
+    let_go.send(()).expect("the test receives it");
     expect_end(watch);
 }

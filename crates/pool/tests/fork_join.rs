@@ -26,7 +26,7 @@ fn forks_are_joined() {
 }
 
 #[test]
-fn deeper_than_there_is_room() {
+fn forks_deeper_than_the_queue_still_run() {
     fn deep(left: u32) -> u32 {
         if left == 0 {
             return 0;
@@ -43,7 +43,7 @@ fn deeper_than_there_is_room() {
 }
 
 #[test]
-fn a_panic_travels_to_who_joins_and_the_pool_goes_on() {
+fn a_panic_reaches_the_caller_of_join_and_the_pool_continues() {
     let text = |panic: Box<dyn std::any::Any + Send>| *panic.downcast_ref::<&str>().expect("text");
     for pool in pools() {
         for round in 0..200 {
@@ -66,7 +66,7 @@ fn a_panic_travels_to_who_joins_and_the_pool_goes_on() {
 }
 
 #[test]
-fn a_scope_ends_when_its_tasks_have() {
+fn a_scope_ends_when_its_tasks_have_finished() {
     for pool in pools() {
         let counts: Vec<AtomicUsize> = (0..100).map(|_| AtomicUsize::new(0)).collect();
         pool.install(|| {
@@ -109,7 +109,7 @@ fn scopes_within_scopes_and_forks() {
 }
 
 #[test]
-fn a_panic_in_a_scope_is_passed_on_when_all_have_ended() {
+fn a_panic_in_a_scope_is_passed_on_when_all_tasks_have_finished() {
     for pool in pools() {
         let count = AtomicUsize::new(0);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -134,7 +134,7 @@ fn a_panic_in_a_scope_is_passed_on_when_all_have_ended() {
 }
 
 #[test]
-fn a_cancelled_scope_begins_nothing_more() {
+fn a_cancelled_scope_starts_no_more_tasks() {
     let pool = Pool::builder().threads(1).build().expect("threads can be started");
     let count = AtomicUsize::new(0);
     pool.install(|| {
@@ -152,7 +152,7 @@ fn a_cancelled_scope_begins_nothing_more() {
 }
 
 #[test]
-fn every_item_is_seen_once_and_order_is_kept() {
+fn every_item_is_visited_once_and_the_order_is_kept() {
     for pool in pools() {
         for count in [0_usize, 1, 2, 3, 1000, 100_000] {
             let mut items = vec![0_u8; count];

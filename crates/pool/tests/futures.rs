@@ -45,7 +45,7 @@ fn waits(drops: &Arc<AtomicUsize>, begun: mpsc::Sender<()>) -> impl Future<Outpu
 }
 
 #[test]
-fn a_future_gives_what_it_returns() {
+fn a_future_returns_its_result() {
     let pool = pool(2);
     let handles: Vec<_> = (0..1000_u64).map(|n| pool.spawn_future(async move { n })).collect();
     let sum: u64 = handles.into_iter().map(|handle| block_on(handle).expect("it ends")).sum();
@@ -82,7 +82,7 @@ fn a_future_may_spawn_others_into_its_pool_and_await_them() {
 }
 
 #[test]
-fn a_panic_reaches_who_awaits_it_and_nobody_else() {
+fn a_panic_reaches_only_the_handle() {
     let pool = pool(1);
     let drops = Arc::new(AtomicUsize::new(0));
     let held = Drops(Arc::clone(&drops));
@@ -100,7 +100,7 @@ fn a_panic_reaches_who_awaits_it_and_nobody_else() {
 }
 
 #[test]
-fn a_foreign_thread_wakes_a_future() {
+fn another_thread_wakes_a_future() {
     let pool = pool(2);
     let (wakers, woken) = mpsc::channel::<Waker>();
     let handle = pool.spawn_future(async move {
@@ -133,7 +133,7 @@ fn a_cancelled_future_is_dropped_once_before_cancel_returns() {
 }
 
 #[test]
-fn what_has_ended_is_not_cancelled() {
+fn a_finished_future_is_not_cancelled() {
     let pool = pool(1);
     let handle = pool.spawn_future(async { 3 });
     while !handle.is_finished() {
@@ -158,7 +158,7 @@ fn an_aborted_future_is_dropped_once() {
 }
 
 #[test]
-fn a_future_goes_on_without_its_handle() {
+fn a_future_runs_without_its_handle() {
     let pool = pool(1);
     let (done, is_done) = mpsc::channel();
     drop(pool.spawn_future(async move { done.send(()) }));
@@ -166,7 +166,7 @@ fn a_future_goes_on_without_its_handle() {
 }
 
 #[test]
-fn a_pool_that_is_dropped_drops_every_future_once_and_tells_who_awaits() {
+fn dropping_a_pool_drops_every_future_once_and_wakes_its_handle() {
     let pool = pool(2);
     let drops = Arc::new(AtomicUsize::new(0));
     let (begun, has_begun) = mpsc::channel();
@@ -180,11 +180,11 @@ fn a_pool_that_is_dropped_drops_every_future_once_and_tells_who_awaits() {
     });
     drop(pool);
     assert_eq!(drops.load(SeqCst), 100);
-    assert!(awaiter.join().expect("it is told"));
+    assert!(awaiter.join().expect("it ends"));
 }
 
 #[test]
-fn a_closed_pool_takes_no_future() {
+fn a_closed_pool_rejects_futures() {
     let pool = pool(1);
     pool.close();
     let drops = Arc::new(AtomicUsize::new(0));
@@ -214,10 +214,10 @@ fn a_waker_may_outlive_its_pool() {
 }
 
 #[test]
-fn waiting_on_a_worker_is_refused() {
+fn block_on_panics_on_a_worker() {
     let pool = pool(1);
     let waits = || pool.install(|| block_on(async {}));
     let panic = catch_unwind(AssertUnwindSafe(waits)).expect_err("it is refused");
-    let text = panic.downcast_ref::<String>().expect("it says why");
+    let text = panic.downcast_ref::<String>().expect("it has a message");
     assert!(text.contains("spawn_future") && text.contains("blocking"), "{text}");
 }

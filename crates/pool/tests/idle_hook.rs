@@ -17,7 +17,7 @@ fn wait_until(pool: &Pool, is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn it_is_called_before_every_sleep() {
+fn the_hook_is_called_before_every_sleep() {
     let calls = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&calls);
     let hook = move || {
@@ -34,7 +34,7 @@ fn it_is_called_before_every_sleep() {
 }
 
 #[test]
-fn what_it_brings_is_run_without_a_sleep() {
+fn spawned_work_runs_without_a_sleep() {
     let (brought, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (bring, finish) = (Arc::clone(&brought), Arc::clone(&done));
     let (start, gate) = mpsc::channel::<()>();
@@ -59,7 +59,7 @@ fn what_it_brings_is_run_without_a_sleep() {
 }
 
 #[test]
-fn it_is_not_called_while_there_is_something_to_do() {
+fn the_hook_is_not_called_while_there_is_work() {
     let calls = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&calls);
     let hook = move || {
@@ -86,7 +86,7 @@ fn it_is_not_called_while_there_is_something_to_do() {
 }
 
 #[test]
-fn one_that_lies_does_no_harm() {
+fn a_hook_that_lies_does_no_harm() {
     // It claims to have spawned work.
     let pool = Pool::builder().threads(2).idle_hook(|| true).build().unwrap();
     assert_eq!(pool.install(|| filch_pool::join(|| 1, || 2)), (1, 2));
@@ -94,7 +94,7 @@ fn one_that_lies_does_no_harm() {
 }
 
 #[test]
-fn one_that_panics_ends_no_worker() {
+fn a_hook_that_panics_ends_no_worker() {
     let calls = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&calls);
     let hook = move || {
@@ -107,7 +107,7 @@ fn one_that_panics_ends_no_worker() {
 }
 
 #[test]
-fn while_one_is_in_it_others_are_woken_as_usual() {
+fn other_workers_are_woken_while_one_is_in_the_hook() {
     let (begun, has_begun) = mpsc::channel();
     let (go_on, gate) = mpsc::channel::<()>();
     let gate = std::sync::Mutex::new(Some(gate));

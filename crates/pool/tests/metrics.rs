@@ -63,7 +63,7 @@ fn parse_labels(mut rest: &str) -> (BTreeMap<String, String>, &str) {
 }
 
 #[test]
-fn the_page_tells_what_the_stats_tell() {
+fn the_metrics_agree_with_the_stats() {
     let pool = Pool::builder().threads(3).name("numbers").build().unwrap();
     (0..50).for_each(|_| pool.install(|| ()));
     let page = parse(&pool.metrics());

@@ -132,14 +132,14 @@ fn ping_and_pong_over_udp() {
 }
 
 #[test]
-fn nobody_listens() {
+fn connecting_to_a_closed_port_is_refused() {
     let gone = TcpListener::bind(any_port()).unwrap().local_addr().unwrap();
     let refused = block_on(Async::<TcpStream>::connect(gone)).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
 }
 
 #[test]
-fn both_sides_of_one_socket_are_waited_for_at_once() {
+fn a_socket_can_wait_to_read_and_to_write_at_once() {
     let pool = pool(2);
     let listener = TcpListener::bind(any_port()).unwrap();
     let stream = block_on(Async::<TcpStream>::connect(listener.local_addr().unwrap())).unwrap();
@@ -170,7 +170,7 @@ fn both_sides_of_one_socket_are_waited_for_at_once() {
 }
 
 #[test]
-fn a_wait_that_is_given_up_leaves_the_socket_usable() {
+fn a_cancelled_wait_leaves_the_socket_usable() {
     let (left, right) = UnixDatagram::pair().unwrap();
     let right = Async::new(right).unwrap();
     block_on(async {
@@ -185,7 +185,7 @@ fn a_wait_that_is_given_up_leaves_the_socket_usable() {
 }
 
 #[test]
-fn several_wait_for_the_same_side() {
+fn several_futures_wait_for_the_same_side() {
     let pool = pool(2);
     let (left, right) = UnixDatagram::pair().unwrap();
     let right = Arc::new(pool.install(|| Async::new(right)).unwrap());
@@ -206,7 +206,7 @@ fn several_wait_for_the_same_side() {
 }
 
 #[test]
-fn who_waits_is_told_when_the_pool_is_closed() {
+fn waiting_for_a_socket_ends_when_the_pool_is_closed() {
     let pool = pool(1);
     let socket = pool.install(|| Async::<UdpSocket>::bind(any_port())).unwrap();
     let (begun, has_begun) = mpsc::channel();
@@ -218,14 +218,14 @@ fn who_waits_is_told_when_the_pool_is_closed() {
     });
     has_begun.recv().expect("it begins");
     drop(pool);
-    let error = waiter.join().expect("it is told").unwrap_err();
+    let error = waiter.join().expect("it ends").unwrap_err();
     assert!(error.to_string().contains("closed"), "{error}");
 }
 
 /// How often a future sends and receives before a task that was spawned after it runs, on one
 /// thread.
 #[test]
-fn a_socket_that_is_always_ready_does_not_keep_others_waiting() {
+fn a_socket_that_is_always_ready_does_not_starve_other_tasks() {
     let pool = pool(1);
     let go = occupy(&pool);
     let (has_run, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));

@@ -25,7 +25,7 @@ impl Meeting {
         self.there.fetch_add(1, SeqCst);
         let begin = Instant::now();
         while self.there.load(SeqCst) < self.expected {
-            assert!(begin.elapsed() < LONG, "a leaf waits for one that nobody has begun");
+            assert!(begin.elapsed() < LONG, "a leaf waits for one that was not started");
             thread::yield_now();
         }
     }
@@ -83,14 +83,14 @@ fn check(shape: impl Fn(&Meeting) + Sync) {
 }
 
 #[test]
-fn the_first_fork() {
+fn leaves_of_the_first_fork() {
     check(|meeting| {
         join(|| meeting.wait(), || meeting.wait());
     });
 }
 
 #[test]
-fn a_fork_within_the_first_half_of_others() {
+fn leaves_within_the_first_half_of_other_forks() {
     fn within(depth: u32, meeting: &Meeting) {
         if depth == 0 {
             join(|| meeting.wait(), || meeting.wait());
@@ -104,7 +104,7 @@ fn a_fork_within_the_first_half_of_others() {
 }
 
 #[test]
-fn a_fork_within_the_second_half_of_others() {
+fn leaves_within_the_second_half_of_other_forks() {
     fn within(depth: u32, meeting: &Meeting) {
         if depth == 0 {
             join(|| meeting.wait(), || meeting.wait());
@@ -118,7 +118,7 @@ fn a_fork_within_the_second_half_of_others() {
 }
 
 #[test]
-fn a_fork_after_others() {
+fn leaves_after_other_forks() {
     check(|meeting| {
         join(|| (), || ());
         join(|| meeting.wait(), || meeting.wait());
@@ -143,7 +143,7 @@ fn two_tasks_of_a_scope() {
 
 /// The owner of the scope has nothing to do but wait, and so steals the helper's forks.
 #[test]
-fn a_fork_of_a_scopes_task_that_another_runs() {
+fn leaves_forked_by_a_task_of_a_scope_on_another_worker() {
     let pool = pool(2);
     for _ in 0..50 {
         let (begun, meeting) = (Meeting::of(2), Meeting::of(2));
@@ -162,7 +162,7 @@ fn a_fork_of_a_scopes_task_that_another_runs() {
 
 /// While a worker waits for a scope, its forks are not out of reach: a third worker runs them.
 #[test]
-fn a_fork_of_one_who_waits_for_a_scope() {
+fn leaves_forked_by_a_worker_that_waits_for_a_scope() {
     let pool = pool(3);
     for _ in 0..50 {
         let (begun, meeting) = (Meeting::of(2), Meeting::of(2));
@@ -181,7 +181,7 @@ fn a_fork_of_one_who_waits_for_a_scope() {
 }
 
 #[test]
-fn a_fork_of_a_task() {
+fn leaves_forked_by_a_task() {
     let pool = pool(2);
     for _ in 0..50 {
         let spawned = pool.spawn(|| {
@@ -271,7 +271,7 @@ fn as_many_leaves_as_there_are_workers_after_short_forks() {
 
 /// A worker that waits for a scope while its own fork is stolen helps from then on.
 #[test]
-fn a_fork_of_a_scopes_task_while_the_owners_own_is_taken() {
+fn leaves_forked_by_a_task_of_a_scope_while_the_owners_fork_is_stolen() {
     let pool = pool(3);
     for _ in 0..50 {
         let (begun, meeting) = (Meeting::of(2), Meeting::of(3));

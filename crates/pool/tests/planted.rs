@@ -37,7 +37,7 @@ fn is_reported(way: &str, pool: &Pool, mut hand_over: impl FnMut(&Pool)) {
 
 /// One test, because they count the same reports.
 #[test]
-fn every_race_that_was_planted_is_reported() {
+fn every_planted_race_is_reported() {
     plant_races();
     let pool = Pool::builder().threads(3).build().expect("threads can be started");
     is_reported("what is installed", &pool, |pool| {

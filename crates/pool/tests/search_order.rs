@@ -66,7 +66,7 @@ fn keep(pool: &Pool, first: impl FnOnce() + Send + 'static) -> Kept {
 }
 
 #[test]
-fn one_worker_takes_what_is_urgent_its_next_its_own_what_is_shared_and_what_is_not_urgent() {
+fn one_worker_takes_high_priority_next_own_shared_and_low_priority_in_this_order() {
     let (pool, journal) = (Pool::builder().threads(1).build().unwrap(), Journal::default());
     let (own, next) = (journal.write("own"), journal.write("next"));
     let kept = keep(&pool, || {
@@ -107,7 +107,7 @@ fn steal_from_a_busy_one(steal: StealPolicy) -> (Vec<String>, u64) {
 }
 
 #[test]
-fn what_lies_open_at_another_comes_after_the_shared_queue_oldest_first() {
+fn stolen_tasks_come_after_the_shared_queue_oldest_first() {
     for steal in [StealPolicy::One, StealPolicy::Half] {
         let (read, stolen) = steal_from_a_busy_one(steal);
         let oldest = (0..128).map(|number| format!("other's {number}"));
@@ -119,7 +119,7 @@ fn what_lies_open_at_another_comes_after_the_shared_queue_oldest_first() {
 }
 
 #[test]
-fn a_task_from_outside_runs_within_61_turns_of_others_that_go_on_for_ever() {
+fn a_task_from_outside_runs_within_61_turns_of_endless_others() {
     struct Forever {
         pool: Arc<Pool>,
         runs: AtomicU64,
@@ -181,7 +181,7 @@ fn hardly_anything_is_stolen_where_work_is_balanced() {
 }
 
 #[test]
-fn what_a_worker_runs_it_was_given_or_has_stolen_itself() {
+fn a_worker_runs_its_own_tasks_or_stolen_ones() {
     let pool = Pool::builder().threads(3).build().unwrap();
     settle(&pool);
     for _ in 0..50 {

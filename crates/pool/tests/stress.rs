@@ -177,7 +177,7 @@ fn a_pool_dropped_in_the_middle_drops_every_task_once() {
 }
 
 #[test]
-fn closing_from_several_sides_while_tasks_come_in() {
+fn several_threads_close_the_pool_while_tasks_are_spawned() {
     for threads in 1..4 {
         for _ in 0..30 {
             let pool = pool(threads);
@@ -239,7 +239,7 @@ fn scopes_within_scopes_with_panics_and_cancelling() {
 }
 
 #[test]
-fn what_is_cancelled_is_dropped_once_and_what_is_not_is_run() {
+fn cancelled_tasks_are_dropped_once_and_the_others_run() {
     for threads in 1..4 {
         let pool = pool(threads);
         for _ in 0..20 {
@@ -262,7 +262,7 @@ fn what_is_cancelled_is_dropped_once_and_what_is_not_is_run() {
 }
 
 #[test]
-fn futures_and_forks_beside_each_other() {
+fn futures_and_forks_together() {
     for threads in 1..4 {
         let pool = pool(threads);
         let ledger = Ledger::new(500);
@@ -367,7 +367,7 @@ fn installs_within_installs_and_across_pools() {
 }
 
 #[test]
-fn of_two_panics_the_first_ones_wins_and_both_closures_are_dropped() {
+fn the_first_of_two_panics_wins_and_both_closures_are_dropped() {
     for threads in 1..4 {
         let pool = pool(threads);
         for round in 0..3000 {
@@ -401,7 +401,7 @@ fn of_two_panics_the_first_ones_wins_and_both_closures_are_dropped() {
 
 /// The second half is certainly stolen, because the first waits for it.
 #[test]
-fn of_two_panics_the_first_ones_wins_also_if_the_second_was_stolen() {
+fn the_first_of_two_panics_wins_if_the_second_was_stolen() {
     let pool = pool(2);
     for round in 0..200 {
         let ledger = Ledger::new(2);
@@ -480,7 +480,7 @@ fn forks_from_outside_of_any_pool() {
 }
 
 #[test]
-fn guests_come_and_go_while_others_work() {
+fn external_threads_enter_and_leave_while_others_work() {
     let pool = pool(2);
     let ledger = Ledger::new(3200);
     thread::scope(|threads| {

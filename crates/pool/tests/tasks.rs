@@ -18,7 +18,7 @@ fn pool(threads: usize) -> Pool {
 }
 
 #[test]
-fn a_handle_gives_the_result() {
+fn a_handle_returns_the_result() {
     let pool = pool(2);
     let handles: Vec<_> = (0..1000_u64).map(|n| pool.spawn(move || n * n)).collect();
     for (n, handle) in handles.into_iter().enumerate() {
@@ -27,7 +27,7 @@ fn a_handle_gives_the_result() {
 }
 
 #[test]
-fn a_panic_reaches_who_waits_and_nobody_else() {
+fn a_panic_reaches_only_the_handle() {
     let pool = pool(1);
     let lost = pool.spawn(|| panic!("planned {}", 1)).wait().expect_err("it panics");
     assert_eq!(lost.message(), Some("planned 1"));
@@ -36,7 +36,7 @@ fn a_panic_reaches_who_waits_and_nobody_else() {
 }
 
 #[test]
-fn what_was_cancelled_before_it_began_does_not_begin() {
+fn a_task_cancelled_before_its_start_never_starts() {
     let pool = pool(1);
     let go_on = occupy(&pool);
     let token = CancelToken::new();
@@ -53,7 +53,7 @@ fn what_was_cancelled_before_it_began_does_not_begin() {
 }
 
 #[test]
-fn a_child_is_cancelled_with_its_parent_but_not_the_other_way_round() {
+fn a_child_token_is_cancelled_with_its_parent_but_not_vice_versa() {
     let parent = CancelToken::new();
     let (one, other) = (parent.child(), parent.child());
     one.cancel();
@@ -63,7 +63,7 @@ fn a_child_is_cancelled_with_its_parent_but_not_the_other_way_round() {
 }
 
 #[test]
-fn priorities_decide_what_comes_first() {
+fn high_priority_runs_first() {
     let pool = pool(1);
     let go_on = occupy(&pool);
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -71,20 +71,20 @@ fn priorities_decide_what_comes_first() {
         .into_iter()
         .map(|priority| {
             let order = Arc::clone(&order);
-            let task = move || order.lock().expect("nobody panics").push(priority);
+            let task = move || order.lock().expect("no thread panics").push(priority);
             pool.task().priority(priority).spawn(task)
         })
         .collect();
     go_on.send(()).expect("it waits");
     handles.into_iter().for_each(|handle| handle.wait().expect("it ends"));
-    let order = order.lock().expect("nobody panics");
+    let order = order.lock().expect("no thread panics");
     assert_eq!(*order, [Priority::High, Priority::Normal, Priority::Low]);
 }
 
 #[test]
 fn low_priority_does_not_starve() {
     fn again(pool: &Arc<Pool>, left: usize, log: &Arc<Mutex<Vec<usize>>>) {
-        log.lock().expect("nobody panics").push(left);
+        log.lock().expect("no thread panics").push(left);
         if left > 0 {
             let (pool_too, log) = (Arc::clone(pool), Arc::clone(log));
             pool.spawn_detached(move || again(&pool_too, left - 1, &log));
@@ -95,7 +95,7 @@ fn low_priority_does_not_starve() {
     let log = Arc::new(Mutex::new(Vec::new()));
     let low = {
         let log = Arc::clone(&log);
-        let seen = move || log.lock().expect("nobody panics").len();
+        let seen = move || log.lock().expect("no thread panics").len();
         pool.task().priority(Priority::Low).spawn(seen)
     };
     let (pool_too, log_too) = (Arc::clone(&pool), Arc::clone(&log));
@@ -106,7 +106,7 @@ fn low_priority_does_not_starve() {
 }
 
 #[test]
-fn a_task_is_called_after_its_place_or_its_name() {
+fn a_task_is_named_after_its_location_or_as_given() {
     let pool = pool(1);
     let place = pool.spawn(current_name).wait().expect("it ends").expect("every task has a name");
     assert!(place.contains("tests/tasks.rs:"), "{place}");
@@ -116,7 +116,7 @@ fn a_task_is_called_after_its_place_or_its_name() {
 }
 
 #[test]
-fn a_task_may_wait_for_another_of_a_pool_with_one_thread() {
+fn a_task_may_wait_for_another_in_a_pool_with_one_thread() {
     let pool = Arc::new(pool(1));
     let inside = Arc::clone(&pool);
     let depth = pool.spawn(move || {
@@ -133,7 +133,7 @@ fn a_task_may_wait_for_another_of_a_pool_with_one_thread() {
 }
 
 #[test]
-fn threads_that_wait_are_replaced_and_come_back() {
+fn blocked_threads_are_replaced_and_come_back() {
     let pool = pool(2);
     for _ in 0..50 {
         // More than there are threads: only if each is replaced do all arrive.
@@ -151,7 +151,7 @@ fn threads_that_wait_are_replaced_and_come_back() {
 }
 
 #[test]
-fn a_task_made_ready_by_a_busy_worker_is_taken_by_another() {
+fn a_task_spawned_by_a_busy_worker_is_stolen() {
     for threads in 2..=4 {
         let pool = pool(threads);
         for _ in 0..100 {
@@ -169,7 +169,7 @@ fn a_task_made_ready_by_a_busy_worker_is_taken_by_another() {
 }
 
 #[test]
-fn whatever_a_busy_worker_has_spawned_is_taken_by_others() {
+fn all_tasks_spawned_by_a_busy_worker_are_stolen() {
     for threads in 2..=4 {
         let pool = pool(threads);
         for _ in 0..20 {
@@ -197,9 +197,9 @@ fn a_pool_may_be_dropped_by_its_own_thread() {
     let inside = Arc::clone(&pool);
     let (go, may_go) = mpsc::channel();
     pool.spawn_detached(move || {
-        may_go.recv().expect("it is told to");
+        may_go.recv().expect("the test sends it");
         let forked = join(|| drop(inside), || 1);
-        sender.send(forked.1).expect("somebody listens");
+        sender.send(forked.1).expect("the test receives it");
     });
     drop(pool);
     go.send(()).expect("it waits");
@@ -207,7 +207,7 @@ fn a_pool_may_be_dropped_by_its_own_thread() {
 }
 
 #[test]
-fn a_closed_pool_says_so() {
+fn a_closed_pool_reports_it() {
     let pool = pool(1);
     let go_on = occupy(&pool);
     let waiting = pool.spawn(|| 1);
@@ -216,14 +216,14 @@ fn a_closed_pool_says_so() {
     assert!(matches!(waiting.wait(), Err(TaskError::Closed)));
     assert!(matches!(pool.spawn(|| 2).wait(), Err(TaskError::Closed)));
     let installed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pool.install(|| 3)));
-    let panic = installed.expect_err("there is nobody to do it");
-    let message = panic.downcast_ref::<String>().expect("it says why");
+    let panic = installed.expect_err("the pool is closed");
+    let message = panic.downcast_ref::<String>().expect("it has a message");
     assert!(message.contains("is closed"), "{message}");
 }
 
 #[test]
-fn bad_numbers_of_threads_are_refused() {
-    let error = Pool::builder().threads(0).build().expect_err("nobody would work");
+fn bad_thread_counts_are_rejected() {
+    let error = Pool::builder().threads(0).build().expect_err("no threads");
     assert!(matches!(error, BuildError::NoThreads));
     assert!(error.to_string().contains("at least one thread"));
     let error = Pool::builder().threads(100_000).build().expect_err("too many");
@@ -240,7 +240,7 @@ fn the_global_pool_is_built_once() {
 }
 
 #[test]
-fn a_guest_is_stolen_from_and_leaves_nothing_behind() {
+fn an_external_thread_is_stolen_from_and_leaves_nothing_behind() {
     let pool = pool(2);
     let count = Arc::new(AtomicUsize::new(0));
     for _ in 0..100 {
@@ -273,7 +273,7 @@ fn a_pool_within_a_pool_and_back() {
 }
 
 #[test]
-fn the_idle_hook_may_bring_work() {
+fn the_idle_hook_may_spawn_work() {
     let left = Arc::new(AtomicUsize::new(100));
     let (sender, receiver) = mpsc::channel();
     let hook = {
@@ -282,7 +282,7 @@ fn the_idle_hook_may_bring_work() {
             let more = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
             let Ok(more) = more else { return false };
             let sender = sender.clone();
-            filch_pool::task::spawn_detached(move || sender.send(more).expect("somebody listens"));
+            filch_pool::task::spawn_detached(move || sender.send(more).expect("the test receives it"));
             true
         }
     };

@@ -19,7 +19,7 @@ fn pool(threads: usize) -> Pool {
 const SHORT: Duration = Duration::from_millis(20);
 
 #[test]
-fn no_sleep_is_too_short() {
+fn a_sleep_is_never_too_short() {
     let pool = pool(2);
     let begun = Instant::now();
     block_on(pool.spawn_future(async { sleep(SHORT).await })).expect("it ends");
@@ -27,7 +27,7 @@ fn no_sleep_is_too_short() {
 }
 
 #[test]
-fn a_thread_of_no_pool_sleeps_too() {
+fn a_thread_outside_of_any_pool_can_sleep() {
     let begun = Instant::now();
     block_on(sleep(SHORT));
     assert!(begun.elapsed() >= SHORT);
@@ -36,7 +36,7 @@ fn a_thread_of_no_pool_sleeps_too() {
 /// The order in which timers end that are due at different times is tested where one thread wakes
 /// them all: two threads may wake them at the same time.
 #[test]
-fn a_thousand_end_once_each_and_none_too_soon() {
+fn a_thousand_timers_end_once_each_and_none_early() {
     let pool = pool(1);
     let ended = Arc::new(Mutex::new(Vec::new()));
     let begun = Instant::now() + SHORT;
@@ -49,7 +49,7 @@ fn a_thousand_end_once_each_and_none_too_soon() {
                 let due = begun + Duration::from_micros(50) * rank;
                 sleep_until(due).await;
                 assert!(Instant::now() >= due, "{rank} ends too soon");
-                ended.lock().expect("nobody panics").push(rank);
+                ended.lock().expect("no thread panics").push(rank);
             })
         })
         .collect();
@@ -57,13 +57,13 @@ fn a_thousand_end_once_each_and_none_too_soon() {
         block_on(handle).expect("it ends");
     }
     let mut ended =
-        Arc::into_inner(ended).expect("all have ended").into_inner().expect("nobody panics");
+        Arc::into_inner(ended).expect("all have ended").into_inner().expect("no thread panics");
     ended.sort_unstable();
     assert!(ended.into_iter().eq(0..1000));
 }
 
 #[test]
-fn a_sooner_timer_is_noticed_by_who_waits_for_a_later_one() {
+fn an_earlier_timer_interrupts_the_wait_for_a_later_one() {
     let pool = pool(2);
     let later = pool.spawn_future(sleep(Duration::from_secs(3600)));
     thread::sleep(SHORT);
@@ -75,7 +75,7 @@ fn a_sooner_timer_is_noticed_by_who_waits_for_a_later_one() {
 }
 
 #[test]
-fn what_is_quick_enough_is_not_cut_off() {
+fn a_quick_future_does_not_time_out() {
     let quick = block_on(timeout(Duration::from_secs(3600), async {
         sleep(SHORT).await;
         1
@@ -96,7 +96,7 @@ fn again(pool: &Arc<Pool>, stop: &Arc<AtomicBool>) {
 }
 
 #[test]
-fn timers_are_served_while_every_worker_is_busy_with_tasks() {
+fn timers_end_while_every_worker_is_busy_with_tasks() {
     let pool = Arc::new(pool(2));
     let stop = Arc::new(AtomicBool::new(false));
     (0..64).for_each(|_| again(&pool, &stop));
@@ -111,7 +111,7 @@ fn timers_are_served_while_every_worker_is_busy_with_tasks() {
 }
 
 #[test]
-fn a_beat_that_was_missed_is_left_out() {
+fn ticks_stay_on_schedule() {
     block_on(async {
         let mut beat = interval(SHORT);
         let first = beat.tick().await;

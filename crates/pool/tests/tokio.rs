@@ -22,7 +22,7 @@ fn is_ours() -> bool {
 }
 
 #[test]
-fn a_timer_of_tokio_wakes_a_future_of_ours() {
+fn a_tokio_timer_wakes_a_future() {
     let (_runtime, pool) = both();
     let begun = Instant::now();
     let nap = pool.spawn_future(async {
@@ -34,7 +34,7 @@ fn a_timer_of_tokio_wakes_a_future_of_ours() {
 }
 
 #[test]
-fn sockets_of_tokio_are_used_on_our_threads() {
+fn tokio_sockets_work_on_pool_threads() {
     let (_runtime, pool) = both();
     let sum = pool.spawn_future(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -57,7 +57,7 @@ fn sockets_of_tokio_are_used_on_our_threads() {
 }
 
 #[test]
-fn what_is_spawned_into_tokio_runs_there() {
+fn tokio_spawn_runs_in_the_runtime() {
     let (_runtime, pool) = both();
     let outside =
         pool.spawn_future(async { tokio::spawn(async { is_ours() }).await.expect("it ends") });
@@ -65,7 +65,7 @@ fn what_is_spawned_into_tokio_runs_there() {
 }
 
 #[test]
-fn a_guest_belongs_to_the_runtime_as_well() {
+fn an_external_thread_enters_the_runtime_too() {
     let (_runtime, pool) = both();
     let is_inside = || tokio::runtime::Handle::try_current().is_ok();
     assert!(!is_inside());
@@ -75,5 +75,5 @@ fn a_guest_belongs_to_the_runtime_as_well() {
     });
     assert!(ours);
     assert!(!block_on(theirs).expect("it ends"), "it runs over there");
-    assert!(!is_inside(), "and only as long as it is a guest");
+    assert!(!is_inside(), "only while it is in the pool");
 }

@@ -55,7 +55,7 @@ fn parse(line: &str) -> Line {
 }
 
 #[test]
-fn the_line_of_the_documentation_is_a_line() {
+fn the_documented_line_parses() {
     let line = parse(
         "SCHED 1000ms: workers=4 idle=1 searching=0 parked=1 runqueue=0 [0 5 0 0] \
          ticks=[17 42 9 11] steal=47 stealfail=3 stolen=112 overflow=0 done=1033",
@@ -64,7 +64,7 @@ fn the_line_of_the_documentation_is_a_line() {
 }
 
 #[test]
-fn a_line_tells_what_the_stats_tell() {
+fn a_line_agrees_with_the_stats() {
     let pool = Pool::builder().threads(3).build().unwrap();
     let fork = || pool.install(|| filch_pool::join(|| 1, || 2));
     (0..100).for_each(|_| assert_eq!(fork(), (1, 2)));
@@ -83,7 +83,7 @@ fn a_line_tells_what_the_stats_tell() {
 }
 
 #[test]
-fn lines_come_while_the_pool_lives_and_a_last_one_when_it_ends() {
+fn lines_are_printed_periodically_and_once_at_the_end() {
     let (reader, writer) = std::io::pipe().unwrap();
     let period = Duration::from_millis(1);
     let pool = Pool::builder().threads(2).trace(period).trace_to(writer).build().unwrap();
@@ -99,7 +99,7 @@ fn lines_come_while_the_pool_lives_and_a_last_one_when_it_ends() {
 }
 
 #[test]
-fn the_last_line_comes_also_if_the_first_is_not_yet_due() {
+fn the_last_line_is_printed_even_if_the_first_is_not_due() {
     let (reader, writer) = std::io::pipe().unwrap();
     let period = Duration::from_secs(3600);
     let pool = Pool::builder().threads(1).trace(period).trace_to(writer).build().unwrap();
@@ -114,19 +114,19 @@ fn the_last_line_comes_also_if_the_first_is_not_yet_due() {
 /// What this program prints if it runs only the test below, with that environment.
 fn child(value: &str) -> Output {
     let program = std::env::current_exe().unwrap();
-    let arguments = ["--exact", "a_pool_as_the_environment_wants_it", "--nocapture"];
+    let arguments = ["--exact", "a_pool_configured_by_the_environment", "--nocapture"];
     Command::new(program).args(arguments).env("FILCH_SCHEDTRACE", value).output().unwrap()
 }
 
 /// Run in a child process: see [`child`].
 #[test]
-fn a_pool_as_the_environment_wants_it() {
+fn a_pool_configured_by_the_environment() {
     let pool = Pool::builder().threads(1).build().unwrap();
     assert_eq!(pool.install(|| 1), 1);
 }
 
 #[test]
-fn the_environment_can_ask_for_a_trace() {
+fn the_environment_enables_a_trace() {
     let output = child("3600000");
     assert!(output.status.success());
     let errors = String::from_utf8(output.stderr).unwrap();
@@ -136,7 +136,7 @@ fn the_environment_can_ask_for_a_trace() {
 }
 
 #[test]
-fn what_the_environment_should_not_ask_for_is_explained_and_ignored() {
+fn a_bad_value_in_the_environment_is_reported_and_ignored() {
     let output = child("often");
     assert!(output.status.success());
     let errors = String::from_utf8(output.stderr).unwrap();
@@ -146,7 +146,7 @@ fn what_the_environment_should_not_ask_for_is_explained_and_ignored() {
 }
 
 #[test]
-fn zero_in_the_environment_is_none() {
+fn zero_in_the_environment_disables_the_trace() {
     let errors = String::from_utf8(child("0").stderr).unwrap();
     assert!(!errors.contains("SCHED"), "{errors}");
 }

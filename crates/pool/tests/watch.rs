@@ -45,13 +45,13 @@ fn work(pool: &Pool, tasks: u64) {
 }
 
 #[test]
-fn what_is_told_is_what_is_counted() {
+fn events_agree_with_the_counters() {
     let pool = Pool::builder().threads(3).build().unwrap();
     settle(&pool);
     let (watch, before) = (pool.watch_last(1_000_000), pool.stats());
     let begun = Instant::now();
     while pool.stats().thefts() == before.thefts() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "nobody stole");
+        assert!(begun.elapsed() < Duration::from_secs(60), "nothing was stolen");
         work(&pool, 2000);
     }
     let (events, after) = (read(&watch), pool.stats());
@@ -73,7 +73,7 @@ fn what_is_told_is_what_is_counted() {
 }
 
 #[test]
-fn events_are_in_order_and_say_who() {
+fn events_are_in_order_and_name_the_worker() {
     let pool = Pool::builder().threads(3).build().unwrap();
     settle(&pool);
     let watch = pool.watch_last(1_000_000);
@@ -104,7 +104,7 @@ fn events_are_in_order_and_say_who() {
 }
 
 #[test]
-fn a_slow_watcher_loses_the_oldest_and_is_told_how_many() {
+fn a_slow_watcher_loses_the_oldest_events_and_learns_how_many() {
     let pool = Pool::builder().threads(2).build().unwrap();
     settle(&pool);
     let (all, few) = (pool.watch_last(1_000_000), pool.watch_last(8));
@@ -116,7 +116,7 @@ fn a_slow_watcher_loses_the_oldest_and_is_told_how_many() {
 }
 
 #[test]
-fn who_stops_watching_is_told_nothing_and_the_others_all() {
+fn an_unsubscribed_watcher_gets_nothing_and_the_others_everything() {
     let pool = Pool::builder().threads(1).build().unwrap();
     settle(&pool);
     let (first, second) = (pool.watch(), pool.watch());
@@ -129,11 +129,11 @@ fn who_stops_watching_is_told_nothing_and_the_others_all() {
     assert_eq!(second.try_next().map(|event| event.kind), Some(PoolEventKind::Push));
     drop(second);
     pool.install(|| ());
-    assert_eq!(pool.watch().try_next(), None, "what was before is not told");
+    assert_eq!(pool.watch().try_next(), None, "earlier events are not reported");
 }
 
 #[test]
-fn who_waits_for_an_event_is_woken_by_it() {
+fn an_event_wakes_a_waiting_watcher() {
     let pool = Pool::builder().threads(1).build().unwrap();
     settle(&pool);
     let mut watch = pool.watch();
@@ -145,7 +145,7 @@ fn who_waits_for_an_event_is_woken_by_it() {
 }
 
 #[test]
-fn waiting_ends_with_the_time_and_with_the_pool() {
+fn waiting_for_an_event_ends_with_the_time_limit_and_with_the_pool() {
     let pool = Pool::builder().threads(1).build().unwrap();
     settle(&pool);
     let watch = pool.watch();

@@ -141,7 +141,7 @@ impl<T> OnceLock<T> {
             self.inside.get_or_init(make);
             self.is_set.store(true, Release);
         }
-        self.inside.get().expect("it was set before this was said")
+        self.inside.get().expect("it was set before the flag")
     }
 
     pub(crate) fn set(&self, value: T) -> Result<(), T> {

@@ -59,7 +59,7 @@ fn exhaust(local: &Local<'_>) {
 
 #[cfg(feature = "net")]
 #[test]
-fn places_are_looked_at_in_the_order_of_the_ladder() {
+fn places_are_searched_in_the_documented_order() {
     let journal = Journal::default();
     let brought = journal.clone();
     let hook = move || {
@@ -101,7 +101,7 @@ fn places_are_looked_at_in_the_order_of_the_ladder() {
 }
 
 #[test]
-fn forks_of_another_come_before_its_tasks() {
+fn forks_of_a_victim_are_stolen_before_its_tasks() {
     let journal = Journal::default();
     let core = pair();
     let victim = Local::new(&core, 1);
@@ -117,7 +117,7 @@ fn forks_of_another_come_before_its_tasks() {
 }
 
 #[test]
-fn the_shared_queue_comes_first_at_one_turn_in_61() {
+fn the_shared_queue_comes_first_on_every_61st_turn() {
     let journal = Journal::default();
     let core = pair();
     let local = Local::new(&core, 0);
@@ -134,7 +134,7 @@ fn the_shared_queue_comes_first_at_one_turn_in_61() {
 }
 
 #[test]
-fn what_is_not_urgent_does_not_starve() {
+fn low_priority_does_not_starve() {
     let journal = Journal::default();
     let core = pair();
     let local = Local::new(&core, 0);
@@ -229,7 +229,7 @@ fn too_many_tasks_overflow_by_half_to_the_shared_queue() {
 }
 
 #[test]
-fn every_other_worker_is_looked_at_once_and_each_as_often_first() {
+fn every_other_worker_is_searched_once_and_each_equally_often_first() {
     for threads in 2..=9 {
         let core = core(PoolBuilder::default().threads(threads));
         for index in 0..threads {
@@ -252,7 +252,7 @@ fn every_other_worker_is_looked_at_once_and_each_as_often_first() {
 }
 
 #[test]
-fn a_worker_with_much_to_do_gives_nothing_to_one_who_has_not_asked() {
+fn a_loaded_worker_pushes_no_work_to_others() {
     let journal = Journal::default();
     let core = pair();
     let (local, other) = (Local::new(&core, 0), Local::new(&core, 1));
@@ -268,7 +268,7 @@ fn a_worker_with_much_to_do_gives_nothing_to_one_who_has_not_asked() {
 
 /// Between stealing a fork and publishing it, a thief can be held up for long.
 #[test]
-fn who_sleeps_before_it_knows_where_its_fork_is_hears_of_it() {
+fn a_worker_that_sleeps_before_its_stolen_fork_is_published_is_woken() {
     let pair = TwoWorkers::new();
     let is_taken = AtomicBool::new(false);
     let owner = |_: &Local<'_>| {
@@ -287,14 +287,14 @@ fn who_sleeps_before_it_knows_where_its_fork_is_hears_of_it() {
 /// A thread that adds tasks while a worker searches wakes no other, and relies on that one, which
 /// finds them only when it is about to sleep.
 #[test]
-fn who_does_not_sleep_after_all_wakes_the_next_when_it_has_found_something() {
+fn a_worker_that_does_not_sleep_after_all_wakes_the_next() {
     let journal = Journal::default();
     let core = pair();
     let (local, other) = (Local::new(&core, 0), Local::new(&core, 1));
     core.sleep.announce_sleep(other.index, false);
     assert!(local.search().is_none() && local.searching.get());
     (0..2).for_each(|_| core.submit(journal.task("task"), Priority::Normal).unwrap());
-    assert_eq!(core.sleep.sleepers(), 1, "the one who searches will find it");
+    assert_eq!(core.sleep.sleepers(), 1, "the searching worker will find it");
     local.rest();
     assert!(local.find().is_some());
     assert_eq!(core.sleep.sleepers(), 0, "the other was called for what is left");
@@ -304,7 +304,7 @@ fn who_does_not_sleep_after_all_wakes_the_next_when_it_has_found_something() {
 
 /// A reserve may be requested at the last moment, also by an external thread or by the monitor.
 #[test]
-fn nobody_is_started_whom_nobody_waits_for() {
+fn no_thread_is_started_that_would_not_be_joined() {
     let core = pair();
     core.close();
     core.join();

@@ -9,8 +9,8 @@ pub(crate) fn occupy(pool: &Pool) -> mpsc::Sender<()> {
     let (sender, receiver) = mpsc::channel();
     let (begun, has_begun) = mpsc::channel();
     pool.spawn_detached(move || {
-        begun.send(()).expect("somebody waits for it");
-        receiver.recv().expect("it is told to go on");
+        begun.send(()).expect("the test receives it");
+        receiver.recv().expect("the test sends it");
     });
     has_begun.recv().expect("it begins");
     sender

@@ -24,7 +24,7 @@ impl Model {
 /// A worker executes one piece of work after another, published in the same memory: a reader that
 /// finds the second does not take it for a part of what the first was a part of.
 #[test]
-fn what_is_shown_of_two_things_in_a_row_is_not_mixed_up() {
+fn two_pieces_of_work_in_a_row_are_not_mixed_up() {
     explore(3, || {
         let [outer, first, second] = TARGETS.map(WaitTarget::of);
         let model = Arc::new(Model { thief: Ancestry::new(), other: Ancestry::new() });
@@ -47,7 +47,7 @@ fn what_is_shown_of_two_things_in_a_row_is_not_mixed_up() {
 /// A reader that sees which work another worker executes sees all ancestors of it, as long as that
 /// lasts.
 #[test]
-fn the_way_up_is_whole() {
+fn all_ancestors_are_seen() {
     explore(3, || {
         let [outer, inner, _] = TARGETS.map(WaitTarget::of);
         let model = Arc::new(Model { thief: Ancestry::new(), other: Ancestry::new() });
@@ -65,7 +65,7 @@ fn the_way_up_is_whole() {
 /// A worker executes one piece of work, then another, then the first again, and it can publish only
 /// one: a reader that looks up the ancestors of the first all the while never gets those of the
 /// second.
-fn the_outer_thing_is_asked_for(asked: usize) {
+fn look_up_outer_work(asked: usize) {
     explore_and_plant(3, "a part of nothing", move || {
         let targets = TARGETS.map(WaitTarget::of);
         let [outer, inner, far] = targets;
@@ -88,11 +88,11 @@ fn the_outer_thing_is_asked_for(asked: usize) {
 }
 
 #[test]
-fn the_outer_thing_never_has_the_cause_of_the_inner_one() {
-    the_outer_thing_is_asked_for(1);
+fn outer_work_never_has_the_target_of_inner_work() {
+    look_up_outer_work(1);
 }
 
 #[test]
-fn the_outer_thing_never_lies_within_what_the_inner_one_does() {
-    the_outer_thing_is_asked_for(2);
+fn outer_work_never_has_the_ancestors_of_inner_work() {
+    look_up_outer_work(2);
 }

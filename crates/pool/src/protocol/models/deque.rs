@@ -90,7 +90,7 @@ fn a_fork_below_one_that_was_taken_back_is_whole() {
 
 /// The slot of a fork that was taken back is used again.
 #[test]
-fn a_thief_that_comes_late_does_not_take_the_fork_before() {
+fn a_late_thief_does_not_take_the_previous_fork() {
     explore_and_plant(3, "Causality violation", || {
         let model = Model::new(3);
         let thieves = [model.thief(), model.thief()];
@@ -127,7 +127,7 @@ fn slots_are_used_again_only_when_they_are_free() {
 /// Forks 1 and 2 are made within work 7, fork 3 within work 8: a thief that may take only forks of
 /// work 7 never gets the third, whenever it looks.
 #[test]
-fn nobody_takes_a_fork_of_a_later_theft() {
+fn a_fork_of_later_work_is_not_taken() {
     explore(3, || {
         let model = Model::new(3);
         let place = Arc::new(AtomicUsize::new(7));

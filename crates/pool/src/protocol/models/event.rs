@@ -14,7 +14,7 @@ struct Model {
 /// (That a wake alone would do here is a liberty of loom's: it lets nothing happen between the
 /// store and the wake, which publishes everything. The sanitizer finds the planted race.)
 #[test]
-fn who_hears_the_bell_sees_what_was_done() {
+fn a_waiting_thread_sees_what_was_done_before_the_event() {
     explore(4, || {
         sleeper(|| {
             let model = Arc::new(Model { event: Event::new(), done: Payload::new(1) });
@@ -31,7 +31,7 @@ fn who_hears_the_bell_sees_what_was_done() {
 
 /// As with a future that is woken while it is being polled.
 #[test]
-fn a_bell_that_rings_again_is_heard_again() {
+fn an_event_that_is_set_again_wakes_again() {
     explore(3, || {
         sleeper(|| {
             let event = Arc::new(Event::new());

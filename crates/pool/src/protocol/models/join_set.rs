@@ -27,14 +27,14 @@ impl Model {
 }
 
 #[test]
-fn who_is_started_while_the_pool_is_closed_is_waited_for() {
-    explore_and_plant(3, "who was started is waited for", || {
+fn a_thread_started_while_the_pool_is_closed_is_joined() {
+    explore_and_plant(3, "every started thread is joined", || {
         let model = Arc::new(Model { join_set: JoinSet::new(), started: AtomicUsize::new(0) });
         let caller = beside(&model, Model::call);
         let members = model.join_set.close();
         let count = members.len();
         members.into_iter().for_each(|member| member.join().unwrap());
         caller.join().unwrap();
-        assert_eq!(model.started.load(Relaxed), count, "who was started is waited for");
+        assert_eq!(model.started.load(Relaxed), count, "every started thread is joined");
     });
 }

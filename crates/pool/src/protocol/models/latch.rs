@@ -38,7 +38,7 @@ impl Model {
 }
 
 #[test]
-fn the_owner_of_a_stolen_fork_wakes_up_to_its_result() {
+fn the_owner_of_a_stolen_fork_is_woken_and_sees_its_result() {
     explore(4, || {
         let model =
             Arc::new(Model { latch: Latch::new(), sleep: Sleep::new(2), result: Payload::new(1) });

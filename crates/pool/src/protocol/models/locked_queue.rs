@@ -81,7 +81,7 @@ impl Model {
 }
 
 #[test]
-fn a_task_that_comes_while_the_pool_is_closed_goes() {
+fn a_task_added_while_the_pool_is_closed_is_dropped() {
     explore_and_plant(3, "nothing is left in a closed pool", || {
         let model = Model::new();
         let outsider = beside(&model, Model::spawn);
@@ -92,7 +92,7 @@ fn a_task_that_comes_while_the_pool_is_closed_goes() {
 }
 
 #[test]
-fn the_worker_ends_and_leaves_nothing() {
+fn the_worker_ends_and_no_task_is_left() {
     explore(2, || {
         let model = Model::new();
         let worker = beside(&model, Model::work);

@@ -38,7 +38,7 @@ impl Wake for Woken {
 }
 
 #[test]
-fn who_waits_is_told() {
+fn a_waiting_thread_gets_the_result() {
     explore(4, || {
         let model = Model::new();
         let worker = beside(&model, Model::keep);
@@ -49,7 +49,7 @@ fn who_waits_is_told() {
 }
 
 #[test]
-fn who_awaits_is_woken() {
+fn an_awaiting_future_is_woken() {
     explore_and_plant(4, "deadlock", || {
         sleeper(|| {
             let model = Model::new();
@@ -71,7 +71,7 @@ fn who_awaits_is_woken() {
 /// A task ends while its pool is closed: one of the two results counts, and the waiting thread gets
 /// it.
 #[test]
-fn of_two_who_tell_one_is_believed() {
+fn one_of_two_results_counts() {
     explore(3, || {
         let outcome = Arc::new(Outcome::new());
         let others = [1, 2].map(|number| beside(&outcome, move |it| it.settle(number)));

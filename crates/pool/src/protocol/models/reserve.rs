@@ -116,7 +116,7 @@ impl Model {
 
 /// A thread is back, and another waits while the reserve is about to go idle.
 #[test]
-fn who_is_called_while_it_sits_down_gets_up() {
+fn a_reserve_requested_while_it_goes_idle_comes_back() {
     explore_and_plant(4, "deadlock", || {
         let model = Model::new();
         model.call();
@@ -132,7 +132,7 @@ fn who_is_called_while_it_sits_down_gets_up() {
 }
 
 #[test]
-fn as_many_come_as_wait() {
+fn as_many_reserves_run_as_threads_wait() {
     explore(3, || {
         let model = Model::new();
         let others = [beside(&model, Model::call), beside(&model, Model::call)];
@@ -148,7 +148,7 @@ fn as_many_come_as_wait() {
 /// The reserve is not needed any more, but it sleeps, and is the one that is woken for a task: it
 /// wakes another before it goes idle.
 #[test]
-fn a_task_is_not_lost_with_who_makes_way() {
+fn a_task_is_not_lost_with_a_reserve_that_goes_idle() {
     explore_and_plant(2, "deadlock", || {
         let model = Model::new();
         model.call();
@@ -166,7 +166,7 @@ fn a_task_is_not_lost_with_who_makes_way() {
 
 /// Two reserves run, and one waiting thread is back: one of the two goes idle.
 #[test]
-fn only_one_makes_way_for_one_who_is_back() {
+fn only_one_reserve_goes_idle_for_one_returning_thread() {
     explore_and_plant(4, "one of the two stays", || {
         let model = Model::new();
         (0..2).for_each(|_| model.call());
@@ -183,7 +183,7 @@ fn only_one_makes_way_for_one_who_is_back() {
 /// The only worker waits, comes back and waits again, each time until its task was done. The
 /// reserve, which is idle or about to be, comes back each time.
 #[test]
-fn who_waits_again_and_again_is_relieved_each_time() {
+fn a_worker_that_waits_repeatedly_is_replaced_each_time() {
     explore_and_plant(2, "deadlock", || {
         sleeper(|| {
             let model = Model::new();
@@ -210,7 +210,7 @@ fn who_waits_again_and_again_is_relieved_each_time() {
 }
 
 #[test]
-fn who_sits_on_the_bench_ends_with_the_pool() {
+fn an_idle_reserve_ends_with_the_pool() {
     explore(4, || {
         let model = Model::new();
         model.call();

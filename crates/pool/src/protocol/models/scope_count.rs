@@ -67,7 +67,7 @@ impl Model {
 }
 
 #[test]
-fn the_owner_sees_what_the_last_task_did() {
+fn the_owner_sees_what_the_tasks_did() {
     explore_and_plant(3, "Causality violation", || {
         sleeper(|| {
             let model = Model::new(2);
@@ -84,7 +84,7 @@ fn the_owner_sees_what_the_last_task_did() {
 
 /// The helper runs one task and ends; the task that this one spawned is left to the owner.
 #[test]
-fn the_owner_does_not_sleep_over_a_task_that_a_task_spawned() {
+fn the_owner_does_not_sleep_while_a_task_spawned_by_a_task_is_queued() {
     explore_and_plant(3, "deadlock", || {
         sleeper(|| {
             let model = Model::new(0);

@@ -95,7 +95,7 @@ impl Model {
 }
 
 #[test]
-fn who_lies_down_while_work_is_brought_is_woken() {
+fn a_worker_that_goes_to_sleep_while_work_is_added_is_woken() {
     explore_and_plant(4, "deadlock", || {
         let model = Model::new(1);
         let worker = beside(&model, |model| model.work(0, 1));
@@ -105,7 +105,7 @@ fn who_lies_down_while_work_is_brought_is_woken() {
 }
 
 #[test]
-fn two_who_bring_work_wake_who_is_needed() {
+fn two_threads_that_add_work_wake_the_worker() {
     explore_and_plant(2, "deadlock", || {
         let model = Model::new(1);
         let worker = beside(&model, |model| model.work(0, 2));
@@ -118,7 +118,7 @@ fn two_who_bring_work_wake_who_is_needed() {
 
 /// No worker is woken while another searches, so the one that ends the search has to look.
 #[test]
-fn the_last_who_searches_and_finds_wakes_the_next() {
+fn the_last_searching_worker_wakes_the_next() {
     explore_and_plant(3, "deadlock", || {
         let model = Model::new(2);
         assert!(model.sleep.start_searching(2));
@@ -134,7 +134,7 @@ fn the_last_who_searches_and_finds_wakes_the_next() {
 /// A thread that adds two tasks relies on the searching worker, which finds them only when it is
 /// about to sleep, takes one and does not come back: the other worker is woken for the second.
 #[test]
-fn who_does_not_sleep_after_all_wakes_the_next() {
+fn a_worker_that_does_not_sleep_after_all_wakes_the_next() {
     explore_and_plant(2, "deadlock", || {
         let model = Model::new(2);
         assert!(model.sleep.start_searching(2));
@@ -149,7 +149,7 @@ fn who_does_not_sleep_after_all_wakes_the_next() {
 }
 
 #[test]
-fn a_pool_that_is_closed_lets_nobody_sleep() {
+fn closing_the_pool_wakes_the_worker() {
     explore(4, || {
         let model = Model::new(1);
         let worker = beside(&model, |model| model.work(0, usize::MAX));
@@ -159,7 +159,7 @@ fn a_pool_that_is_closed_lets_nobody_sleep() {
 }
 
 #[test]
-fn closing_and_bringing_work_at_once_ends_the_worker() {
+fn closing_while_work_is_added_ends_the_worker() {
     explore(2, || {
         let model = Model::new(1);
         let worker = beside(&model, |model| model.work(0, usize::MAX));

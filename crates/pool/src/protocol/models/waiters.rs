@@ -91,7 +91,7 @@ impl Model {
 
 /// The thief does not finish before it was helped.
 #[test]
-fn who_waits_is_told_of_a_fork() {
+fn a_waiting_worker_is_woken_for_a_fork() {
     explore_and_plant(3, "deadlock", || {
         sleeper(|| {
             let model = Model::new(1);
@@ -104,7 +104,7 @@ fn who_waits_is_told_of_a_fork() {
 
 /// The thief takes its fork back, or the waiting worker takes it; in both cases the latter ends.
 #[test]
-fn who_waits_helps_or_is_told_of_the_end() {
+fn a_waiting_worker_helps_or_is_woken_at_the_end() {
     explore(2, || {
         sleeper(|| {
             let model = Model::new(1);
@@ -123,7 +123,7 @@ fn who_waits_helps_or_is_told_of_the_end() {
 /// Two workers wait, two forks are exposed at once, and one of the two is woken: it wakes the
 /// other. The thief does not finish before both have helped.
 #[test]
-fn who_was_told_tells_the_next() {
+fn a_woken_worker_wakes_the_next() {
     explore_and_plant(2, "deadlock", || {
         let model = Model::new(2);
         let waiters = [0, 1].map(|me| beside(&model, move |model| model.wait(me)));
