@@ -60,9 +60,9 @@ pub enum BuildError {
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoThreads => f.write_str(
-                "a pool needs at least one thread (omit `threads` to get one per core)",
-            ),
+            Self::NoThreads => {
+                f.write_str("a pool needs at least one thread (omit `threads` to get one per core)")
+            }
             Self::TooManyThreads(count) => write!(
                 f,
                 "{count} threads are too many, {} are the most: wrap waiting in `blocking` instead, and another \

@@ -34,7 +34,11 @@ const COUNTS: [Count; 11] = [
         help: "Searches by a worker that found nothing.",
         of: |worker| worker.failed_thefts,
     },
-    Count { name: "parks", help: "Number of times a worker went to sleep.", of: |worker| worker.parks },
+    Count {
+        name: "parks",
+        help: "Number of times a worker went to sleep.",
+        of: |worker| worker.parks,
+    },
     Count { name: "wakes", help: "Wakes of other workers by a worker.", of: |worker| worker.wakes },
     Count {
         name: "wasted_wakes",

@@ -56,3 +56,42 @@ impl Starvation {
         self.looks > 0 || self.count > 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::builder::PoolBuilder;
+    use crate::raw_task::Task;
+    use crate::shared_queue::Priority;
+
+    /// A pool whose only worker takes no turns, with a task in the queue.
+    fn stuck_core() -> Arc<Core> {
+        let core = Core::new(PoolBuilder::default().threads(1).settings().unwrap());
+        core.shared_queue.push(Task::new(|| ()), Priority::Normal).unwrap();
+        core
+    }
+
+    #[test]
+    fn a_pool_without_futures_gets_no_extra_thread() {
+        let core = stuck_core();
+        let mut starvation = Starvation::default();
+        (0..10 * LOOKS).for_each(|_| starvation.check(&core));
+        assert_eq!((starvation.count, core.worker_count()), (0, 1));
+        core.close();
+    }
+
+    #[test]
+    fn a_starving_future_gets_an_extra_thread_after_some_checks() {
+        let core = stuck_core();
+        let (_runnable, _task) = core.futures().insert(None, async {}).expect("it is open");
+        let mut starvation = Starvation::default();
+        (1..LOOKS).for_each(|_| starvation.check(&core));
+        assert_eq!((starvation.count, core.worker_count()), (0, 1));
+        starvation.check(&core);
+        assert_eq!((starvation.count, core.worker_count()), (1, 2));
+        core.close();
+        core.join();
+    }
+}

@@ -215,7 +215,11 @@ mod tests {
         other.give(block);
         let before = in_central_cache();
         drop(other);
-        assert_eq!(in_central_cache(), before + BATCH, "blocks of an ended cache are available to others");
+        assert_eq!(
+            in_central_cache(),
+            before + BATCH,
+            "blocks of an ended cache are available to others"
+        );
     }
 
     #[test]

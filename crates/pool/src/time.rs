@@ -89,17 +89,16 @@ impl Timer {
     /// None on a thread of a pool that is being closed, where nothing can wait any more.
     fn new(until: Instant, waker: &Waker) -> Option<Self> {
         let add = |core: &Core| {
-            let reactor =
-                core.make_reactor().unwrap_or_else(|error| panic!("cannot create a timer: {error}"));
+            let reactor = core
+                .make_reactor()
+                .unwrap_or_else(|error| panic!("cannot create a timer: {error}"));
             let deadline = reactor.add_timer(until, waker.clone())?;
             Some(Self { reactor: Arc::clone(reactor), deadline })
         };
         current::with(|local| match local {
             Some(local) => add(local.core),
             None => Some(add(global::pool().core()).unwrap_or_else(|| {
-                panic!(
-                    "cannot create a timer: the global pool, which would watch it, is closed"
-                )
+                panic!("cannot create a timer: the global pool, which would watch it, is closed")
             })),
         })
     }
@@ -182,9 +181,9 @@ impl Error for Elapsed {}
 /// ```
 /// # use std::time::Duration;
 /// filch_pool::block_on(async {
-///     let mut beat = filch_pool::time::interval(Duration::from_millis(2));
-///     let first = beat.tick().await;
-///     let second = beat.tick().await;
+///     let mut ticks = filch_pool::time::interval(Duration::from_millis(2));
+///     let first = ticks.tick().await;
+///     let second = ticks.tick().await;
 ///     assert!(second - first >= Duration::from_millis(2));
 /// });
 /// ```
@@ -197,8 +196,8 @@ pub fn interval(period: Duration) -> Interval {
 /// A periodic timer: see [`interval`].
 ///
 /// ```
-/// let beat = filch_pool::time::interval(std::time::Duration::from_secs(1));
-/// assert!(format!("{beat:?}").contains("1s"));
+/// let ticks = filch_pool::time::interval(std::time::Duration::from_secs(1));
+/// assert!(format!("{ticks:?}").contains("1s"));
 /// ```
 #[derive(Debug)]
 pub struct Interval {
@@ -219,18 +218,31 @@ impl Interval {
     pub async fn tick(&mut self) -> Instant {
         let due = self.next;
         sleep_until(due).await;
-        let late = Instant::now().saturating_duration_since(due).as_nanos();
-        let missed = late / self.period.as_nanos();
-        let beats = u32::try_from(missed + 1).unwrap_or(u32::MAX);
-        self.next = due + self.period.saturating_mul(beats);
+        self.next = next_tick(due, Instant::now(), self.period);
         due
     }
+}
+
+/// The first tick after `now`, for ticks that are one period apart and of which one was at `due`.
+fn next_tick(due: Instant, now: Instant, period: Duration) -> Instant {
+    let late = now.saturating_duration_since(due).as_nanos();
+    let ticks = u32::try_from(late / period.as_nanos() + 1).unwrap_or(u32::MAX);
+    due + period.saturating_mul(ticks)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::pool::Pool;
+
+    #[test]
+    fn missed_ticks_are_skipped_and_later_ones_keep_the_schedule() {
+        let due = Instant::now();
+        let ms = Duration::from_millis;
+        for (late, next) in [(0, 20), (1, 20), (19, 20), (20, 40), (99, 100), (100, 120)] {
+            assert_eq!(next_tick(due, due + ms(late), ms(20)), due + ms(next), "{late} ms late");
+        }
+    }
 
     #[test]
     fn a_million_cancelled_timers_leave_nothing_behind() {

@@ -4,7 +4,6 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use filch_pool::{Pool, block_on, join, net::Async, spawn_future, time::sleep};
@@ -131,23 +130,6 @@ fn a_future_spawned_by_a_busy_worker_runs() {
         handles.len()
     });
     assert_eq!(done, 5);
-}
-
-#[test]
-fn a_pool_without_futures_computes_on_no_more_threads_than_it_has() {
-    let pool = Pool::builder().threads(1).build().expect("threads can be started");
-    let (threads, names) = mpsc::channel();
-    for _ in 0..5 {
-        let threads = threads.clone();
-        pool.spawn_detached(move || {
-            threads.send(thread::current().id()).expect("the test waits for it");
-            thread::sleep(Duration::from_millis(40));
-        });
-    }
-    drop(threads);
-    let mut names: Vec<_> = names.into_iter().collect();
-    names.dedup();
-    assert_eq!(names.len(), 1);
 }
 
 #[test]

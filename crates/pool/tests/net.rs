@@ -7,13 +7,15 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use filch_pool::{
     Pool, block_on,
     net::Async,
     spawn_future,
-    time::{Elapsed, timeout},
+    stats::WorkerState,
+    time::{Elapsed, sleep, timeout},
 };
 
 use busy::occupy;
@@ -210,7 +212,7 @@ fn waiting_for_a_socket_ends_when_the_pool_is_closed() {
     let pool = pool(1);
     let socket = pool.install(|| Async::<UdpSocket>::bind(any_port())).unwrap();
     let (begun, has_begun) = mpsc::channel();
-    let waiter = std::thread::spawn(move || {
+    let waiter = thread::spawn(move || {
         block_on(async {
             begun.send(()).expect("the test waits for it");
             socket.readable().await
@@ -250,4 +252,27 @@ fn a_socket_that_is_always_ready_does_not_starve_other_tasks() {
     block_on(busy).unwrap().unwrap();
     // A few hundred: the budget of one poll, a few polls in a row.
     assert!(before < 1_000, "{before}");
+}
+
+/// How much it costs is measured by `cargo xtask bench pool --only idle`.
+#[test]
+fn workers_sleep_while_a_socket_and_a_timer_wait() {
+    let pool = pool(2);
+    let listener = pool.install(|| Async::<TcpListener>::bind(any_port())).expect("loopback works");
+    let server = pool.spawn_future(async move { listener.accept().await.map(|_| ()) });
+    let timer = pool.spawn_future(sleep(Duration::from_secs(3600)));
+    let begun = Instant::now();
+    let asleep = loop {
+        let stats = pool.stats();
+        if stats.sleeping == 2 && stats.in_state(WorkerState::Sleeping) == 2 {
+            break stats;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}", pool.trace_line());
+        thread::yield_now();
+    };
+    thread::sleep(Duration::from_millis(100));
+    let later = pool.stats();
+    assert_eq!((later.ticks(), later.parks()), (asleep.ticks(), asleep.parks()), "no worker woke");
+    server.abort();
+    timer.abort();
 }

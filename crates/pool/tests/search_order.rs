@@ -162,25 +162,6 @@ fn a_task_from_outside_runs_within_61_turns_of_endless_others() {
 }
 
 #[test]
-fn hardly_anything_is_stolen_where_work_is_balanced() {
-    fn fib(n: u64) -> u64 {
-        if n < 2 {
-            return n;
-        }
-        let (a, b) = filch_pool::join(|| fib(n - 1), || fib(n - 2));
-        a + b
-    }
-    /// Every call with an argument above one forks.
-    fn forks(n: u64) -> u64 {
-        if n < 2 { 0 } else { 1 + forks(n - 1) + forks(n - 2) }
-    }
-    let pool = Pool::builder().threads(2).build().unwrap();
-    assert_eq!(pool.install(|| fib(25)), 75_025);
-    let stolen = pool.stats().stolen();
-    assert!(stolen * 100 < forks(25), "{stolen} of {} forks were stolen", forks(25));
-}
-
-#[test]
 fn a_worker_runs_its_own_tasks_or_stolen_ones() {
     let pool = Pool::builder().threads(3).build().unwrap();
     settle(&pool);

@@ -282,7 +282,9 @@ fn the_idle_hook_may_spawn_work() {
             let more = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
             let Ok(more) = more else { return false };
             let sender = sender.clone();
-            filch_pool::task::spawn_detached(move || sender.send(more).expect("the test receives it"));
+            filch_pool::task::spawn_detached(move || {
+                sender.send(more).expect("the test receives it");
+            });
             true
         }
     };

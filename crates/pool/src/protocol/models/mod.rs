@@ -33,6 +33,12 @@ fn explore(interruptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
+/// `some` preemptions, or `all` if the variable `FILCH_MODELS` is `whole`: for models that would take
+/// too long for every run of the tests.
+fn sampled(some: usize, all: usize) -> usize {
+    if std::env::var_os("FILCH_MODELS").is_some_and(|value| value == "whole") { all } else { some }
+}
+
 /// Explores, and then explores again with mistakes planted: now loom must find an order that fails
 /// with a message that contains `expected`.
 fn explore_and_plant(
