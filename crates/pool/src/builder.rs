@@ -159,7 +159,8 @@ impl PoolBuilder {
     /// use std::time::Duration;
     ///
     /// let (reader, writer) = std::io::pipe().expect("there is a pipe");
-    /// let pool = filch_pool::Pool::builder().threads(2).trace(Duration::from_secs(60)).trace_to(writer);
+    /// let pool = filch_pool::Pool::builder().threads(2).trace(Duration::from_secs(60));
+    /// let pool = pool.trace_to(writer);
     /// drop(pool.build()?);
     /// let last = std::io::read_to_string(reader).expect("the pipe was closed");
     /// assert!(last.starts_with("SCHED "));
@@ -175,7 +176,8 @@ impl PoolBuilder {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    /// let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    /// let runtime = runtime.worker_threads(1).enable_all().build()?;
     /// let pool = filch_pool::Pool::builder().threads(1).tokio(runtime.handle().clone()).build()?;
     /// let nap = pool.spawn_future(async { tokio::time::sleep(Duration::from_millis(1)).await });
     /// filch_pool::block_on(nap)?;

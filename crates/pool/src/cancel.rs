@@ -77,7 +77,8 @@ thread_local! {
 /// });
 /// handle.cancel();
 /// // It had begun and stopped by itself, or it never began.
-/// assert!(matches!(handle.wait(), Ok("stopped by itself") | Err(filch_pool::task::TaskError::Cancelled)));
+/// let result = handle.wait();
+/// assert!(matches!(result, Ok("stopped by itself") | Err(filch_pool::task::TaskError::Cancelled)));
 /// # Ok::<(), filch_pool::BuildError>(())
 /// ```
 pub fn is_cancelled() -> bool {

@@ -99,7 +99,7 @@ struct Fork<B, R> {
 
 impl<B: FnOnce() -> R, R> Fork<B, R> {
     /// # Safety
-    /// The pointer is that of a `Fork<B, R>` which the calling thief has taken and nobody else has.
+    /// The pointer is that of a `Fork<B, R>` which only the calling thief has taken.
     unsafe fn run(fork: NonNull<Header>, local: &Local<'_>, owner: usize) {
         let fork = fork.cast::<Self>();
         // SAFETY: the owner keeps it in place until the latch is done.
@@ -118,11 +118,11 @@ impl<B: FnOnce() -> R, R> Fork<B, R> {
     }
 
     /// # Safety
-    /// The fork was taken back by its owner, so that nobody else has it.
+    /// The fork was taken back by its owner, so that no other thread has it.
     unsafe fn body(&self) -> B {
-        // SAFETY: nobody else has it.
+        // SAFETY: no other thread has it.
         let body = unsafe { &mut *self.body.get() };
-        // SAFETY: taken once: whoever has the fork calls this, and then the fork is at its end.
+        // SAFETY: taken once: only the thread that has the fork calls this, and then the fork ends.
         unsafe { ManuallyDrop::take(body) }
     }
 
@@ -136,7 +136,7 @@ impl<B: FnOnce() -> R, R> Fork<B, R> {
     unsafe fn result(&self) -> Result<R, Box<dyn Any + Send>> {
         // SAFETY: the thief is done with it.
         let result = unsafe { &*self.result.get() };
-        // SAFETY: the thief has written it before it said that it is done.
+        // SAFETY: the thief has written it before it marked the latch done.
         unsafe { result.assume_init_read() }
     }
 }
@@ -206,7 +206,8 @@ where
     #[expect(clippy::mem_forget, reason = "`a` has not panicked")]
     mem::forget(unwinding);
     if local.pop_fork(position) {
-        // SAFETY: it was still private, and is not used any more; what is dropped with it is not `b`.
+        // SAFETY: it was still private, and is not used any more; what is dropped with it is not
+        // `b`.
         let body = unsafe { copy.into_body(&fork) };
         return (first, body());
     }
@@ -232,7 +233,8 @@ impl<B> Copied<B> {
     }
 
     /// # Safety
-    /// It is the copy of this fork's closure, which nobody else has, and which is not used any more.
+    /// It is the copy of this fork's closure, which no other thread has, and which is not used any
+    /// more.
     #[inline(always)]
     unsafe fn into_body<R>(self, fork: &Fork<B, R>) -> B
     where

@@ -4,8 +4,8 @@
 //!   [`for_each`] and [`map_reduce`] over slices and ranges.
 //! - **Tasks**: [`spawn`](spawn()) returns a handle; the module [`task`] has cancellation, three
 //!   priorities and names.
-//! - **Futures**: [`spawn_future`] and [`block_on`]. Sockets (`net`) and timers (`time`) come with the
-//!   feature `net`; the feature `tokio` lets futures use tokio's instead.
+//! - **Futures**: [`spawn_future`] and [`block_on`]. Sockets (`net`) and timers (`time`) come with
+//!   the feature `net`; the feature `tokio` lets futures use tokio's instead.
 //! - **Blocking**: wrap a call that waits in [`blocking`], and another thread takes over meanwhile.
 //!
 //! ```
@@ -43,10 +43,10 @@
 //!
 //! # Search order
 //!
-//! A worker looks for work in its `next` slot, its own tasks, the shared queue (checked first on every
-//! 61st turn), I/O and timers, and half of the exposed tasks of a random other worker; then among
-//! low-priority tasks, and last it calls its idle hook. If it finds nothing, it sleeps without
-//! spinning until new work wakes it.
+//! A worker looks for work in its `next` slot, its own tasks, the shared queue (checked first on
+//! every 61st turn), I/O and timers, and half of the exposed tasks of a random other worker; then
+//! among low-priority tasks, and last it calls its idle hook. If it finds nothing, it sleeps
+//! without spinning until new work wakes it.
 #![cfg_attr(
     loom,
     expect(

@@ -509,7 +509,8 @@ impl Async<UdpSocket> {
     /// Sends one datagram to that address.
     ///
     /// # Errors
-    /// If it is too large, or cannot be sent there; or if the pool that watches the socket is closed.
+    /// If it is too large, or cannot be sent there; or if the pool that watches the socket is
+    /// closed.
     ///
     /// ```
     /// # use filch_pool::{block_on, net::Async};

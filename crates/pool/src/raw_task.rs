@@ -31,11 +31,11 @@ enum Act {
 #[derive(Debug)]
 pub(crate) struct Task(NonNull<Header>);
 
-// SAFETY: a task is made of what is `Send`, and is owned by whoever has the pointer.
+// SAFETY: a task is made of values that are `Send`, and is owned by the holder of the pointer.
 unsafe impl Send for Task {}
 
-/// Set in the pointer of a future, whose memory is laid out by `async_task`: both kinds of memory are
-/// aligned to more than this.
+/// Set in the pointer of a future, whose memory is laid out by `async_task`: both kinds of memory
+/// are aligned to more than this.
 const FUTURE: usize = 1;
 
 #[repr(C)]
@@ -177,7 +177,7 @@ impl Task {
     /// Restores the task.
     ///
     /// # Safety
-    /// The pointer came from [`Task::into_raw`], and nobody else makes a task of it.
+    /// The pointer came from [`Task::into_raw`], and no other task is made of it.
     pub(crate) unsafe fn from_raw(pointer: NonNull<Header>) -> Self {
         Self(pointer)
     }

@@ -39,7 +39,8 @@ use crate::slots::Slots;
 ///     }
 /// }
 ///
-/// // SAFETY: the socket is private, and nothing here replaces or closes it before the mailbox is dropped.
+/// // SAFETY: the socket is private, and nothing here replaces or closes it before the mailbox is
+/// // dropped.
 /// unsafe impl IoSafe for Mailbox {}
 ///
 /// let (friend, socket) = UnixDatagram::pair()?;
@@ -179,9 +180,9 @@ impl<T: IoSafe> Watched<T> {
         let source = reactor.register(io.as_fd().as_raw_fd())?;
         let watched = Self { io: Some(io), source, reactor: Arc::clone(reactor) };
         let mut state = sync::lock(&watched.source.state);
-        // SAFETY: the file is that of `io`, which `watched` owns: it gives out no `&mut`, so that the
-        // file stays the same and open until `release`, which takes it from the poller first. The poller
-        // lives as long, as `watched` has the reactor.
+        // SAFETY: the file is that of `io`, which `watched` owns: it gives out no `&mut`, so that
+        // the file stays the same and open until `release`, which takes it from the poller first.
+        // The poller lives as long, as `watched` has the reactor.
         unsafe { reactor.poller().add(watched.source.fd, Event::none(watched.source.key)) }?;
         state.is_registered = true;
         drop(state);

@@ -111,7 +111,9 @@ impl WorkerState {
     /// Every state.
     ///
     /// ```
-    /// assert!(filch_pool::stats::WorkerState::ALL.contains(&filch_pool::stats::WorkerState::Sleeping));
+    /// use filch_pool::stats::WorkerState;
+    ///
+    /// assert!(WorkerState::ALL.contains(&WorkerState::Sleeping));
     /// ```
     pub const ALL: [Self; 5] =
         [Self::Working, Self::Searching, Self::Sleeping, Self::Waiting, Self::Absent];
@@ -211,7 +213,7 @@ impl PoolStats {
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(1).build()?;
     /// pool.install(|| ());
-    /// // There is nobody to steal from.
+    /// // There is no other worker to steal from.
     /// assert_eq!(pool.stats().thefts(), 0);
     /// # Ok::<(), filch_pool::BuildError>(())
     /// ```
@@ -235,7 +237,7 @@ impl PoolStats {
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(1).build()?;
-    /// // There is nobody to look at.
+    /// // There is no other worker to search.
     /// assert_eq!(pool.stats().failed_thefts(), 0);
     /// # Ok::<(), filch_pool::BuildError>(())
     /// ```
@@ -260,7 +262,7 @@ impl PoolStats {
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(1).build()?;
     /// pool.install(|| ());
-    /// // There is nobody to wake.
+    /// // There is no other worker to wake.
     /// assert_eq!(pool.stats().wakes(), 0);
     /// # Ok::<(), filch_pool::BuildError>(())
     /// ```
@@ -285,7 +287,7 @@ impl PoolStats {
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(1).build()?;
     /// pool.install(|| filch_pool::join(|| (), || ()));
-    /// // Nobody could take anything, so nothing was laid open.
+    /// // No worker could steal, so nothing was exposed.
     /// assert_eq!(pool.stats().promotions(), 0);
     /// # Ok::<(), filch_pool::BuildError>(())
     /// ```

@@ -160,16 +160,16 @@ impl PoolStats {
     ///
     /// | field | is |
     /// |---|---|
-    /// | `workers` | how many there are, with guests and reserves |
-    /// | `idle` | how many of them have nothing to do: they search or sleep |
-    /// | `searching` | how many look for something to take |
-    /// | `parked` | how many threads sleep, for want of work or until a stolen fork is done |
-    /// | `runqueue` | how many tasks wait in the shared queue, and in brackets at each worker |
-    /// | `ticks` | how often each worker looked for the next thing to do |
-    /// | `steal` | successful thefts since the pool began |
-    /// | `stealfail` | how often a worker looked at all others in vain |
+    /// | `workers` | how many there are, including external threads and reserves |
+    /// | `idle` | how many of them search or sleep |
+    /// | `searching` | how many search for work to steal |
+    /// | `parked` | how many threads sleep, for lack of work or until a stolen fork is done |
+    /// | `runqueue` | how many tasks are in the shared queue, and in brackets at each worker |
+    /// | `ticks` | turns: how often each worker looked for its next work |
+    /// | `steal` | successful thefts since the pool was created |
+    /// | `stealfail` | how often a worker searched all others in vain |
     /// | `stolen` | the tasks and forks that the thefts moved |
-    /// | `overflow` | tasks moved to the shared queue because a worker's own places were full |
+    /// | `overflow` | tasks moved to the shared queue because a worker's own queue was full |
     /// | `done` | tasks and stolen forks that were run |
     ///
     /// ```

@@ -97,7 +97,7 @@ impl Local<'_> {
         blocking::wait_in_reserve(self);
     }
 
-    /// Steps 1 to 8 of the search order.
+    /// Steps 1 to 7 of the search order.
     fn find(&self) -> Option<Work> {
         let found = self.find_near().or_else(|| self.search()).or_else(|| self.find_late());
         if found.is_some() {
@@ -274,7 +274,7 @@ impl Local<'_> {
         }
     }
 
-    /// Step 9: sleeps until there is new work.
+    /// Step 8: sleeps until there is new work.
     fn rest(&self) {
         self.core.request_work_from_all();
         let mut woken = Woken::default();

@@ -164,22 +164,22 @@ fn a_panic_of_the_body_is_passed_on_when_all_tasks_have_run() {
 
 #[test]
 fn waiting_for_oneself_panics_instead_of_hanging() {
-    let told = |seed| {
-        let told = Arc::new(Mutex::new(None));
+    let message = |seed| {
+        let message = Arc::new(Mutex::new(None));
         deterministic::run(seed, 2, |_pool| {
             let own = Arc::new(Mutex::new(None::<TaskHandle<()>>));
-            let (taken, told) = (Arc::clone(&own), Arc::clone(&told));
+            let (taken, message) = (Arc::clone(&own), Arc::clone(&message));
             let task = spawn(move || {
                 // Only if it does not run before it has its own handle.
                 let Some(own) = taken.lock().unwrap().take() else { return };
                 let panic = catch_unwind(AssertUnwindSafe(|| own.wait())).unwrap_err();
-                *told.lock().unwrap() = panic.downcast_ref::<String>().cloned();
+                *message.lock().unwrap() = panic.downcast_ref::<String>().cloned();
             });
             *own.lock().unwrap() = Some(task);
         });
-        told.lock().unwrap().take()
+        message.lock().unwrap().take()
     };
-    let text = (0..50).find_map(told).unwrap();
+    let text = (0..50).find_map(message).unwrap();
     assert!(text.starts_with("deadlock: "), "{text}");
 }
 
@@ -197,8 +197,8 @@ fn another_thread_may_enter_the_pool() {
     for seed in 0..20 {
         let (sum, _) = deterministic::run(seed, 3, |pool| {
             thread::scope(|threads| {
-                let guest = threads.spawn(|| pool.enter(|| fib(10, &drop::<String>)));
-                fib(10, &drop::<String>) + guest.join().unwrap()
+                let entered = threads.spawn(|| pool.enter(|| fib(10, &drop::<String>)));
+                fib(10, &drop::<String>) + entered.join().unwrap()
             })
         });
         assert_eq!(sum, 110);

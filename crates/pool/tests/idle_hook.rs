@@ -67,7 +67,7 @@ fn the_hook_is_not_called_while_there_is_work() {
         false
     };
     let pool = Pool::builder().threads(1).idle_hook(hook).build().unwrap();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let calls_now = Arc::clone(&calls);
     pool.spawn_detached(move || {
         let before = calls_now.load(SeqCst);
@@ -79,9 +79,9 @@ fn the_hook_is_not_called_while_there_is_work() {
                 _ => spawn_detached(move || last(left - 1, end)),
             }
         }
-        last(1000, move || tell.send((before, calls.load(SeqCst))).unwrap());
+        last(1000, move || sender.send((before, calls.load(SeqCst))).unwrap());
     });
-    let (before, after) = told.recv().unwrap();
+    let (before, after) = receiver.recv().unwrap();
     assert_eq!(before, after);
 }
 
@@ -123,9 +123,9 @@ fn other_workers_are_woken_while_one_is_in_the_hook() {
     let pool = Pool::builder().threads(2).idle_hook(hook).build().unwrap();
     has_begun.recv().unwrap();
     wait_until(&pool, || pool.stats().sleeping == 1);
-    let (tell, told) = mpsc::channel();
-    pool.spawn_detached(move || tell.send(()).unwrap());
-    let done = told.recv_timeout(Duration::from_secs(60));
+    let (sender, receiver) = mpsc::channel();
+    pool.spawn_detached(move || sender.send(()).unwrap());
+    let done = receiver.recv_timeout(Duration::from_secs(60));
     drop(go_on);
     assert_eq!(done, Ok(()), "{}", pool.trace_line());
 }

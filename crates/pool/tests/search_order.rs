@@ -56,13 +56,13 @@ struct Kept {
 /// Keeps one worker busy, after it has run `first`.
 fn keep(pool: &Pool, first: impl FnOnce() + Send + 'static) -> Kept {
     let (go, gate) = mpsc::channel();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     pool.spawn_detached(move || {
         first();
-        tell.send(worker()).unwrap();
+        sender.send(worker()).unwrap();
         gate.recv().unwrap();
     });
-    Kept { worker: told.recv().unwrap(), go }
+    Kept { worker: receiver.recv().unwrap(), go }
 }
 
 #[test]
@@ -151,11 +151,11 @@ fn a_task_from_outside_runs_within_61_turns_of_endless_others() {
         }
     });
     let before = asked.recv().unwrap();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let inside = Arc::clone(&pool);
-    pool.spawn_detached(move || tell.send(inside.stats().ticks()).unwrap());
+    pool.spawn_detached(move || sender.send(inside.stats().ticks()).unwrap());
     answer.send(()).unwrap();
-    let after = told.recv().unwrap();
+    let after = receiver.recv().unwrap();
     assert!((1..=61).contains(&(after - before)), "{} turns", after - before);
     // Ends the tasks, and the pool with them.
     this.runs.store(1_000_000, SeqCst);

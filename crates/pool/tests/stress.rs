@@ -484,18 +484,18 @@ fn external_threads_enter_and_leave_while_others_work() {
     let pool = pool(2);
     let ledger = Ledger::new(3200);
     thread::scope(|threads| {
-        for guest in 0..8 {
+        for external in 0..8 {
             let (pool, ledger) = (&pool, &ledger);
             threads.spawn(move || {
                 for round in 0..100 {
                     let (a, b) = pool.enter(|| {
                         for part in 0..4 {
-                            let entry = ledger.entry(guest * 400 + round * 4 + part);
+                            let entry = ledger.entry(external * 400 + round * 4 + part);
                             filch_pool::task::spawn_detached(|| entry.run());
                         }
-                        join(|| round, || guest)
+                        join(|| round, || external)
                     });
-                    assert_eq!((a, b), (round, guest));
+                    assert_eq!((a, b), (round, external));
                 }
             });
         }

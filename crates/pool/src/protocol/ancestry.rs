@@ -2,37 +2,39 @@
 //!
 //! # Restricted stealing
 //!
-//! A worker whose fork was stolen waits for the thief. It could run anything meanwhile, and most pools
-//! let it. Then a lock that is held across a join may be needed by the very task that the waiting
-//! thread picks up (deadlock), a long task may delay the end of a short one, and one theft on top of
-//! another may exhaust the stack. Here the waiting worker takes only descendants of the fork it waits
-//! for: forks that the thief has exposed since it took that fork, forks exposed by a thief of a part of
-//! it, and so on (Wagner and Calder's leapfrogging, over any number of generations).
+//! A worker whose fork was stolen waits for the thief. It could run anything meanwhile, and most
+//! pools let it. Then a lock that is held across a join may be needed by the very task that the
+//! waiting thread picks up (deadlock), a long task may delay the end of a short one, and one theft
+//! on top of another may exhaust the stack. Here the waiting worker takes only descendants of the
+//! fork it waits for: forks that the thief has exposed since it took that fork, forks exposed by a
+//! thief of a part of it, and so on (Wagner and Calder's leapfrogging, over any number of
+//! generations).
 //!
 //! Two facts make this cheap:
 //!
-//! 1. At that moment the waiting worker has no forks itself. Its newest fork was stolen, thieves take the
-//!    oldest, and the oldest is exposed first; so all of its forks are gone.
-//! 2. A worker starts a stolen fork, or a task of a scope, only while it has no forks, and finishes it
-//!    only when it has none again. So all forks that a worker exposes are parts of the work it is
-//!    executing, and as long as one of them exists, nothing that it is a part of can finish.
+//! 1. At that moment the waiting worker has no forks itself. Its newest fork was stolen, thieves
+//!    take the oldest, and the oldest is exposed first; so all of its forks are gone.
+//! 2. A worker starts a stolen fork, or a task of a scope, only while it has no forks, and finishes
+//!    it only when it has none again. So all forks that a worker exposes are parts of the work it
+//!    is executing, and as long as one of them exists, nothing that it is a part of can finish.
 //!
-//! Each worker therefore publishes the work it is executing (a [`WorkId`]), together with what waits for
-//! that work (its [`WaitTarget`]) and the work within which it was created, which is a [`WorkId`] of
-//! another worker. Following these links upwards visits every ancestor. The waiting worker does that in
-//! the middle of the theft: after it has seen that there is a fork, and before it takes it. If the fork
-//! can still be taken afterwards, it was there all the time, and the answer was about this very fork.
+//! Each worker therefore publishes the work it is executing (a [`WorkId`]), together with what
+//! waits for that work (its [`WaitTarget`]) and the work within which it was created, which is a
+//! [`WorkId`] of another worker. Following these links upwards visits every ancestor. The waiting
+//! worker does that in the middle of the theft: after it has seen that there is a fork, and before
+//! it takes it. If the fork can still be taken afterwards, it was there all the time, and the
+//! answer was about this very fork.
 //!
-//! What is published about an ancestor stays the same while its parts exist, or is hidden for a while by
-//! work that the same worker started later.
+//! What is published about an ancestor stays the same while its parts exist, or is hidden for a
+//! while by work that the same worker started later.
 
 use super::sync;
 use super::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// How many nested pieces of work a worker publishes, each started while it waited for a part of the
-/// one before. Deeper ones share the last level; a worker that waits for one that is hidden does not
-/// help with it.
+/// How many nested pieces of work a worker publishes, each started while it waited for a part of
+/// the one before. Deeper ones share the last level; a worker that waits for one that is hidden
+/// does not help with it.
 const LEVELS: usize = 1 << LEVEL_BITS;
 #[cfg(not(loom))]
 const LEVEL_BITS: u32 = 3;
@@ -43,8 +45,8 @@ const WORKER_BITS: u32 = 10;
 /// How many generations are followed at most.
 const GENERATIONS: usize = 256;
 
-/// Identifies one piece of work that a worker executes: the worker, the level, and a number from one
-/// on that is never used again.
+/// Identifies one piece of work that a worker executes: the worker, the level, and a number from
+/// one on that is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkId(u64);
 
@@ -104,17 +106,17 @@ pub(crate) struct Ancestry {
     current: AtomicU64,
     /// How many it has started and not finished. For the owner only.
     depth: AtomicUsize,
-    /// How many it ever started. Outlives the thread in this slot, so that no two pieces of work are
-    /// ever confused. For the owner only.
+    /// How many it ever started. Outlives the thread in this slot, so that no two pieces of work
+    /// are ever confused. For the owner only.
     count: AtomicU64,
     levels: [Level; LEVELS],
 }
 
 #[derive(Default)]
 struct Level {
-    /// A sequence lock: odd while the words below are being changed. It only grows, whereas a work id
-    /// may come back. Without it, a reader that started before the id went away, and checked again after
-    /// it had come back, could have read words that belong to other work.
+    /// A sequence lock: odd while the words below are being changed. It only grows, whereas a work
+    /// id may come back. Without it, a reader that started before the id went away, and checked
+    /// again after it had come back, could have read words that belong to other work.
     sequence: AtomicU64,
     work: AtomicU64,
     target: AtomicU64,
@@ -129,8 +131,8 @@ impl Level {
         let sequence = self.sequence.load(Relaxed);
         self.sequence.store(sequence + 1, Relaxed);
         for (word, value) in words.into_iter().zip(new) {
-            // Release: a reader of any new word finds, when it reads the sequence again, that it has
-            // changed.
+            // Release: a reader of any new word finds, when it reads the sequence again, that it
+            // has changed.
             word.store(value, Release);
         }
         // Release: a reader of this sequence sees all words that belong to it, or newer ones.
@@ -140,7 +142,8 @@ impl Level {
 
     /// The origin of that work. None if other work is published here, or is just being published.
     fn origin(&self, work: WorkId) -> Option<Origin> {
-        // Acquire: pairs with the last store of `publish`, so that no word is older than this sequence.
+        // Acquire: pairs with the last store of `publish`, so that no word is older than this
+        // sequence.
         let sequence = self.sequence.load(Acquire);
         // Acquire: pairs with the stores before that, so that no word is newer, if the sequence is
         // still the same.
@@ -168,8 +171,8 @@ impl Ancestry {
         WorkId::from_bits(self.current.load(Acquire))
     }
 
-    /// Runs `f`, which does not panic, as work of that origin. The worker, which has no forks, executes
-    /// that work meanwhile. For the owner only.
+    /// Runs `f`, which does not panic, as work of that origin. The worker, which has no forks,
+    /// executes that work meanwhile. For the owner only.
     pub(crate) fn run(&self, worker: usize, origin: Origin, f: impl FnOnce()) {
         let depth = self.depth.load(Relaxed);
         let number = self.count.load(Relaxed) + 1;
@@ -184,8 +187,8 @@ impl Ancestry {
         self.current.store(work.0, Release);
         f();
         self.depth.store(depth, Relaxed);
-        // Release: a worker that sees that the work has finished sees that no fork of it is exposed any
-        // more.
+        // Release: a worker that sees that the work has finished sees that no fork of it is exposed
+        // any more.
         self.current.store(current_before, Release);
         self.levels[level].publish(before);
     }

@@ -28,9 +28,9 @@ pub(crate) struct Deque<T> {
     /// The owner end; between `top` and this lie the forks. It starts at one, so that an owner that
     /// looks for the newest of none does not step below zero.
     ///
-    /// Every store is Release, not only that of `push`: a thief that sees the end as a `pop` has left
-    /// it must see the slots below, and a plain store does not carry on what a Release store before
-    /// it has published.
+    /// Every store is Release, not only that of `push`: a thief that sees the end as a `pop` has
+    /// left it must see the slots below, and a plain store does not carry on what a Release store
+    /// before it has published.
     bottom: CachePadded<AtomicUsize>,
     slots: Box<[AtomicPtr<T>]>,
 }
@@ -85,8 +85,8 @@ impl<T> Deque<T> {
     pub(crate) fn pop(&self) -> Option<*mut T> {
         let last = self.bottom.load(Relaxed) - 1;
         self.bottom.store(last, Release);
-        // Between the claim on the newest and the look at the oldest: either a thief sees the claim,
-        // or we see its theft. Pairs with the fence in `steal`.
+        // Between the claim on the newest and the look at the oldest: either a thief sees the
+        // claim, or we see its theft. Pairs with the fence in `steal`.
         sync::fence();
         let top = self.top.load(Relaxed);
         if top > last {
@@ -107,8 +107,9 @@ impl<T> Deque<T> {
     /// Takes the oldest, if `permitted`, which is called after the thief has seen that there is
     /// one.
     ///
-    /// If the answer is yes at that moment, it was yes for the very fork that is taken: for that one
-    /// to go and another to take its place, the steal end has to move, and then the exchange fails.
+    /// If the answer is yes at that moment, it was yes for the very fork that is taken: for that
+    /// one to go and another to take its place, the steal end has to move, and then the exchange
+    /// fails.
     pub(crate) fn steal(&self, permitted: impl FnOnce() -> bool) -> Theft<T> {
         let top = self.top.load(Acquire);
         sync::fence();

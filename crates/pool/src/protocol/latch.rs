@@ -6,7 +6,8 @@ use super::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 const DONE: u64 = 1;
 const OWNER_SLEEPS: u64 = 2;
 
-/// A whole word: a fork is written in words, and a byte among them costs more than the seven it saves.
+/// A whole word: a fork is written in words, and a byte among them costs more than the seven it
+/// saves.
 pub(crate) struct Latch(AtomicU64);
 
 impl Latch {

@@ -21,7 +21,8 @@ use super::sync::thread;
 const UNDONE: u64 = u64::MAX;
 
 struct Small {
-    /// A binary tree: the children of `n` are `2n + 1`, which is a call, and `2n + 2`, which is a fork.
+    /// A binary tree: the children of `n` are `2n + 1`, which is a call, and `2n + 2`, which is a
+    /// fork.
     nodes: Vec<Node>,
     decks: Vec<Deque<()>>,
     sleep: Sleep,

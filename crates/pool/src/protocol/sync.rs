@@ -68,14 +68,14 @@ pub(crate) fn publish() -> atomic::Ordering {
     if planted::has_races() { atomic::Ordering::Relaxed } else { atomic::Ordering::Release }
 }
 
-/// Whether a value that may have changed since it was first read is read again. It always is, unless
-/// a mistake is planted.
+/// Whether a value that may have changed since it was first read is read again. It always is,
+/// unless a mistake is planted.
 pub(crate) fn looks_again() -> bool {
     !planted::has_gaps()
 }
 
-/// Mistakes that a model or a test switches on, to prove that loom and the sanitizer would find them.
-/// In every other build these functions are constants, and nothing of them is left.
+/// Mistakes that a model or a test switches on, to prove that loom and the sanitizer would find
+/// them. In every other build these functions are constants, and nothing of them is left.
 pub(crate) mod planted {
     /// Whether fences, second looks and unbroken locks are left out. Only in models: on threads, a
     /// worker would now and then sleep for ever, where loom ends the model.

@@ -33,8 +33,8 @@ fn explore(interruptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// `some` preemptions, or `all` if the variable `FILCH_MODELS` is `whole`: for models that would take
-/// too long for every run of the tests.
+/// `some` preemptions, or `all` if the variable `FILCH_MODELS` is `whole`: for models that would
+/// take too long for every run of the tests.
 fn sampled(some: usize, all: usize) -> usize {
     if std::env::var_os("FILCH_MODELS").is_some_and(|value| value == "whole") { all } else { some }
 }
