@@ -69,7 +69,7 @@ pub fn run<R>(seed: u64, workers: usize, body: impl FnOnce(&Pool) -> R) -> (R, S
     );
     let settings =
         PoolBuilder::default().threads(workers).name("deterministic").seed(seed).settings();
-    let pool = Pool::new(Core::new(settings.expect("the number of workers was looked at")));
+    let pool = Pool::new(Core::new(settings.expect("the number of workers was checked")));
     let core = pool.core();
     let script = core.script.get_or_init(|| Script::new(seed, workers));
     (0..workers).for_each(|worker| core.sleep.register(worker));

@@ -123,7 +123,8 @@ impl Pool {
     /// ```
     pub fn metrics(&self) -> String {
         let mut page = String::new();
-        write(&mut page, &self.core().name, &self.stats()).expect("a string takes what is written");
+        write(&mut page, &self.core().name, &self.stats())
+            .expect("writing to a string cannot fail");
         page
     }
 }

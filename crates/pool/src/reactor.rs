@@ -239,7 +239,7 @@ impl Reactor {
     }
 
     fn notify(&self) {
-        self.poller.notify().expect("a number can be added to an event counter");
+        self.poller.notify().expect("notifying our own poller cannot fail");
     }
 
     /// The time until the first timer is due; none if there is no timer.
@@ -251,7 +251,7 @@ impl Reactor {
 
     fn poll(&self, events: &mut MutexGuard<'_, Events>, timeout: Option<Duration>) -> Woken {
         events.clear();
-        self.poller.wait(events, timeout).expect("a poller of ours can be waited for");
+        self.poller.wait(events, timeout).expect("waiting on our own poller cannot fail");
         let now = Instant::now();
         let mut ready = Vec::new();
         self.take_due(now, &mut ready);

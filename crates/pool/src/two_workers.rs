@@ -28,7 +28,8 @@ pub(crate) struct TwoWorkers {
 
 impl TwoWorkers {
     pub(crate) fn new() -> Self {
-        let settings = PoolBuilder::default().threads(2).settings().expect("two are a pool");
+        let settings =
+            PoolBuilder::default().threads(2).settings().expect("two threads are allowed");
         let core = Core::new(settings);
         core.monitor.disable();
         Self { core, leaves: AtomicUsize::new(0) }
@@ -48,7 +49,7 @@ impl TwoWorkers {
                     current::enter(&local, || part(&local));
                 })
             });
-            parts.into_iter().for_each(|part| part.join().expect("its part goes well"));
+            parts.into_iter().for_each(|part| part.join().expect("its part does not panic"));
         });
     }
 
