@@ -1,7 +1,7 @@
-// A wall clock that jumps: what the program is told of the time of day is ahead by as many seconds as a file
-// says, which may be less than none. All other clocks run on undisturbed. To be preloaded.
+// A preloaded library with a wall clock that jumps: the time of day is ahead by the number of
+// seconds in a file, which may be negative. All other clocks are unchanged.
 //
-// FILCH_CLOCK_AHEAD  the file: a number of seconds as text; it is read again each time
+// FILCH_CLOCK_AHEAD  the file: a number of seconds as text; it is read each time
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 static long seconds_ahead(void) {
     const char *path = getenv("FILCH_CLOCK_AHEAD");
     int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    // A program that was told of no file has lost its way: better no time than a wrong one.
+    // Without the file the test would measure something else: abort.
     if (fd < 0) abort();
     char text[32] = "";
     ssize_t length = read(fd, text, sizeof text - 1);
@@ -27,17 +27,17 @@ static int is_of_day(clockid_t clock) {
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
-    int told = syscall(SYS_clock_gettime, clock, now);
-    if (!told && is_of_day(clock)) now->tv_sec += seconds_ahead();
-    return told;
+    int result = syscall(SYS_clock_gettime, clock, now);
+    if (!result && is_of_day(clock)) now->tv_sec += seconds_ahead();
+    return result;
 }
 
 int gettimeofday(struct timeval *now, void *zone) {
     (void)zone;
     struct timespec precise;
-    int told = clock_gettime(CLOCK_REALTIME, &precise);
-    if (!told) *now = (struct timeval){precise.tv_sec, precise.tv_nsec / 1000};
-    return told;
+    int result = clock_gettime(CLOCK_REALTIME, &precise);
+    if (!result) *now = (struct timeval){precise.tv_sec, precise.tv_nsec / 1000};
+    return result;
 }
 
 time_t time(time_t *now) {

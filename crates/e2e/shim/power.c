@@ -1,18 +1,20 @@
-// A disk that forgets: writes down everything that a program does to the files of one folder, in order, so
-// that somebody else can tell what would be left of them after a power cut. To be preloaded.
+// A preloaded library that records everything a program does to the files of one folder, in order,
+// so that a test can compute what a power cut would leave of them.
 //
-// FILCH_POWER_FOLDER   the folder, with no link in its path; its files are seen, those of folders in it not
-// FILCH_POWER_JOURNAL  where it is written down
+// FILCH_POWER_FOLDER   the folder, as an absolute path without links; subfolders are ignored
+// FILCH_POWER_JOURNAL  the file that receives the records
 //
-// The journal is a row of records. Each has a head of 24 bytes (what it is about, how many bytes follow, the
-// number of the file, a place in it or a length) and then bytes: what was written, or names that end with 0.
+// The journal is a sequence of records. Each has a header of 24 bytes (kind, number of bytes that
+// follow, inode number, offset or length) and then bytes: the data that was written, or names that
+// end with 0.
 //
-//   C  a file was made      its name            W  bytes were written at a place
-//   T  it has this length                       S  the file was synced
-//   U  a name was removed   the name            R  a file was renamed     the old name, the new name
+//   C  a file was created   its name            W  bytes were written at an offset
+//   T  it was truncated to this length          S  the file was synced
+//   U  a name was removed   the name            R  a file was renamed     the old and new name
 //   D  the folder was synced
 //
-// A sync reaches no disk. It takes a while before it counts, as it does on one: most kills fall into it.
+// A sync does not reach a disk. It takes a while before it counts, so that there are unsynced
+// writes to lose.
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -41,7 +43,7 @@ static const long SYNC_NANOS = 1000000;
 static char folder[4096];
 static size_t folder_length;
 static int journal = -1;
-// Held while something is done and written down, so that both happen in the same order.
+// Held during a change and its record, so that both happen in the same order.
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 
 static void fail(const char *what) {
@@ -51,14 +53,14 @@ static void fail(const char *what) {
 
 __attribute__((constructor)) static void begin(void) {
     const char *where = getenv("FILCH_POWER_FOLDER"), *path = getenv("FILCH_POWER_JOURNAL");
-    if (!where || !path || strlen(where) >= sizeof folder) fail("no folder or no journal");
+    if (!where || !path || strlen(where) >= sizeof folder) fail("FILCH_POWER_... is not set");
     strcpy(folder, where);
     folder_length = strlen(folder);
     journal = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (journal < 0) fail("no journal");
+    if (journal < 0) fail("cannot open the journal");
 }
 
-// The name of a file of the folder; "" for the folder itself; nothing for all others.
+// The name of a file in the folder; "" for the folder itself; NULL for all others.
 static const char *name_of(const char *path) {
     if (strncmp(path, folder, folder_length)) return NULL;
     path += folder_length;
@@ -77,7 +79,7 @@ static const char *name_at(int at, const char *path, char *room, size_t size) {
     return name_of(room);
 }
 
-// Whether a descriptor is a file of the folder, or the folder; and which.
+// The name of the file in the folder that a descriptor refers to, or "" for the folder itself.
 static const char *name_by(int fd, struct stat *about, char *room, size_t size) {
     if (journal < 0 || fd == journal || fstat(fd, about)) return NULL;
     if (!S_ISREG(about->st_mode) && !S_ISDIR(about->st_mode)) return NULL;
@@ -98,7 +100,7 @@ static void note(char kind, uint64_t file, uint64_t place, const struct iovec *p
         all[part + 1] = parts[part];
     }
     if (syscall(SYS_writev, journal, all, count + 1) != (ssize_t)(sizeof head + head.bytes)) {
-        fail("the journal is not written");
+        fail("cannot write the journal");
     }
 }
 
@@ -155,7 +157,7 @@ OPENAT(openat64)
 
 // ---- writing ----
 
-// A place before 0 is where the descriptor stands.
+// A negative place means the current offset of the descriptor.
 static ssize_t write_parts(int fd, const struct iovec *parts, int count, off_t place) {
     char room[4200];
     struct stat about;
@@ -261,7 +263,7 @@ int renameat(int from_at, const char *from, int to_at, const char *to) {
     if (!old && !new) return syscall(SYS_renameat2, from_at, from, to_at, to, 0);
     if (!old || !new) {
         errno = EXDEV;
-        fail("a file came or went by being renamed");
+        fail("a file was renamed into or out of the folder");
     }
     pthread_mutex_lock(&order);
     int done = syscall(SYS_renameat2, from_at, from, to_at, to, 0), error = errno;

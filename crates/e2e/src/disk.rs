@@ -1,21 +1,21 @@
-//! What a power cut leaves of a folder, told from what a program did to its files: the journal of
-//! `shim/power.c`, played again.
+//! What a power cut leaves of a folder: the journal of `shim/power.c`, which has everything that a
+//! program did to its files, is replayed.
 //!
-//! A file's bytes last once the file was synced, and its name once the folder was. What came later may
-//! last or not: that is for whoever cuts the power to choose.
+//! A file's bytes survive once the file was synced, and its name once the folder was. Later changes
+//! may survive or not: the test chooses.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use crate::random::Random;
+use crate::random::TestRandom;
 
-/// Of writes that were not synced, so many bytes last or are lost together.
+/// Of unsynced writes, this many bytes survive or are lost together.
 const SECTOR: usize = 512;
 
-/// What lasts of what was not synced.
+/// What survives of unsynced changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lasts {
+pub enum Surviving {
     /// Nothing.
     Nothing,
     /// Everything up to some moment.
@@ -24,9 +24,9 @@ pub enum Lasts {
     Sectors,
 }
 
-impl Lasts {
-    /// One of them, by chance.
-    pub const fn draw(random: &mut Random) -> Self {
+impl Surviving {
+    /// One of them at random.
+    pub const fn draw(random: &mut TestRandom) -> Self {
         match random.below(3) {
             0 => Self::Nothing,
             1 => Self::Prefix,
@@ -35,21 +35,21 @@ impl Lasts {
     }
 }
 
-/// The files of a folder, as they last and as they are.
+/// The files of a folder: what is synced, and what was changed since.
 #[derive(Clone, Default)]
-pub struct Disk {
-    /// By number; those without a name too.
+pub struct ReplayedDisk {
+    /// By inode number, including those without a name.
     files: BTreeMap<u64, File>,
-    /// Names that last.
+    /// Synced names.
     names: BTreeMap<String, u64>,
-    /// What was done to them since.
+    /// Changes of names since.
     renamed: Vec<Change>,
 }
 
 #[derive(Clone, Default)]
 struct File {
-    lasting: Vec<u8>,
-    /// What was done to it since.
+    synced: Vec<u8>,
+    /// Changes since.
     done: Vec<Done>,
 }
 
@@ -66,8 +66,8 @@ enum Change {
     Renamed { from: String, to: String },
 }
 
-impl Disk {
-    /// What is in the folder now; all of it lasts. Folders in it are not looked into.
+impl ReplayedDisk {
+    /// Reads a folder; everything in it counts as synced. Subfolders are ignored.
     ///
     /// # Panics
     /// If it cannot be read.
@@ -76,21 +76,21 @@ impl Disk {
         let mut disk = Self::default();
         for entry in std::fs::read_dir(folder).expect("the folder can be read") {
             let path = entry.expect("the folder can be read").path();
-            let about = path.metadata().expect("a file can be looked at");
+            let about = path.metadata().expect("a file has metadata");
             if about.is_file() {
                 let name = path.file_name().and_then(|name| name.to_str()).expect("a plain name");
-                let lasting = std::fs::read(&path).expect("a file can be read");
+                let synced = std::fs::read(&path).expect("a file can be read");
                 disk.names.insert(name.to_owned(), about.ino());
-                disk.files.insert(about.ino(), File { lasting, done: Vec::new() });
+                disk.files.insert(about.ino(), File { synced, done: Vec::new() });
             }
         }
         disk
     }
 
-    /// Does once more what a journal says. The last record may be cut off.
+    /// Replays a journal. The last record may be truncated.
     ///
     /// # Panics
-    /// If it makes no sense.
+    /// If it is malformed.
     pub fn play(&mut self, mut journal: &[u8]) {
         while let Some((record, rest)) = Record::read(journal) {
             self.step(&record);
@@ -111,7 +111,7 @@ impl Disk {
             b'S' => {
                 let file = self.file(file);
                 for done in std::mem::take(&mut file.done) {
-                    done.apply(&mut file.lasting);
+                    done.apply(&mut file.synced);
                 }
             }
             b'U' => {
@@ -127,39 +127,41 @@ impl Disk {
                     change.apply(&mut self.names);
                 }
             }
-            other => panic!("a journal knows no {other}"),
+            other => panic!("unknown record {other} in the journal"),
         }
     }
 
     fn file(&mut self, number: u64) -> &mut File {
-        self.files.get_mut(&number).unwrap_or_else(|| panic!("file {number} was never made"))
+        self.files.get_mut(&number).unwrap_or_else(|| panic!("file {number} was never created"))
     }
 
-    /// How many writes to a file would be lost by a cut that spares nothing.
+    /// How many writes to a file are not synced.
     #[must_use]
     pub fn unsynced(&self, name: &str) -> usize {
         self.names.get(name).map_or(0, |file| self.files[file].done.len())
     }
 
-    /// The files as they are as long as there is power.
+    /// The files without a power cut.
     #[must_use]
     pub fn present(&self) -> BTreeMap<String, Vec<u8>> {
         let keep_all = |file: &File| {
-            let mut bytes = file.lasting.clone();
+            let mut bytes = file.synced.clone();
             file.done.iter().for_each(|done| done.clone().apply(&mut bytes));
             bytes
         };
         self.named(&self.renamed, keep_all)
     }
 
-    /// The files as they are after a cut.
-    pub fn cut(&self, lasts: Lasts, random: &mut Random) -> BTreeMap<String, Vec<u8>> {
-        // A folder changes in order, whatever happens to the files in it.
-        let last = match lasts {
-            Lasts::Nothing => 0,
-            Lasts::Prefix | Lasts::Sectors => random.below(self.renamed.len() as u64 + 1) as usize,
+    /// The files after a power cut.
+    pub fn cut(&self, surviving: Surviving, random: &mut TestRandom) -> BTreeMap<String, Vec<u8>> {
+        // Changes of names survive in order, unlike those of contents.
+        let last = match surviving {
+            Surviving::Nothing => 0,
+            Surviving::Prefix | Surviving::Sectors => {
+                random.below(self.renamed.len() as u64 + 1) as usize
+            }
         };
-        self.named(&self.renamed[..last], |file| file.cut(lasts, random))
+        self.named(&self.renamed[..last], |file| file.cut(surviving, random))
     }
 
     fn named(
@@ -173,7 +175,7 @@ impl Disk {
     }
 }
 
-/// Makes a folder hold these files and no others.
+/// Replaces the contents of a folder by these files.
 ///
 /// # Panics
 /// If it cannot be written.
@@ -186,13 +188,13 @@ pub fn write(folder: &Path, files: &BTreeMap<String, Vec<u8>>) {
 }
 
 impl File {
-    fn cut(&self, lasts: Lasts, random: &mut Random) -> Vec<u8> {
-        let mut bytes = self.lasting.clone();
+    fn cut(&self, surviving: Surviving, random: &mut TestRandom) -> Vec<u8> {
+        let mut bytes = self.synced.clone();
         let count = self.done.len();
-        let (whole, torn) = match lasts {
-            Lasts::Nothing => (0, 0),
-            Lasts::Sectors => (0, count),
-            Lasts::Prefix => {
+        let (whole, torn) = match surviving {
+            Surviving::Nothing => (0, 0),
+            Surviving::Sectors => (0, count),
+            Surviving::Prefix => {
                 let whole = random.below(count as u64 + 1) as usize;
                 (whole, count.min(whole + 1))
             }
@@ -223,7 +225,7 @@ impl Done {
         }
     }
 
-    /// The parts of it that last or are lost by themselves.
+    /// The parts of it that survive or are lost independently.
     fn sectors(&self) -> Vec<Self> {
         let Self::Wrote { place, bytes } = self else {
             return vec![self.clone()];
@@ -248,14 +250,14 @@ impl Change {
                 names.remove(&name);
             }
             Self::Renamed { from, to } => {
-                let file = names.remove(&from).expect("what is renamed is there");
+                let file = names.remove(&from).expect("a renamed file exists");
                 names.insert(to, file);
             }
         }
     }
 }
 
-/// The records of a journal, each by itself.
+/// Splits a journal into its records.
 #[must_use]
 pub fn records(mut journal: &[u8]) -> Vec<&[u8]> {
     let mut records = Vec::new();
@@ -275,7 +277,7 @@ struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The first one, and what comes behind it.
+    /// The first one, and the rest.
     fn read(journal: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (kind, rest) = journal.split_first_chunk()?;
         let (length, rest) = rest.split_first_chunk()?;
@@ -288,7 +290,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Names, each with a zero behind it.
+/// Names, each terminated by a zero byte.
 fn names<const COUNT: usize>(bytes: &[u8]) -> [String; COUNT] {
     let text = std::str::from_utf8(bytes).expect("names are UTF-8");
     let names: Vec<String> = text.split_terminator('\0').map(str::to_owned).collect();
@@ -309,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_lasts_and_nothing_else() {
+    fn only_synced_changes_survive() {
         let journal = [
             record(b'C', 1, 0, b"a\0"),
             record(b'W', 1, 0, b"one"),
@@ -322,12 +324,12 @@ mod tests {
             record(b'R', 0, 0, b"b\0c\0"),
         ]
         .concat();
-        let mut disk = Disk::default();
-        // Half a record at the end is one that was never written.
+        let mut disk = ReplayedDisk::default();
+        // A truncated record at the end was never written.
         disk.play(&journal);
         disk.play(&record(b'T', 1, 0, b"")[..20]);
-        let mut random = Random::new(1);
-        let kept = disk.cut(Lasts::Nothing, &mut random);
+        let mut random = TestRandom::new(1);
+        let kept = disk.cut(Surviving::Nothing, &mut random);
         assert_eq!(kept, BTreeMap::from([("a".to_owned(), b"one".to_vec())]));
         let whole = BTreeMap::from([
             ("a".to_owned(), b"one\0\0two".to_vec()),
@@ -336,18 +338,18 @@ mod tests {
         assert_eq!(disk.present(), whole);
         assert_eq!((disk.unsynced("a"), disk.unsynced("b")), (1, 0));
         disk.play(&[record(b'S', 1, 0, b""), record(b'D', 9, 0, b"")].concat());
-        assert_eq!(disk.cut(Lasts::Nothing, &mut random), whole);
+        assert_eq!(disk.cut(Surviving::Nothing, &mut random), whole);
     }
 
     #[test]
-    fn what_was_not_synced_may_last_in_parts() {
-        let mut disk = Disk::default();
+    fn unsynced_writes_may_survive_in_parts() {
+        let mut disk = ReplayedDisk::default();
         disk.play(&[record(b'C', 1, 0, b"a\0"), record(b'D', 9, 0, b"")].concat());
         disk.play(&record(b'W', 1, 100, &[7; 2_000]));
-        let mut random = Random::new(1);
+        let mut random = TestRandom::new(1);
         let mut seen: Vec<usize> = (0..100)
             .map(|_| {
-                let kept = disk.cut(Lasts::Sectors, &mut random);
+                let kept = disk.cut(Surviving::Sectors, &mut random);
                 kept["a"].iter().filter(|&&byte| byte == 7).count()
             })
             .collect();

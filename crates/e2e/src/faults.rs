@@ -1,53 +1,53 @@
-//! How many faults are enough, and how many there were: a bounded number whenever everything is tested, many
-//! more in a soak, which adds up what the tests say that they have brought about.
+//! How many faults a test injects: a sample in an ordinary run, many more in a soak, which adds up
+//! the counts that the tests print.
 
 use std::fmt::Display;
 use std::time::Duration;
 
-/// How many times more than usual. Only a soak says so.
+/// The factor by which counts are multiplied. A soak sets it.
 pub const VARIABLE: &str = "FILCH_FAULTS";
 
-/// So many times more, and every one is wanted.
+/// From this factor on, faults that can be enumerated are all injected.
 const ALL: usize = 6;
 
-/// For how many minutes there is load, if not for one.
+/// The minutes of load, if not one.
 pub const LOAD: &str = "FILCH_LOAD_MINUTES";
 
-/// So many faults, times what [`VARIABLE`] says.
+/// This many faults, multiplied by [`VARIABLE`].
 ///
 /// # Panics
-/// If it says no number.
+/// If the variable is not a number.
 #[must_use]
 pub fn scaled(usual: usize) -> usize {
     usual * number(VARIABLE).unwrap_or(1)
 }
 
-/// Whether each fault of a kind that can be counted is to be brought about: in soaks of an hour or more.
+/// Whether all faults that can be enumerated are injected: in soaks of an hour or more.
 ///
 /// # Panics
-/// If [`VARIABLE`] says no number.
+/// If [`VARIABLE`] is not a number.
 #[must_use]
 pub fn are_all_wanted() -> bool {
     number(VARIABLE).is_some_and(|times| times >= ALL)
 }
 
-/// For how long there is load.
+/// How long the load lasts.
 #[must_use]
 pub fn load() -> Duration {
     Duration::from_secs(60 * number(LOAD).unwrap_or(1) as u64)
 }
 
-/// Says how many faults of a kind there were. A soak reads this line.
-pub fn brought_about(count: usize, what: &str) {
-    eprintln!("brought about {count} {what}");
+/// Prints how many faults of a kind were injected. A soak reads this line.
+pub fn injected(count: usize, what: &str) {
+    eprintln!("injected {count} {what}");
 }
 
-/// Says what was measured. A soak shows the last of each name.
+/// Prints a measurement. A soak shows the last one of each name.
 pub fn measured(name: &str, what: impl Display) {
     eprintln!("measured {name}: {what}");
 }
 
 fn number(variable: &str) -> Option<usize> {
     let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
 }

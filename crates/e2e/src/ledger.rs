@@ -1,9 +1,9 @@
-//! Who was charged: a resource outside filch, as filch's users have them, which guards itself by the
-//! fence.
+//! A ledger of charges: a resource outside filch, like those of filch's users, that uses the
+//! fencing token to reject former owners.
 //!
-//! It is a folder. `charges` has one line per charge (`INVOICE FENCE MICROS`), `seen` one per owner that
-//! has come to charge (`INVOICE FENCE`), `refusals` one per charge that was not made
-//! (`INVOICE FENCE REASON`). An OS lock makes each step one.
+//! It is a folder. `charges` has one line per charge (`INVOICE FENCE MICROS`), `seen` one per owner
+//! that has announced itself (`INVOICE FENCE`), `refusals` one per refused charge
+//! (`INVOICE FENCE REASON`). A file lock makes each step atomic.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -12,28 +12,28 @@ use std::path::{Path, PathBuf};
 
 use crate::since_boot;
 
-/// The ledger.
+/// The ledger of charges.
 #[derive(Clone, Debug)]
-pub struct Ledger {
+pub struct ChargeLedger {
     folder: PathBuf,
 }
 
-/// What became of the wish to charge.
+/// The outcome of an attempt to charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It is charged now.
+pub enum ChargeOutcome {
+    /// It was charged.
     Charged,
-    /// An owner before has charged it. All is well, and nothing is charged.
+    /// A former owner has charged it, so nothing is charged. This is no error.
     Before,
     /// There is a newer owner.
     Stale,
-    /// This very owner has charged it: somebody runs twice.
+    /// The same owner has charged it before: it runs twice.
     Twice,
-    /// It was to be shipped, and is not charged.
+    /// It should be shipped, but was not charged.
     Unpaid,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for ChargeOutcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Charged => "charged",
@@ -48,9 +48,9 @@ impl fmt::Display for Verdict {
 /// A line of `charges`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// What was charged.
+    /// The invoice.
     pub invoice: String,
-    /// By which owner.
+    /// The fence of the owner that charged it.
     pub fence: u64,
     /// When, in microseconds since boot.
     pub at: u64,
@@ -58,45 +58,47 @@ pub struct Charge {
 
 /// A line of `refusals`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// What was not charged.
+pub struct RefusedCharge {
+    /// The invoice.
     pub invoice: String,
-    /// Who wanted to.
+    /// The fence of the owner that tried.
     pub fence: u64,
-    /// Why, as it is written.
+    /// Why it was refused.
     pub reason: String,
 }
 
-impl Ledger {
-    /// The ledger in this folder, which must be there.
+impl ChargeLedger {
+    /// The ledger in this folder, which must exist.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned() }
     }
 
-    /// An owner says that it is there. From now on no older one can charge.
+    /// Announces an owner. From now on no older one can charge.
     pub fn announce(&self, invoice: &str, fence: u64) {
         let _locked = self.lock();
         self.add("seen", &format!("{invoice} {fence}"));
     }
 
-    /// Charges an invoice, at most once, and never for an owner that has been replaced.
+    /// Charges an invoice, at most once, and only for the newest owner.
     #[must_use]
-    pub fn charge(&self, invoice: &str, fence: u64) -> Verdict {
+    pub fn charge(&self, invoice: &str, fence: u64) -> ChargeOutcome {
         let _locked = self.lock();
         let is_stale = self.seen().any(|(it, other)| it == invoice && other > fence);
         let before = self.charges().into_iter().find(|charge| charge.invoice == invoice);
-        let verdict = match before {
-            _ if is_stale => Verdict::Stale,
-            Some(charge) if charge.fence == fence => Verdict::Twice,
-            Some(_) => Verdict::Before,
-            None => Verdict::Charged,
+        let outcome = match before {
+            _ if is_stale => ChargeOutcome::Stale,
+            Some(charge) if charge.fence == fence => ChargeOutcome::Twice,
+            Some(_) => ChargeOutcome::Before,
+            None => ChargeOutcome::Charged,
         };
-        match verdict {
-            Verdict::Charged => self.add("charges", &format!("{invoice} {fence} {}", since_boot())),
-            verdict => self.add("refusals", &format!("{invoice} {fence} {verdict}")),
+        match outcome {
+            ChargeOutcome::Charged => {
+                self.add("charges", &format!("{invoice} {fence} {}", since_boot()));
+            }
+            refused => self.add("refusals", &format!("{invoice} {fence} {refused}")),
         }
-        verdict
+        outcome
     }
 
     /// Whether an invoice is charged, as it must be before anything is shipped.
@@ -105,7 +107,7 @@ impl Ledger {
         let _locked = self.lock();
         let is_paid = self.charges().iter().any(|charge| charge.invoice == invoice);
         if !is_paid {
-            self.add("refusals", &format!("{invoice} {fence} {}", Verdict::Unpaid));
+            self.add("refusals", &format!("{invoice} {fence} {}", ChargeOutcome::Unpaid));
         }
         is_paid
     }
@@ -120,12 +122,12 @@ impl Ledger {
         self.read("charges").lines().map(read).collect()
     }
 
-    /// Everything that was not charged, in order.
+    /// Every refused charge, in order.
     #[must_use]
-    pub fn refusals(&self) -> Vec<Refusal> {
+    pub fn refusals(&self) -> Vec<RefusedCharge> {
         let read = |line: &str| {
             let [invoice, fence, reason] = words(line);
-            Refusal { invoice, fence: number(&fence), reason }
+            RefusedCharge { invoice, fence: number(&fence), reason }
         };
         self.read("refusals").lines().map(read).collect()
     }
@@ -139,11 +141,11 @@ impl Ledger {
         seen.into_iter()
     }
 
-    /// Held until it is dropped, or its process dies.
+    /// Held until it is dropped, or the process dies.
     fn lock(&self) -> File {
         let path = self.folder.join("lock");
         let file = OpenOptions::new().create(true).append(true).open(path);
-        let file = file.expect("the folder of the ledger is there");
+        let file = file.expect("the folder of the ledger exists");
         file.lock().expect("a lock can be taken");
         file
     }
@@ -152,21 +154,21 @@ impl Ledger {
         std::fs::read_to_string(self.folder.join(name)).unwrap_or_default()
     }
 
-    /// In one write, so that who is killed has written all of it or nothing.
+    /// In one write, so that a process that is killed has written the whole line or nothing.
     fn add(&self, name: &str, line: &str) {
         let file = OpenOptions::new().create(true).append(true).open(self.folder.join(name));
-        let mut file = file.expect("the folder of the ledger is there");
+        let mut file = file.expect("the folder of the ledger exists");
         file.write_all(format!("{line}\n").as_bytes()).expect("a line can be written");
     }
 }
 
 fn words<const COUNT: usize>(line: &str) -> [String; COUNT] {
     let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-    words.try_into().unwrap_or_else(|_| panic!("{line:?} is no line of the ledger"))
+    words.try_into().unwrap_or_else(|_| panic!("malformed line {line:?} in the ledger"))
 }
 
 fn number(text: &str) -> u64 {
-    text.parse().unwrap_or_else(|_| panic!("{text:?} is no number"))
+    text.parse().unwrap_or_else(|_| panic!("expected a number, found {text:?}"))
 }
 
 #[cfg(test)]
@@ -176,15 +178,15 @@ mod tests {
     #[test]
     fn an_invoice_is_charged_once_and_by_the_newest_owner_only() {
         let folder = tempfile::tempdir().unwrap();
-        let ledger = Ledger::new(folder.path());
+        let ledger = ChargeLedger::new(folder.path());
         assert!(!ledger.is_paid("a", 1));
         ledger.announce("a", 1);
         ledger.announce("a", 2);
-        assert_eq!(ledger.charge("a", 1), Verdict::Stale);
-        assert_eq!(ledger.charge("a", 2), Verdict::Charged);
-        assert_eq!(ledger.charge("a", 2), Verdict::Twice);
-        assert_eq!(ledger.charge("a", 3), Verdict::Before);
-        assert_eq!(ledger.charge("b", 1), Verdict::Charged);
+        assert_eq!(ledger.charge("a", 1), ChargeOutcome::Stale);
+        assert_eq!(ledger.charge("a", 2), ChargeOutcome::Charged);
+        assert_eq!(ledger.charge("a", 2), ChargeOutcome::Twice);
+        assert_eq!(ledger.charge("a", 3), ChargeOutcome::Before);
+        assert_eq!(ledger.charge("b", 1), ChargeOutcome::Charged);
         assert!(ledger.is_paid("a", 1));
         let charges: Vec<_> =
             ledger.charges().into_iter().map(|it| (it.invoice, it.fence)).collect();

@@ -1,30 +1,32 @@
-//! Machines of their own, as far as the network goes: namespaces with a wire between them, and somebody who
-//! types into a shell on each.
+//! Two simulated machines: network namespaces with a link between them, and a shell on each.
 //!
-//! This takes root and `ip`. Where they are missing the test fails and says so: that two machines work
-//! together is promised, so nobody shall believe it was tried when it was not.
+//! This needs root and `ip`. Without them the test fails rather than being skipped, so that a
+//! passed run always means that two machines have worked together.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Two namespaces, joined by a wire. They go when this is dropped, and whatever runs in them too.
+/// Two connected namespaces. Dropping this removes them and kills all processes in them.
 pub struct Network {
     names: [String; 2],
 }
 
 impl Network {
-    /// Makes two machines with these addresses, which see nobody but each other.
+    /// Makes two machines with these addresses, which can reach only each other.
     ///
     /// # Panics
     /// If that is not permitted here.
     #[must_use]
     pub fn new(addresses: [&str; 2]) -> Self {
-        let pid = std::process::id();
-        let names = ["one", "two"].map(|name| format!("filch-{pid}-{name}"));
+        // Unique among all tests that run on this machine.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let (pid, number) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let names = ["one", "two"].map(|name| format!("filch-{pid}-{number}-{name}"));
         let network = Self { names };
         let [one, two] = &network.names;
-        // Names of devices are short.
+        // Device names are short. These exist only inside the namespaces.
         let (left, right) = (format!("fl{pid}"), format!("fr{pid}"));
         for name in &network.names {
             ip(&["netns", "add", name]);
@@ -41,7 +43,7 @@ impl Network {
         network
     }
 
-    /// A shell on one of them, in a folder of its own, with these programs.
+    /// A shell on one of them, in this folder, with these programs in its path.
     #[must_use]
     pub fn shell(&self, which: usize, folder: &Path, programs: &Path) -> Shell {
         Shell::start(&self.names[which], folder, programs)
@@ -72,12 +74,12 @@ fn ip(words: &[&str]) {
     );
 }
 
-/// A shell that somebody types into. It ends at the first command that fails.
+/// An interactive shell. It ends at the first command that fails.
 pub struct Shell {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
-    /// Everything that was printed.
+    /// Everything that it has printed.
     pub transcript: String,
 }
 
@@ -88,8 +90,8 @@ impl Shell {
     fn start(namespace: &str, folder: &Path, programs: &Path) -> Self {
         let path = std::env::var("PATH").expect("there is a path");
         let mut child = Command::new("ip")
-            // A guide that waits for what never comes is ended.
-            .args(["netns", "exec", namespace, "timeout", "--foreground", "300", "bash"])
+            // A guide that hangs is ended.
+            .args(["netns", "exec", namespace, "timeout", "--foreground", "900", "bash"])
             .current_dir(folder)
             .env_clear()
             .env("PATH", format!("{}:{path}", programs.display()))
@@ -99,19 +101,19 @@ impl Shell {
             .stderr(Stdio::inherit())
             .spawn()
             .expect("this test needs `ip` and `bash`");
-        let mut stdin = child.stdin.take().expect("asked for");
-        stdin.write_all(b"exec 2>&1; set -eo pipefail\n").expect("it listens");
-        let stdout = BufReader::new(child.stdout.take().expect("asked for"));
+        let mut stdin = child.stdin.take().expect("it is piped");
+        stdin.write_all(b"exec 2>&1; set -eo pipefail\n").expect("the shell reads");
+        let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
         Self { child, stdin, stdout, transcript: String::new() }
     }
 
-    /// Types this, and waits until it is done. What it printed is returned.
+    /// Runs these commands, and returns what they print.
     ///
     /// # Panics
     /// If a command fails.
-    pub fn type_in(&mut self, block: &str) -> String {
+    pub fn run(&mut self, block: &str) -> String {
         let typed = format!("{block}\necho '{DONE}'\n");
-        self.stdin.write_all(typed.as_bytes()).expect("the shell listens");
+        self.stdin.write_all(typed.as_bytes()).expect("the shell reads");
         let mut printed = String::new();
         loop {
             let mut line = String::new();
@@ -133,24 +135,24 @@ impl Drop for Shell {
     }
 }
 
-/// A block of commands in a document: ```` ```sh NAME ````, for the machine of that name.
+/// A block of commands in a document, ```` ```sh NAME ````, for the machine of that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// Which machine.
+pub struct GuideBlock {
+    /// The machine.
     pub machine: String,
-    /// What is typed.
+    /// The commands.
     pub text: String,
 }
 
 /// The blocks for machines in a document, in order.
 #[must_use]
-pub fn blocks(document: &str) -> Vec<Block> {
+pub fn blocks(document: &str) -> Vec<GuideBlock> {
     let mut blocks = Vec::new();
     for part in document.split("```sh ").skip(1) {
         if let Some((machine, rest)) = part.split_once('\n')
             && let Some((text, _)) = rest.split_once("```")
         {
-            blocks.push(Block { machine: machine.trim().to_owned(), text: text.to_owned() });
+            blocks.push(GuideBlock { machine: machine.trim().to_owned(), text: text.to_owned() });
         }
     }
     blocks
@@ -171,7 +173,7 @@ mod tests {
     #[test]
     fn blocks_are_found_by_their_machine() {
         let document = "a\n```sh server\none\ntwo\n```\n```\nno\n```\n```sh worker\nthree\n```\n";
-        let block = |machine: &str, text: &str| Block {
+        let block = |machine: &str, text: &str| GuideBlock {
             machine: machine.to_owned(),
             text: text.to_owned(),
         };

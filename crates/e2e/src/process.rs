@@ -1,4 +1,4 @@
-//! Processes that do not outlive their test, and what the system says of others.
+//! Processes that do not outlive their test, and what `/proc` shows of others.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
@@ -13,36 +13,37 @@ use crate::until::{until_blocking, when};
 
 /// A process that is killed when this is dropped, with its group.
 ///
-/// Should the test itself be killed, the system does the same: the process is started through a leash
-/// (`filch-e2e-job leash`), which asks for that. The leash hangs on the *thread* that starts it, so
-/// start processes on the test's own.
+/// If the test itself is killed, the kernel kills the process: it is started through a launcher
+/// (`filch-e2e-job die-with-parent`), which asks for that. The kernel watches the *thread* that
+/// starts the process, so start processes on the test's own thread.
 ///
-/// What workers start is in groups of its own; their guardians see to it.
+/// The commands that workers start have their own process groups; the workers' guardians kill
+/// those.
 pub struct Process {
     name: String,
     child: Child,
-    talk: PathBuf,
+    stderr: PathBuf,
 }
 
-/// What is started, and how.
+/// What to start, and how.
 #[derive(Clone, Copy)]
-pub struct Start<'a> {
-    /// What it is called when something is wrong with it.
+pub struct ProcessSpec<'a> {
+    /// Its name in error messages.
     pub name: &'a str,
-    /// The program that holds the leash.
-    pub leash: &'a Path,
-    /// What is started.
+    /// The program that ties it to its parent: `filch-e2e-job`.
+    pub launcher: &'a Path,
+    /// The program to start.
     pub program: &'a Path,
     /// Its arguments.
     pub arguments: &'a [&'a str],
-    /// Variables that it finds in its environment, beside those of the test.
+    /// Environment variables, in addition to those of the test.
     pub environment: &'a [(String, String)],
-    /// Where it runs.
+    /// Its working directory.
     pub folder: &'a Path,
-    /// Where its stdout goes.
-    pub data: &'a Path,
-    /// Where its stderr goes.
-    pub talk: &'a Path,
+    /// The file that receives its stdout.
+    pub stdout: &'a Path,
+    /// The file that receives its stderr.
+    pub stderr: &'a Path,
 }
 
 impl Process {
@@ -51,55 +52,55 @@ impl Process {
     /// # Panics
     /// If it cannot be started.
     #[must_use]
-    pub fn start(start: Start<'_>) -> Self {
+    pub fn start(start: ProcessSpec<'_>) -> Self {
         let file = |path: &Path| File::create(path).expect("the folder of the test can be written");
-        let child = Command::new(start.leash)
-            .arg("leash")
+        let child = Command::new(start.launcher)
+            .arg("die-with-parent")
             .arg(std::process::id().to_string())
             .arg(start.program)
             .args(start.arguments)
             .current_dir(start.folder)
-            // Nobody's settings but those of the test.
+            // No settings but those of the test.
             .env_remove("FILCH_URL")
             .env_remove("FILCH_DATA")
             .envs(start.environment.iter().cloned())
             .process_group(0)
             .stdin(Stdio::null())
-            .stdout(file(start.data))
-            .stderr(file(start.talk))
+            .stdout(file(start.stdout))
+            .stderr(file(start.stderr))
             .spawn();
         let child = child
             .unwrap_or_else(|error| panic!("cannot start {}: {error}", start.program.display()));
-        Self { name: start.name.to_owned(), child, talk: start.talk.to_owned() }
+        Self { name: start.name.to_owned(), child, stderr: start.stderr.to_owned() }
     }
 
-    /// Its number.
+    /// Its process id.
     #[must_use]
     pub fn pid(&self) -> i32 {
-        i32::try_from(self.child.id()).expect("the number of a process")
+        i32::try_from(self.child.id()).expect("a process id")
     }
 
     fn number(&self) -> Pid {
-        Pid::from_raw(self.pid()).expect("processes are numbered from 1 on")
+        Pid::from_raw(self.pid()).expect("process ids begin at 1")
     }
 
-    /// Sends it a signal. It is not reaped before it is waited for, so the number is its own.
+    /// Sends it a signal. Its process id cannot be reused before it is waited for.
     ///
     /// # Panics
-    /// If that cannot be done.
+    /// If the kernel refuses.
     pub fn signal(&self, signal: Signal) {
         let sent = kill_process(self.number(), signal);
         sent.unwrap_or_else(|error| panic!("cannot signal {}: {error}", self.name));
     }
 
-    /// Stops it as it stands; when this returns no thread of it runs.
+    /// Suspends it with SIGSTOP; when this returns none of its threads runs.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
         let pid = self.pid();
-        until_blocking("a process is stopped", || when(threads(pid).all(|state| state == 'T')));
+        until_blocking("a process is suspended", || when(threads(pid).all(|state| state == 'T')));
     }
 
-    /// Lets it go on.
+    /// Resumes it with SIGCONT.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }
@@ -110,10 +111,10 @@ impl Process {
         self.child.wait().expect("a child can be waited for");
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     ///
     /// # Panics
-    /// If the system does not say.
+    /// If the kernel does not report it.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child can be waited for")
     }
@@ -127,12 +128,12 @@ impl Process {
     /// Sends its children a signal.
     pub fn signal_children(&self, signal: Signal) {
         for child in self.children() {
-            // Who is gone needs no signal.
-            let _ = kill_process(Pid::from_raw(child).expect("numbers of processes"), signal);
+            // A child that is gone needs no signal.
+            let _ = kill_process(Pid::from_raw(child).expect("process ids begin at 1"), signal);
         }
     }
 
-    /// How long it has been at work on a processor, alone or on several at once.
+    /// The CPU time that it has used, on all cores together.
     ///
     /// # Panics
     /// If it is gone.
@@ -142,7 +143,7 @@ impl Process {
         Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64)
     }
 
-    /// The bytes of memory that it takes up.
+    /// Its resident memory in bytes.
     ///
     /// # Panics
     /// If it is gone.
@@ -154,13 +155,13 @@ impl Process {
         pages.expect("the second number is the resident set") * page_size() as u64
     }
 
-    /// The jobs that it runs at this moment: its children that are such.
+    /// The jobs that it runs at this moment, found among its children.
     #[must_use]
-    pub fn jobs(&self) -> Vec<Job> {
-        self.children().filter_map(Job::look).collect()
+    pub fn jobs(&self) -> Vec<JobProcess> {
+        self.children().filter_map(JobProcess::look).collect()
     }
 
-    /// The number of the guardian of this worker, if it has one at this moment.
+    /// The process id of this worker's guardian, if it has one at this moment.
     #[must_use]
     pub fn guardian(&self) -> Option<i32> {
         let is_guardian = |pid: &i32| {
@@ -179,30 +180,30 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if self.ended().is_none() {
-            // It may have left a group of its own behind, but never one of somebody else.
+            // The group has its process id, so no other group can be hit.
             let _ = kill_process_group(self.number(), Signal::KILL);
             let _ = self.child.wait();
         }
         if std::thread::panicking() {
-            let talk = std::fs::read_to_string(&self.talk).unwrap_or_default();
-            let from = talk.len().saturating_sub(4_000);
-            let from = (from..=talk.len()).find(|&at| talk.is_char_boundary(at)).unwrap_or(0);
-            eprintln!("--- {} ({}) said:\n{}", self.name, self.pid(), &talk[from..]);
+            let text = std::fs::read_to_string(&self.stderr).unwrap_or_default();
+            let from = text.len().saturating_sub(4_000);
+            let from = (from..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+            eprintln!("--- stderr of {} ({}):\n{}", self.name, self.pid(), &text[from..]);
         }
     }
 }
 
-/// A process, told apart from a later one with the same number by when it was born.
+/// A process. Its start time distinguishes it from a later process with the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// Its number.
+pub struct ProcessIdentity {
+    /// Its process id.
     pub pid: i32,
-    /// When it was started, as the system counts.
+    /// When it was started, in clock ticks since boot.
     pub born: u64,
 }
 
-impl Known {
-    /// Whether it can still do anything. The dead whom nobody has reaped cannot.
+impl ProcessIdentity {
+    /// Whether it can still do anything. A zombie cannot.
     #[must_use]
     pub fn is_alive(self) -> bool {
         Stat::of(self.pid)
@@ -210,17 +211,17 @@ impl Known {
     }
 }
 
-/// This very process.
+/// This process.
 ///
 /// # Panics
-/// If the system does not say.
+/// If `/proc` cannot be read.
 #[must_use]
-pub fn this() -> Known {
-    let pid = i32::try_from(std::process::id()).expect("the number of a process");
-    Known { pid, born: Stat::of(pid).expect("this process is alive").born }
+pub fn this() -> ProcessIdentity {
+    let pid = i32::try_from(std::process::id()).expect("a process id");
+    ProcessIdentity { pid, born: Stat::of(pid).expect("this process is alive").born }
 }
 
-/// Who started a process, or has taken it over.
+/// The parent of a process.
 #[must_use]
 pub fn parent_of(pid: i32) -> Option<i32> {
     Stat::of(pid).map(|stat| stat.parent)
@@ -228,18 +229,18 @@ pub fn parent_of(pid: i32) -> Option<i32> {
 
 /// A process that runs a job.
 #[derive(Clone, Debug)]
-pub struct Job {
-    /// Who runs it.
-    pub process: Known,
+pub struct JobProcess {
+    /// The process.
+    pub process: ProcessIdentity,
     /// The job's UUID.
     pub id: String,
-    /// The number of its owner.
+    /// The fence under which it runs.
     pub fence: u64,
 }
 
-impl Job {
-    /// A process is a job once it has become the command: before that it is a launcher, which was not
-    /// told yet for which job.
+impl JobProcess {
+    /// A process runs a job once it has become the command: before that it is a launcher that waits
+    /// for its command.
     fn look(pid: i32) -> Option<Self> {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
         let variable = |name: &str| {
@@ -248,7 +249,7 @@ impl Job {
             String::from_utf8(value.to_vec()).ok()
         };
         let (id, fence) = (variable("FILCH_JOB")?, variable("FILCH_FENCE")?.parse().ok()?);
-        let process = Known { pid, born: Stat::of(pid)?.born };
+        let process = ProcessIdentity { pid, born: Stat::of(pid)?.born };
         process.is_alive().then_some(Self { process, id, fence })
     }
 }
@@ -257,7 +258,7 @@ impl Job {
 struct Stat {
     state: char,
     parent: i32,
-    /// How long it was on a processor, in the system's ticks.
+    /// CPU time in clock ticks.
     ticks: u64,
     born: u64,
 }
@@ -268,15 +269,15 @@ impl Stat {
     }
 
     fn read(text: &str) -> Option<Self> {
-        // The name may contain anything, parentheses too.
+        // The name may contain anything, also parentheses.
         let mut fields = text.rsplit_once(") ")?.1.split(' ');
         let state = fields.next()?.chars().next()?;
         let parent = fields.next()?.parse().ok()?;
-        // The state is the third field, work for itself and in the system the 14th and 15th, and the
-        // birth the 22nd.
-        let own: u64 = fields.nth(9)?.parse().ok()?;
+        // The state is the third field; user and system time are the 14th and 15th; the start time
+        // is the 22nd.
+        let user: u64 = fields.nth(9)?.parse().ok()?;
         let system: u64 = fields.next()?.parse().ok()?;
-        let ticks = own + system;
+        let ticks = user + system;
         Some(Self { state, parent, ticks, born: fields.nth(6)?.parse().ok()? })
     }
 }
@@ -299,10 +300,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_alive_and_one_of_another_time_is_not() {
+    fn a_reused_process_id_is_another_process() {
         let this = this();
         assert!(this.is_alive());
-        assert!(!Known { born: this.born + 1, ..this }.is_alive());
+        assert!(!ProcessIdentity { born: this.born + 1, ..this }.is_alive());
         assert!(parent_of(this.pid).is_some_and(|parent| parent != this.pid));
         assert_eq!(parent_of(-1), None);
     }

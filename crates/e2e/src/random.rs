@@ -1,22 +1,24 @@
-//! Chance, from a given seed. What processes make of it differs from run to run; what is done to them
-//! does not.
+//! Random numbers from a given seed. What processes do differs from run to run; what is done to
+//! them does not.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
-pub struct Random {
+pub struct TestRandom {
     seed: u64,
     state: u64,
 }
 
-/// Another seed than the usual one.
+/// The environment variable with another seed than the default.
 pub const VARIABLE: &str = "FILCH_E2E_SEED";
 
-impl Random {
-    /// The seed that [`VARIABLE`] names, else always the same.
+impl TestRandom {
+    /// Uses the seed in [`VARIABLE`], else always the same one.
     #[must_use]
     pub fn seeded() -> Self {
         let seed = match std::env::var(VARIABLE) {
-            Ok(text) => text.parse().unwrap_or_else(|_| panic!("{VARIABLE}={text} is no number")),
+            Ok(text) => {
+                text.parse().unwrap_or_else(|_| panic!("{VARIABLE}={text} is not a number"))
+            }
             Err(_) => 1,
         };
         Self::new(seed)
@@ -28,7 +30,7 @@ impl Random {
         Self { seed, state: seed }
     }
 
-    /// Chance for somebody else, out of the same seed.
+    /// Another generator from the same seed.
     #[must_use]
     pub const fn fork(&mut self) -> Self {
         let state = self.draw();
@@ -50,8 +52,8 @@ impl Random {
     }
 }
 
-/// Whoever looks at a test that failed wants to do the same again.
-impl Drop for Random {
+/// Prints how to repeat a failed test.
+impl Drop for TestRandom {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("seed {}: repeat it with {VARIABLE}={}", self.seed, self.seed);

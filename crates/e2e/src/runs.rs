@@ -1,4 +1,4 @@
-//! Who ran when: every execution of a job writes down its start and its end, outside filch.
+//! The executions of jobs: each records its start and its end, outside filch.
 //!
 //! There is one file per job, to which its executions append, each line in one write:
 //!
@@ -8,12 +8,13 @@
 //! beside FENCE OTHER_FENCE MICROS
 //! ```
 //!
-//! Times are microseconds since boot, and milliseconds of the wall clock as the execution was told it. An execution that was killed has no second line, and nobody wrote
-//! down when it died. So each looks, after it has written its own first line, whether one before it
-//! without an end is still alive, and says so: that is the line `beside`, of which there must be none.
-//! As both write before they look, two that begin at the same moment cannot miss each other.
+//! Times are microseconds since boot, and milliseconds of the wall clock as the execution sees it.
+//! An execution that was killed has no second line, and the time of its death is not recorded. So
+//! each execution checks, after it has written its first line, whether an earlier one without an
+//! end is still alive, and records that: this is the line `beside`, of which there must be none.
+//! Both write before they look, so two that start at the same moment cannot miss each other.
 //!
-//! What must hold of all this is not said here: see [`crate::story`].
+//! The rules that all this must follow are in [`crate::job_history`].
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -22,20 +23,20 @@ use std::path::Path;
 
 use filch_scheduler::time::Wall;
 
-use crate::process::{self, Known};
+use crate::process::{self, ProcessIdentity};
 use crate::{since_boot, wall};
 
-/// An execution that has begun, seen from inside.
+/// A running execution, seen from inside.
 pub struct Execution {
     /// The job's UUID.
     pub job: String,
-    /// The number of its owner.
+    /// Its fence.
     pub fence: u64,
     file: File,
 }
 
 impl Execution {
-    /// Writes down that this process begins to run the job which its environment names.
+    /// Records that this process starts to run the job that its environment names.
     ///
     /// # Panics
     /// If this process was not started by a worker.
@@ -43,16 +44,16 @@ impl Execution {
     pub fn begin(folder: &Path) -> Self {
         let variable = |name: &str| {
             std::env::var(name)
-                .unwrap_or_else(|_| panic!("no {name}: this is run by filch workers"))
+                .unwrap_or_else(|_| panic!("{name} is not set: filch workers run this program"))
         };
-        let number = |name: &str| variable(name).parse::<u64>().expect("a number of filch's");
+        let number = |name: &str| variable(name).parse::<u64>().expect("filch sets a number");
         let (job, fence) = (variable("FILCH_JOB"), number("FILCH_FENCE"));
         let path = folder.join(&job);
         let file = OpenOptions::new().create(true).append(true).open(&path);
-        let mut execution = Self { job, fence, file: file.expect("the folder of runs is there") };
+        let mut execution = Self { job, fence, file: file.expect("the folder of runs exists") };
         let this = process::this();
         let parent = process::parent_of(this.pid).expect("this process is alive");
-        let (attempt, Known { pid, born }) = (number("FILCH_ATTEMPT"), this);
+        let (attempt, ProcessIdentity { pid, born }) = (number("FILCH_ATTEMPT"), this);
         let (start, Wall(wall)) = (since_boot(), wall());
         execution.write(&format!("start {fence} {attempt} {pid} {born} {parent} {start} {wall}"));
         for run in read_file(&path) {
@@ -63,8 +64,8 @@ impl Execution {
         execution
     }
 
-    /// Writes down that the work is over, and how.
-    pub fn end(mut self, outcome: Outcome) {
+    /// Records that the execution is over, and its outcome.
+    pub fn end(mut self, outcome: RunOutcome) {
         let (fence, outcome, at, Wall(wall)) = (self.fence, outcome.word(), since_boot(), wall());
         self.write(&format!("end {fence} {outcome} {at} {wall}"));
     }
@@ -76,14 +77,14 @@ impl Execution {
 
 /// How an execution ended that was not killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Its work is done.
+pub enum RunOutcome {
+    /// It succeeded.
     Done,
-    /// Its work could not be done.
+    /// It failed.
     Failed,
 }
 
-impl Outcome {
+impl RunOutcome {
     const fn word(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -98,48 +99,48 @@ impl Outcome {
 
 /// The end of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
-    /// How.
-    pub outcome: Outcome,
+pub struct RunEnd {
+    /// The outcome.
+    pub outcome: RunOutcome,
     /// When, in microseconds since boot.
     pub at: u64,
-    /// And by the wall clock.
+    /// The same by the wall clock.
     pub wall: Wall,
 }
 
 /// An execution, seen from outside.
 #[derive(Clone, Debug)]
-pub struct Run {
-    /// The number of the owner that ran it.
+pub struct JobRun {
+    /// The fence under which it ran.
     pub fence: u64,
-    /// Which attempt it was told to be.
+    /// The number of the attempt, as the worker passed it.
     pub attempt: u16,
-    /// Who ran.
-    pub process: Known,
-    /// The worker that started it.
+    /// The process.
+    pub process: ProcessIdentity,
+    /// The process id of its worker.
     pub worker: i32,
-    /// When it began, in microseconds since boot.
+    /// When it started, in microseconds since boot.
     pub start: u64,
-    /// And by the wall clock.
+    /// The same by the wall clock.
     pub wall: Wall,
-    /// How it ended; nothing if it was killed or still runs.
-    pub end: Option<End>,
-    /// The fence of an execution that was still alive when this one began.
+    /// How it ended; `None` if it was killed or still runs.
+    pub end: Option<RunEnd>,
+    /// The fence of an execution that was still alive when this one started.
     pub beside: Option<u64>,
 }
 
-/// What was written down of one job, in the order of its starts.
+/// The executions of one job, in the order of their starts.
 #[must_use]
-pub fn of(folder: &Path, job: &str) -> Vec<Run> {
+pub fn of(folder: &Path, job: &str) -> Vec<JobRun> {
     read_file(&folder.join(job))
 }
 
-/// What was written down of all jobs.
+/// The executions of all jobs.
 ///
 /// # Panics
 /// If the folder cannot be read.
 #[must_use]
-pub fn all(folder: &Path) -> BTreeMap<String, Vec<Run>> {
+pub fn all(folder: &Path) -> BTreeMap<String, Vec<JobRun>> {
     let files = std::fs::read_dir(folder).expect("the folder of runs can be read");
     let paths = files.map(|file| file.expect("the folder of runs can be read").path());
     paths.map(|path| (name(&path), read_file(&path))).collect()
@@ -149,20 +150,20 @@ fn name(path: &Path) -> String {
     path.file_name().and_then(|name| name.to_str()).expect("the name of a job").to_owned()
 }
 
-/// Of a file that is not there yet, nothing.
-fn read_file(path: &Path) -> Vec<Run> {
+/// Returns nothing if the file does not exist yet.
+fn read_file(path: &Path) -> Vec<JobRun> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    let mut runs: Vec<Run> = Vec::new();
+    let mut runs: Vec<JobRun> = Vec::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split(' ').collect();
-        let nonsense = || -> ! { panic!("{}: what is {line:?}?", path.display()) };
-        let number = |word: &str| word.parse::<u64>().unwrap_or_else(|_| nonsense());
-        let pid = |word: &str| word.parse::<i32>().unwrap_or_else(|_| nonsense());
+        let malformed = || -> ! { panic!("{}: malformed line {line:?}", path.display()) };
+        let number = |word: &str| word.parse::<u64>().unwrap_or_else(|_| malformed());
+        let pid = |word: &str| word.parse::<i32>().unwrap_or_else(|_| malformed());
         match words[..] {
-            ["start", fence, attempt, process, born, parent, start, wall] => runs.push(Run {
+            ["start", fence, attempt, process, born, parent, start, wall] => runs.push(JobRun {
                 fence: number(fence),
-                attempt: attempt.parse().unwrap_or_else(|_| nonsense()),
-                process: Known { pid: pid(process), born: number(born) },
+                attempt: attempt.parse().unwrap_or_else(|_| malformed()),
+                process: ProcessIdentity { pid: pid(process), born: number(born) },
                 worker: pid(parent),
                 start: number(start),
                 wall: Wall(number(wall)),
@@ -170,21 +171,21 @@ fn read_file(path: &Path) -> Vec<Run> {
                 beside: None,
             }),
             ["end", fence, outcome, at, wall] => {
-                let outcome = Outcome::read(outcome).unwrap_or_else(|| nonsense());
-                let end = End { outcome, at: number(at), wall: Wall(number(wall)) };
+                let outcome = RunOutcome::read(outcome).unwrap_or_else(|| malformed());
+                let end = RunEnd { outcome, at: number(at), wall: Wall(number(wall)) };
                 of_fence(&mut runs, number(fence)).end = Some(end);
             }
             ["beside", fence, other, _] => {
                 of_fence(&mut runs, number(fence)).beside = Some(number(other));
             }
-            _ => nonsense(),
+            _ => malformed(),
         }
     }
     runs
 }
 
-fn of_fence(runs: &mut [Run], fence: u64) -> &mut Run {
-    runs.iter_mut().rev().find(|run| run.fence == fence).expect("it has begun")
+fn of_fence(runs: &mut [JobRun], fence: u64) -> &mut JobRun {
+    runs.iter_mut().rev().find(|run| run.fence == fence).expect("it has started")
 }
 
 #[cfg(test)]
@@ -192,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_down_can_be_read() {
+    fn recorded_executions_can_be_read() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let text = "start 1 1 7 8 2 100 40\nstart 3 2 9 8 2 200 41\nbeside 3 1 201\n\
                     end 3 failed 300 42\n";
@@ -200,9 +201,9 @@ mod tests {
         let runs = read_file(file.path());
         assert_eq!(runs.len(), 2);
         assert_eq!((runs[0].end, runs[0].beside, runs[0].attempt), (None, None, 1));
-        let failed = End { outcome: Outcome::Failed, at: 300, wall: Wall(42) };
+        let failed = RunEnd { outcome: RunOutcome::Failed, at: 300, wall: Wall(42) };
         assert_eq!((runs[1].end, runs[1].beside, runs[1].start), (Some(failed), Some(1), 200));
         assert_eq!((runs[0].wall, runs[1].wall), (Wall(40), Wall(41)));
-        assert_eq!(runs[1].process, Known { pid: 9, born: 8 });
+        assert_eq!(runs[1].process, ProcessIdentity { pid: 9, born: 8 });
     }
 }

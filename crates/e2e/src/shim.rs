@@ -1,16 +1,17 @@
-//! What is preloaded into a program to change its world: the files under `shim/`, built when needed.
+//! Libraries that are preloaded into a program to simulate its disk or clock: the files under
+//! `shim/`, built when needed.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A disk that forgets what was not synced.
+/// Records everything that a program does to its files.
 pub const POWER: &str = include_str!("../shim/power.c");
 
 /// A wall clock that jumps.
 pub const CLOCK: &str = include_str!("../shim/clock.c");
 
-/// The variable by which the system is told to preload something.
+/// The variable with the libraries to preload.
 pub const PRELOAD: &str = "LD_PRELOAD";
 
 /// Builds one of them into a folder.
@@ -27,10 +28,10 @@ pub fn build(source: &str, folder: &Path) -> PathBuf {
         .stdin(Stdio::piped())
         .spawn()
         .expect("a C compiler is installed as `cc`");
-    let mut stdin = compiler.stdin.take().expect("it was asked for");
+    let mut stdin = compiler.stdin.take().expect("it is piped");
     stdin.write_all(source.as_bytes()).expect("the compiler reads its source");
     drop(stdin);
     let status = compiler.wait().expect("a child can be waited for");
-    assert!(status.success(), "what is to be preloaded cannot be built: {status}");
+    assert!(status.success(), "the library to preload cannot be built: {status}");
     library
 }

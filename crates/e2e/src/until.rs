@@ -1,39 +1,39 @@
-//! Waiting for what can be observed.
+//! Waiting for conditions that can be observed.
 
 use std::time::{Duration, Instant};
 
-/// Far longer than anything here takes, also on a machine that has much else to do.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Far longer than anything here takes, also on a heavily loaded machine.
+pub const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How often it is looked.
+/// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Looks until there is something to see.
+/// Calls `look` until it returns something.
 ///
 /// # Panics
-/// If there is nothing for far too long.
+/// If it returns nothing for [`TIMEOUT`].
 pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(seen) = look().await {
             return seen;
         }
-        assert!(start.elapsed() < PATIENCE, "waited in vain for {PATIENCE:?}: {what}");
+        assert!(start.elapsed() < TIMEOUT, "this did not happen within {TIMEOUT:?}: {what}");
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-/// The same for those who cannot await.
+/// The same for code that cannot await.
 ///
 /// # Panics
-/// If there is nothing for far too long.
+/// If `look` returns nothing for [`TIMEOUT`].
 pub fn until_blocking<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(start.elapsed() < PATIENCE, "waited in vain for {PATIENCE:?}: {what}");
+        assert!(start.elapsed() < TIMEOUT, "this did not happen within {TIMEOUT:?}: {what}");
         std::thread::sleep(PAUSE / 10);
     }
 }

@@ -1,16 +1,16 @@
-//! What the jobs of the tests run.
+//! The command that jobs of the tests run.
 //!
 //! ```text
-//! filch-e2e-job run RUNS MILLIS                      works for a while
-//! filch-e2e-job until RUNS FILE                      works until there is such a file
-//! filch-e2e-job charge RUNS MILLIS LEDGER INVOICE    charges an invoice in the middle of its work
-//! filch-e2e-job hold RUNS FILE LEDGER INVOICE        charges an invoice once there is such a file
-//! filch-e2e-job refuse RUNS MILLIS                   works for a while and fails
-//! filch-e2e-job ship RUNS MILLIS LEDGER INVOICE      ships what an invoice was charged for
-//! filch-e2e-job leash PARENT PROGRAM ARGUMENTS       becomes a program that dies with its parent
+//! filch-e2e-job run RUNS MILLIS                            works for a while
+//! filch-e2e-job until RUNS FILE                            works until this file exists
+//! filch-e2e-job charge RUNS MILLIS LEDGER INVOICE          charges an invoice while it works
+//! filch-e2e-job hold RUNS FILE LEDGER INVOICE              charges once this file exists
+//! filch-e2e-job refuse RUNS MILLIS                         works for a while and fails
+//! filch-e2e-job ship RUNS MILLIS LEDGER INVOICE            ships what an invoice was charged for
+//! filch-e2e-job die-with-parent PARENT PROGRAM ARGUMENTS   starts a program that dies with PARENT
 //! ```
 //!
-//! Each but the last writes its start and its end into the folder RUNS.
+//! All but the last record their start and their end in the folder RUNS.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -18,18 +18,18 @@ use std::process::{Command, ExitCode};
 use std::thread::sleep;
 use std::time::Duration;
 
-use filch_e2e::ledger::{Ledger, Verdict};
-use filch_e2e::runs::{Execution, Outcome};
+use filch_e2e::ledger::{ChargeLedger, ChargeOutcome};
+use filch_e2e::runs::{Execution, RunOutcome};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
-        ["run", runs, millis] => work(runs, || sleep(span(millis)), Outcome::Done),
-        ["until", runs, file] => work(runs, || wait_for(file), Outcome::Done),
+        ["run", runs, millis] => work(runs, || sleep(span(millis)), RunOutcome::Done),
+        ["until", runs, file] => work(runs, || wait_for(file), RunOutcome::Done),
         ["charge", runs, millis, ledger, invoice] => {
-            // Who is killed may have charged or not.
+            // If it is killed, it may have charged or not.
             let half = || sleep(span(millis) / 2);
             charge(runs, half, ledger, invoice, half)
         }
@@ -38,12 +38,14 @@ fn main() -> ExitCode {
         }
         ["refuse", runs, millis] => {
             eprintln!("this invoice cannot be charged");
-            work(runs, || sleep(span(millis)), Outcome::Failed)
+            work(runs, || sleep(span(millis)), RunOutcome::Failed)
         }
         ["ship", runs, millis, ledger, invoice] => ship(runs, span(millis), ledger, invoice),
-        ["leash", parent, program, ref arguments @ ..] => leash(parent, program, arguments),
+        ["die-with-parent", parent, program, ref arguments @ ..] => {
+            die_with_parent(parent, program, arguments)
+        }
         _ => {
-            eprintln!("error: the tests do not know {words:?}");
+            eprintln!("error: unknown command {words:?}");
             ExitCode::from(2)
         }
     }
@@ -53,17 +55,17 @@ fn span(millis: &str) -> Duration {
     Duration::from_millis(millis.parse().expect("a number of milliseconds"))
 }
 
-fn work(runs: &str, work: impl FnOnce(), outcome: Outcome) -> ExitCode {
+fn work(runs: &str, work: impl FnOnce(), outcome: RunOutcome) -> ExitCode {
     let execution = Execution::begin(Path::new(runs));
     work();
     end(execution, outcome)
 }
 
-fn end(execution: Execution, outcome: Outcome) -> ExitCode {
+fn end(execution: Execution, outcome: RunOutcome) -> ExitCode {
     execution.end(outcome);
     match outcome {
-        Outcome::Done => ExitCode::SUCCESS,
-        Outcome::Failed => ExitCode::FAILURE,
+        RunOutcome::Done => ExitCode::SUCCESS,
+        RunOutcome::Failed => ExitCode::FAILURE,
     }
 }
 
@@ -80,33 +82,35 @@ fn charge(
     invoice: &str,
     after: impl FnOnce(),
 ) -> ExitCode {
-    let (execution, ledger) = (Execution::begin(Path::new(runs)), Ledger::new(Path::new(ledger)));
+    let (execution, ledger) =
+        (Execution::begin(Path::new(runs)), ChargeLedger::new(Path::new(ledger)));
     ledger.announce(invoice, execution.fence);
     before();
-    let verdict = ledger.charge(invoice, execution.fence);
+    let outcome = ledger.charge(invoice, execution.fence);
     after();
-    match verdict {
-        Verdict::Charged | Verdict::Before => end(execution, Outcome::Done),
-        Verdict::Stale | Verdict::Twice | Verdict::Unpaid => {
-            eprintln!("error: {invoice} was not charged: {verdict}");
-            end(execution, Outcome::Failed)
+    match outcome {
+        ChargeOutcome::Charged | ChargeOutcome::Before => end(execution, RunOutcome::Done),
+        ChargeOutcome::Stale | ChargeOutcome::Twice | ChargeOutcome::Unpaid => {
+            eprintln!("error: {invoice} was not charged: {outcome}");
+            end(execution, RunOutcome::Failed)
         }
     }
 }
 
 fn ship(runs: &str, span: Duration, ledger: &str, invoice: &str) -> ExitCode {
     let execution = Execution::begin(Path::new(runs));
-    let is_paid = Ledger::new(Path::new(ledger)).is_paid(invoice, execution.fence);
+    let is_paid = ChargeLedger::new(Path::new(ledger)).is_paid(invoice, execution.fence);
     sleep(span);
-    end(execution, if is_paid { Outcome::Done } else { Outcome::Failed })
+    end(execution, if is_paid { RunOutcome::Done } else { RunOutcome::Failed })
 }
 
-/// The wish to die with the parent outlasts the change into another program.
-fn leash(parent: &str, program: &str, arguments: &[&str]) -> ExitCode {
-    set_parent_process_death_signal(Some(Signal::KILL)).expect("the system knows of leashes");
+/// The setting survives the change into another program.
+fn die_with_parent(parent: &str, program: &str, arguments: &[&str]) -> ExitCode {
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .expect("the kernel supports parent-death signals");
     let now = getppid().map(|pid| pid.as_raw_nonzero().to_string());
     if now.as_deref() != Some(parent) {
-        // It died before it could be asked to take us with it.
+        // The parent died before this was set.
         return ExitCode::FAILURE;
     }
     let error = Command::new(program).args(arguments).exec();

@@ -1,66 +1,77 @@
-//! A worker that has not heard of its server for too long stops what it runs, and comes back: that is
-//! nobody's fault, least of all the jobs'.
+//! Jobs that are stopped because their worker heard nothing of the server for too long: no attempt
+//! is charged, since neither the job nor the worker is at fault.
 
 use std::time::Duration;
 
+use filch_e2e::jobs::{id, outcomes, until_state};
 use filch_e2e::process::Process;
-use filch_e2e::runs;
-use filch_e2e::stage::retry;
+use filch_e2e::test_env::retry;
 use filch_e2e::until::{until, when};
+use filch_e2e::{runs, since_boot};
 
-use crate::{id, stage, until_state};
+use crate::test_env;
 
 const JOBS: usize = 8;
+/// A worker and its guardian each see to it that nothing runs after seven tenths of the lease.
+const LEASE: Duration = Duration::from_secs(20);
 
-/// However long it stands still: no lease runs out while nobody can be heard.
+/// However long the server is suspended, no lease ends meanwhile: after it was resumed, a worker
+/// has a whole lease to be heard.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_stopped_for_want_of_a_server_is_not_charged() {
-    stop(Duration::from_secs(5), Duration::from_secs(6), |server, _| server).await;
+async fn jobs_stopped_because_the_server_was_suspended_are_not_charged() {
+    let lost = suspend_until_jobs_stop(LEASE + Duration::from_secs(1), |server, _| server).await;
+    assert_eq!(lost, 0, "no lease ends while the server is suspended");
 }
 
-/// It goes on before its lease is over.
+/// Whether the worker is heard again before its lease is over or not.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_guardian_kills_is_not_charged() {
-    stop(Duration::from_secs(10), Duration::ZERO, |_, worker| worker).await;
+async fn jobs_killed_by_the_guardian_of_a_suspended_worker_are_not_charged() {
+    suspend_until_jobs_stop(Duration::ZERO, |_, worker| worker).await;
 }
 
-/// One of the two stands still until nothing runs, and for so long after that.
-async fn stop(
-    lease: Duration,
-    longer: Duration,
-    whom: impl for<'a> Fn(&'a Process, &'a Process) -> &'a Process,
-) {
-    let stage = stage();
-    let server = stage.server(Some(&format!("{}s", lease.as_secs()))).await;
-    let worker = stage.worker(&server.url, JOBS as u32, &[]);
-    let gate = stage.path("gate");
+/// Suspends one of the two until no job runs, and at least for this long. Returns how many workers
+/// the server has lost.
+async fn suspend_until_jobs_stop(
+    at_least: Duration,
+    which: impl for<'a> Fn(&'a Process, &'a Process) -> &'a Process,
+) -> u64 {
+    let env = test_env();
+    let server = env.server(Some(&format!("{}s", LEASE.as_secs()))).await;
+    let worker = env.worker(&server.url, JOBS as u32, &[]);
+    let gate = env.path("gate");
     let job = |_| {
-        let mut job = stage.job(&["until", gate.to_str().unwrap()]);
-        // One that is charged is dead.
+        let mut job = env.job(&["until", gate.to_str().unwrap()]);
+        // A charged attempt would be its last.
         job.retry = Some(retry(1));
         job
     };
     let jobs: Vec<_> = (0..JOBS).map(job).collect();
-    stage.submit(&server, &jobs).await;
-
-    // Worker and guardian both see to it that nothing runs after seven tenths of the lease.
+    env.submit(&server, &jobs).await;
     for job in &jobs {
         until_state(&server.client, &id(job), "running").await;
-        until("it has begun", async || when(runs::of(&stage.runs(), &id(job)).len() == 1)).await;
+        until("it has begun", async || when(!runs::of(&env.runs(), &id(job)).is_empty())).await;
     }
-    let still = whom(&server.process, &worker);
-    still.freeze();
-    until("none runs any more", async || when(worker.jobs().is_empty())).await;
-    tokio::time::sleep(longer).await;
-    still.thaw();
+
+    let suspended = which(&server.process, &worker);
+    suspended.freeze();
+    let since = since_boot();
+    until("no job runs any more", async || when(worker.jobs().is_empty())).await;
+    let span = at_least.as_micros() as u64;
+    until("it was suspended for long enough", async || when(since_boot() - since >= span)).await;
+    suspended.thaw();
 
     std::fs::write(&gate, "").unwrap();
+    let mut stopped = Vec::new();
     for job in &jobs {
         let (job, details) = until_state(&server.client, &id(job), "succeeded").await;
+        env.client_log.shown(&job);
         assert_eq!(job.attempts, 1, "{details:?}");
-        let outcomes: Vec<_> = details.failures.iter().map(|it| it.outcome.as_str()).collect();
-        assert_eq!(outcomes, ["interrupted"]);
+        stopped.push(outcomes(&details).join(","));
     }
-    assert_eq!(server.client.status().await.unwrap().lost, 0);
-    assert_eq!(stage.judge(server).await.repeated, JOBS);
+    let lost = server.client.status().await.unwrap().lost;
+    if lost == 0 {
+        assert_eq!(stopped, ["interrupted"; JOBS]);
+    }
+    assert_eq!(env.stop_and_check(server).await.repeated, JOBS);
+    lost
 }

@@ -1,96 +1,97 @@
-//! A disk that fills up: new jobs are refused while reports are still taken; when there is no room even for
-//! these they wait; and with room again everything goes on by itself.
+//! A disk that fills up: new jobs are refused while reports are still accepted; when there is no
+//! space even for reports, they wait; and when space is freed everything continues by itself.
 
 use std::path::Path;
 
 use filch_api::client::Error;
 use filch_api::submission::Submission;
+use filch_e2e::jobs::{id, jobs, until_state};
 use filch_e2e::runs;
 use filch_e2e::since_boot;
-use filch_e2e::small::Small;
-use filch_e2e::stage::{Server, Stage};
+use filch_e2e::small_disk::SmallDisk;
+use filch_e2e::test_env::{TestEnv, TestServer};
 use filch_e2e::until::{until, when};
 use rustix::process::Signal;
 
-use crate::{id, jobs, stage, until_state, verify};
+use crate::test_env;
 
-/// Room for the usual reserve and its ballast, twice.
+/// Space for the default reserve and its ballast, twice.
 const DISK: u64 = 200 << 20;
-/// Less than the usual reserve, more than the ballast.
+/// Less than the default reserve, more than the ballast.
 const LITTLE: u64 = 40 << 20;
 
-const LEASE: &str = "4s";
-/// Two leases and a little.
-const LONGER_MICROS: u64 = 9_000_000;
+const LEASE: &str = "10s";
+/// Two leases and a little more.
+const LONGER_MICROS: u64 = 21_000_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_refuses_takes_reports_and_goes_on_when_there_is_room() {
-    let stage = stage();
-    let small = Small::make(&stage, DISK).await;
-    let mut server = stage.server_in(&small.manner(), Some(LEASE)).await;
-    let worker = stage.worker(&server.url, 4, &[]);
+async fn a_full_disk_refuses_jobs_takes_reports_and_recovers_when_space_is_freed() {
+    let env = test_env();
+    let small = SmallDisk::make(&env, DISK).await;
+    let mut server = env.server_with(&small.options(), Some(LEASE)).await;
+    let worker = env.worker(&server.url, 4, &[]);
     let ballast = small.path("filch.db.ballast");
-    assert!(ballast.exists(), "there is room for it");
-    let gates = ["1", "2", "3", "4"].map(|name| stage.path(name));
-    let work = gates.each_ref().map(|gate| stage.job(&["until", gate.to_str().unwrap()]));
+    until("the ballast is there", async || when(ballast.exists())).await;
+    let gates = ["1", "2", "3", "4"].map(|name| env.path(name));
+    let work = gates.each_ref().map(|gate| env.job(&["until", gate.to_str().unwrap()]));
     let work = work.map(with_large_result);
-    stage.submit(&server, &work).await;
+    env.submit(&server, &work).await;
     until("all run", async || when(worker.jobs().len() == work.len())).await;
 
-    // Nearly full: nothing new, but what runs may end.
+    // Nearly full: no new jobs, but running ones may end.
     small.fill("film", LITTLE);
-    until("new jobs are refused", async || refusal(&stage, &server).await).await;
+    until("new jobs are refused", async || refusal(&env, &server).await).await;
     open(&gates[0]);
-    done(&stage, &server, &id(&work[0])).await;
+    done(&env, &server, &id(&work[0])).await;
     assert!(ballast.exists());
 
-    // Quite full: what was held back for this makes room.
+    // Full: the ballast is removed to make space.
     small.fill("film", 0);
     open(&gates[1]);
-    done(&stage, &server, &id(&work[1])).await;
-    assert!(!ballast.exists(), "it was thrown overboard");
+    done(&env, &server, &id(&work[1])).await;
+    assert!(!ballast.exists(), "it was removed");
 
-    // No room at all: a report waits, and what runs goes on, also for longer than a lease.
+    // No space at all: a report waits and running jobs go on, also for longer than a lease.
     small.fill("film", 0);
     open(&gates[2]);
-    until("the server waits", async || when(server.said().contains("waiting for room"))).await;
+    until("the server waits", async || when(server.stderr().contains("commits are paused"))).await;
     let full = since_boot();
     until("some leases are over", async || when(since_boot() - full > LONGER_MICROS)).await;
-    assert_eq!(server.process.ended(), None, "{}", server.said());
+    assert_eq!(server.process.ended(), None, "{}", server.stderr());
     assert_eq!(worker.jobs().len(), 1, "the last one still runs");
 
-    // Room again: nothing else has to be done.
+    // Space again: nothing else has to be done.
     std::fs::remove_file(small.path("film")).unwrap();
-    done(&stage, &server, &id(&work[2])).await;
-    assert!(server.said().contains("disk space is available again"), "{}", server.said());
+    done(&env, &server, &id(&work[2])).await;
+    assert!(server.stderr().contains("disk space is available again"), "{}", server.stderr());
     open(&gates[3]);
-    done(&stage, &server, &id(&work[3])).await;
-    work_again(&stage, &server).await;
-    until("what is held back for the next time", async || when(ballast.exists())).await;
+    done(&env, &server, &id(&work[3])).await;
+    work_again(&env, &server).await;
+    until("the ballast is there for the next time", async || when(ballast.exists())).await;
     for job in &work {
-        let runs = runs::of(&stage.runs(), &id(job));
+        let runs = runs::of(&env.runs(), &id(job));
         assert_eq!(runs.len(), 1, "{runs:?}");
     }
     assert_eq!(server.client.status().await.unwrap().lost, 0);
 
-    // A crash on a full disk loses nothing either.
+    // A crash on a full disk loses nothing.
     small.fill("film", 0);
     let known = jobs(&server.client).await;
     server.process.kill();
-    server.restart(&stage).await;
+    server.restart(&env).await;
     assert_eq!(jobs(&server.client).await.len(), known.len());
-    refusal(&stage, &server).await.unwrap();
+    until("new jobs are refused", async || refusal(&env, &server).await).await;
     std::fs::remove_file(small.path("film")).unwrap();
-    work_again(&stage, &server).await;
+    work_again(&env, &server).await;
     drop(worker);
     server.process.signal(Signal::TERM);
-    assert!(server.process.end().await.success(), "{}", server.said());
-    verify(&stage, &small.manner()).await;
-    let judged = stage.judge_kept(&small.copied(&stage));
-    assert!(judged.jobs >= work.len() + 2 && judged.repeated == 0, "{judged:?}");
+    assert!(server.process.end().await.success(), "{}", server.stderr());
+    env.verify(&small.options(), &env.path("data")).await;
+    let checked = env.check_data(&small.copied(&env));
+    assert!(checked.jobs >= work.len() + 2 && checked.repeated == 0, "{checked:?}");
 }
 
-/// So that what it reports does not fit into what the log has taken up before.
+/// So that its report does not fit into the space that the log already takes.
 fn with_large_result(mut job: Submission) -> Submission {
     let script = r#""$0" "$@" && printf '"%0250000d"' 0 > "$FILCH_RESULT""#;
     let command = job.run.unwrap();
@@ -102,34 +103,34 @@ fn open(gate: &Path) {
     std::fs::write(gate, "").unwrap();
 }
 
-/// Jobs are taken again, and done.
-async fn work_again(stage: &Stage, server: &Server) {
-    let receipt = until("jobs are taken again", async || {
-        server.client.submit(&stage.job(&["run", "0"])).await.ok()
+/// Jobs are accepted again, and run.
+async fn work_again(env: &TestEnv, server: &TestServer) {
+    let receipt = until("jobs are accepted again", async || {
+        server.client.submit(&env.job(&["run", "0"])).await.ok()
     })
     .await;
-    stage.clients.acknowledged(&receipt.id);
-    done(stage, server, &receipt.id).await;
+    env.client_log.acknowledged(&receipt.id);
+    done(env, server, &receipt.id).await;
 }
 
-/// Waits until a job is done, and remembers that this was told.
-async fn done(stage: &Stage, server: &Server, id: &str) {
+/// Waits until a job has succeeded, and records that the server confirmed it.
+async fn done(env: &TestEnv, server: &TestServer, id: &str) {
     let (job, _) = until_state(&server.client, id, "succeeded").await;
-    stage.clients.shown(&job);
+    env.client_log.shown(&job);
 }
 
-/// Says so if a job is refused because the disk is full.
-async fn refusal(stage: &Stage, server: &Server) -> Option<()> {
-    match server.client.submit(&stage.job(&["run", "0"])).await {
+/// `Some` if a job is refused because the disk is full.
+async fn refusal(env: &TestEnv, server: &TestServer) -> Option<()> {
+    match server.client.submit(&env.job(&["run", "0"])).await {
         Ok(receipt) => {
-            stage.clients.acknowledged(&receipt.id);
+            env.client_log.acknowledged(&receipt.id);
             None
         }
         Err(Error::Refused(problem)) => {
-            let said = problem.to_string();
-            assert_eq!(problem.status, 507, "{said}");
-            assert!(said.contains("bytes are free on the server's disk"), "{said}");
-            assert!(said.contains("make room on the disk"), "{said}");
+            let text = problem.to_string();
+            assert_eq!(problem.status, 507, "{text}");
+            assert!(text.contains("bytes are free on the server's disk"), "{text}");
+            assert!(text.contains("make room on the disk"), "{text}");
             Some(())
         }
         Err(other) => panic!("{other}"),

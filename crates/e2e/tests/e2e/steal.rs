@@ -1,34 +1,40 @@
-//! Stealing between processes: a newcomer takes half of what another has not started.
+//! Stealing between processes: a new worker takes jobs that another one has claimed and not
+//! started.
 
+use filch_e2e::jobs::{id, show};
 use filch_e2e::runs;
+use filch_e2e::test_env::LONG_LEASE;
 use filch_e2e::until::{until, when};
 
-use crate::{id, make_greedy, show, stage};
+use crate::test_env;
 
 const JOBS: usize = 24;
+/// How many jobs the first worker claims beyond the one that it runs.
+const HOLD: &str = "12";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_newcomer_steals_from_who_has_taken_too_much() {
-    let stage = stage();
-    let server = stage.server(None).await;
-    let first = stage.worker(&server.url, 1, &[]);
-    make_greedy(&server).await;
+async fn a_new_worker_steals_unstarted_jobs_from_a_busy_one() {
+    let env = test_env();
+    let server = env.server(Some(LONG_LEASE)).await;
+    let first = env.worker(&server.url, 1, &["--hold", HOLD]);
 
-    // Jobs wait on one worker behind one that does not end.
-    let gate = stage.path("gate");
-    let endless = stage.job(&["until", gate.to_str().unwrap()]);
-    let others = (1..JOBS).map(|_| stage.job(&["run", "20"]));
+    // Jobs wait on one worker behind one that does not end. That one is submitted first, so it runs
+    // first.
+    let gate = env.path("gate");
+    let endless = env.job(&["until", gate.to_str().unwrap()]);
+    let others = (1..JOBS).map(|_| env.job(&["run", "20"]));
     let jobs: Vec<_> = [endless].into_iter().chain(others).collect();
-    stage.submit(&server, &jobs).await;
+    env.submit(&server, &jobs).await;
     until("one job runs and some wait behind it", async || {
-        let held = server.client.workers().await.unwrap()[0].held;
+        let held = server.client.workers().await.unwrap().first()?.held;
         when(first.jobs().iter().any(|job| job.id == id(&jobs[0])) && held > 1)
     })
     .await;
     assert_eq!(server.client.status().await.unwrap().steals, 0);
 
-    // A newcomer does all that nobody has taken, and then what was taken and not begun.
-    let newcomer = stage.worker(&server.url, 1, &[]);
+    // The new worker runs all jobs that are queued, and then steals those that wait on the first
+    // one.
+    let newcomer = env.worker(&server.url, 1, &[]);
     until("only the endless job is left", async || {
         when(server.client.status().await.unwrap().jobs == 1)
     })
@@ -43,15 +49,15 @@ async fn a_newcomer_steals_from_who_has_taken_too_much() {
     let mut moved = 0;
     for (index, job) in jobs.iter().enumerate() {
         let (shown, details) = show(&server.client, &id(job)).await;
-        let runs = runs::of(&stage.runs(), &shown.id);
+        let runs = runs::of(&env.runs(), &shown.id);
         let [run] = &runs[..] else { panic!("it was run once: {runs:?}") };
-        // A theft of what has not started is no attempt.
+        // Stealing a job that has not started counts no attempt.
         assert_eq!((shown.state.as_str(), shown.attempts, run.attempt), ("succeeded", 1, 1));
-        assert_eq!(shown.fence, run.fence, "who ran it was its last owner");
+        assert_eq!(shown.fence, run.fence, "its last owner ran it");
         let worker = if index == 0 { &first } else { &newcomer };
         assert_eq!(run.worker, worker.pid(), "{details:?}");
         moved += u64::from(run.fence > 1);
     }
-    assert!(moved >= status.stolen, "what was stolen has changed hands: {moved} {status:?}");
-    assert_eq!(stage.judge(server).await.repeated, 0);
+    assert!(moved >= status.stolen, "stolen jobs have changed owners: {moved} {status:?}");
+    assert_eq!(env.stop_and_check(server).await.repeated, 0);
 }

@@ -1,14 +1,14 @@
-//! A minute of load, or up to ten in a soak: four fifths of what the same set-up can do at most, with a kill every
-//! ten seconds.
+//! Up to ten minutes of load: four fifths of the peak throughput of the same setup, with a kill
+//! every ten seconds.
 //!
-//! What is measured is compared only with what else was measured in the same run. The server's memory does not
-//! grow from the first half to the second; what it may hold in its caches it holds from the beginning. That
-//! jobs take no longer than at first cannot be told from the two halves: near its peak, a machine that has a
-//! little else to do makes them wait several times as long. So a newcomer, a server with workers of its own that has
-//! seen nothing yet, is put beside the one that has borne the load, and they are driven by turns.
+//! Figures are compared only with others of the same run. The server's memory does not grow from
+//! the first half to the second; its caches are filled at the beginning. Whether latency has grown
+//! cannot be seen from the two halves: near the peak, a little other load on the machine makes jobs
+//! wait several times as long. So a fresh server with its own workers is started beside the one
+//! that was under load, and they are measured in turns.
 //!
-//! The first and the last kill hit the server, and between them lies what is compared; the others hit a
-//! worker in the middle of a job.
+//! The first and the last kill hit the server, and the comparison is made between them; the others
+//! hit a worker in the middle of a job.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,92 +17,93 @@ use std::time::{Duration, Instant};
 
 use filch_api::client::{Client, Error};
 use filch_api::submission::Submission;
-use filch_api::time::Moment;
-use filch_e2e::clients::Clients;
-use filch_e2e::judge::Judged;
+use filch_e2e::check::CheckedHistories;
+use filch_e2e::client_log::ClientLog;
+use filch_e2e::faults;
+use filch_e2e::jobs::{id, tomorrow, until_state};
 use filch_e2e::process::Process;
-use filch_e2e::stage::{Maker, Server, Stage};
+use filch_e2e::test_env::{JobMaker, TestEnv, TestServer};
 use filch_e2e::until::until;
-use filch_e2e::{faults, wall};
-use filch_scheduler::time::Wall;
 
-use crate::{id, stage, until_state};
+use crate::test_env;
 
 const WORKERS: usize = 3;
 const SLOTS: u32 = 2;
-/// So many clients submit a job, wait for its end, and begin again.
+/// Clients that submit a job, wait for its end, and begin again.
 const CLIENTS: usize = 24;
 
-/// The peak is measured over so long, after a while in which caches fill.
+/// The peak is measured after a while in which caches fill.
 const WARM_UP: Duration = Duration::from_secs(3);
 const PEAK: Duration = Duration::from_secs(6);
-/// Of the peak.
+/// The load, as a share of the peak.
 const LOAD: f64 = 0.8;
 const KILL_EVERY: Duration = Duration::from_secs(10);
 
-/// The second half against the first.
+/// The second half compared with the first.
 const MEMORY_RATIO_MAX: f64 = 1.2;
 
-/// Jobs that only lie there, large enough and so many that the server's caches are full of them.
+/// Scheduled jobs that fill the server's caches.
 const BALLAST: usize = 2_000;
 const BALLAST_TOGETHER: usize = 25;
 const BALLAST_BYTES: usize = 16 << 10;
-const DAY_MS: u64 = 24 * 3_600_000;
 
-/// The server that has borne the load against one that has not.
+/// The server that was under load compared with a fresh one.
 const LATENCY_RATIO_MAX: f64 = 2.0;
-/// Each is driven so often and for so long; what counts is the turn in the middle.
+/// Each is measured this often, for this long; the median counts.
 const TURNS: usize = 9;
 const TURN: Duration = Duration::from_millis(1_500);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn under_load_and_kills_memory_is_flat_and_latency_stable() {
-    let mut site = Site::open(stage()).await;
-    site.drive(WARM_UP, None).await;
+    let mut cluster = Cluster::open(test_env()).await;
+    cluster.drive(WARM_UP, None).await;
     let started = Instant::now();
-    let peak = site.drive(PEAK, None).await.len() as f64 / started.elapsed().as_secs_f64();
+    let peak = cluster.drive(PEAK, None).await.len() as f64 / started.elapsed().as_secs_f64();
     let pace = Duration::from_secs_f64(CLIENTS as f64 / (peak * LOAD));
     eprintln!("at most {peak:.0} jobs a second; from now on {:.0}", peak * LOAD);
 
     let span = faults::load() / 2;
-    let blows = (span.as_secs() / KILL_EVERY.as_secs()) as usize;
-    let mut halves = [vec![Victim::Worker; blows], vec![Victim::Worker; blows]];
-    halves[0][0] = Victim::Server;
-    let first = site.drive_and_kill(&halves[0], pace).await;
+    let kills = (span.as_secs() / KILL_EVERY.as_secs()) as usize;
+    let mut halves = [vec![Victim::Worker; kills], vec![Victim::Worker; kills]];
+    halves[0][0] = Victim::TestServer;
+    let first = cluster.drive_and_kill(&halves[0], pace).await;
     eprintln!("{first}");
-    let second = site.drive_and_kill(&halves[1], pace).await;
+    let second = cluster.drive_and_kill(&halves[1], pace).await;
     eprintln!("{second}");
-    let ratios = site.against_newcomer(pace).await;
-    site.kill_server().await;
-    let judged = site.close().await;
-    eprintln!("{judged:?}");
+    let ratios = cluster.against_fresh(pace).await;
+    cluster.kill_server().await;
+    let checked = cluster.close().await;
+    eprintln!("{checked:?}");
 
     let memory = second.memory as f64 / first.memory as f64;
     let figures = format!(
         "{:.0} of {peak:.0} jobs a second; then {second}, memory {memory:.2} times as much; \
-         against a newcomer: {ratios}",
+         against a fresh server: {ratios}",
         peak * LOAD
     );
     faults::measured(&format!("{:?} of load", 2 * span), figures);
-    faults::brought_about(2 * blows + 1, "kills under load");
+    faults::injected(2 * kills + 1, "kills under load");
     assert!(memory < MEMORY_RATIO_MAX, "memory grew {memory:.2} times");
     let Ratios { median, slow } = ratios;
-    assert!(median < LATENCY_RATIO_MAX, "jobs take {median:.2} times as long as at first");
-    assert!(slow < LATENCY_RATIO_MAX, "the slow ones take {slow:.2} times as long as at first");
-    assert!(judged.repeated > 0, "kills fell into runs");
+    assert!(
+        median < LATENCY_RATIO_MAX,
+        "the median latency is {median:.2} times that of a fresh server"
+    );
+    assert!(slow < LATENCY_RATIO_MAX, "the p90 latency is {slow:.2} times that of a fresh server");
+    assert!(checked.repeated > 0, "kills hit running jobs");
 }
 
-/// Who is killed.
+/// What is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
-    Server,
+    TestServer,
     Worker,
 }
 
-/// What one half of the time was like.
+/// The figures of one half.
 struct Half {
     took: Took,
-    /// The server's, before the last kill.
+    /// The server's memory before the last kill.
     memory: u64,
 }
 
@@ -113,11 +114,11 @@ impl fmt::Display for Half {
     }
 }
 
-/// How long jobs took, from submit to the end.
+/// How long jobs took from submit to end.
 struct Took {
     jobs: usize,
     median: Duration,
-    /// The tenth that took longest took at least so long. Kills decide how long the slowest of them take.
+    /// p90. Higher percentiles depend on the kills.
     slow: Duration,
 }
 
@@ -130,11 +131,11 @@ impl Took {
 impl fmt::Display for Took {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { jobs, median, slow } = self;
-        write!(formatter, "{jobs} jobs, median {median:.1?}, slow {slow:.1?}")
+        write!(formatter, "{jobs} jobs, median {median:.1?}, p90 {slow:.1?}")
     }
 }
 
-/// How many times as long jobs take as elsewhere.
+/// Latencies compared with those of another server.
 struct Ratios {
     median: f64,
     slow: f64,
@@ -143,30 +144,30 @@ struct Ratios {
 impl fmt::Display for Ratios {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { median, slow } = self;
-        write!(formatter, "median {median:.2}, slow tenth {slow:.2}")
+        write!(formatter, "median {median:.2}, p90 {slow:.2}")
     }
 }
 
-struct Site {
-    stage: Stage,
-    server: Server,
+struct Cluster {
+    env: TestEnv,
+    server: TestServer,
     workers: Vec<Process>,
 }
 
-impl Site {
-    async fn open(stage: Stage) -> Self {
-        let server = stage.server(Some("2s")).await;
-        let workers = (0..WORKERS).map(|_| stage.worker(&server.url, SLOTS, &[])).collect();
-        Self { stage, server, workers }
+impl Cluster {
+    async fn open(env: TestEnv) -> Self {
+        let server = env.server(Some("2s")).await;
+        let workers = (0..WORKERS).map(|_| env.worker(&server.url, SLOTS, &[])).collect();
+        Self { env, server, workers }
     }
 
-    async fn close(self) -> Judged {
+    async fn close(self) -> CheckedHistories {
         drop(self.workers);
-        self.stage.judge(self.server).await
+        self.env.stop_and_check(self.server).await
     }
 
     async fn drive_and_kill(&mut self, victims: &[Victim], pace: Duration) -> Half {
-        let clients = Drivers::start(&self.stage, &self.server, Some(pace));
+        let clients = Drivers::start(&self.env, &self.server, Some(pace));
         let mut ticks = tokio::time::interval(KILL_EVERY);
         ticks.tick().await;
         let mut memory = 0;
@@ -174,7 +175,7 @@ impl Site {
             ticks.tick().await;
             memory = self.server.process.memory();
             match victim {
-                Victim::Server => {
+                Victim::TestServer => {
                     self.kill_server().await;
                     self.fill_caches().await;
                 }
@@ -184,43 +185,42 @@ impl Site {
         Half { took: Took::of(&clients.stop().await), memory }
     }
 
-    /// What lies in the caches by and by is no growth, so it lies there at once.
+    /// Caches that fill by and by would look like growth, so they are filled at once.
     async fn fill_caches(&self) {
-        let tomorrow = Moment(Wall(wall().0 + DAY_MS));
         let ballast = "b".repeat(BALLAST_BYTES);
         for _ in 0..BALLAST / BALLAST_TOGETHER {
             let job =
-                |_| Submission { at: Some(tomorrow), ..self.stage.job(&["run", "0", &ballast]) };
+                |_| Submission { at: Some(tomorrow()), ..self.env.job(&["run", "0", &ballast]) };
             let jobs: Vec<_> = (0..BALLAST_TOGETHER).map(job).collect();
-            for receipt in self.stage.submit(&self.server, &jobs).await {
+            for receipt in self.env.submit(&self.server, &jobs).await {
                 self.server.client.job(&receipt.id).await.unwrap();
             }
         }
     }
 
-    /// Drives this one and a newcomer by turns.
-    async fn against_newcomer(&self, pace: Duration) -> Ratios {
-        let newcomer = Self::open(self.stage.beside()).await;
-        newcomer.drive(WARM_UP, None).await;
+    /// Drives this server and a fresh one in turns.
+    async fn against_fresh(&self, pace: Duration) -> Ratios {
+        let fresh = Self::open(self.env.another()).await;
+        fresh.drive(WARM_UP, None).await;
         let (mut medians, mut slows) = (Vec::new(), Vec::new());
         for turn in 0..TURNS {
-            let mut turns = [self, &newcomer];
+            let mut turns = [self, &fresh];
             if turn % 2 == 1 {
                 turns.reverse();
             }
             let mut took = Vec::new();
-            for site in turns {
-                took.push(Took::of(&site.drive(TURN, Some(pace)).await));
+            for cluster in turns {
+                took.push(Took::of(&cluster.drive(TURN, Some(pace)).await));
             }
             if turn % 2 == 1 {
                 took.reverse();
             }
-            let [own, new] = &took[..] else { panic!("two took turns") };
-            eprintln!("{own}; the newcomer: {new}");
+            let [own, new] = &took[..] else { panic!("there are two servers") };
+            eprintln!("{own}; the fresh one: {new}");
             medians.push(own.median.as_secs_f64() / new.median.as_secs_f64());
             slows.push(own.slow.as_secs_f64() / new.slow.as_secs_f64());
         }
-        newcomer.close().await;
+        fresh.close().await;
         let middle = |mut ratios: Vec<f64>| {
             ratios.sort_unstable_by(f64::total_cmp);
             ratios[TURNS / 2]
@@ -230,41 +230,41 @@ impl Site {
 
     async fn kill_server(&mut self) {
         self.server.process.kill();
-        self.server.restart(&self.stage).await;
+        self.server.restart(&self.env).await;
     }
 
-    /// Kills whichever worker has got a job that does not end before somebody wants it to; another one
-    /// takes its place, and the job runs again.
+    /// Kills the worker that runs a job which waits for a gate; another worker is started in its
+    /// place, and the job runs again.
     async fn kill_in_mid_job(&mut self) {
-        let gate = self.stage.path("gate");
-        let job = self.stage.job(&["until", gate.to_str().unwrap()]);
-        self.stage.submit(&self.server, std::slice::from_ref(&job)).await;
+        let gate = self.env.path("gate");
+        let job = self.env.job(&["until", gate.to_str().unwrap()]);
+        self.env.submit(&self.server, std::slice::from_ref(&job)).await;
         let runs_it = |worker: &Process| worker.jobs().iter().any(|it| it.id == id(&job));
         let victim =
             until("a worker runs it", async || self.workers.iter().position(runs_it)).await;
         self.workers[victim].kill();
-        self.workers[victim] = self.stage.worker(&self.server.url, SLOTS, &[]);
+        self.workers[victim] = self.env.worker(&self.server.url, SLOTS, &[]);
         std::fs::write(&gate, "").unwrap();
         until_state(&self.server.client, &id(&job), "succeeded").await;
         std::fs::remove_file(&gate).unwrap();
     }
 
-    /// Lets clients work for so long; returns how long each job took.
+    /// Lets clients work for this long; returns how long each job took.
     async fn drive(&self, span: Duration, pace: Option<Duration>) -> Vec<Duration> {
-        let clients = Drivers::start(&self.stage, &self.server, pace);
+        let clients = Drivers::start(&self.env, &self.server, pace);
         tokio::time::sleep(span).await;
         clients.stop().await
     }
 }
 
-/// What so great a share of these does not exceed.
+/// The value that this share does not exceed.
 fn place_in(took: &[Duration], share: f64) -> Duration {
     let mut took = took.to_vec();
     took.sort_unstable();
     took[(took.len() as f64 * share) as usize]
 }
 
-/// Clients at work.
+/// ClientLog at work.
 struct Drivers {
     is_over: Arc<AtomicBool>,
     took: Arc<Mutex<Vec<Duration>>>,
@@ -272,17 +272,17 @@ struct Drivers {
 }
 
 impl Drivers {
-    fn start(stage: &Stage, server: &Server, pace: Option<Duration>) -> Self {
+    fn start(env: &TestEnv, server: &TestServer, pace: Option<Duration>) -> Self {
         let (is_over, took) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
         let tasks = (0..CLIENTS as u32).map(|index| {
             let driver = Driver {
-                maker: stage.maker(),
+                maker: env.maker(),
                 client: server.client.clone(),
-                clients: Arc::clone(&stage.clients),
+                client_log: Arc::clone(&env.client_log),
                 is_over: Arc::clone(&is_over),
                 took: Arc::clone(&took),
             };
-            // They take turns.
+            // Spread evenly over the first interval.
             let first = pace.unwrap_or_default() * index / CLIENTS as u32;
             tokio::spawn(driver.drive(first, pace))
         });
@@ -299,15 +299,15 @@ impl Drivers {
 }
 
 struct Driver {
-    maker: Maker,
+    maker: JobMaker,
     client: Client,
-    clients: Arc<Clients>,
+    client_log: Arc<ClientLog>,
     is_over: Arc<AtomicBool>,
     took: Arc<Mutex<Vec<Duration>>>,
 }
 
 impl Driver {
-    /// One job after the other, each at its time or, if the one before took longer, at once.
+    /// Runs one job after the other, each at its time or, if the one before took longer, at once.
     async fn drive(self, first: Duration, pace: Option<Duration>) {
         let mut due = tokio::time::Instant::now() + first;
         while !self.is_over.load(Ordering::Relaxed) {
@@ -321,12 +321,12 @@ impl Driver {
 
     async fn job(&self) {
         let job = self.maker.job(&["run", "0"]);
-        let receipt = insist(|| self.client.submit(&job)).await;
-        self.clients.acknowledged(&receipt.id);
+        let receipt = retry(|| self.client.submit(&job)).await;
+        self.client_log.acknowledged(&receipt.id);
         loop {
-            let job = insist(|| self.client.wait(&receipt.id, Duration::from_secs(30))).await;
+            let job = retry(|| self.client.wait(&receipt.id, Duration::from_secs(30))).await;
             if job.ended_at.is_some() {
-                self.clients.shown(&job);
+                self.client_log.shown(&job);
                 assert_eq!(job.state, "succeeded", "{job:?}");
                 return;
             }
@@ -334,8 +334,8 @@ impl Driver {
     }
 }
 
-/// Asks until there is an answer: a server that was killed is soon back.
-async fn insist<T, F: Future<Output = Result<T, Error>>>(ask: impl Fn() -> F) -> T {
+/// Repeats a request until there is a response: a killed server is soon restarted.
+async fn retry<T, F: Future<Output = Result<T, Error>>>(ask: impl Fn() -> F) -> T {
     loop {
         match ask().await {
             Ok(answer) => return answer,

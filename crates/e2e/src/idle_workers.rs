@@ -1,21 +1,21 @@
-//! A crowd of workers in this process: each with a connection of its own, speaking to the server as every
-//! worker does, and able to do nothing.
+//! Many workers in this process, each with its own connection to the server, that have no handlers
+//! and so never run a job.
 
 use std::time::Duration;
 
-use filch_scheduler::agent::{AgentConfig as Usual, Home};
+use filch_scheduler::agent::{AgentConfig, Home};
 use filch_worker::handler::Handlers;
 use filch_worker::{RunningWorker, WorkerConfig, connect};
 
-/// Workers that wait for work. They leave when this is dropped.
-pub struct Crowd(Vec<RunningWorker>);
+/// Workers that wait for work. Dropping this disconnects them.
+pub struct IdleWorkers(Vec<RunningWorker>);
 
-impl Crowd {
-    /// So many workers for the server at this URL. Needs a running tokio runtime.
+impl IdleWorkers {
+    /// Starts this many workers for the server at this URL. Needs a running tokio runtime.
     #[must_use]
-    pub fn gather(url: &str, count: usize) -> Self {
+    pub fn start(url: &str, count: usize) -> Self {
         let worker = |_| {
-            let Usual { reserve, .. } = Usual::default();
+            let AgentConfig { reserve, .. } = AgentConfig::default();
             let config = WorkerConfig {
                 slots: 1,
                 queues: None,
@@ -37,7 +37,7 @@ impl Crowd {
     }
 }
 
-impl Drop for Crowd {
+impl Drop for IdleWorkers {
     fn drop(&mut self) {
         for worker in &self.0 {
             worker.drain(Duration::ZERO);

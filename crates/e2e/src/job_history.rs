@@ -1,21 +1,22 @@
-//! What was seen of one job and of the processes that ran it, told to the simulator's rules.
+//! The history of one job and of the processes that ran it, replayed to the simulator's rules.
 //!
-//! There are three witnesses, none of whom knows what the others say: clients, who were told that the job
-//! is kept and perhaps how it ended ([`crate::clients`]); its executions, which wrote down when they ran
-//! ([`crate::runs`]); and the store, read when its server is gone, which has the owners in the order of
-//! their fences, the attempts that failed, and the last state.
+//! It comes from three independent sources: clients, to which the server has confirmed that the job
+//! is stored and perhaps how it ended ([`crate::client_log`]); its executions, which recorded when
+//! they ran ([`crate::runs`]); and the store, read when no server has it open, which has the owners
+//! in the order of their fences, the attempts that failed, and the last state.
 //!
-//! What has a moment is told in that order. What the store says has none that could be compared with
-//! those of processes, so it is told as late as it can have been: a change of owner when the new one
-//! begins to run. What only a message would tell is taken from the store's word, so of the rules about
-//! messages none is broken here; those about limits are for whoever sees all jobs ([`crate::limits`]), and
-//! parents are looked at by [`crate::judge`].
+//! Observations with a time are replayed in that order. Times in the store cannot be compared with
+//! those of processes, so changes of owner are replayed as late as possible: when the new owner
+//! starts to run the job. What only a message would show is taken from the store, so the rules
+//! about messages cannot be broken here; limits concern all jobs of a queue
+//! ([`crate::queue_runs`]), and parents are checked by [`crate::check`].
 //!
-//! Whether a job was due is judged by the wall clock that its executions were told, which is the server's: one
-//! that begins has to be told no less than the moment which the job waits for, or the clock has shown it
-//! before it was set back. After a failure that moment is as late as the end of the execution that has
-//! failed and the shortest wait which the job's settings allow: the server has heard of it later. A command that
-//! could not be run to its end, through no fault of its own, waits for a second after it has begun.
+//! Whether a job was due is decided by the wall clock of its executions, which is the server's:
+//! when one starts, the clock must show at least the time for which the job waits, or have shown it
+//! before it was set back. After a failure this is the end of the failed execution plus the
+//! shortest wait that the job's settings allow: the server learns of the failure later. A command
+//! that could not be run to its end, through no fault of its own, waits for a second after it has
+//! started.
 
 use filch_scheduler::dispatch::{Answer, Novelty, Request, Submitted};
 use filch_scheduler::id::{
@@ -33,63 +34,64 @@ use filch_sim::check::{Checkers, Violation, shortest_wait};
 use filch_sim::log::{ExecutionEnd, Observed, Observer as _};
 use filch_store::{History, OwnerChange};
 
-use crate::clients::End;
-use crate::runs::{Outcome, Run};
-use crate::terms::Reading;
+use crate::client_log::ReportedEnd;
+use crate::constraints::ClockReading;
+use crate::runs::{JobRun, RunOutcome};
 
-/// What is known of one job.
+/// Everything that is known of one job.
 #[derive(Clone, Debug)]
-pub struct Story<'a> {
-    /// Which.
+pub struct JobHistory<'a> {
+    /// Its id.
     pub id: JobId,
-    /// Whether a client was told that it is kept.
+    /// Whether its submit was acknowledged.
     pub is_acknowledged: bool,
-    /// The ends that clients were told.
-    pub ends: &'a [End],
+    /// The ends that the server has shown to clients.
+    pub ends: &'a [ReportedEnd],
     /// Its executions, in the order of their starts.
-    pub runs: &'a [Run],
-    /// What the store has of it.
+    pub runs: &'a [JobRun],
+    /// What the store contains of it.
     pub kept: Option<&'a History>,
-    /// What the wall clock showed before it was set, since the job is there.
-    pub readings: &'a [Reading],
+    /// What the wall clock showed before it was set, since the job exists.
+    pub readings: &'a [ClockReading],
 }
 
-impl Story<'_> {
+impl JobHistory<'_> {
     /// The first rule that it breaks, if any.
     #[must_use]
     pub fn violation(&self) -> Option<Violation> {
-        let mut teller = Teller::new(self);
-        teller.submit(self);
+        let mut replay = Replay::new(self);
+        replay.submit(self);
         for (at, moment) in moments(self) {
-            teller.at = Monotonic(at.max(teller.at.0));
+            replay.at = Monotonic(at.max(replay.at.0));
             match moment {
-                Moment::Ended(run) => teller.ended(run),
-                Moment::Started(run) => teller.started(run),
-                Moment::Told(end) => teller.told(end),
-                Moment::Read(wall) => teller.read(wall),
+                Moment::Ended(run) => replay.ended(run),
+                Moment::Started(run) => replay.started(run),
+                Moment::Shown(end) => replay.shown(end),
+                Moment::Read(wall) => replay.read(wall),
             }
         }
-        teller.close();
-        teller.checkers.violation().cloned()
+        replay.close();
+        replay.checkers.violation().cloned()
     }
 }
 
-/// Something with a moment.
+/// An observation with a time.
 #[derive(Clone, Copy)]
 enum Moment<'a> {
-    Ended(&'a Run),
-    Started(&'a Run),
-    Told(&'a End),
+    Ended(&'a JobRun),
+    Started(&'a JobRun),
+    Shown(&'a ReportedEnd),
     Read(Wall),
 }
 
-/// In the order of time; at the same moment an end comes before a beginning.
-fn moments<'a>(story: &'a Story<'_>) -> Vec<(u64, Moment<'a>)> {
+/// In the order of time; at the same time an end comes before a start.
+fn moments<'a>(history: &'a JobHistory<'_>) -> Vec<(u64, Moment<'a>)> {
     let mut moments = Vec::new();
-    for (index, run) in story.runs.iter().enumerate() {
-        let next = story.runs.get(index + 1);
-        let was_met = story.runs.iter().any(|other| other.beside == Some(run.fence));
-        // Nobody has seen when it was killed: before the next one looked, unless that has met it.
+    for (index, run) in history.runs.iter().enumerate() {
+        let next = history.runs.get(index + 1);
+        let was_met = history.runs.iter().any(|other| other.beside == Some(run.fence));
+        // The time at which it was killed is unknown: before the next one looked, unless that one
+        // saw it alive.
         let killed_at = || next.map_or(u64::MAX, |next| next.start);
         let is_over = run.end.is_some() || !(was_met || run.process.is_alive());
         if is_over {
@@ -98,15 +100,15 @@ fn moments<'a>(story: &'a Story<'_>) -> Vec<(u64, Moment<'a>)> {
         }
         moments.push((run.start, Moment::Started(run)));
     }
-    moments.extend(story.ends.iter().map(|end| (end.at, Moment::Told(end))));
-    let readings = story.readings.iter();
+    moments.extend(history.ends.iter().map(|end| (end.at, Moment::Shown(end))));
+    let readings = history.readings.iter();
     moments.extend(readings.map(|reading| (reading.at, Moment::Read(reading.wall))));
     moments.sort_by_key(|&(at, moment)| {
         let order = match moment {
             Moment::Ended(run) if run.start == at => 2,
             Moment::Ended(_) => 0,
             Moment::Started(_) => 1,
-            Moment::Told(_) | Moment::Read(_) => 3,
+            Moment::Shown(_) | Moment::Read(_) => 3,
         };
         (at, order)
     });
@@ -116,44 +118,44 @@ fn moments<'a>(story: &'a Story<'_>) -> Vec<(u64, Moment<'a>)> {
 /// A wait before the next attempt.
 #[derive(Clone, Copy)]
 struct Wait {
-    /// Its beginning at the earliest, since boot and by the wall clock.
+    /// Its earliest beginning, since boot and by the wall clock.
     since: Monotonic,
     wall: Wall,
     span: Millis,
-    /// Whether the worker has said for how long.
-    is_asked_for: bool,
+    /// Whether the worker has requested it.
+    is_requested: bool,
 }
 
-/// For how long a worker lets a command wait that it could not run to its end.
+/// The wait that a worker requests for a command that it could not run to its end.
 const SNOOZE: Millis = Millis(1_000);
 
-struct Teller<'a> {
+struct Replay<'a> {
     checkers: Checkers,
     at: Monotonic,
     seq: Seq,
     spec: JobSpec,
     kept: Option<&'a History>,
-    runs: &'a [Run],
-    /// Ends that somebody was told.
-    ends: &'a [End],
-    /// Changes of owner that are still to be told.
+    runs: &'a [JobRun],
+    /// Ends that the server has shown.
+    ends: &'a [ReportedEnd],
+    /// Changes of owner that are not replayed yet.
     owners: &'a [OwnerChange],
-    /// Who had it last, under which fence.
+    /// The last owner and its fence.
     holder: Option<(Hold, WorkerId)>,
-    /// Notes of attempts that are still to be told.
+    /// Notes of attempts that are not replayed yet.
     notes: Vec<&'a Note>,
     attempts: u16,
     suspicions: u8,
-    /// The end that was told last.
+    /// The end that was replayed last.
     end: Option<(JobState, Fence)>,
     commits: u64,
 }
 
-impl<'a> Teller<'a> {
-    fn new(story: &Story<'a>) -> Self {
-        let kept = story.kept;
-        let mut spec = kept.map_or_else(|| JobSpec::new(story.id), |kept| kept.row.spec.clone());
-        // Parents are other stories.
+impl<'a> Replay<'a> {
+    fn new(history: &JobHistory<'a>) -> Self {
+        let kept = history.kept;
+        let mut spec = kept.map_or_else(|| JobSpec::new(history.id), |kept| kept.row.spec.clone());
+        // Parents have their own histories.
         spec.parents.clear();
         let notes = kept.into_iter().flat_map(|kept| &kept.notes).map(|(_, note)| note);
         Self {
@@ -162,8 +164,8 @@ impl<'a> Teller<'a> {
             seq: kept.map_or(Seq(0), |kept| kept.row.seq),
             spec,
             kept,
-            runs: story.runs,
-            ends: story.ends,
+            runs: history.runs,
+            ends: history.ends,
             owners: kept.map_or(&[], |kept| &kept.owners),
             holder: None,
             notes: notes.filter(|note| matches!(note, Note::Attempt { .. })).collect(),
@@ -182,7 +184,7 @@ impl<'a> Teller<'a> {
         self.commit_of((self.at, Wall(0)), mutations);
     }
 
-    /// What was decided at a moment that is past, at the earliest.
+    /// A commit whose decision was made at an earlier time.
     fn commit_of(&mut self, (at, wall): (Monotonic, Wall), mutations: &[Mutation]) {
         self.commits += 1;
         let number = CommitNo(self.commits);
@@ -195,7 +197,7 @@ impl<'a> Teller<'a> {
         self.observe(Observed::ServerRead(Now { monotonic: self.at, wall }));
     }
 
-    fn submit(&mut self, story: &Story<'_>) {
+    fn submit(&mut self, history: &JobHistory<'_>) {
         let request = RequestNo(1);
         let what = Request::Submit(vec![self.spec.clone()]);
         self.observe(Observed::Asked { request, what: &what });
@@ -203,8 +205,8 @@ impl<'a> Teller<'a> {
             let row = JobRow { spec: self.spec.clone(), now: self.waiting(), ..kept.row.clone() };
             self.commit(&[Mutation::Put(row)]);
         }
-        if story.is_acknowledged {
-            let (id, seq, novelty) = (story.id, self.seq, Novelty::New);
+        if history.is_acknowledged {
+            let (id, seq, novelty) = (history.id, self.seq, Novelty::New);
             let answer = Answer::Submitted(vec![Submitted { id, seq, novelty }]);
             self.observe(Observed::Answered { request, answer: &answer });
         }
@@ -226,7 +228,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    fn started(&mut self, run: &Run) {
+    fn started(&mut self, run: &JobRun) {
         let fence = Fence(run.fence);
         self.change_hands(fence, Some(run.wall));
         let owner = self.kept.and_then(|kept| {
@@ -249,24 +251,24 @@ impl<'a> Teller<'a> {
         self.observe(Observed::Started { place: place(run), worker, assignment: &assignment });
     }
 
-    fn ended(&mut self, run: &Run) {
+    fn ended(&mut self, run: &JobRun) {
         let hold = Hold { job: self.seq, fence: Fence(run.fence) };
         let how = match run.end {
-            Some(end) if end.outcome == Outcome::Done => ExecutionEnd::Finished,
+            Some(end) if end.outcome == RunOutcome::Done => ExecutionEnd::Finished,
             Some(_) => ExecutionEnd::Failed,
             None => ExecutionEnd::Killed,
         };
         self.observe(Observed::Ended { place: place(run), hold, how });
     }
 
-    fn told(&mut self, end: &End) {
+    fn shown(&mut self, end: &ReportedEnd) {
         self.change_hands(end.fence, None);
         if self.end != Some((end.state, end.fence)) {
             self.write_end(end.state, end.fence);
         }
     }
 
-    /// All that is left, and the last state.
+    /// What is left, and the last state.
     fn close(&mut self) {
         self.change_hands(Fence(u64::MAX), None);
         if let Some(kept) = self.kept {
@@ -277,8 +279,8 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Tells who has owned the job, up to this fence, and what the clock showed when it was run under it. If it
-    /// was not, the store's word is taken for that.
+    /// Replays the owners of the job up to this fence, and what the clock showed when it was run
+    /// under it. If it was not run, the time in the store is used.
     fn change_hands(&mut self, fence: Fence, wall: Option<Wall>) {
         while let Some((owner, rest)) = self.owners.split_first()
             && owner.hold.fence <= fence
@@ -297,7 +299,7 @@ impl<'a> Teller<'a> {
                 lost
             }
             LeaseCause::Claim | LeaseCause::Steal(_) | LeaseCause::Returned(_) => {
-                self.let_go();
+                self.give_up();
                 self.attempt_of_holder_ends();
                 Vec::new()
             }
@@ -315,8 +317,8 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Who had it has said that it has it no more.
-    fn let_go(&mut self) {
+    /// The last owner has given it up.
+    fn give_up(&mut self) {
         if let Some((hold, worker)) = self.holder {
             let messages = [FromWorker::Given { question: QuestionNo(1), jobs: vec![hold] }];
             let (session, number) = (SessionNo(1), MessageNo(1));
@@ -337,7 +339,7 @@ impl<'a> Teller<'a> {
             decided = (wait.since, wait.wall);
             (write.state, write.due) = (JobState::Scheduled, wait.wall.plus(wait.span));
         }
-        if let Some(Wait { span, is_asked_for: true, .. }) = wait
+        if let Some(Wait { span, is_requested: true, .. }) = wait
             && let Some((hold, worker)) = self.holder
         {
             let ending = Ending::Snoozed(span);
@@ -350,43 +352,43 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// How long the job waits at the least after an attempt under this fence that went so, and since when: as far
-    /// as the attempt itself has written that down.
+    /// How long the job has to wait at least after an attempt under this fence with this outcome,
+    /// and since when, as far as the attempt has recorded that.
     fn wait_after(&self, outcome: &AttemptOutcome, fence: Fence) -> Option<Wait> {
         let run = self.runs.iter().find(|run| run.fence == fence.0)?;
         match outcome {
             AttemptOutcome::Failed(_) => run.end.map(|end| {
                 let millis = shortest_wait(&self.spec.retry, self.attempts);
                 let span = Millis(u32::try_from(millis).unwrap_or(u32::MAX));
-                Wait { since: Monotonic(end.at), wall: end.wall, span, is_asked_for: false }
+                Wait { since: Monotonic(end.at), wall: end.wall, span, is_requested: false }
             }),
             AttemptOutcome::Snoozed => {
                 let (since, wall) = (Monotonic(run.start), run.wall);
-                Some(Wait { since, wall, span: SNOOZE, is_asked_for: true })
+                Some(Wait { since, wall, span: SNOOZE, is_requested: true })
             }
             _ => None,
         }
     }
 
-    /// What is noted of the last owner's attempt, and what is written of the job in the same breath.
+    /// The notes of the last owner's attempt, and the state of the job in the same commit.
     fn attempt_ends(&mut self, fence: Fence) -> Vec<Mutation> {
         let notes = self.notes_of_holder();
         if notes.is_empty() {
             return notes;
         }
         let mut write = JobWrite { fence, ..self.waiting() };
-        if self.is_told_dead(fence) {
+        if self.is_dead_under(fence) {
             write.state = JobState::Dead;
             self.end = Some((JobState::Dead, fence));
         }
         notes.into_iter().chain([Mutation::Write(write)]).collect()
     }
 
-    /// Whether the job is dead under this fence: then it died by what gave it the fence.
-    fn is_told_dead(&self, fence: Fence) -> bool {
+    /// Whether the job is dead under this fence: then the change that gave it the fence ended it.
+    fn is_dead_under(&self, fence: Fence) -> bool {
         let kept = self.kept.map(|kept| (kept.row.now.state, kept.row.now.fence));
-        let told = self.ends.iter().map(|end| (end.state, end.fence));
-        told.chain(kept).any(|end| end == (JobState::Dead, fence))
+        let shown = self.ends.iter().map(|end| (end.state, end.fence));
+        shown.chain(kept).any(|end| end == (JobState::Dead, fence))
     }
 
     fn notes_of_holder(&mut self) -> Vec<Mutation> {
@@ -409,14 +411,14 @@ impl<'a> Teller<'a> {
         its.into_iter().cloned().map(Mutation::Note).collect()
     }
 
-    /// An end, if it is one of its own making: who cancels and whose parents fail is not seen here.
+    /// An end, if it is the result of an attempt: cancels and failed parents are not seen here.
     fn write_end(&mut self, state: JobState, fence: Fence) {
         let Some(kept) = self.kept else { return };
         if !matches!(state, JobState::Succeeded | JobState::Dead) {
             return;
         }
         self.end = Some((state, fence));
-        self.let_go();
+        self.give_up();
         let notes = self.notes_of_holder();
         let lost = notes.iter().filter_map(|note| match note {
             Mutation::Note(Note::Attempt {
@@ -434,8 +436,8 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// Workers are told apart by the number of their process.
-fn place(run: &Run) -> usize {
+/// Workers are distinguished by their process ids.
+fn place(run: &JobRun) -> usize {
     usize::try_from(run.worker).unwrap_or_default()
 }
 
@@ -446,8 +448,8 @@ mod tests {
     use filch_sim::check::Rule;
 
     use super::*;
-    use crate::process::{Known, this};
-    use crate::runs::End as RunEnd;
+    use crate::process::{ProcessIdentity, this};
+    use crate::runs::RunEnd;
 
     const SEQ: Seq = Seq(7);
 
@@ -474,46 +476,46 @@ mod tests {
     }
 
     /// An execution from `start` to `end`, or one that was killed.
-    fn run(fence: u64, start: u64, end: Option<(Outcome, u64)>) -> Run {
-        Run {
+    fn run(fence: u64, start: u64, end: Option<(RunOutcome, u64)>) -> JobRun {
+        JobRun {
             fence,
             attempt: 1,
-            // No process was ever born so late.
-            process: Known { pid: 1, born: u64::MAX },
+            // No process has this start time.
+            process: ProcessIdentity { pid: 1, born: u64::MAX },
             worker: i32::try_from(fence).unwrap(),
             start,
-            // The wall clock of these stories shows a millisecond more in each microsecond.
+            // In these histories the wall clock advances by a millisecond in each microsecond.
             wall: Wall(start),
             end: end.map(|(outcome, at)| RunEnd { outcome, at, wall: Wall(at) }),
             beside: None,
         }
     }
 
-    fn done(at: u64) -> Option<(Outcome, u64)> {
-        Some((Outcome::Done, at))
+    fn done(at: u64) -> Option<(RunOutcome, u64)> {
+        Some((RunOutcome::Done, at))
     }
 
-    /// What the witnesses say of one job.
-    struct Said {
+    /// The history of one job, as the sources show it.
+    struct Sources {
         owners: Vec<OwnerChange>,
         notes: Vec<(Wall, Note)>,
-        runs: Vec<Run>,
-        told: Vec<(JobState, u64, u64)>,
+        runs: Vec<JobRun>,
+        shown: Vec<(JobState, u64, u64)>,
         last: (JobState, u64, u16),
     }
 
     /// A first worker is lost in the middle of its run, and a second one does it.
-    fn sound() -> Said {
-        Said {
+    fn sound() -> Sources {
+        Sources {
             owners: vec![claim(1, 1), lost(2, 1), claim(3, 2)],
             notes: vec![note(1, 1, AttemptOutcome::LostAlone)],
             runs: vec![run(1, 100, None), run(3, 200, done(300))],
-            told: vec![(JobState::Succeeded, 3, 310)],
+            shown: vec![(JobState::Succeeded, 3, 310)],
             last: (JobState::Succeeded, 3, 1),
         }
     }
 
-    impl Said {
+    impl Sources {
         fn history(&self) -> History {
             let id = JobId(1);
             let (state, fence, attempts) = self.last;
@@ -543,48 +545,54 @@ mod tests {
             self.rule_after(&[], kept)
         }
 
-        /// What it breaks where the wall clock has shown this before it was set.
-        fn rule_after(&self, readings: &[Reading], kept: Option<&History>) -> Option<Rule> {
-            let told = self.told.iter();
-            let ends: Vec<End> = told
-                .map(|&(state, fence, at)| End { job: JobId(1), state, fence: Fence(fence), at })
+        /// The rule that it breaks if the wall clock has shown this before it was set.
+        fn rule_after(&self, readings: &[ClockReading], kept: Option<&History>) -> Option<Rule> {
+            let shown = self.shown.iter();
+            let ends: Vec<ReportedEnd> = shown
+                .map(|&(state, fence, at)| ReportedEnd {
+                    job: JobId(1),
+                    state,
+                    fence: Fence(fence),
+                    at,
+                })
                 .collect();
             let id = JobId(1);
             let (runs, is_acknowledged) = (&self.runs[..], true);
-            let story = Story { id, is_acknowledged, ends: &ends, runs, kept, readings };
-            story.violation().map(|violation| violation.rule)
+            let history = JobHistory { id, is_acknowledged, ends: &ends, runs, kept, readings };
+            history.violation().map(|violation| violation.rule)
         }
     }
 
     #[test]
-    fn what_is_sound_breaks_no_rule() {
+    fn a_sound_history_breaks_no_rule() {
         assert_eq!(sound().rule(), None);
-        let by_thieves = Said {
+        let by_thieves = Sources {
             owners: vec![claim(1, 1), owner(2, Some(2), LeaseCause::Steal(worker(1)))],
             notes: Vec::new(),
             runs: vec![run(2, 100, done(200))],
-            told: Vec::new(),
+            shown: Vec::new(),
             last: (JobState::Succeeded, 2, 0),
         };
         assert_eq!(by_thieves.rule(), None);
         let failed = || AttemptOutcome::Failed("exit code 1".into());
-        let to_death = Said {
+        let to_death = Sources {
             owners: vec![claim(1, 1), claim(2, 1), claim(3, 2)],
             notes: vec![note(1, 1, failed()), note(2, 1, failed()), note(3, 2, failed())],
             runs: (1..=3)
-                .map(|it| run(it, it * 100, Some((Outcome::Failed, it * 100 + 9))))
+                .map(|it| run(it, it * 100, Some((RunOutcome::Failed, it * 100 + 9))))
                 .collect(),
-            told: vec![(JobState::Dead, 3, 400)],
+            shown: vec![(JobState::Dead, 3, 400)],
             last: (JobState::Dead, 3, 3),
         };
         let mut history = to_death.history();
         history.row.spec.retry = Retry { max: 3, backoff: Backoff::None, jitter_percent: 0 };
         assert_eq!(to_death.rule_if_kept(Some(&history)), None);
-        // The last of them had failed as well, and its worker was killed before it could say so.
-        let with_its_worker = Said {
+        // The last attempt had failed as well, and its worker was killed before it could report
+        // that.
+        let with_its_worker = Sources {
             owners: [&to_death.owners[..], &[lost(4, 2)]].concat(),
             notes: [&to_death.notes[..2], &[note(3, 2, AttemptOutcome::LostAlone)]].concat(),
-            told: vec![(JobState::Dead, 4, 400)],
+            shown: vec![(JobState::Dead, 4, 400)],
             last: (JobState::Dead, 4, 3),
             ..to_death
         };
@@ -596,47 +604,50 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_gone_breaks_s1() {
-        assert_eq!(Said { runs: Vec::new(), ..sound() }.rule_if_kept(None), Some(Rule::S1));
+    fn a_lost_job_breaks_s1() {
+        assert_eq!(Sources { runs: Vec::new(), ..sound() }.rule_if_kept(None), Some(Rule::S1));
     }
 
     #[test]
-    fn two_at_once_break_s2() {
-        let late = Said { runs: vec![run(1, 100, done(201)), run(3, 200, done(300))], ..sound() };
-        // That its worker was taken for lost meanwhile is the first thing that is wrong.
+    fn two_executions_at_once_break_s2() {
+        let late =
+            Sources { runs: vec![run(1, 100, done(201)), run(3, 200, done(300))], ..sound() };
+        // The first violation is that its worker was declared lost meanwhile.
         assert_eq!(late.rule(), Some(Rule::S8));
         let handed_back =
             [claim(1, 1), owner(2, None, LeaseCause::Returned(worker(1))), claim(3, 2)];
-        let late = Said { owners: handed_back.into(), notes: Vec::new(), ..late };
-        assert_eq!(Said { last: (JobState::Succeeded, 3, 0), ..late }.rule(), Some(Rule::S2));
+        let late = Sources { owners: handed_back.into(), notes: Vec::new(), ..late };
+        assert_eq!(Sources { last: (JobState::Succeeded, 3, 0), ..late }.rule(), Some(Rule::S2));
         let mut met = sound();
         met.runs[1].beside = Some(1);
-        assert_eq!(met.rule(), Some(Rule::S8), "the second has met the first");
+        assert_eq!(met.rule(), Some(Rule::S8), "the second saw the first alive");
         let mut alive = sound();
         alive.runs[0].process = this();
-        assert_eq!(alive.rule(), Some(Rule::S8), "the first is alive to this day");
-        let stale = Said { runs: vec![run(3, 100, done(150)), run(1, 200, None)], ..sound() };
-        assert_eq!(Said { told: Vec::new(), ..stale }.rule(), Some(Rule::S2), "a former owner");
-        let nobodys = Said { runs: vec![run(4, 100, done(150))], ..sound() };
-        assert_eq!(nobodys.rule(), Some(Rule::S2), "nobody ever gave it that fence");
+        assert_eq!(alive.rule(), Some(Rule::S8), "the first is still alive");
+        let stale = Sources { runs: vec![run(3, 100, done(150)), run(1, 200, None)], ..sound() };
+        assert_eq!(Sources { shown: Vec::new(), ..stale }.rule(), Some(Rule::S2), "a former owner");
+        let unknown = Sources { runs: vec![run(4, 100, done(150))], ..sound() };
+        assert_eq!(unknown.rule(), Some(Rule::S2), "no owner has this fence");
     }
 
     #[test]
-    fn two_successes_break_s3_and_so_does_one_that_nobody_achieved() {
-        let twice = Said {
+    fn two_successes_break_s3_and_so_does_one_without_an_execution() {
+        let twice = Sources {
             runs: vec![run(1, 100, done(150)), run(3, 200, done(300))],
-            told: vec![(JobState::Succeeded, 1, 160)],
+            shown: vec![(JobState::Succeeded, 1, 160)],
             ..sound()
         };
         assert!(matches!(twice.rule(), Some(Rule::S3 | Rule::S5)), "{:?}", twice.rule());
-        let never = Said { runs: vec![run(1, 100, None), run(3, 200, None)], ..sound() };
+        let never = Sources { runs: vec![run(1, 100, None), run(3, 200, None)], ..sound() };
         assert_eq!(never.rule(), Some(Rule::S3));
     }
 
     #[test]
-    fn whatever_comes_after_an_end_breaks_s5() {
-        let late =
-            Said { told: vec![(JobState::Succeeded, 3, 310), (JobState::Dead, 3, 320)], ..sound() };
+    fn any_change_after_an_end_breaks_s5() {
+        let late = Sources {
+            shown: vec![(JobState::Succeeded, 3, 310), (JobState::Dead, 3, 320)],
+            ..sound()
+        };
         assert_eq!(late.rule(), Some(Rule::S5));
         let mut again = sound();
         again.owners.push(claim(4, 1));
@@ -648,87 +659,87 @@ mod tests {
         let mut same = sound();
         same.owners[2] = claim(2, 2);
         same.runs[1] = run(2, 200, done(300));
-        (same.told, same.last) = (Vec::new(), (JobState::Succeeded, 2, 1));
+        (same.shown, same.last) = (Vec::new(), (JobState::Succeeded, 2, 1));
         assert_eq!(same.rule(), Some(Rule::S7));
     }
 
     #[test]
-    fn a_charge_for_nothing_breaks_s9() {
+    fn an_attempt_charged_without_a_failure_breaks_s9() {
         let failed = AttemptOutcome::Failed("killed by signal 9".into());
-        let unearned = Said {
+        let unearned = Sources {
             owners: vec![claim(1, 1), claim(2, 2)],
             notes: vec![note(1, 1, failed)],
             runs: vec![run(1, 100, None), run(2, 200, done(300))],
-            told: Vec::new(),
+            shown: Vec::new(),
             last: (JobState::Succeeded, 2, 1),
         };
         assert_eq!(unearned.rule(), Some(Rule::S9), "it was killed, and did not fail");
-        let unnoted = Said { last: (JobState::Succeeded, 3, 2), ..sound() };
-        assert_eq!(unnoted.rule(), Some(Rule::S9), "of one of two charges nobody knows why");
-        let twice = Said { runs: vec![run(3, 100, None), run(3, 200, done(300))], ..sound() };
+        let unnoted = Sources { last: (JobState::Succeeded, 3, 2), ..sound() };
+        assert_eq!(unnoted.rule(), Some(Rule::S9), "one of two charges has no reason");
+        let twice = Sources { runs: vec![run(3, 100, None), run(3, 200, done(300))], ..sound() };
         assert_eq!(twice.rule(), Some(Rule::S9), "one fence, two starts");
     }
 
-    /// A job for a moment, which is run at once.
-    fn planned() -> Said {
-        Said {
+    /// A scheduled job that is run at once.
+    fn planned() -> Sources {
+        Sources {
             owners: vec![claim(1, 1)],
             notes: Vec::new(),
             runs: vec![run(1, 200, done(300))],
-            told: vec![(JobState::Succeeded, 1, 310)],
+            shown: vec![(JobState::Succeeded, 1, 310)],
             last: (JobState::Succeeded, 1, 0),
         }
     }
 
     #[test]
-    fn a_start_before_its_moment_breaks_s11() {
-        let rule = |not_before: u64, readings: &[Reading]| {
-            let said = planned();
-            let mut history = said.history();
+    fn a_start_before_the_scheduled_time_breaks_s11() {
+        let rule = |not_before: u64, readings: &[ClockReading]| {
+            let sources = planned();
+            let mut history = sources.history();
             history.row.spec.not_before = Some(Wall(not_before));
-            said.rule_after(readings, Some(&history))
+            sources.rule_after(readings, Some(&history))
         };
         assert_eq!(rule(200, &[]), None);
         assert_eq!(rule(201, &[]), Some(Rule::S11));
-        let set_back = |at, wall| [Reading { at, wall: Wall(wall) }];
+        let set_back = |at, wall| [ClockReading { at, wall: Wall(wall) }];
         assert_eq!(rule(201, &set_back(150, 900)), None, "it was due before the clock went back");
         assert_eq!(rule(901, &set_back(150, 900)), Some(Rule::S11), "not even then");
         assert_eq!(rule(201, &set_back(250, 900)), Some(Rule::S11), "that was later");
     }
 
     #[test]
-    fn a_claim_that_was_never_run_is_held_to_its_moment_by_the_word_of_the_store() {
+    fn a_claim_that_was_never_run_is_checked_by_its_time_in_the_store() {
         let rule = |claimed_at: u64| {
-            let mut said = planned();
-            (said.runs, said.told) = (Vec::new(), Vec::new());
-            said.last = (JobState::Queued, 1, 0);
-            said.owners[0].at = Wall(claimed_at);
-            let mut history = said.history();
+            let mut sources = planned();
+            (sources.runs, sources.shown) = (Vec::new(), Vec::new());
+            sources.last = (JobState::Queued, 1, 0);
+            sources.owners[0].at = Wall(claimed_at);
+            let mut history = sources.history();
             history.row.spec.not_before = Some(Wall(200));
-            said.rule_if_kept(Some(&history))
+            sources.rule_if_kept(Some(&history))
         };
         assert_eq!(rule(200), None);
         assert_eq!(rule(199), Some(Rule::S11));
     }
 
     #[test]
-    fn a_wait_after_a_failure_that_is_too_short_breaks_s11() {
+    fn a_backoff_that_is_too_short_breaks_s11() {
         let rule =
-            |backoff: Backoff, jitter_percent: u8, starts: [u64; 3], readings: &[Reading]| {
+            |backoff: Backoff, jitter_percent: u8, starts: [u64; 3], readings: &[ClockReading]| {
                 let failed = |fence| note(fence, 1, AttemptOutcome::Failed("no".into()));
                 let fails =
-                    |fence, start: u64| run(fence, start, Some((Outcome::Failed, start + 10)));
+                    |fence, start: u64| run(fence, start, Some((RunOutcome::Failed, start + 10)));
                 let [first, second, third] = starts;
-                let said = Said {
+                let sources = Sources {
                     owners: vec![claim(1, 1), claim(2, 1), claim(3, 1)],
                     notes: vec![failed(1), failed(2)],
                     runs: vec![fails(1, first), fails(2, second), run(3, third, done(third + 10))],
-                    told: Vec::new(),
+                    shown: Vec::new(),
                     last: (JobState::Succeeded, 3, 2),
                 };
-                let mut history = said.history();
+                let mut history = sources.history();
                 history.row.spec.retry = Retry { max: 3, backoff, jitter_percent };
-                said.rule_after(readings, Some(&history))
+                sources.rule_after(readings, Some(&history))
             };
         let fixed = Backoff::Fixed(Millis(50));
         assert_eq!(rule(fixed, 0, [100, 160, 220], &[]), None);
@@ -740,24 +751,28 @@ mod tests {
         let double =
             Backoff::Exponential { base: Millis(50), factor_percent: 200, cap: Millis(500) };
         assert_eq!(rule(double, 0, [100, 160, 270], &[]), None);
-        assert_eq!(rule(double, 0, [100, 160, 269], &[]), Some(Rule::S11), "it was to double");
-        let set_back = |at| [Reading { at, wall: Wall(900) }];
+        assert_eq!(
+            rule(double, 0, [100, 160, 269], &[]),
+            Some(Rule::S11),
+            "it should have doubled"
+        );
+        let set_back = |at| [ClockReading { at, wall: Wall(900) }];
         assert_eq!(rule(fixed, 0, [100, 120, 180], &set_back(115)), None, "it was due meanwhile");
         let before = rule(fixed, 0, [100, 120, 180], &set_back(105));
         assert_eq!(before, Some(Rule::S11), "that was before it had failed");
     }
 
     #[test]
-    fn a_wait_through_no_fault_of_its_own_that_is_too_short_breaks_s11() {
+    fn a_snooze_that_is_too_short_breaks_s11() {
         let rule = |again: u64| {
-            let said = Said {
+            let sources = Sources {
                 owners: vec![claim(1, 1), claim(2, 1)],
                 notes: vec![note(1, 1, AttemptOutcome::Snoozed)],
                 runs: vec![run(1, 100, None), run(2, again, done(again + 10))],
-                told: Vec::new(),
+                shown: Vec::new(),
                 last: (JobState::Succeeded, 2, 0),
             };
-            said.rule()
+            sources.rule()
         };
         assert_eq!(rule(1_100), None);
         assert_eq!(rule(1_099), Some(Rule::S11));

@@ -1,9 +1,10 @@
-//! What was seen of all runs of one queue, told to the simulator's rule about limits: no more at once than the
-//! queue may have, none while it is paused, and none by a worker that does not serve it.
+//! All runs of one queue, replayed to the simulator's rule about limits: no more at once than the
+//! queue allows, none while it is paused, and none on a worker that does not serve it.
 //!
-//! A story has one job, and limits are about many. Here each run is told as if it were a job of its own, which
-//! is claimed when it begins and has succeeded when it ends: who ran when is all that matters. Of a run that
-//! was killed it is certain only that it was there when it began, so it is told to end at that same moment.
+//! A job history has one job, and limits concern many. Here each run is replayed as if it were a
+//! separate job that is claimed when it starts and has succeeded when it ends: only the times
+//! matter. Of a run that was killed it is only known when it started, so it is replayed as if it
+//! had ended at that moment.
 
 use std::collections::BTreeMap;
 
@@ -19,69 +20,69 @@ use filch_scheduler::time::{Monotonic, Now, Wall};
 use filch_sim::check::{Checkers, Violation};
 use filch_sim::log::{ExecutionEnd, Observed, Observer as _};
 
-use crate::runs::Run;
+use crate::runs::JobRun;
 
-/// All that ran of one queue, and the terms under which it did.
+/// The runs of one queue, and its constraints.
 #[derive(Clone, Debug)]
-pub struct Line<'a> {
-    /// Which queue.
+pub struct QueueRuns<'a> {
+    /// The queue.
     pub queue: &'a str,
-    /// How many jobs of it may run at once: none if it is paused, any number if nobody has said so.
+    /// Its concurrency limit: 0 if it is paused, `None` if there is no limit.
     pub limit: Option<u32>,
-    /// Which queues workers serve, by the numbers of their processes.
+    /// The queues that workers serve, by process id.
     pub serves: &'a BTreeMap<i32, Vec<String>>,
     /// The runs, in any order.
-    pub runs: Vec<&'a Run>,
+    pub runs: Vec<&'a JobRun>,
 }
 
-/// What happens to a run. At the same moment an end comes before a beginning.
+/// What happens to a run. At the same time an end comes before a start.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Moment {
     Ended,
     Started,
-    /// It was killed after this.
-    WasThere,
+    /// It started, and was killed later.
+    StartedAndKilled,
 }
 
-impl Line<'_> {
-    /// The first breach of its terms, if any.
+impl QueueRuns<'_> {
+    /// The first violation of its constraints, if any.
     #[must_use]
     pub fn violation(&self) -> Option<Violation> {
-        let mut teller = Teller { checkers: Checkers::new(None), at: Monotonic(0), commits: 0 };
-        teller.furnish(self);
+        let mut replay = Replay { checkers: Checkers::new(None), at: Monotonic(0), commits: 0 };
+        replay.begin(self);
         let mut moments = Vec::new();
         for (index, run) in self.runs.iter().enumerate() {
             match run.end {
                 Some(end) => {
                     moments.push((run.start, Moment::Started, index));
-                    // A run may take less time than the clock can tell.
+                    // A run may be shorter than the resolution of the clock.
                     moments.push((end.at.max(run.start + 1), Moment::Ended, index));
                 }
-                None => moments.push((run.start, Moment::WasThere, index)),
+                None => moments.push((run.start, Moment::StartedAndKilled, index)),
             }
         }
         moments.sort_unstable();
         for (at, moment, index) in moments {
-            teller.at = Monotonic(at);
+            replay.at = Monotonic(at);
             let (run, seq) = (self.runs[index], Seq(index as u64 + 1));
             if moment != Moment::Ended {
-                teller.started(self.queue, run, seq);
+                replay.started(self.queue, run, seq);
             }
             if moment != Moment::Started {
-                teller.ended(run, seq);
+                replay.ended(run, seq);
             }
         }
-        teller.checkers.violation().cloned()
+        replay.checkers.violation().cloned()
     }
 }
 
-struct Teller {
+struct Replay {
     checkers: Checkers,
     at: Monotonic,
     commits: u64,
 }
 
-impl Teller {
+impl Replay {
     fn observe(&mut self, seen: Observed<'_>) {
         self.checkers.observe(self.at, seen);
     }
@@ -92,21 +93,21 @@ impl Teller {
         self.observe(Observed::Stored { number: CommitNo(self.commits), decided, mutations });
     }
 
-    /// The queue, and the workers of whom it is known whom they serve.
-    fn furnish(&mut self, line: &Line<'_>) {
-        let mut settings = QueueSettings::new(Name::from(line.queue));
-        settings.paused = line.limit == Some(0);
-        settings.limit = line.limit.filter(|&limit| limit > 0);
+    /// The queue, and the workers with known queues.
+    fn begin(&mut self, queue: &QueueRuns<'_>) {
+        let mut settings = QueueSettings::new(Name::from(queue.queue));
+        settings.paused = queue.limit == Some(0);
+        settings.limit = queue.limit.filter(|&limit| limit > 0);
         self.commit(&[Mutation::Queue(settings)]);
-        for (&pid, queues) in line.serves {
-            let names = queues.iter().map(|queue| Name::from(queue.as_str()));
+        for (&pid, queues) in queue.serves {
+            let names = queues.iter().map(|name| Name::from(name.as_str()));
             let (place, serves) = (place(pid), Serves::Named(names.collect()));
             self.observe(Observed::Began { place, slots: 1, serves: &serves, is_embedded: false });
             self.observe(Observed::Sent { place, worker: worker(pid), messages: &[] });
         }
     }
 
-    fn started(&mut self, queue: &str, run: &Run, seq: Seq) {
+    fn started(&mut self, queue: &str, run: &JobRun, seq: Seq) {
         let id = JobId(u128::from(seq.0));
         let spec = JobSpec { queue: Name::from(queue), ..JobSpec::new(id) };
         let (hold, now) =
@@ -135,7 +136,7 @@ impl Teller {
         self.observe(Observed::Started { place, worker, assignment: &assignment });
     }
 
-    fn ended(&mut self, run: &Run, seq: Seq) {
+    fn ended(&mut self, run: &JobRun, seq: Seq) {
         let (hold, worker) = (Hold { job: seq, fence: Fence(1) }, worker(run.worker));
         self.observe(Observed::Ended {
             place: place(run.worker),
@@ -164,7 +165,7 @@ fn write(job: Seq, state: JobState, fence: Fence) -> JobWrite {
     }
 }
 
-/// Workers are told apart by the numbers of their processes.
+/// Workers are distinguished by their process ids.
 fn worker(pid: i32) -> WorkerId {
     WorkerId::apart(u64::from(pid.unsigned_abs()))
 }
@@ -178,47 +179,48 @@ mod tests {
     use filch_sim::check::Rule;
 
     use super::*;
-    use crate::process::Known;
-    use crate::runs::{End, Outcome};
+    use crate::process::ProcessIdentity;
+    use crate::runs::{RunEnd, RunOutcome};
 
     const WORKER: i32 = 7;
 
-    /// From one moment to another; who has no end was killed.
-    fn run(start: u64, end: Option<u64>) -> Run {
-        Run {
+    /// A run that was killed has no end.
+    fn run(start: u64, end: Option<u64>) -> JobRun {
+        JobRun {
             fence: 1,
             attempt: 1,
-            process: Known { pid: 1, born: 0 },
+            process: ProcessIdentity { pid: 1, born: 0 },
             worker: WORKER,
             start,
             wall: Wall(0),
-            end: end.map(|at| End { outcome: Outcome::Failed, at, wall: Wall(0) }),
+            end: end.map(|at| RunEnd { outcome: RunOutcome::Failed, at, wall: Wall(0) }),
             beside: None,
         }
     }
 
-    fn rule(limit: Option<u32>, serves: &[(i32, &str)], runs: &[Run]) -> Option<Rule> {
+    fn rule(limit: Option<u32>, serves: &[(i32, &str)], runs: &[JobRun]) -> Option<Rule> {
         let serves = serves.iter().map(|&(pid, queue)| (pid, vec![queue.to_owned()])).collect();
-        let line = Line { queue: "q", limit, serves: &serves, runs: runs.iter().collect() };
-        line.violation().map(|violation| violation.rule)
+        let queue_runs =
+            QueueRuns { queue: "q", limit, serves: &serves, runs: runs.iter().collect() };
+        queue_runs.violation().map(|violation| violation.rule)
     }
 
     #[test]
-    fn more_at_once_than_the_limit_break_s13() {
+    fn more_runs_at_once_than_the_limit_break_s13() {
         let two = [run(100, Some(200)), run(150, Some(250))];
         assert_eq!(rule(Some(2), &[], &two), None);
         assert_eq!(rule(Some(1), &[], &two), Some(Rule::S13));
-        assert_eq!(rule(None, &[], &two), None, "nobody has set a limit");
+        assert_eq!(rule(None, &[], &two), None, "there is no limit");
         let [first, second] = two;
         let third = |start, end| vec![first.clone(), run(start, end), second.clone()];
         assert_eq!(rule(Some(2), &[], &third(160, Some(170))), Some(Rule::S13));
         assert_eq!(rule(Some(2), &[], &third(199, None)), Some(Rule::S13), "killed in between");
-        assert_eq!(rule(Some(2), &[], &third(200, Some(300))), None, "as one ends, one begins");
-        assert_eq!(rule(Some(2), &[], &third(90, None)), None, "nobody knows when it was killed");
+        assert_eq!(rule(Some(2), &[], &third(200, Some(300))), None, "one starts as another ends");
+        assert_eq!(rule(Some(2), &[], &third(90, None)), None, "when it was killed is unknown");
     }
 
     #[test]
-    fn what_takes_no_time_takes_its_place_all_the_same() {
+    fn a_run_that_takes_no_time_still_counts() {
         assert_eq!(rule(Some(1), &[], &[run(100, Some(100)), run(101, Some(101))]), None);
         let inside = [run(90, Some(110)), run(100, Some(100))];
         assert_eq!(rule(Some(1), &[], &inside), Some(Rule::S13));
@@ -236,6 +238,6 @@ mod tests {
         let one = [run(100, Some(200))];
         assert_eq!(rule(None, &[(WORKER, "q")], &one), None);
         assert_eq!(rule(None, &[(WORKER, "r")], &one), Some(Rule::S13));
-        assert_eq!(rule(None, &[(WORKER + 1, "r")], &one), None, "it is somebody else");
+        assert_eq!(rule(None, &[(WORKER + 1, "r")], &one), None, "it is another worker");
     }
 }

@@ -1,16 +1,16 @@
-//! Frames that make no sense, on the WebSockets of workers that nobody started.
+//! Malformed WebSocket frames, sent as if by workers.
 
 use std::net::Ipv4Addr;
 
-use filch_e2e::random::Random;
+use filch_e2e::random::TestRandom;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpSocket;
 
-use super::mangle::mangle;
-use crate::storm::within;
+use super::mutate::mutate;
+use crate::malformed::within;
 
-/// What a worker would say.
-const RIGHT: &[&str] = &[
+/// Messages that a worker would send.
+const VALID: &[&str] = &[
     r#"{"worker": "00000000000000b1", "session": 1, "number": 1, "messages": [{"hello": {
         "kind": "new", "slots": 2, "want": 3, "queues": ["q"], "started": [[7, 1]],
         "reports": [{"job": [7, 1], "ending": "finished", "result": {"a": 1}, "log": "text"}],
@@ -33,23 +33,23 @@ const BINARY: u8 = 2;
 const CLOSE: u8 = 8;
 const PING: u8 = 9;
 
-/// Sends so many frames, each in a connection of its own: what comes behind one, or before it so that it is
-/// listened to, does not count. There are not enough ports for all of them on one address.
-pub(super) async fn frames(address: &str, from: Ipv4Addr, mut random: Random, count: u64) {
+/// Sends this many frames, each in its own connection: other frames before and after it do not
+/// count. One source address does not have enough ports for all of them.
+pub(super) async fn frames(address: &str, from: Ipv4Addr, mut random: TestRandom, count: u64) {
     for _ in 0..count {
         let mut bytes = Vec::new();
         if random.below(2) == 0 {
-            frame(&mut bytes, TEXT, RIGHT[0].as_bytes());
+            frame(&mut bytes, TEXT, VALID[0].as_bytes());
         }
         for _ in 0..=random.below(4) {
-            hostile(&mut random, &mut bytes);
+            malformed(&mut random, &mut bytes);
         }
-        within(say(address, from, &bytes)).await;
+        within(send(address, from, &bytes)).await;
     }
 }
 
-/// Opens a WebSocket, says all of this, and waits until the server has heard it.
-async fn say(address: &str, from: Ipv4Addr, bytes: &[u8]) {
+/// Opens a WebSocket, sends all of this, and waits until the server has closed it.
+async fn send(address: &str, from: Ipv4Addr, bytes: &[u8]) {
     let socket = TcpSocket::new_v4().expect("there are sockets");
     socket.bind((from, 0).into()).expect("a loopback address");
     let server = address.parse().expect("an address");
@@ -62,31 +62,31 @@ async fn say(address: &str, from: Ipv4Addr, bytes: &[u8]) {
     let mut answer = [0; 12];
     stream.read_exact(&mut answer).await.expect("the server answers");
     assert_eq!(&answer, b"HTTP/1.1 101");
-    // Who is hung up on has been heard.
+    // If the server has closed the connection, it has read enough.
     let _ = stream.write_all(bytes).await;
     let _ = stream.shutdown().await;
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest).await;
 }
 
-/// One frame that is wrong in some way, or that says something wrong.
-fn hostile(random: &mut Random, bytes: &mut Vec<u8>) {
-    let right = RIGHT[random.below(RIGHT.len() as u64) as usize];
-    let text = mangle(random, right);
+/// One frame that is malformed, or that contains a malformed text.
+fn malformed(random: &mut TestRandom, bytes: &mut Vec<u8>) {
+    let valid = VALID[random.below(VALID.len() as u64) as usize];
+    let text = mutate(random, valid);
     match random.below(12) {
-        // A frame as it should be, with a text that is not.
+        // A valid frame with a malformed text.
         0..=4 => frame(bytes, TEXT, &text),
-        // Bits that nobody has agreed upon, opcodes that there are not.
+        // Reserved bits and unknown opcodes.
         5 => raw(bytes, random.draw() as u8, Mask::Some, text.len() as u64, &text),
         // Without a mask.
-        6 => raw(bytes, 0x80 | TEXT, Mask::None, right.len() as u64, right.as_bytes()),
-        // Another length than it says: what follows is read as part of it, or as a frame.
+        6 => raw(bytes, 0x80 | TEXT, Mask::None, valid.len() as u64, valid.as_bytes()),
+        // A wrong length: what follows is read as part of it, or as a frame.
         7 => {
             let length = [0, 1, 125, 126, 65_535, 65_536, 1 << 20, 1 << 31, u64::MAX];
             let length = length[random.below(length.len() as u64) as usize];
             raw(bytes, 0x80 | TEXT, Mask::Some, length, &text);
         }
-        // In pieces, perhaps with a question between them, perhaps without an end or a beginning.
+        // Fragments, perhaps with a ping between them, perhaps without an end or a beginning.
         8 => {
             let (one, other) = text.split_at(text.len() / 2);
             raw(bytes, TEXT, Mask::Some, one.len() as u64, one);
@@ -96,13 +96,13 @@ fn hostile(random: &mut Random, bytes: &mut Vec<u8>) {
             let opcode = [0x80, 0x00, 0x80 | TEXT][random.below(3) as usize];
             raw(bytes, opcode, Mask::Some, other.len() as u64, other);
         }
-        // Control frames that are too long, or in pieces.
+        // Control frames that are too long, or fragmented.
         9 => {
             let opcode = CLOSE + random.below(3) as u8;
             let opcode = if random.below(2) == 0 { opcode } else { 0x80 | opcode };
             raw(bytes, opcode, Mask::Some, text.len() as u64, &text);
         }
-        // Goodbyes that make no sense.
+        // Invalid close frames.
         10 => {
             let code = (random.draw() as u16).to_be_bytes();
             let reason = &text[..text.len().min(100)];
@@ -122,7 +122,7 @@ fn frame(bytes: &mut Vec<u8>, opcode: u8, payload: &[u8]) {
     raw(bytes, 0x80 | opcode, Mask::Some, payload.len() as u64, payload);
 }
 
-/// A frame of which everything can be a lie.
+/// A frame with any header.
 fn raw(bytes: &mut Vec<u8>, first: u8, mask: Mask, length: u64, payload: &[u8]) {
     bytes.push(first);
     let bit = match mask {

@@ -1,6 +1,7 @@
-//! Where a WebSocket frame ends. What is in it is nobody's business here.
+//! Finds the end of a WebSocket frame. The payload is not looked at.
 
-/// The length of the first frame in these bytes, header and all; `None` if more is needed to tell.
+/// The length of the first frame in these bytes including its header; `None` if more bytes are
+/// needed.
 pub(super) fn length(bytes: &[u8]) -> Option<usize> {
     let (&[_, second], rest) = bytes.split_first_chunk()?;
     let mask = if second & 0x80 == 0 { 0 } else { 4 };
@@ -17,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_three_lengths_masked_and_not() {
+    fn all_three_forms_of_a_length_are_read_masked_and_unmasked() {
         assert_eq!(length(&[0x81]), None);
         assert_eq!(length(&[0x81, 5]), Some(7));
         assert_eq!(length(&[0x81, 0x80 | 5]), Some(11));

@@ -1,38 +1,38 @@
-//! Texts that were right before something was done to them.
+//! Mutations of valid JSON texts.
 
-use filch_e2e::random::Random;
+use filch_e2e::random::TestRandom;
 use serde_json::{Value, json};
 
-/// What is done to a text.
+/// How the cases below are weighted.
 const WAYS: u64 = 10;
 
-/// Makes something else of a JSON text, mostly something wrong.
-pub(super) fn mangle(random: &mut Random, right: &str) -> Vec<u8> {
+/// Changes a JSON text, in most cases so that it is no longer valid.
+pub(super) fn mutate(random: &mut TestRandom, valid: &str) -> Vec<u8> {
     match random.below(WAYS) {
-        0 => cut(random, right),
-        1 => bend(random, right),
-        2 => spoil(random, right),
-        3 => deepen(random, right),
+        0 => cut(random, valid),
+        1 => flip_bits(random, valid),
+        2 => insert_invalid(random, valid),
+        3 => deepen(random, valid),
         4 => (0..random.below(200)).map(|_| random.draw() as u8).collect(),
-        5 => repeat_a_piece(random, right),
-        6 => join(random, right),
-        _ => replace_a_value(random, right),
+        5 => repeat_a_piece(random, valid),
+        6 => join(random, valid),
+        _ => replace_a_value(random, valid),
     }
 }
 
-fn place(random: &mut Random, text: &str) -> usize {
+fn place(random: &mut TestRandom, text: &str) -> usize {
     random.below(text.len() as u64 + 1) as usize
 }
 
-/// Breaks off.
-fn cut(random: &mut Random, right: &str) -> Vec<u8> {
-    let end = random.below(right.len() as u64) as usize;
-    right.as_bytes()[..end].to_vec()
+/// Truncates it.
+fn cut(random: &mut TestRandom, valid: &str) -> Vec<u8> {
+    let end = random.below(valid.len() as u64) as usize;
+    valid.as_bytes()[..end].to_vec()
 }
 
-/// Changes a few bits.
-fn bend(random: &mut Random, right: &str) -> Vec<u8> {
-    let mut bytes = right.as_bytes().to_vec();
+/// Flips a few bits.
+fn flip_bits(random: &mut TestRandom, valid: &str) -> Vec<u8> {
+    let mut bytes = valid.as_bytes().to_vec();
     for _ in 0..=random.below(4) {
         let at = random.below(bytes.len() as u64) as usize;
         bytes[at] ^= 1 << random.below(8);
@@ -40,8 +40,8 @@ fn bend(random: &mut Random, right: &str) -> Vec<u8> {
     bytes
 }
 
-/// Puts in what is no UTF-8, or no character that JSON has.
-fn spoil(random: &mut Random, right: &str) -> Vec<u8> {
+/// Inserts invalid UTF-8, or a character that JSON does not allow.
+fn insert_invalid(random: &mut TestRandom, valid: &str) -> Vec<u8> {
     let pieces: [&[u8]; 8] = [
         b"\xff",
         b"\xc0\x80",
@@ -53,35 +53,35 @@ fn spoil(random: &mut Random, right: &str) -> Vec<u8> {
         b"\xe2\x80",
     ];
     let piece = pieces[random.below(pieces.len() as u64) as usize];
-    let at = place(random, right);
-    [&right.as_bytes()[..at], piece, &right.as_bytes()[at..]].concat()
+    let at = place(random, valid);
+    [&valid.as_bytes()[..at], piece, &valid.as_bytes()[at..]].concat()
 }
 
-/// Puts in more levels than anybody reads, closed or not.
-fn deepen(random: &mut Random, right: &str) -> Vec<u8> {
+/// Inserts many levels of nesting, closed or not.
+fn deepen(random: &mut TestRandom, valid: &str) -> Vec<u8> {
     let depth = 1 << (4 + random.below(14));
     let (open, close) = [("[", "]"), ("{\"a\":", "}")][random.below(2) as usize];
     let close = if random.below(2) == 0 { close.repeat(depth) } else { String::new() };
-    let at = place(random, right);
-    [&right[..at], &open.repeat(depth), "1", &close, &right[at..]].concat().into_bytes()
+    let at = place(random, valid);
+    [&valid[..at], &open.repeat(depth), "1", &close, &valid[at..]].concat().into_bytes()
 }
 
-/// Says something twice: a field, half a field, a bracket.
-fn repeat_a_piece(random: &mut Random, right: &str) -> Vec<u8> {
-    let (one, other) = (place(random, right), place(random, right));
+/// Repeats a part: a field, half a field, a bracket.
+fn repeat_a_piece(random: &mut TestRandom, valid: &str) -> Vec<u8> {
+    let (one, other) = (place(random, valid), place(random, valid));
     let (from, to) = (one.min(other), one.max(other));
-    [&right[..to], &right[from..to], &right[to..]].concat().into_bytes()
+    [&valid[..to], &valid[from..to], &valid[to..]].concat().into_bytes()
 }
 
-/// Two texts where one should be, with something between them.
-fn join(random: &mut Random, right: &str) -> Vec<u8> {
+/// Two texts in place of one, with something between them.
+fn join(random: &mut TestRandom, valid: &str) -> Vec<u8> {
     let between = ["", ",", "\n", "\0", " null "][random.below(5) as usize];
-    [right, between, right].concat().into_bytes()
+    [valid, between, valid].concat().into_bytes()
 }
 
-/// Puts something of another kind in the place of one of the values, or beside them.
-fn replace_a_value(random: &mut Random, right: &str) -> Vec<u8> {
-    let mut value: Value = serde_json::from_str(right).expect("what is mangled was right before");
+/// Replaces one of the values by one of another type.
+fn replace_a_value(random: &mut TestRandom, valid: &str) -> Vec<u8> {
+    let mut value: Value = serde_json::from_str(valid).expect("it was valid before");
     let count = count(&value);
     let mut at = random.below(count);
     visit(&mut value, &mut |value| {
@@ -90,7 +90,7 @@ fn replace_a_value(random: &mut Random, right: &str) -> Vec<u8> {
         }
         at = at.wrapping_sub(1);
     });
-    // No value of `serde_json` is as large as these.
+    // `serde_json` has no values as large as these.
     let huge = ["1e999", "-1e999", "18446744073709551616", "-9223372036854775809", "1E+9999999999"];
     let huge = huge[random.below(huge.len() as u64) as usize];
     value.to_string().replace("\"HUGE\"", huge).into_bytes()
@@ -113,7 +113,7 @@ fn visit(value: &mut Value, act: &mut impl FnMut(&mut Value)) {
     act(value);
 }
 
-fn strange(random: &mut Random) -> Value {
+fn strange(random: &mut TestRandom) -> Value {
     match random.below(14) {
         0 => Value::Null,
         1 => json!(true),

@@ -1,8 +1,8 @@
-//! `strace`, attached to a server: sees what it does to its store, and lets a call fail or kill at an exact
-//! point.
+//! `strace`, attached to a server: records the calls by which it changes its store, and lets one of
+//! them fail or kill the server.
 //!
-//! A call that kills is not carried out, and neither is one that fails. Calls are counted for each thread
-//! by itself; one thread alone writes to a store that is open.
+//! A call that kills is not carried out, and neither is one that fails. Calls are counted per
+//! thread; only one thread writes to an open store.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,28 +10,28 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 
 use crate::process::Process;
-use crate::stage::{Manner, Program, Stage};
+use crate::test_env::{LaunchOptions, StartedProgram, TestEnv};
 use crate::until::{until, when};
 
-/// The calls by which a file changes, or is made to last. Those with a question mark exist not everywhere.
+/// The calls that change or sync a file. Those with a question mark do not exist on all systems.
 const CALLS: &str = "write,pwrite64,writev,pwritev,pwritev2,ftruncate,fallocate,?unlink,unlinkat,\
                      ?rename,?renameat,renameat2,fsync,fdatasync";
 
-/// The files of a store, and the folder that they are in.
+/// The files of a store, and their folder.
 pub const STORE: &[&str] =
     &["", "filch.db", "filch.db-wal", "filch.db-journal", "filch.db.lock", "filch.db.ballast"];
 
 /// A call of a thread to a file of the store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Point {
-    /// What was called.
+pub struct CallPoint {
+    /// The name of the call.
     pub call: String,
-    /// How many of these the thread has made, this one included.
+    /// How many calls of this name the thread has made, including this one.
     pub number: usize,
 }
 
-impl Point {
-    /// Kills the server instead of it.
+impl CallPoint {
+    /// The `strace` expression that kills the server instead of making this call.
     #[must_use]
     pub fn kill(&self) -> String {
         format!("inject={}:signal=KILL:when={}", self.call, self.number)
@@ -39,82 +39,82 @@ impl Point {
 }
 
 /// A tracer that is attached to a process.
-pub struct Trace {
-    tracer: Program,
+pub struct Strace {
+    tracer: StartedProgram,
     calls: PathBuf,
 }
 
-impl Trace {
-    /// Attaches to a server whose data are in the folder `data` of the stage, and looks at what it does
-    /// to these files there. `expressions` are what `strace` takes after `-e`.
+impl Strace {
+    /// Attaches to a server with its data in the folder `data` of the environment, and records what
+    /// it does to these files. `expressions` are arguments of `strace -e`.
     pub async fn attach(
-        stage: &Stage,
+        env: &TestEnv,
         server: &Process,
         files: &[&str],
         expressions: &[String],
     ) -> Self {
-        let calls = stage.path("calls");
+        let calls = env.path("calls");
         let _ = std::fs::remove_file(&calls);
         let pid = server.pid().to_string();
-        let mut arguments = arguments(&stage.path("data"), files, &calls, expressions);
+        let mut arguments = arguments(&env.path("data"), files, &calls, expressions);
         arguments.extend(["-p".to_owned(), pid]);
-        let tracer = start(stage, &arguments);
+        let tracer = start(env, &arguments);
         let mut trace = Self { tracer, calls };
         until("the tracer is attached", async || {
             let has_ended = trace.tracer.process.ended().is_some();
-            let said = trace.tracer.said();
+            let text = trace.tracer.stderr();
             // It may have ended with the server since, at the very first call.
-            let is_attached = said.contains("attached");
-            assert!(is_attached || !has_ended, "nothing can be traced here: {said}");
+            let is_attached = text.contains("attached");
+            assert!(is_attached || !has_ended, "`strace` cannot trace here: {text}");
             when(is_attached)
         })
         .await;
         trace
     }
 
-    /// What was called, in order. The tracer ends with the process.
-    pub async fn end(mut self) -> Vec<Point> {
+    /// The calls, in order. The tracer ends with the process.
+    pub async fn end(mut self) -> Vec<CallPoint> {
         self.tracer.process.end().await;
         read(&self.calls)
     }
 }
 
-/// Starts a server under a tracer, and stops it when it is up. Returns whether it was killed before it had
-/// stopped, and what was called.
+/// Starts a server under a tracer, and shuts it down once it is up. Returns whether it was killed
+/// before that was done, and its calls.
 ///
 /// # Panics
 /// If nothing can be traced here.
-pub async fn up_and_down(stage: &Stage, expressions: &[String]) -> (bool, Vec<Point>) {
-    let calls = stage.path("calls");
+pub async fn start_and_stop(env: &TestEnv, expressions: &[String]) -> (bool, Vec<CallPoint>) {
+    let calls = env.path("calls");
     let _ = std::fs::remove_file(&calls);
-    let data = stage.path("data");
-    let mut through = vec!["strace".to_owned()];
-    through.extend(arguments(&data, STORE, &calls, expressions));
-    let manner = Manner { through, ..Manner::default() };
+    let data = env.path("data");
+    let mut wrapper = vec!["strace".to_owned()];
+    wrapper.extend(arguments(&data, STORE, &calls, expressions));
+    let options = LaunchOptions { wrapper, ..LaunchOptions::default() };
     let data = data.to_str().expect("a path in UTF-8");
     let words = ["server", "start", "--listen", "127.0.0.1:0", "--data", data];
-    let mut program = stage.filch_in(&manner, &stage.path(""), &words);
+    let mut program = env.filch_with(&options, &env.path(""), &words);
     until("the server is up, or gone", async || {
-        when(program.printed().contains('\n') || program.process.ended().is_some())
+        when(program.stdout().contains('\n') || program.process.ended().is_some())
     })
     .await;
     if program.process.ended().is_none() {
         program.process.signal_children(Signal::TERM);
     }
     let status = program.process.end().await;
-    // The tracer ends as the server did.
-    assert!(status.success() || status.code().is_none(), "{status}: {}", program.said());
+    // The tracer ends with the exit status of the server.
+    assert!(status.success() || status.code().is_none(), "{status}: {}", program.stderr());
     (!status.success(), read(&calls))
 }
 
-fn read(calls: &Path) -> Vec<Point> {
-    points(&std::fs::read_to_string(calls).expect("the tracer writes it all down"))
+fn read(calls: &Path) -> Vec<CallPoint> {
+    points(&std::fs::read_to_string(calls).expect("the tracer writes this file"))
 }
 
-fn start(stage: &Stage, arguments: &[String]) -> Program {
-    let manner = Manner { program: Some("strace".into()), ..Manner::default() };
+fn start(env: &TestEnv, arguments: &[String]) -> StartedProgram {
+    let options = LaunchOptions { program: Some("strace".into()), ..LaunchOptions::default() };
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    stage.filch_in(&manner, &stage.path(""), &words)
+    env.filch_with(&options, &env.path(""), &words)
 }
 
 fn arguments(data: &Path, files: &[&str], calls: &Path, expressions: &[String]) -> Vec<String> {
@@ -123,7 +123,7 @@ fn arguments(data: &Path, files: &[&str], calls: &Path, expressions: &[String]) 
     arguments.push(text(calls));
     let data = data.canonicalize().expect("the folder of the data is there");
     let paths = files.iter().map(|file| text(&data.join(file)));
-    // The folder itself has no slash behind its name.
+    // The folder itself has no slash at the end.
     let paths = paths.map(|path| path.trim_end_matches('/').to_owned());
     arguments.extend(paths.flat_map(|path| ["-P".to_owned(), path]));
     let usual = [format!("trace={CALLS}"), "signal=none".to_owned()];
@@ -132,9 +132,9 @@ fn arguments(data: &Path, files: &[&str], calls: &Path, expressions: &[String]) 
     arguments
 }
 
-/// Each line begins with the number of the thread and the name of the call; what is resumed has been told
-/// before.
-fn points(text: &str) -> Vec<Point> {
+/// Each line begins with the thread id and the name of the call. A resumed call was already
+/// counted.
+fn points(text: &str) -> Vec<CallPoint> {
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     let calls = text.lines().filter_map(|line| {
         let (thread, rest) = line.split_once(' ')?;
@@ -146,7 +146,7 @@ fn points(text: &str) -> Vec<Point> {
     for (thread, call) in calls {
         let count = counts.entry((thread, call)).or_default();
         *count += 1;
-        points.push(Point { call: call.to_owned(), number: *count });
+        points.push(CallPoint { call: call.to_owned(), number: *count });
     }
     points
 }
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_counted_for_each_thread() {
+    fn calls_are_counted_per_thread() {
         let text = "\
 7 pwrite64(9, \"a\"..., 24, 0) = 24
 8 pwrite64(9, \"a\", 1, 0 <unfinished ...>

@@ -9,36 +9,36 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Passage, Weather, frame};
+use super::{LinkCondition, NetworkConditions, frame};
 
-/// So many frames may be under way. More than a test sends in the longest delay.
-const UNDER_WAY: usize = 100_000;
+/// The most frames in flight: more than a test sends in the longest delay.
+const IN_FLIGHT: usize = 100_000;
 
-/// A frame and when it arrives.
+/// A frame and the time at which it arrives.
 type Arrival = (Instant, Vec<u8>);
 
-/// Carries frames until either side hangs up, or until it was cut and is mended.
+/// Forwards frames until either side closes the connection, or until it was cut and is mended.
 pub(super) async fn carry(
     from: ReadHalf<'_>,
     to: WriteHalf<'_>,
-    weather: watch::Receiver<Weather>,
-    of: impl Fn(Weather) -> Passage + Copy,
+    conditions: watch::Receiver<NetworkConditions>,
+    of: impl Fn(NetworkConditions) -> LinkCondition + Copy,
     carried: &AtomicUsize,
 ) {
-    let (sender, arrivals) = channel(UNDER_WAY);
+    let (sender, arrivals) = channel(IN_FLIGHT);
     let counted = Counted::among(carried);
-    let mut until_cut = weather.clone();
+    let mut until_cut = conditions.clone();
     tokio::select! {
         biased;
-        _ = until_cut.wait_for(|weather| of(*weather) == Passage::Cut) => {}
-        () = take(from, sender, weather, of) => {}
+        _ = until_cut.wait_for(|conditions| of(*conditions) == LinkCondition::Cut) => {}
+        () = take(from, sender, conditions, of) => {}
         () = arrive(to, arrivals) => {}
     }
     drop(counted);
-    let _ = until_cut.wait_for(|weather| of(*weather) != Passage::Cut).await;
+    let _ = until_cut.wait_for(|conditions| of(*conditions) != LinkCondition::Cut).await;
 }
 
-/// One direction that is carried. Counted until it is dropped, since the other direction's end ends both.
+/// Counts one direction until it is dropped: the end of either direction ends both.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
@@ -57,20 +57,22 @@ impl Drop for Counted<'_> {
 async fn take(
     mut from: ReadHalf<'_>,
     arrivals: Sender<Arrival>,
-    weather: watch::Receiver<Weather>,
-    of: impl Fn(Weather) -> Passage,
+    conditions: watch::Receiver<NetworkConditions>,
+    of: impl Fn(NetworkConditions) -> LinkCondition,
 ) {
     let mut bytes = Vec::new();
     loop {
         while let Some(length) = frame::length(&bytes).filter(|&length| length <= bytes.len()) {
             let rest = bytes.split_off(length);
             let frame = std::mem::replace(&mut bytes, rest);
-            let passage = of(*weather.borrow());
-            let (copies, delay) = match passage {
-                Passage::Hole => (0, Duration::ZERO),
-                Passage::Twice => (2, Duration::ZERO),
-                Passage::Late(delay) => (1, delay),
-                Passage::Whole | Passage::Cut | Passage::Slow(_) => (1, Duration::ZERO),
+            let condition = of(*conditions.borrow());
+            let (copies, delay) = match condition {
+                LinkCondition::Dropped => (0, Duration::ZERO),
+                LinkCondition::Duplicated => (2, Duration::ZERO),
+                LinkCondition::Delayed(delay) => (1, delay),
+                LinkCondition::Normal | LinkCondition::Cut | LinkCondition::Slow(_) => {
+                    (1, Duration::ZERO)
+                }
             };
             for _ in 0..copies {
                 if arrivals.send((Instant::now() + delay, frame.clone())).await.is_err() {
@@ -82,8 +84,8 @@ async fn take(
         if read == 0 {
             return;
         }
-        let passage = of(*weather.borrow());
-        if let Passage::Slow(bytes_per_second) = passage {
+        let condition = of(*conditions.borrow());
+        if let LinkCondition::Slow(bytes_per_second) = condition {
             sleep(Duration::from_secs_f64(read as f64 / f64::from(bytes_per_second))).await;
         }
     }
