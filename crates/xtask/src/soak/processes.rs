@@ -1,8 +1,8 @@
-//! Rounds with real processes: the scenarios of the end-to-end tests in turn, each with a fresh seed and
-//! more faults the longer the soak; and load, which comes last.
+//! Rounds with real processes: the scenarios of the end-to-end tests in turn, each with a fresh
+//! seed and more faults the longer the soak; and load, which comes last.
 //!
-//! What they have brought about and measured they say themselves, in lines that begin with [`BROUGHT_ABOUT`]
-//! and [`MEASURED`]; here it is added up.
+//! The tests print how many faults they have injected and what they have measured, in lines that
+//! begin with [`INJECTED`] and [`MEASURED`]; here they are added up.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -13,39 +13,58 @@ use anyhow::{Context, Result, bail};
 
 use crate::cargo;
 
-/// Which tests these are. Those that hit at moments drawn from a seed come twice as often.
-const SCENARIOS: [&str; 9] = [
-    "kills::",
-    "zombies::",
-    "partitions::",
-    "power::",
-    "points::",
-    "terms::",
-    "kills::",
-    "double_billing::",
-    "idle::",
+/// Some tests: those of a test target that begin with this name.
+#[derive(Clone, Copy, Debug)]
+struct Scenario {
+    target: &'static str,
+    name: &'static str,
+}
+
+/// Tests that are also part of `cargo xtask test`.
+const fn e2e(name: &'static str) -> Scenario {
+    Scenario { target: "e2e", name }
+}
+
+/// Tests that measure. Only a soak runs them.
+const fn soak(name: &'static str) -> Scenario {
+    Scenario { target: "soak", name }
+}
+
+/// In turn. Kills, which hit at moments drawn from a seed, come twice as often.
+const SCENARIOS: [Scenario; 10] = [
+    e2e("kills::"),
+    e2e("zombies::"),
+    e2e("partitions::"),
+    e2e("power::"),
+    e2e("points::"),
+    e2e("limits::"),
+    e2e("kills::"),
+    e2e("double_billing::"),
+    soak("idle::"),
+    soak("malformed::"),
 ];
 
-const LOAD: &str = "load::";
+const LOAD: Scenario = soak("load::");
 const LOAD_MINUTES_MAX: u32 = 10;
 
 /// Counts are those of a test run times the minutes over this.
 const MINUTES_PER_SCALE: u32 = 10;
 
-/// Behind it a number and a name.
-const BROUGHT_ABOUT: &str = "brought about ";
-/// Behind it a name, a colon, and a text.
+/// Followed by a number and a name.
+const INJECTED: &str = "injected ";
+/// Followed by a name, a colon, and a text.
 const MEASURED: &str = "measured ";
 
 /// The scenarios, built once. The rounds use what was built then, whatever happens to the sources.
 pub(super) struct Processes {
-    /// The program that is tried, and the one that tries it.
+    /// The program under test.
     filch: PathBuf,
-    tests: PathBuf,
+    /// The programs with the tests, by the name of their target.
+    tests: [(&'static str, PathBuf); 2],
     folder: PathBuf,
     minutes: u32,
     rounds: usize,
-    /// What was brought about, in the order in which it was first heard of.
+    /// Injected faults by name, in the order in which each name came first.
     done: Vec<(String, u64)>,
     /// What was measured last.
     measured: Vec<(String, String)>,
@@ -55,7 +74,8 @@ impl Processes {
     pub(super) fn build(root: &Path, filch: PathBuf, minutes: NonZeroU32) -> Result<Self> {
         let output = cargo()
             .args(["test", "--no-run", "--release", "--locked", "--package", "filch-e2e"])
-            .args(["--test", "e2e", "--message-format", "json-render-diagnostics"])
+            .args(["--features", "soak", "--test", "e2e", "--test", "soak"])
+            .args(["--message-format", "json-render-diagnostics"])
             .current_dir(root)
             .stderr(Stdio::inherit())
             .output()
@@ -64,10 +84,15 @@ impl Processes {
             bail!("the end-to-end tests cannot be built ({})", output.status);
         }
         let messages = String::from_utf8_lossy(&output.stdout);
-        let tests = super::program_in(&messages, "e2e");
+        let tests = |target| {
+            let program = super::program_in(&messages, target);
+            let program =
+                program.with_context(|| format!("cargo did not print the path of {target}"));
+            Ok::<_, anyhow::Error>((target, program?))
+        };
         Ok(Self {
             filch,
-            tests: tests.context("cargo did not say where it put the end-to-end tests")?,
+            tests: [tests("e2e")?, tests("soak")?],
             folder: root.join("crates/e2e"),
             minutes: minutes.get(),
             rounds: 0,
@@ -76,7 +101,7 @@ impl Processes {
         })
     }
 
-    /// The next scenario. Its talk is shown only if it fails, as an error that says how to repeat it.
+    /// The next scenario. Its output is shown only if it fails, with the command that repeats it.
     pub(super) fn round(&mut self, seed: u64) -> Result<()> {
         let scenario = SCENARIOS[self.rounds % SCENARIOS.len()];
         self.rounds += 1;
@@ -93,29 +118,32 @@ impl Processes {
         self.play(LOAD, seed)
     }
 
-    fn play(&mut self, scenario: &str, seed: u64) -> Result<()> {
-        let output = Command::new(&self.tests)
-            .args([scenario, "--nocapture"])
+    fn play(&mut self, scenario: Scenario, seed: u64) -> Result<()> {
+        let Scenario { target, name } = scenario;
+        let tests = self.tests.iter().find(|(it, _)| *it == target);
+        let (_, tests) = tests.expect("both targets are built");
+        let output = Command::new(tests)
+            .args([name, "--nocapture"])
             .envs(self.variables(seed))
             .current_dir(&self.folder)
             .output()
-            .with_context(|| format!("cannot start {}", self.tests.display()))?;
-        let said = String::from_utf8_lossy(&output.stderr);
+            .with_context(|| format!("cannot start {}", tests.display()))?;
+        let stderr = String::from_utf8_lossy(&output.stderr);
         let repeat = || format!("help: repeat it with `{}`", self.command(scenario, seed));
         if !output.status.success() {
-            let talk = String::from_utf8_lossy(&output.stdout);
+            let stdout = String::from_utf8_lossy(&output.stdout);
             let status = output.status;
-            bail!("seed {seed} of {scenario} failed ({status})\n{talk}{said}\n  {}", repeat());
+            bail!("seed {seed} of {name} failed ({status})\n{stdout}{stderr}\n  {}", repeat());
         }
-        if !said.lines().any(|line| line.starts_with(BROUGHT_ABOUT)) {
-            bail!("{scenario} has brought about nothing\n  {}", repeat());
+        if !stderr.lines().any(|line| line.starts_with(INJECTED)) {
+            bail!("{name} has injected no faults\n  {}", repeat());
         }
-        said.lines().for_each(|line| self.hear(line));
+        stderr.lines().for_each(|line| self.count(line));
         Ok(())
     }
 
-    fn hear(&mut self, line: &str) {
-        if let Some((count, name)) = part(line, BROUGHT_ABOUT, " ")
+    fn count(&mut self, line: &str) {
+        if let Some((count, name)) = part(line, INJECTED, " ")
             && let Ok(count) = count.parse::<u64>()
         {
             *value_of(&mut self.done, name) += count;
@@ -133,11 +161,12 @@ impl Processes {
         ]
     }
 
-    /// As it would be typed into a shell.
-    fn command(&self, scenario: &str, seed: u64) -> String {
+    /// As a line for a shell.
+    fn command(&self, Scenario { target, name }: Scenario, seed: u64) -> String {
         let variables = self.variables(seed).map(|(name, value)| format!("{name}={value}"));
         format!(
-            "{} cargo test --release --package filch-e2e --test e2e -- {scenario} --nocapture",
+            "{} cargo test --release --package filch-e2e --features soak --test {target} -- {name} \
+             --nocapture",
             variables.join(" ")
         )
     }
@@ -177,11 +206,11 @@ mod tests {
     /// With a shell in place of the tests, to which a scenario is a script of that name.
     fn processes(folder: &Path, script: &str) -> Processes {
         for scenario in SCENARIOS.iter().chain([&LOAD]) {
-            std::fs::write(folder.join(scenario), script).unwrap();
+            std::fs::write(folder.join(scenario.name), script).unwrap();
         }
         Processes {
             filch: "/t/filch".into(),
-            tests: "sh".into(),
+            tests: [("e2e", "sh".into()), ("soak", "sh".into())],
             folder: folder.into(),
             minutes: 20,
             rounds: 0,
@@ -191,10 +220,10 @@ mod tests {
     }
 
     #[test]
-    fn rounds_take_the_scenarios_in_turn_and_add_up_what_these_say() {
+    fn rounds_run_the_scenarios_in_turn_and_add_up_their_counts() {
         let folder = tempfile::tempdir().unwrap();
-        let script = r#"echo "brought about 7 lies"
-            echo "brought about $FILCH_E2E_SEED faults of $0" >&2
+        let script = r#"echo "injected 7 faults on the wrong stream"
+            echo "injected $FILCH_E2E_SEED faults of $0" >&2
             echo "measured load: $FILCH_LOAD_MINUTES of $FILCH_E2E_SEED" >&2"#;
         let mut processes = processes(folder.path(), script);
         for seed in 1..=7 {
@@ -203,25 +232,25 @@ mod tests {
         processes.load(8).unwrap();
         let expected = "real processes: rounds 7, faults of kills:: 8, faults of zombies:: 2, \
                         faults of partitions:: 3, faults of power:: 4, faults of points:: 5, \
-                        faults of terms:: 6, faults of load:: 8\n  load: 10 of 8";
+                        faults of limits:: 6, faults of load:: 8\n  load: 10 of 8";
         assert_eq!(processes.to_string(), expected);
     }
 
     #[test]
-    fn a_round_that_fails_says_how_to_repeat_it() {
+    fn a_failed_round_prints_how_to_repeat_it() {
         let folder = tempfile::tempdir().unwrap();
         let error = processes(folder.path(), "exit 1").round(7).unwrap_err().to_string();
         assert!(error.starts_with("seed 7 of kills:: failed (exit status: 1)"), "{error}");
         let command = "FILCH_BINARY=/t/filch FILCH_E2E_SEED=7 FILCH_FAULTS=2 \
-                       FILCH_LOAD_MINUTES=10 cargo test --release --package filch-e2e --test e2e \
-                       -- kills:: --nocapture`";
+                       FILCH_LOAD_MINUTES=10 cargo test --release --package filch-e2e --features soak \
+                       --test e2e -- kills:: --nocapture`";
         assert!(error.ends_with(command), "{error}");
     }
 
     #[test]
-    fn a_round_in_which_nothing_happens_is_no_proof() {
+    fn a_round_without_faults_fails() {
         let folder = tempfile::tempdir().unwrap();
         let error = processes(folder.path(), "true").round(7).unwrap_err().to_string();
-        assert!(error.starts_with("kills:: has brought about nothing"), "{error}");
+        assert!(error.starts_with("kills:: has injected no faults"), "{error}");
     }
 }
