@@ -1,7 +1,7 @@
-//! Figures: what a bench measured, as a table in docs/benchmarks.md or in the page of its crate.
+//! `cargo xtask table`: writes the results of a benchmark into the page that shows them.
 //!
-//! A bench prints one JSON document; this file turns it into the table between the marks that carry
-//! the bench's name, so that no figure is ever copied by hand. Measuring is `bench`'s side.
+//! A benchmark prints one JSON document; this file turns it into the table between the marks with
+//! the benchmark's name, so that figures are never copied by hand.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// The pages that have a place for tables.
+/// The pages that may have marks.
 const PAGES: [&str; 3] = ["docs/benchmarks.md", "docs/pool.md", "docs/recruiter.md"];
 
-/// What to do about a page whose tables differ from the figures.
+/// What to do with a page whose table differs from the figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Action {
     Rewrite,
@@ -45,7 +45,7 @@ pub(crate) fn run(root: &Path, files: &[PathBuf], action: Action) -> Result<Exit
     Ok(code)
 }
 
-/// The page that has a place for this table: its name, and its text before and after.
+/// The page that has the marks for this table: its name, and its text before and after.
 fn replace_in_page(root: &Path, report: &Report) -> Result<(&'static str, String, String)> {
     for page in PAGES {
         let path = root.join(page);
@@ -59,12 +59,13 @@ fn replace_in_page(root: &Path, report: &Report) -> Result<(&'static str, String
     }
     let (begin, end) = marks(report);
     bail!(
-        "no page has a place for the table: {} need `{begin}` and then `{end}`",
-        PAGES.join(" or ")
+        "no page has the marks of this table\n  \
+         help: add `{begin}` and `{end}` to one of {}",
+        PAGES.join(", ")
     )
 }
 
-/// The JSON document of one bench. Only what the table shows is read; more may be in it.
+/// The JSON document of one benchmark. Only the fields that the table shows are read.
 struct Report {
     bench: String,
     command: String,
@@ -90,7 +91,7 @@ impl Report {
         let document: Value = serde_json::from_str(json)?;
         let version = document["v"].as_u64().context("`v` is not a number")?;
         if version != 1 {
-            bail!("version {version} of the figures is not known here, only version 1");
+            bail!("unknown version {version} of the figures (expected 1)");
         }
         let machine = &document["machine"];
         let figures = document["figures"].as_array().context("`figures` is not a list")?;
@@ -148,8 +149,8 @@ fn text(object: &Value, key: &str) -> Result<String> {
     Ok(object[key].as_str().with_context(|| format!("`{key}` is not a text"))?.to_owned())
 }
 
-/// Three digits say what a measurement can say; whole numbers and anything above a thousand are
-/// written out, because readers compare and multiply them.
+/// Three significant digits, which is as precise as a measurement is. Whole numbers and anything
+/// above a hundred are written out, because readers compare and multiply them.
 fn rounded(value: f64) -> String {
     let size = value.abs();
     if value.fract() == 0.0 || size >= 99.95 {
@@ -176,7 +177,7 @@ fn grouped(digits: &str) -> String {
     text
 }
 
-/// Nothing if the page has no place for it.
+/// `None` if the page does not have the marks.
 fn replace_table(page: &str, report: &Report) -> Option<String> {
     let (begin, end) = marks(report);
     let (before, rest) = page.split_once(&begin)?;
@@ -244,7 +245,7 @@ The rest.
     }
 
     #[test]
-    fn figures_that_cannot_be_read_say_which_part() {
+    fn unreadable_figures_name_the_bad_field() {
         for (from, to, complaint) in [
             ("\"v\":1", "\"v\":2", "version 2"),
             ("\"bench\":", "\"bank\":", "`bench` is not a text"),
@@ -260,7 +261,7 @@ The rest.
     }
 
     #[test]
-    fn values_are_rounded_to_what_can_be_meant() {
+    fn values_are_rounded_to_three_digits() {
         for (value, text) in [
             (0.0, "0"),
             (2.0, "2"),

@@ -1,5 +1,4 @@
-//! What the tests need of the machine, beyond a Rust toolchain: installed where it is missing, and where
-//! that is possible.
+//! Programs that the tests need besides a Rust toolchain. Missing ones are installed with apt-get.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,8 +6,7 @@ use std::{env, fs};
 
 use anyhow::{Context as _, Result, bail};
 
-/// A program, perhaps a module of Python's, and the Debian packages that bring it, with a space between
-/// them.
+/// A program, or a module of Python, and the Debian packages that contain it, separated by spaces.
 struct Need {
     program: &'static str,
     module: Option<&'static str>,
@@ -35,32 +33,32 @@ impl Need {
 }
 
 const NEEDS: &[Need] = &[
-    // The examples of workers in other languages.
+    // Example workers in other languages.
     Need::program("bash"),
     Need::program("curl"),
     Need::program("python3"),
-    // The environment of schemathesis.
+    // For the Python environment of schemathesis.
     Need { program: "python3", module: Some("ensurepip"), package: "python3-venv" },
-    // Faults: points at which a server is killed, what is preloaded into it, small disks.
+    // Faults: killing a server at exact system calls, preloaded libraries, small disks.
     Need::program("strace"),
     Need::package("cc", "gcc libc6-dev"),
     Need::package("unshare", "util-linux"),
     Need::program("mount"),
-    // Two machines where there is one, and the certificates of its guide.
+    // Two network namespaces that stand for two machines, and certificates for them.
     Need::package("ip", "iproute2"),
     Need::program("openssl"),
     Need::program("hostname"),
-    // Side jobs whose data lies in Redis, and what they count, read by Prometheus' own client.
+    // Side jobs that use Redis, and their metrics, read by Prometheus' own client.
     Need::program("redis-server"),
     Need {
-        // Debian's own: a module that is a package is for that one.
+        // Debian's Python: the package's module is installed for this one.
         program: "/usr/bin/python3",
         module: Some("prometheus_client"),
         package: "python3-prometheus-client",
     },
 ];
 
-/// Installs what is missing.
+/// Installs missing packages.
 pub(crate) fn install() -> Result<()> {
     let missing: Vec<&Need> = NEEDS.iter().filter(|need| !need.is_met()).collect();
     if missing.is_empty() {
@@ -68,9 +66,9 @@ pub(crate) fn install() -> Result<()> {
     }
     let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
     let packages = packages.join(" ");
-    let help = format!("install it by hand: apt-get install {packages}");
+    let help = format!("install them by hand: apt-get install {packages}");
     if find("apt-get").is_none() {
-        bail!("the tests need {packages}, and there is no apt-get here\n  help: {help}");
+        bail!("the tests need {packages}, and apt-get was not found\n  help: {help}");
     }
     eprintln!("installing {packages}");
     for words in [vec!["update"], vec!["install", "-y", "--no-install-recommends"]] {
@@ -81,7 +79,7 @@ pub(crate) fn install() -> Result<()> {
             command.args(packages.split(' '));
         }
         let status = command.status().context("cannot start apt-get")?;
-        // An update that fails may still leave lists that are good enough.
+        // After a failed update, older package lists may still be good enough.
         if is_install && !status.success() {
             bail!("apt-get could not install {packages} ({status})\n  help: {help}");
         }
@@ -101,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_found() {
+    fn installed_programs_and_modules_are_found() {
         assert!(find("sh").is_some());
         assert!(find("no-such-program").is_none());
         let python = |module| Need { program: "python3", module: Some(module), package: "" };

@@ -1,7 +1,7 @@
-//! Every dependency says what it saves us, in a comment beside it or on the line above.
+//! Every dependency has a comment, beside it or on the line above, that says what it saves us.
 //!
-//! Where a crate inherits one from the workspace the comment stands there; which crate may use what
-//! is another rule (`edges`).
+//! A dependency that a crate inherits from the workspace has its comment there. Which crate may use
+//! which is another rule (`edges`).
 
 use super::Finding;
 use super::manifest::{Entry, entries};
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_its_own_counts_as_one_dependency() {
+    fn a_table_about_one_dependency_counts_as_one() {
         let bare = "[dependencies.one]\nversion = \"1\"\n";
         assert_eq!(lines(bare).len(), 1);
         assert_eq!(lines(&format!("# Saves work.\n{bare}")), []);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_inherited_or_no_dependency_needs_none() {
+    fn inherited_dependencies_and_other_entries_need_no_comment() {
         let text = "\
 [package]
 name = \"one\"

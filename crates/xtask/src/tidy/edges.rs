@@ -1,8 +1,8 @@
-//! Which crate may know which: the table of rooms, and whether the manifests keep to it.
+//! Which of our crates may use which, and whether the manifests keep to it.
 //!
-//! The reasons are in `docs/decisions/0001-small-crates-with-checked-dependencies.md`. Cargo itself is asked for the
-//! dependencies, so that no spelling of a manifest escapes; all kinds count. Tests may use what
-//! their room may, and in few rooms more: the table says what.
+//! The reasons are in decision 0001 (`docs/decisions`). The dependencies come from cargo itself, so
+//! that no spelling of a manifest escapes; all kinds count. Tests may use the same crates as the
+//! code that they test, and in a few crates more, as the table says.
 
 use std::path::Path;
 
@@ -13,28 +13,28 @@ use super::Finding;
 use super::manifest;
 use super::tree::Tree;
 
-/// One crate: its folder under `crates/`, and what it may use of ours and of others'.
-struct Room {
+/// One crate: its folder under `crates/`, and its allowed dependencies.
+struct Crate {
     folder: &'static str,
     may_use: &'static [&'static str],
-    /// What only its tests may use, beyond that. These may be rooms that are built upon this one: a
-    /// circle, which cargo permits because tests are no part of the library.
+    /// Our crates that only its tests may use. They may depend on this crate: cargo permits that
+    /// cycle, because tests are not part of the library.
     tests_may_use: &'static [&'static str],
     outside: Outside,
 }
 
-/// Dependencies that are not ours. Those of tests alone are never restricted.
+/// Dependencies that are not ours. Those that only tests use are never restricted.
 #[derive(Clone, Copy)]
 enum Outside {
     Any,
     Only(&'static [&'static str]),
 }
 
-const fn room(folder: &'static str, may_use: &'static [&'static str]) -> Room {
-    Room { folder, may_use, tests_may_use: &[], outside: Outside::Any }
+const fn with(folder: &'static str, may_use: &'static [&'static str]) -> Crate {
+    Crate { folder, may_use, tests_may_use: &[], outside: Outside::Any }
 }
 
-/// All that the programs at the top may build upon.
+/// What the programs at the top may use.
 const BELOW_PROGRAMS: &[&str] = &[
     "api",
     "filch",
@@ -49,34 +49,34 @@ const BELOW_PROGRAMS: &[&str] = &[
     "worker",
 ];
 
-/// From the leaves up. It also names rooms that are not built yet: their edges were decided first.
-const ROOMS: &[Room] = &[
+/// From the leaves up. It also lists crates that do not exist yet: their edges were decided first.
+const CRATES: &[Crate] = &[
     // Leaves.
-    Room {
+    Crate {
         folder: "scheduler",
         may_use: &[],
-        // So that its traces can be played by the simulator's player, against a store.
+        // Its traces are replayed by the simulator, against a store.
         tests_may_use: &["sim", "store"],
-        // It must be the same everywhere and forget nothing: no clock, no I/O, no random source.
+        // It must behave the same everywhere: no clock, no I/O, no source of randomness.
         outside: Outside::Only(&["hashbrown"]),
     },
-    room("metrics", &[]),
-    room("pool", &["metrics"]),
-    room("recruit", &["metrics"]),
-    room("node", &[]),
-    // Adapters: they know the scheduler's nouns.
-    room("store", &["scheduler"]),
-    room("api", &["scheduler"]),
+    with("metrics", &[]),
+    with("pool", &["metrics"]),
+    with("recruit", &["metrics"]),
+    with("node", &[]),
+    // Adapters: they use the scheduler's types.
+    with("store", &["scheduler"]),
+    with("api", &["scheduler"]),
     // Shells.
-    room("server", &["scheduler", "store", "api", "metrics", "recruit"]),
-    room("worker", &["scheduler", "api", "pool", "recruit"]),
-    room("sim", &["scheduler", "store"]),
-    room("filch", &["api", "server", "worker", "store", "pool", "recruit"]),
-    // Programs; nobody uses them.
-    room("cli", BELOW_PROGRAMS),
-    room("benches", BELOW_PROGRAMS),
-    room("e2e", BELOW_PROGRAMS),
-    room("xtask", &[]),
+    with("server", &["scheduler", "store", "api", "metrics", "recruit"]),
+    with("worker", &["scheduler", "api", "pool", "recruit"]),
+    with("sim", &["scheduler", "store"]),
+    with("filch", &["api", "server", "worker", "store", "pool", "recruit"]),
+    // Programs: no crate uses them.
+    with("cli", BELOW_PROGRAMS),
+    with("benches", BELOW_PROGRAMS),
+    with("e2e", BELOW_PROGRAMS),
+    with("xtask", &[]),
 ];
 
 pub(super) fn check(root: &Path, tree: &Tree) -> Result<Vec<Finding>> {
@@ -103,9 +103,9 @@ fn check_packages(packages: &[Package], tree: &Tree) -> Vec<Finding> {
 fn check_package(package: &Package, tree: &Tree) -> Vec<Finding> {
     let Package { name, folder, dependencies } = package;
     let path = format!("crates/{folder}/Cargo.toml");
-    let Some(room) = ROOMS.iter().find(|room| room.folder == folder) else {
+    let Some(entry) = CRATES.iter().find(|entry| entry.folder == folder) else {
         let table = "crates/xtask/src/tidy/edges.rs";
-        let message = format!("`{folder}` is not in the table of rooms: add it to {table}");
+        let message = format!("`{folder}` is not in the table of crates: add it to {table}");
         return vec![Finding::new(&path, 1, message)];
     };
     let manifest = tree.text(&path).unwrap_or("");
@@ -118,15 +118,15 @@ fn check_package(package: &Package, tree: &Tree) -> Vec<Finding> {
         findings.push(Finding::new(&path, line, message));
     }
     for dependency in dependencies {
-        if let Some(message) = objection(room, dependency) {
+        if let Some(message) = objection(entry, dependency) {
             findings.push(Finding::new(&path, line_of(manifest, &dependency.name), message));
         }
     }
     findings
 }
 
-fn objection(room: &Room, dependency: &Dependency) -> Option<String> {
-    let Room { folder, may_use, tests_may_use, outside } = room;
+fn objection(entry: &Crate, dependency: &Dependency) -> Option<String> {
+    let Crate { folder, may_use, tests_may_use, outside } = entry;
     let Dependency { name, folder: ours, only_for_tests } = dependency;
     let (name, whose, allowed) = match (ours, outside) {
         (Some(ours), _) if *only_for_tests => {
@@ -171,7 +171,7 @@ fn metadata(root: &Path) -> Result<String> {
     if !output.status.success() {
         bail!("`cargo metadata` failed:\n{}", String::from_utf8_lossy(&output.stderr).trim_end());
     }
-    String::from_utf8(output.stdout).context("`cargo metadata` printed something else than text")
+    String::from_utf8(output.stdout).context("`cargo metadata` did not print UTF-8")
 }
 
 fn packages(metadata: &str) -> Result<Vec<Package>> {
@@ -216,8 +216,8 @@ fn list<'a>(object: &'a Value, key: &str) -> Result<&'a [Value]> {
 mod tests {
     use super::*;
 
-    /// One package with dependencies written as in cargo's own words: `normal`, `dev` or `build`,
-    /// a name, and `ours` if it is in this workspace.
+    /// One package with dependencies, each written as its kind (`normal`, `dev` or `build`), its
+    /// name, and `ours` if it is in this workspace.
     fn found(folder: &str, name: &str, dependencies: &[&str]) -> Vec<String> {
         let dependencies: Vec<Value> = dependencies.iter().map(|line| dependency(line)).collect();
         let document = serde_json::json!({
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn other_edges_are_found_whatever_their_kind() {
+    fn edges_that_are_not_allowed_are_found_for_every_kind() {
         for (kind, complaint) in [
             ("normal", "`pool` may not use `store`: of our crates it may use none"),
             ("build", "`pool` may not use `store`: of our crates it may use none"),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_of_the_scheduler_may_use_what_it_may_not_itself() {
+    fn tests_of_the_scheduler_may_use_more_than_the_scheduler() {
         let check = |line: &str| found("scheduler", "filch-scheduler", &[line]);
         assert_eq!(check("dev filch-store ours"), NONE);
         assert_eq!(check("dev filch-sim ours"), NONE);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scheduler_uses_nothing_of_others_but_its_hash_table() {
+    fn of_other_crates_the_scheduler_uses_only_its_hash_table() {
         let check = |line| found("scheduler", "filch-scheduler", &[line]);
         assert_eq!(check("normal hashbrown"), NONE);
         assert_eq!(check("dev proptest"), NONE);
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn an_unknown_folder_and_a_wrong_name_are_found() {
-        let expected = "crates/attic/Cargo.toml:1: `attic` is not in the table of rooms: \
+        let expected = "crates/attic/Cargo.toml:1: `attic` is not in the table of crates: \
                         add it to crates/xtask/src/tidy/edges.rs";
         assert_eq!(found("attic", "filch-attic", &[]), [expected]);
         let expected = "crates/pool/Cargo.toml:2: \
@@ -305,23 +305,23 @@ mod tests {
     }
 
     #[test]
-    fn the_table_itself_goes_one_way() {
+    fn the_table_has_no_cycles() {
         const PROGRAMS: [&str; 4] = ["cli", "benches", "e2e", "xtask"];
-        for (index, room) in ROOMS.iter().enumerate() {
-            for used in room.may_use {
-                // Each room uses only rooms further up in the table, so there is no circle, and
-                // the last four, the programs, are used by none.
-                let place = ROOMS.iter().position(|other| other.folder == *used);
-                let place = place.expect("a room in the table uses rooms of the table");
-                assert!(place < index, "{} uses {used}", room.folder);
-                assert!(!PROGRAMS.contains(used), "{}", room.folder);
+        for (index, entry) in CRATES.iter().enumerate() {
+            for used in entry.may_use {
+                // Each crate uses only crates further up in the table, so there is no cycle, and
+                // no crate uses the last four, which are programs.
+                let place = CRATES.iter().position(|other| other.folder == *used);
+                let place = place.expect("a crate in the table uses crates of the table");
+                assert!(place < index, "{} uses {used}", entry.folder);
+                assert!(!PROGRAMS.contains(used), "{}", entry.folder);
             }
-            for used in room.tests_may_use {
-                // Here a circle is allowed, but nothing that is no room, and still no program.
-                let place = ROOMS.iter().position(|other| other.folder == *used);
-                assert!(place.is_some_and(|place| place != index), "{} uses {used}", room.folder);
-                assert!(!room.may_use.contains(used), "{} may use {used} anyway", room.folder);
-                assert!(!PROGRAMS.contains(used), "{}", room.folder);
+            for used in entry.tests_may_use {
+                // Here a cycle is allowed, but no unknown crate, and still no program.
+                let place = CRATES.iter().position(|other| other.folder == *used);
+                assert!(place.is_some_and(|place| place != index), "{} uses {used}", entry.folder);
+                assert!(!entry.may_use.contains(used), "{} may use {used} anyway", entry.folder);
+                assert!(!PROGRAMS.contains(used), "{}", entry.folder);
             }
         }
     }

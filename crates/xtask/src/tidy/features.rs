@@ -1,8 +1,9 @@
-//! No known bug is in the program: the feature `planted` is off in all that `filch` is made of.
+//! The program has no known bugs: the feature `planted` is off in all packages that `filch` is
+//! built from.
 //!
-//! Cargo itself is asked which features are on, so that no way of enabling one escapes. It is asked
-//! for the features of each package, not for its tree of features, which leaves out what the
-//! program's own default features enable. Its tests count too: they test the program as it is.
+//! Cargo itself lists the enabled features, so that no way of enabling one escapes: the features of
+//! each package, not the tree of features, which leaves out those that the program's own default
+//! features enable. The dependencies of tests count too: they test the program as it is.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,8 +20,8 @@ pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
     Ok(planted(&tree(root)?))
 }
 
-/// Every line is one package: its features, with commas between them and perhaps none, and then,
-/// behind a space, its name, its version, and where it is.
+/// Every line is one package: its features, separated by commas and perhaps none, then a space, its
+/// name, its version and its path.
 fn planted(tree: &str) -> Vec<Finding> {
     let mut names = BTreeSet::new();
     for line in tree.lines() {
@@ -52,7 +53,7 @@ fn tree(root: &Path) -> Result<String> {
     if !output.status.success() {
         bail!("`cargo tree` failed:\n{}", String::from_utf8_lossy(&output.stderr).trim_end());
     }
-    String::from_utf8(output.stdout).context("`cargo tree` printed something else than text")
+    String::from_utf8(output.stdout).context("`cargo tree` did not print UTF-8")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Every source file begins by saying what it is about.
+//! Every source file starts with a header that says what it is about.
 
 use super::Finding;
 use super::tree::Tree;
@@ -7,7 +7,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.texts_ending(".rs")
         .filter(|(path, text)| is_source(path) && !text.starts_with("//!"))
         .map(|(path, _)| {
-            Finding::new(path, 1, "no header: begin with `//!` and what this file is about")
+            Finding::new(path, 1, "no header: start with `//!` and what this file is about")
         })
         .collect()
 }

@@ -1,13 +1,12 @@
-//! Nothing half-done is left behind: no macro that stands for missing code, no debugging print, no
-//! test that is switched off.
+//! No unfinished code: no macro that stands for missing code, no debugging print, no disabled test.
 //!
-//! Clippy sees the macros too, but only in code that is compiled here; this looks at every file.
+//! Clippy finds the macros too, but only in code that is compiled here; this rule reads every file.
 
 use super::Finding;
 use super::tree::Tree;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    // Put together here, or this file would find itself.
+    // Assembled here, so that this file does not find itself.
     let needles = [
         ["todo", "!"].concat(),
         ["dbg", "!"].concat(),
@@ -19,7 +18,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         for (index, line) in text.lines().enumerate() {
             for needle in &needles {
                 if has_word(line, needle) {
-                    let message = format!("left behind: `{needle}`; finish it or take it out");
+                    let message = format!("unfinished: `{needle}`; finish it or remove it");
                     findings.push(Finding::new(path, index + 1, message));
                 }
             }
@@ -28,7 +27,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether the needle is there and not merely a part of a longer name.
+/// Whether the line has the needle, and not as part of a longer name.
 fn has_word(line: &str, needle: &str) -> bool {
     let is_name = |character: char| character.is_alphanumeric() || character == '_';
     line.match_indices(needle).any(|(start, _)| {

@@ -1,7 +1,7 @@
-//! Links between our pages lead somewhere.
+//! Links between our pages are not broken.
 //!
-//! Links to other sites are not followed, and neither are headings within a page: only whether the
-//! file or folder is part of the repository.
+//! The linked file or folder must be part of the repository. Links to other sites and to headings
+//! within a page are not checked.
 
 use super::Finding;
 use super::tree::Tree;
@@ -13,7 +13,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             match resolved(path, target) {
                 Some(file) if tree.has(&file) => {}
                 Some(_) => {
-                    let message = format!("the link to `{target}` leads to no file");
+                    let message =
+                        format!("the link to `{target}` is broken: there is no such file");
                     findings.push(Finding::new(path, line, message));
                 }
                 None => {
@@ -26,7 +27,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The targets of all links to files, with their line numbers; code is not looked at.
+/// The targets of all links to files, with their line numbers. Code is skipped.
 fn links(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut fence = None;
@@ -124,8 +125,9 @@ mod tests {
             ("[label]: nowhere.md", "nowhere.md"),
             ("[root](/STYLE.md)", "/STYLE.md"),
         ] {
-            let expected =
-                format!("docs/decisions/page.md:1: the link to `{target}` leads to no file");
+            let expected = format!(
+                "docs/decisions/page.md:1: the link to `{target}` is broken: there is no such file"
+            );
             assert_eq!(found(page), [expected]);
         }
         let above =

@@ -1,6 +1,6 @@
-//! Every crate obeys the workspace's lints, and `pool`, which cannot, has a table of its own.
+//! Every crate inherits the workspace's lints; `pool`, which cannot, has its own table.
 //!
-//! A crate that forgets the two lines is checked by nobody and looks just like one that is clean.
+//! Without this rule, a crate that forgets the two lines would look like one without warnings.
 
 use super::Finding;
 use super::manifest::{Entry, entries};

@@ -1,24 +1,24 @@
-//! No text says on whose machine it was written, or where that machine fetches its packages from.
+//! No file contains paths of one machine, or the host from which a machine downloads packages.
 //!
-//! Such a path works for one person; a host name turns one machine's settings into everybody's.
-//! `Cargo.lock` is written by cargo and may name what it likes.
+//! Such a path works for one person only, and hosts are a setting of each machine. `Cargo.lock` is
+//! exempt, because cargo writes it.
 
 use super::Finding;
 use super::tree::Tree;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    // Put together here, or this file would find itself.
+    // Assembled here, so that this file does not find itself.
     let folders = ["work", "root", "home", "Users"].map(|name| format!("/{name}/"));
     let hosts = [["crates", "io"].join(".")];
     let mut findings = Vec::new();
     for (path, text) in tree.texts().filter(|(path, _)| !path.ends_with("Cargo.lock")) {
         for (index, line) in text.lines().enumerate() {
             for folder in folders.iter().filter(|folder| has_absolute(line, folder)) {
-                let message = format!("`{folder}...` is a place on one machine");
+                let message = format!("`{folder}...` is a path of one machine");
                 findings.push(Finding::new(path, index + 1, message));
             }
             for host in hosts.iter().filter(|host| line.to_lowercase().contains(*host)) {
-                let message = format!("`{host}` is a host that machines reach in different ways");
+                let message = format!("`{host}` is a host, which is a setting of each machine");
                 findings.push(Finding::new(path, index + 1, message));
             }
         }
@@ -26,8 +26,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether a path begins here; what merely goes on with this folder (an address, a relative path)
-/// does not count.
+/// Whether an absolute path starts with this folder. URLs and relative paths that contain it do not
+/// count.
 fn has_absolute(line: &str, folder: &str) -> bool {
     let goes_on = |before: char| before.is_alphanumeric() || "._-~*{}<>".contains(before);
     line.match_indices(folder).any(|(start, _)| !line[..start].ends_with(goes_on))

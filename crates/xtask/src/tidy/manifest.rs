@@ -1,16 +1,16 @@
-//! Just enough of TOML to know, for each entry of a `Cargo.toml`, its table, its line, and whether a
-//! comment stands beside or above it.
+//! Just enough of TOML to find, for each entry of a `Cargo.toml`, its table, its line, and whether
+//! a comment is beside or above it.
 //!
-//! Comments are why this is not a TOML parser: those drop them. Strings over several lines are not
-//! understood; manifests have none.
+//! This is not a TOML parser, because parsers drop comments. Strings over several lines are not
+//! supported; manifests have none.
 
 /// One `key = value`, or one `[table]` header, whose key and value are empty.
 #[derive(Debug, PartialEq)]
 pub(super) struct Entry<'a> {
-    /// The header it stands under, without its brackets.
+    /// The header above it, without its brackets.
     pub table: &'a str,
     pub key: &'a str,
-    /// The first line of it; a list may go on.
+    /// Its first line; a list may continue on the next.
     pub value: &'a str,
     pub line: usize,
     pub commented: bool,
@@ -35,7 +35,7 @@ pub(super) fn entries(text: &str) -> Vec<Entry<'_>> {
     let mut entries = Vec::new();
     let mut table = "";
     let mut above_is_comment = false;
-    // Brackets that were opened by an entry and not closed yet: their lines belong to it.
+    // Brackets that an entry has opened and not closed yet: these lines belong to it.
     let mut depth = 0;
     for (index, raw) in text.lines().enumerate() {
         let (code, comment) = split_comment(raw);
@@ -58,7 +58,7 @@ pub(super) fn entries(text: &str) -> Vec<Entry<'_>> {
     entries
 }
 
-/// The line without its comment, and the comment if it says anything.
+/// The line without its comment, and the comment unless it is empty.
 pub(super) fn split_comment(line: &str) -> (&str, Option<&str>) {
     let mut quote = None;
     let mut escaped = false;

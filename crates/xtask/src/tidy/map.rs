@@ -1,4 +1,4 @@
-//! Every crate has its place in ARCHITECTURE.md, so that the map does not fall behind the land.
+//! ARCHITECTURE.md names every crate, so that its code map stays complete.
 
 use super::Finding;
 use super::tree::Tree;
@@ -7,7 +7,7 @@ const MAP: &str = "ARCHITECTURE.md";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let Some(map) = tree.text(MAP) else {
-        return vec![Finding::new(MAP, 1, "there is no such file: it names every crate")];
+        return vec![Finding::new(MAP, 1, "missing: this page names every crate")];
     };
     let unnamed = tree.crate_folders().into_iter().filter(|folder| !names(map, folder));
     unnamed
@@ -15,13 +15,13 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             Finding::new(
                 MAP,
                 1,
-                format!("crates/{folder} is not named: say what it is, as `{folder}`"),
+                format!("crates/{folder} is not mentioned: describe it as `{folder}`"),
             )
         })
         .collect()
 }
 
-/// In a form that can only mean the crate: the bare word `store` may well be a verb.
+/// In a form that can only mean the crate: the plain word `store` may be a verb.
 fn names(map: &str, folder: &str) -> bool {
     let marked = [format!("`{folder}`"), format!("**{folder}**")];
     let spelled = [format!("crates/{folder}"), format!("filch-{folder}")];
@@ -55,6 +55,6 @@ mod tests {
     fn a_missing_map_is_one_finding() {
         let found = check(&Tree::of(&[("crates/store/Cargo.toml", "")]));
         let lines: Vec<String> = found.iter().map(ToString::to_string).collect();
-        assert_eq!(lines, ["ARCHITECTURE.md:1: there is no such file: it names every crate"]);
+        assert_eq!(lines, ["ARCHITECTURE.md:1: missing: this page names every crate"]);
     }
 }

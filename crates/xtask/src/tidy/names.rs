@@ -1,5 +1,5 @@
-//! One public type name means one thing in the workspace: no two `pub` types, traits or type aliases
-//! below `crates/*/src` have the same name.
+//! One public type name means one thing in the workspace: no two `pub` types, traits or type
+//! aliases below `crates/*/src` have the same name.
 //!
 //! `pub(crate)` does not count, and neither does a second definition in the same file, which is the
 //! same thing for another platform.

@@ -1,7 +1,7 @@
 //! The files that belong to the repository, read into memory.
 //!
-//! Git knows which those are: what is committed, and what would be if everything were added now.
-//! Where git cannot answer (an unpacked archive), every file counts that no build put there.
+//! Git lists them: files that are committed, and those that `git add --all` would add. Without git
+//! (an unpacked archive), every file counts that is not a build product.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 
 /// Paths are relative to the root, with `/` between folders.
 pub(super) struct Tree {
-    /// `None` for what is not text.
+    /// `None` if the file is not text.
     files: BTreeMap<String, Option<String>>,
 }
 
@@ -26,7 +26,7 @@ impl Tree {
         for path in paths {
             match fs::read(root.join(&path)) {
                 Ok(bytes) => files.insert(path, String::from_utf8(bytes).ok()),
-                // Deleted, but not yet committed so; or a link to a folder.
+                // Deleted, but the deletion is not committed; or a link to a folder.
                 Err(_) => continue,
             };
         }
@@ -44,7 +44,7 @@ impl Tree {
         self.files.iter().filter_map(|(path, text)| Some((path.as_str(), text.as_deref()?)))
     }
 
-    /// The text files whose name ends so.
+    /// The text files whose path ends with this suffix.
     pub(super) fn texts_ending(&self, suffix: &str) -> impl Iterator<Item = (&str, &str)> {
         self.texts().filter(move |(path, _)| path.ends_with(suffix))
     }
@@ -70,7 +70,7 @@ impl Tree {
 
 fn listed_by_git(root: &Path) -> Option<Vec<String>> {
     let output = Command::new("git")
-        // We only read names, so it does not matter whose checkout this is.
+        // We only read names, so it does not matter who owns the checkout.
         .args(["-c", "safe.directory=*"])
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)
@@ -79,8 +79,8 @@ fn listed_by_git(root: &Path) -> Option<Vec<String>> {
         .filter(|output| output.status.success())?;
     let names = String::from_utf8(output.stdout).ok()?;
     let paths: Vec<String> = names.split_terminator('\0').map(str::to_owned).collect();
-    // An archive unpacked inside somebody else's repository may be ignored there, and git would
-    // answer with next to nothing.
+    // An archive that was unpacked inside another repository may be ignored there, and git would
+    // list almost nothing.
     paths.iter().any(|path| path == "Cargo.toml").then_some(paths)
 }
 
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_known_by_what_is_in_them() {
+    fn a_folder_exists_if_a_file_is_in_it() {
         let tree = Tree::of(&[("crates/pool/src/lib.rs", ""), ("crates/notes.md", "")]);
         assert!(tree.has("crates/pool/src/lib.rs") && tree.has("crates/pool") && tree.has(""));
         assert!(!tree.has("crates/po"));
