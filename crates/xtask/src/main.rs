@@ -1,8 +1,9 @@
-//! `cargo xtask`: what is done to this repository, as plain Rust that runs wherever cargo does.
+//! `cargo xtask`: tasks of this repository, as plain Rust that runs wherever cargo does.
 //!
-//! This file reads the arguments and hands over: `test` is what CI runs (`needs` installs what it lacks), `tidy` the house rules that
-//! no compiler checks, `schema` holds the server to its OpenAPI document, `soak` hunts for bugs as long as it is told to (`simulation` says in which
-//! clusters), `bench` starts a bench, `figures` writes what it measured into the README.
+//! This file reads the arguments. `test` is what CI runs (`needs` installs missing tools), `tidy`
+//! has the house rules that no compiler checks, `schema` tests a server against its OpenAPI
+//! document, `soak` looks for bugs for as long as it is told to (`simulation` has the simulator's
+//! arguments), `bench` starts a benchmark, and `figures` writes its results into the docs.
 
 mod bench;
 mod figures;
@@ -24,18 +25,23 @@ use anyhow::{Context, Result};
 const HELP: &str = "\
 usage: cargo xtask COMMAND
 
-  test                    everything CI runs: format, lints, tests, docs, simulation, schema, tidy
-  schema                  hold a running server to its OpenAPI document, with schemathesis
-  tidy [RULE...]          check the house rules that no compiler checks, or only these, e.g.
-                          `tidy widths names`
-  soak --minutes N        hunt for bugs with fresh seeds until N minutes are over or one is found;
-                          then as many of load, at most ten
-  bench NAME [FLAG...]    run a bench in release mode, e.g. `bench scheduler --json`
-  table [--check] FILE... write figures (saved output of `bench NAME --json`) into their page;
-                          with --check only say whether it is up to date
-  help                    this text
+  test                    run everything that CI runs: format, lints, tests, docs, models,
+                          simulation, schema, tidy; print the time of each step
+  test --repeat N [--beside-load]
+                          run only the steps `tests` and `end to end`, N times; with --beside-load
+                          while one busy process per core competes with them
+  schema                  test a running server against its OpenAPI document, with schemathesis
+  tidy [RULE...]          check the house rules that no compiler checks, or only the named ones,
+                          e.g. `tidy widths names`
+  soak --minutes N        look for bugs with fresh seeds for N minutes, or until one is found: the
+                          simulator, faults in real processes, fuzzing; then load, for N minutes
+                          or at most ten
+  bench NAME [FLAG...]    run a benchmark in release mode, e.g. `bench scheduler --json`
+  table [--check] FILE... write figures (saved output of `bench NAME --json`) into their page; with
+                          --check only report whether the page is up to date
+  help                    print this help
 
-exit codes: 0 all is well, 1 something was found or failed, 2 wrong usage";
+exit codes: 0 success, 1 a check or a command failed, 2 wrong usage";
 
 const USAGE_EXIT_CODE: u8 = 2;
 
@@ -43,6 +49,8 @@ const USAGE_EXIT_CODE: u8 = 2;
 enum Request {
     Help,
     Test,
+    Repeat(test::Repeat),
+    Busy,
     Schema,
     Tidy { rules: Vec<String> },
     Soak { minutes: NonZeroU32 },
@@ -71,6 +79,8 @@ fn perform(request: Request) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Request::Test => test::run(&workspace_root()?),
+        Request::Repeat(repeat) => test::repeat(&workspace_root()?, repeat),
+        Request::Busy => Ok(test::be_busy()),
         Request::Schema => schema::run(&workspace_root()?),
         Request::Tidy { rules } => tidy::run(&workspace_root()?, &rules),
         Request::Soak { minutes } => soak::run(&workspace_root()?, minutes),
@@ -90,7 +100,8 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Request, String> {
     };
     match command.as_str() {
         "help" | "--help" | "-h" => Ok(Request::Help),
-        "test" => nothing_more("test", rest).map(|()| Request::Test),
+        "test" => parse_test(rest),
+        test::BUSY => Ok(Request::Busy),
         "schema" => nothing_more("schema", rest).map(|()| Request::Schema),
         "tidy" => Ok(Request::Tidy { rules: rest.to_vec() }),
         "soak" => parse_soak(rest),
@@ -98,6 +109,32 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Request, String> {
         "table" => parse_table(rest),
         unknown => Err(format!("unknown command `{unknown}`")),
     }
+}
+
+fn parse_test(rest: &[String]) -> Result<Request, String> {
+    let mut rounds = None;
+    let mut beside_load = false;
+    let mut words = rest.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--beside-load" => beside_load = true,
+            "--repeat" => {
+                let number = words.next().ok_or("`--repeat` needs a number after it")?;
+                rounds = Some(whole_number("--repeat", number)?);
+            }
+            other => return Err(format!("`test` has no argument `{other}`")),
+        }
+    }
+    match rounds {
+        Some(rounds) => Ok(Request::Repeat(test::Repeat { rounds, beside_load })),
+        None if beside_load => Err("`--beside-load` needs `--repeat N` as well".to_owned()),
+        None => Ok(Request::Test),
+    }
+}
+
+fn whole_number(flag: &str, number: &str) -> Result<NonZeroU32, String> {
+    let parsed = number.parse();
+    parsed.map_err(|_| format!("`{flag}` takes a whole number, 1 or more, but got `{number}`"))
 }
 
 fn nothing_more(command: &str, rest: &[String]) -> Result<(), String> {
@@ -109,12 +146,9 @@ fn nothing_more(command: &str, rest: &[String]) -> Result<(), String> {
 
 fn parse_soak(rest: &[String]) -> Result<Request, String> {
     match rest {
-        [flag, number] if flag == "--minutes" => match number.parse() {
-            Ok(minutes) => Ok(Request::Soak { minutes }),
-            Err(_) => {
-                Err(format!("`--minutes` takes a whole number, 1 or more, but got `{number}`"))
-            }
-        },
+        [flag, number] if flag == "--minutes" => {
+            Ok(Request::Soak { minutes: whole_number(flag, number)? })
+        }
         [flag, _, extra, ..] if flag == "--minutes" => {
             Err(format!("`soak` takes only `--minutes N`, but also got `{extra}`"))
         }
@@ -129,7 +163,7 @@ fn parse_bench(rest: &[String]) -> Result<Request, String> {
         Some((name, flags)) if !name.starts_with('-') => {
             Ok(Request::Bench { name: name.clone(), flags: flags.to_vec() })
         }
-        _ => Err("`bench` needs the name of a bench first".to_owned()),
+        _ => Err("`bench` needs the name of a benchmark first".to_owned()),
     }
 }
 
@@ -154,21 +188,21 @@ fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's target folder.
 fn target_folder(root: &Path) -> Result<PathBuf> {
     let output = cargo()
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .current_dir(root)
         .output()
         .context("cannot start cargo")?;
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)
-        .context("cargo does not say where it puts what it builds")?;
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&output.stdout).context("`cargo metadata` has no target folder")?;
     let folder = metadata["target_directory"].as_str();
-    Ok(folder.context("cargo does not say where it puts what it builds")?.into())
+    Ok(folder.context("`cargo metadata` has no target folder")?.into())
 }
 
-/// Asked at run time, not compiled in: several checkouts may share one target folder, and a binary
-/// that was built in one of them must not judge another.
+/// Found at run time, not compiled in: several checkouts may share one target folder, and a binary
+/// that was built in one of them must not check another.
 fn workspace_root() -> Result<PathBuf> {
     let manifest_folder = env::var_os("CARGO_MANIFEST_DIR")
         .context("CARGO_MANIFEST_DIR is not set: start this program as `cargo xtask`")?;
@@ -187,6 +221,12 @@ mod tests {
     #[test]
     fn commands_are_recognised() {
         assert_eq!(parsed("test"), Ok(Request::Test));
+        let repeat = |rounds, beside_load| {
+            let rounds = NonZeroU32::new(rounds).unwrap();
+            Ok(Request::Repeat(test::Repeat { rounds, beside_load }))
+        };
+        assert_eq!(parsed("test --repeat 5"), repeat(5, false));
+        assert_eq!(parsed("test --repeat 5 --beside-load"), repeat(5, true));
         assert_eq!(parsed("schema"), Ok(Request::Schema));
         assert_eq!(parsed("tidy"), Ok(Request::Tidy { rules: vec![] }));
         let rules = vec!["names".to_owned()];
@@ -207,7 +247,11 @@ mod tests {
         for (line, mistake) in [
             ("", "no command given"),
             ("tset", "unknown command `tset`"),
-            ("test --fast", "`test` takes no arguments, but got `--fast`"),
+            ("test --fast", "`test` has no argument `--fast`"),
+            ("test --repeat", "`--repeat` needs a number after it"),
+            ("test --repeat 0", "`--repeat` takes a whole number, 1 or more, but got `0`"),
+            ("test --beside-load", "`--beside-load` needs `--repeat N` as well"),
+            ("schema now", "`schema` takes no arguments, but got `now`"),
             ("soak", "`soak` needs `--minutes N`"),
             ("soak 5", "`soak` needs `--minutes N`, but got `5`"),
             ("soak --hours 5", "`soak` needs `--minutes N`, but got `--hours`"),
@@ -217,8 +261,8 @@ mod tests {
             ("soak --minutes 1.5", "`--minutes` takes a whole number, 1 or more, but got `1.5`"),
             ("soak --minutes ten", "`--minutes` takes a whole number, 1 or more, but got `ten`"),
             ("soak --minutes 5 now", "`soak` takes only `--minutes N`, but also got `now`"),
-            ("bench", "`bench` needs the name of a bench first"),
-            ("bench --json", "`bench` needs the name of a bench first"),
+            ("bench", "`bench` needs the name of a benchmark first"),
+            ("bench --json", "`bench` needs the name of a benchmark first"),
             ("table --check", "`table` needs at least one file of figures"),
             ("table --chekc a.json", "`table` has no flag `--chekc`"),
         ] {

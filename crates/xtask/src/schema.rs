@@ -1,8 +1,8 @@
-//! `cargo xtask schema`: what the OpenAPI document promises, held against a server that runs.
+//! `cargo xtask schema`: tests a running server against its OpenAPI document.
 //!
-//! schemathesis makes requests out of the document, fitting and unfitting ones, from a fixed seed. No
-//! answer may be an error of the server's, and each must be one that the document describes. It lives in
-//! a Python environment of its own below the target folder, made here when it is missing.
+//! schemathesis generates valid and invalid requests from the document, with a fixed seed. No
+//! response may be a server error, and each must be described by the document. schemathesis is
+//! installed into its own Python environment below the target folder.
 
 use std::env;
 use std::fs::{self, File};
@@ -14,19 +14,19 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::{cargo, target_folder};
 
-/// Where the program is, if it is not to be built.
+/// The path of the program; without it, the program is built.
 const PROGRAM: &str = "FILCH_BINARY";
 
 const REQUIREMENTS: &str = include_str!("../schemathesis/requirements.txt");
 
-/// Requests of each kind to each door, of those that are made by chance: about a minute altogether.
+/// Random requests of each kind to each endpoint: about a minute in all.
 const EXAMPLES: &str = "25";
 
-/// Streams that end when the client wants.
+/// Streams that end only when the client disconnects.
 const ENDLESS: &str = "/v1/events";
 
-/// Its judgement that whatever fits the schema must be accepted does not hold here: a schema cannot say
-/// that a flow has no cycle, or that a worker is still there.
+/// This check expects that every request that matches the schema is accepted, which does not hold
+/// here: a schema cannot express that a flow has no cycle, or that a worker still exists.
 const UNSOUND: &str = "positive_data_acceptance";
 
 pub(crate) fn run(root: &Path) -> Result<ExitCode> {
@@ -37,11 +37,11 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     };
     let environment = environment(&target)?;
     let folder = target.join("schemathesis").join(std::process::id().to_string());
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let mut server = Server::start(&program, &folder)?;
     let status = Command::new(environment.join("bin").join("schemathesis"))
         .arg("run")
-        // What is committed is what is served: a test of the server's sees to that.
+        // A test of the server ensures that this file is what the server serves.
         .arg(root.join("crates/server/tests/openapi.json"))
         .args(["--url", &server.url, "--seed", "1", "--no-color"])
         .args(["--max-examples", EXAMPLES, "--phases", "examples,coverage,fuzzing"])
@@ -51,13 +51,13 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         .env("FILCH_URL", &server.url)
         .env("FILCH_TOKEN", &server.token)
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        // Where it leaves what it wants to remember.
+        // It writes its own files here.
         .current_dir(&folder)
         .status()
         .context("cannot start schemathesis")?;
     server.check()?;
     if !status.success() {
-        bail!("what the server answers is not what /openapi.json says ({status})");
+        bail!("the server's responses do not match its OpenAPI document ({status})");
     }
     drop(server);
     fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
@@ -65,15 +65,15 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
 }
 
 fn build(root: &Path, target: &Path) -> Result<PathBuf> {
-    let words = ["build", "--release", "--locked", "--package", "filch-cli"];
+    let words = ["build", "--locked", "--package", "filch-cli"];
     let built = cargo().args(words).current_dir(root).status().context("cannot start cargo")?;
     if !built.success() {
-        bail!("the program could not be built");
+        bail!("filch cannot be built");
     }
-    Ok(target.join("release").join("filch"))
+    Ok(target.join("debug").join("filch"))
 }
 
-/// The Python environment with exactly what is required.
+/// The Python environment with the required packages, installed if it is missing or outdated.
 fn environment(target: &Path) -> Result<PathBuf> {
     let folder = target.join("schemathesis").join("environment");
     let note = folder.join("requirements.txt");
@@ -83,7 +83,7 @@ fn environment(target: &Path) -> Result<PathBuf> {
     eprintln!("installing schemathesis into {}", folder.display());
     let venv = Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder).status();
     if !venv.context("cannot start python3")?.success() {
-        bail!("python3 cannot make an environment\n  help: apt-get install python3-venv");
+        bail!("python3 cannot create a virtual environment\n  help: apt-get install python3-venv");
     }
     let wanted = folder.join("wanted.txt");
     fs::write(&wanted, REQUIREMENTS).context("cannot write into the target folder")?;
@@ -92,25 +92,27 @@ fn environment(target: &Path) -> Result<PathBuf> {
         .arg(&wanted)
         .status();
     if !pip.context("cannot start pip")?.success() {
-        bail!("pip could not install schemathesis\n  help: it needs a way to its index");
+        bail!(
+            "pip could not install schemathesis\n  help: check that it can reach its package index"
+        );
     }
-    // Only now, so that what broke off is done anew.
+    // Last, so that an interrupted installation is repeated.
     fs::rename(&wanted, &note).context("cannot write into the target folder")?;
     Ok(folder)
 }
 
-/// A server that is killed at the end.
+/// A server that is killed when this is dropped.
 struct Server {
     child: Child,
     url: String,
-    /// An admin's: whatever can be asked for is.
+    /// An admin's token, because all endpoints are called.
     token: String,
-    talk: PathBuf,
+    stderr: PathBuf,
 }
 
 impl Server {
     fn start(program: &Path, folder: &Path) -> Result<Self> {
-        let talk = folder.join("talk");
+        let stderr = folder.join("stderr");
         let made = Command::new(program)
             .args(["token", "create", "--role", "admin", "--data"])
             .arg(folder.join("data"))
@@ -119,10 +121,10 @@ impl Server {
             .with_context(|| format!("cannot start {}", program.display()))?;
         let token = String::from_utf8(made.stdout).context("a token is text")?.trim().to_owned();
         let mut child = Command::new(program)
-            // Nobody knows what commands would be made up.
+            // Random requests must not run random commands.
             .args(["up", "--slots", "2", "--no-commands", "--listen", "127.0.0.1:0", "--data"])
             .arg(folder.join("data"))
-            // Nobody's settings.
+            // Without the user's settings.
             .current_dir(folder)
             .env("XDG_CONFIG_HOME", folder)
             .env_remove("FILCH_URL")
@@ -130,33 +132,33 @@ impl Server {
             .env_remove("FILCH_TOKEN_FILE")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(File::create(&talk).context("cannot write into the target folder")?)
+            .stderr(File::create(&stderr).context("cannot write into the target folder")?)
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
-        let stdout = child.stdout.take().context("its stdout was asked for")?;
-        let mut server = Self { child, url: String::new(), token, talk };
-        BufReader::new(stdout).read_line(&mut server.url).context("the server says nothing")?;
+        let stdout = child.stdout.take().context("stdout is piped")?;
+        let mut server = Self { child, url: String::new(), token, stderr };
+        BufReader::new(stdout).read_line(&mut server.url).context("the server prints no URL")?;
         server.url.truncate(server.url.trim_end().len());
         if server.url.is_empty() {
-            bail!("the server does not start:\n{}", server.said());
+            bail!("the server does not start:\n{}", server.stderr());
         }
         Ok(server)
     }
 
-    fn said(&self) -> String {
-        fs::read_to_string(&self.talk).unwrap_or_default()
+    fn stderr(&self) -> String {
+        fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
-    /// It is still there, no part of it has given up, and it has told nobody a token.
+    /// It still runs, no thread has panicked, and it has logged no token.
     fn check(&mut self) -> Result<()> {
-        if let Some(status) = self.child.try_wait().context("a child can be waited for")? {
-            bail!("the server has ended ({status}):\n{}", self.said());
+        if let Some(status) = self.child.try_wait().context("cannot wait for the server")? {
+            bail!("the server has exited ({status}):\n{}", self.stderr());
         }
-        if self.said().contains("panicked") {
-            bail!("the server has panicked:\n{}", self.said());
+        if self.stderr().contains("panicked") {
+            bail!("the server has panicked:\n{}", self.stderr());
         }
-        if holds_token(&self.said(), &self.token) {
-            bail!("a token is in what the server has said, {}", self.talk.display());
+        if has_token(&self.stderr(), &self.token) {
+            bail!("the server has logged a token, see {}", self.stderr.display());
         }
         Ok(())
     }
@@ -169,8 +171,8 @@ impl Drop for Server {
     }
 }
 
-/// Whether something that looks like this token stands somewhere in a text: others were made meanwhile.
-fn holds_token(text: &str, like: &str) -> bool {
+/// Whether a text contains something of the form of this token. The requests create other tokens.
+fn has_token(text: &str, like: &str) -> bool {
     let (prefix, _) = like.split_once('_').unwrap_or((like, ""));
     let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let mut words = text.split(|character| !is_part(character));
@@ -182,13 +184,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_seen_wherever_they_stand() {
+    fn tokens_are_found_anywhere_in_a_text() {
         let token = |digit: &str| format!("filch_{}_{}", digit.repeat(8), digit.repeat(64));
         for text in [token("1"), format!("a \"{}\"\n", token("f")), format!("?t={}&b", token("0"))]
         {
-            assert!(holds_token(&text, &token("1")), "{text}");
+            assert!(has_token(&text, &token("1")), "{text}");
         }
         let others = ["", "filch_server listens", "x".repeat(79).as_str()].map(str::to_owned);
-        assert!(others.iter().all(|text| !holds_token(text, &token("1"))));
+        assert!(others.iter().all(|text| !has_token(text, &token("1"))));
     }
 }

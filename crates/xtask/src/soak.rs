@@ -1,11 +1,12 @@
-//! Soaking: hunting with fresh seeds, round after round, until the time is over or a rule is
-//! broken. A round of the simulator is followed by one with real processes (`processes`), and so on; when
-//! the time is over there is load.
+//! `cargo xtask soak`: looks for bugs with fresh seeds, round after round, until the time is up or
+//! a rule is broken. Each round has the simulator, then a scenario with real processes
+//! (`processes`), then a fuzz target (`fuzz`). When the time is up, the load scenario follows.
 //!
-//! What a hunt asks for is `simulation`'s side, what breaks a rule the simulator's. This file starts
-//! the rounds and adds up what they saw. Totals, and a run that broke a rule, go to standard output,
+//! `simulation` has the simulator's arguments, and the simulator checks the rules. This file starts
+//! the rounds and adds up their counts. Totals, and a run that broke a rule, go to standard output,
 //! so that they can be saved to a file.
 
+mod fuzz;
 mod processes;
 
 use std::fmt;
@@ -17,19 +18,21 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
+use self::fuzz::Fuzzer;
 use self::processes::Processes;
 use crate::{cargo, simulation};
 
-/// Seeds of one round: well under a minute on two cores, so that the totals are never old.
+/// Seeds of one round: well under a minute on two cores, so that the totals are printed often.
 const SEEDS_PER_ROUND: u64 = 1_000;
 
 pub(crate) fn run(root: &Path, minutes: NonZeroU32) -> Result<ExitCode> {
     let program = build(root)?;
     let mut processes = Processes::build(root, program.clone(), minutes)?;
+    let mut fuzzer = Fuzzer::build(root)?;
     let first_seed = seed_of_now()?;
     let load_minutes = processes.load_minutes();
     eprintln!(
-        "hunting from seed {first_seed} on, for {minutes} min; then {load_minutes} min of load"
+        "simulating from seed {first_seed} on, for {minutes} min; then {load_minutes} min of load"
     );
 
     let started = Instant::now();
@@ -37,10 +40,17 @@ pub(crate) fn run(root: &Path, minutes: NonZeroU32) -> Result<ExitCode> {
     let is_time_left = || started.elapsed() < time;
     let hunt = |seed| {
         let report = hunt(&program, root, seed)?;
-        // A seed that breaks a rule is told at once.
+        // A seed that breaks a rule is reported at once.
         if report.failure.is_none() && is_time_left() {
             processes.round(seed)?;
             println!("{processes}");
+        }
+        if let Some(fuzzer) = &mut fuzzer
+            && report.failure.is_none()
+            && is_time_left()
+        {
+            fuzzer.round()?;
+            println!("{fuzzer}");
         }
         Ok(report)
     };
@@ -48,20 +58,20 @@ pub(crate) fn run(root: &Path, minutes: NonZeroU32) -> Result<ExitCode> {
     let Some(failure) = failure else {
         processes.load(first_seed)?;
         println!("{processes}");
-        eprintln!("no rule was broken in {:.1} min", started.elapsed().as_secs_f64() / 60.0);
+        eprintln!("found no bug in {:.1} min", started.elapsed().as_secs_f64() / 60.0);
         return Ok(ExitCode::SUCCESS);
     };
     println!("{failure}");
-    // Once more: the trace may be thousands of lines.
+    // Repeated at the end: the trace may have thousands of lines.
     let Failure { seed, rule, what, .. } = failure;
     bail!(
         "seed {seed} breaks {rule}: {what}\n  \
-         help: CONTRIBUTING.md says what to do with the run and its trace"
+         help: see \"Hunting for bugs\" in CONTRIBUTING.md for what to do with the run and its trace"
     )
 }
 
-/// Hunts at least once, then for as long as there is time. A round that has begun is finished, so
-/// the last one may end late.
+/// Runs at least one round, then more for as long as there is time. The last round is finished even
+/// if it ends late.
 fn soak(
     first_seed: u64,
     mut hunt: impl FnMut(u64) -> Result<Report>,
@@ -81,7 +91,7 @@ fn soak(
     }
 }
 
-/// What the rounds have seen so far.
+/// The sum of all rounds so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Totals {
     rounds: u64,
@@ -92,7 +102,7 @@ struct Totals {
     stale: u64,
 }
 
-/// What broke a rule, made small by the simulator.
+/// A run that broke a rule, made small by the simulator.
 #[derive(Clone, Debug, PartialEq)]
 struct Failure {
     seed: u64,
@@ -102,7 +112,7 @@ struct Failure {
     trace: String,
 }
 
-/// What one round says: the document of `filch simulate --json`. Only what is shown here is read.
+/// The output of `filch simulate --json`. Only the fields that are used here are read.
 #[derive(Clone, Debug, PartialEq)]
 struct Report {
     totals: Totals,
@@ -145,7 +155,7 @@ impl Report {
         let document: Value = serde_json::from_str(json)?;
         let version = number(&document, "v")?;
         if version != 1 {
-            bail!("version {version} of the report is not known here, only version 1");
+            bail!("unknown version {version} of the report (expected 1)");
         }
         let hours = document["cluster_hours"].as_f64();
         let totals = Totals {
@@ -184,15 +194,15 @@ fn text(object: &Value, key: &str) -> Result<String> {
     Ok(object[key].as_str().with_context(|| format!("`{key}` is not a text"))?.to_owned())
 }
 
-/// In microseconds, which pass much faster than seeds are used up: a later soak begins behind all
-/// that an earlier one has seen.
+/// Microseconds since 1970. They pass much faster than seeds are used up, so a later soak starts
+/// behind all seeds of an earlier one.
 fn seed_of_now() -> Result<u64> {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let since_1970 = since_1970.context("the system clock stands before 1970")?;
-    u64::try_from(since_1970.as_micros()).context("the system clock stands too far ahead")
+    let since_1970 = since_1970.context("the system clock is before 1970")?;
+    u64::try_from(since_1970.as_micros()).context("the system clock is too far in the future")
 }
 
-/// One round. Its progress and its complaints go straight to the terminal.
+/// One round of the simulator. Its progress and its errors go straight to the terminal.
 fn hunt(program: &Path, root: &Path, first_seed: u64) -> Result<Report> {
     let arguments = simulation::hunt(first_seed, SEEDS_PER_ROUND);
     let repeat = format!("help: repeat it with `filch {arguments}`");
@@ -208,16 +218,16 @@ fn hunt(program: &Path, root: &Path, first_seed: u64) -> Result<Report> {
         anyhow!("the simulator left no report that can be read ({status}; {error:#})\n  {repeat}")
     })?;
     if !status.success() && report.failure.is_none() {
-        bail!("the simulator failed ({status}), but broke no rule\n  {repeat}");
+        bail!("the simulator failed ({status}), but no rule was broken\n  {repeat}");
     }
     Ok(report)
 }
 
-/// Builds the simulator once. The rounds use what was built then, whatever happens to the sources.
+/// Builds the simulator once. All rounds use this build, even if the sources change meanwhile.
 fn build(root: &Path) -> Result<PathBuf> {
     let output = cargo()
         .args(["build", "--release", "--locked", "--package", "filch-cli"])
-        // Cargo says where it put the program: the target folder is the caller's choice.
+        // The target folder is the caller's choice, so cargo is asked where the program is.
         .args(["--message-format", "json-render-diagnostics"])
         .current_dir(root)
         .stderr(Stdio::inherit())
@@ -227,10 +237,10 @@ fn build(root: &Path) -> Result<PathBuf> {
         bail!("the simulator cannot be built ({})", output.status);
     }
     let messages = String::from_utf8_lossy(&output.stdout);
-    program_in(&messages, "filch").context("cargo did not say where it put `filch`")
+    program_in(&messages, "filch").context("cargo printed no path of `filch`")
 }
 
-/// Where cargo says that it has put the program of this name.
+/// The path of the program of this name, according to cargo's messages.
 fn program_in(messages: &str, name: &str) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut programs = messages.filter(|message| message["target"]["name"] == name);
@@ -259,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_go_on_with_fresh_seeds_until_the_time_is_over() {
+    fn rounds_use_fresh_seeds_until_the_time_is_up() {
         let seeds = RefCell::new(Vec::new());
         let hunt = |seed| {
             seeds.borrow_mut().push(seed);
@@ -280,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_violation_is_the_end() {
+    fn the_first_violation_ends_the_soak() {
         let rounds = Cell::new(0);
         let hunt = |_| {
             rounds.set(rounds.get() + 1);
@@ -308,10 +318,10 @@ dispatch lease 10s
     }
 
     #[test]
-    fn a_report_that_cannot_be_read_says_which_part() {
+    fn an_unreadable_report_names_the_bad_field() {
         let json = JSON.replace("null", FAILURE);
         for (from, to, complaint) in [
-            ("\"v\": 1", "\"v\": 2", "version 2"),
+            ("\"v\": 1", "\"v\": 2", "unknown version 2"),
             ("\"seeds\": 1000", "\"seeds\": -1", "`seeds` is not a whole number"),
             ("170.25", "\"long\"", "`cluster_hours` is not a number"),
             ("\"rule\": \"S2\"", "\"rule\": 2", "`failure`: `rule` is not a text"),
@@ -324,7 +334,7 @@ dispatch lease 10s
     }
 
     #[test]
-    fn cargo_says_where_the_program_is() {
+    fn the_program_is_found_in_the_messages_of_cargo() {
         let messages = r#"
 {"reason":"compiler-artifact","target":{"name":"filch_sim"},"executable":null}
 {"reason":"compiler-artifact","target":{"name":"build-script-build"},"executable":"/t/build"}
@@ -338,10 +348,10 @@ not JSON
     }
 
     #[test]
-    fn a_program_that_says_nothing_is_named_with_how_to_repeat_it() {
+    fn a_program_without_a_report_is_named_with_its_command() {
         let error = hunt(Path::new("no-such-program"), Path::new("."), 1).unwrap_err();
         assert_eq!(error.to_string(), "cannot start no-such-program");
-        // Cargo knows no such command, and says so on standard error alone.
+        // Cargo has no such command, and prints that on standard error only.
         let cargo = cargo().get_program().to_owned();
         let error = hunt(Path::new(&cargo), Path::new("."), 1).unwrap_err().to_string();
         assert!(
