@@ -255,13 +255,13 @@ mod tests {
     #[test]
     fn edges_that_are_not_allowed_are_found_for_every_kind() {
         for (kind, complaint) in [
-            ("normal", "`pool` may not use `store`: of our crates it may use none"),
-            ("build", "`pool` may not use `store`: of our crates it may use none"),
-            ("dev", "tests of `pool` may not use `store`: of our crates they may use none"),
+            ("normal", "`node` may not use `store`: of our crates it may use none"),
+            ("build", "`node` may not use `store`: of our crates it may use none"),
+            ("dev", "tests of `node` may not use `store`: of our crates they may use none"),
         ] {
-            let expected = format!("crates/pool/Cargo.toml:5: {complaint}");
+            let expected = format!("crates/node/Cargo.toml:5: {complaint}");
             let edge = format!("{kind} filch-store ours");
-            assert_eq!(found("pool", "filch-pool", &[&edge]), [expected]);
+            assert_eq!(found("node", "filch-node", &[&edge]), [expected]);
         }
         let expected = "crates/sim/Cargo.toml:1: \
                         `sim` may not use `pool`: of our crates it may use scheduler, store";
