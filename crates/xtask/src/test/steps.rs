@@ -32,8 +32,11 @@ const SEEDS: u64 = 2_000;
 const WORKSPACE: &str =
     "--workspace --features filch-pool/full,filch-recruit/redis,filch-recruit/tower";
 
-/// Features that only tests enable: known bugs.
-const TEST_FEATURES: &str = "filch-scheduler/planted,filch-sim/planted";
+/// Known bugs, which only tests enable.
+const PLANTED: &str = "filch-scheduler/planted,filch-sim/planted";
+
+/// Tests that measure. A soak runs them; here they are only linted.
+const MEASURING: &str = "filch-e2e/soak";
 
 /// How many end-to-end tests run at once. They mostly wait, so this does not depend on the cores.
 const END_TO_END_THREADS: usize = 4;
@@ -79,7 +82,9 @@ pub(super) fn all(runner: Runner, first_seed: u64, target: &Path) -> Vec<Step> {
         step("format", "fmt --all --check"),
         step(
             "lints",
-            &format!("clippy {WORKSPACE},{TEST_FEATURES} --all-targets --locked -- -D warnings"),
+            &format!(
+                "clippy {WORKSPACE},{PLANTED},{MEASURING} --all-targets --locked -- -D warnings"
+            ),
         ),
         build(runner),
     ];
@@ -96,10 +101,7 @@ pub(super) fn all(runner: Runner, first_seed: u64, target: &Path) -> Vec<Step> {
             ..step("docs", &format!("doc {WORKSPACE} --no-deps --locked"))
         },
         Step { program: Program::Filch(program(target)), ..step("simulation", &hunt) },
-        step(
-            "planted bugs",
-            &format!("{planted} {WORKSPACE},{TEST_FEATURES} --locked --test planted"),
-        ),
+        step("planted bugs", &format!("{planted} {WORKSPACE},{PLANTED} --locked --test planted")),
         // The pool's protocol in every order, then a small pool in many orders.
         models("models", "--cfg loom", "models", target),
         models("larger models", "--cfg loom --cfg shuttle", "small", target),
@@ -119,8 +121,8 @@ pub(super) fn build(runner: Runner) -> Step {
 /// The steps that `--repeat` repeats. Nothing is left to build for them.
 pub(super) fn repeatable(runner: Runner, target: &Path) -> Vec<Step> {
     match runner {
-        // All packages are chosen and some are filtered out later: with other packages chosen, cargo
-        // would build dependencies with other features.
+        // All packages are chosen and some are filtered out later: with other packages chosen,
+        // cargo would build dependencies with other features.
         Runner::Nextest => {
             let run = format!("nextest run {WORKSPACE} --locked --no-fail-fast");
             vec![
@@ -150,8 +152,8 @@ fn step(name: &'static str, arguments: &str) -> Step {
     Step { name, program: Program::Cargo, variables: vec![], arguments }
 }
 
-/// Models of the pool's protocol, in which loom or shuttle replaces atomics, locks and threads. They
-/// have their own target folder, because all of their dependencies are built with other flags.
+/// Models of the pool's protocol, in which loom or shuttle replaces atomics, locks and threads.
+/// They have their own target folder, because all of their dependencies are built with other flags.
 fn models(name: &'static str, flags: &str, filter: &str, target: &Path) -> Step {
     let folder = target.join("models");
     Step {
@@ -166,9 +168,9 @@ fn models(name: &'static str, flags: &str, filter: &str, target: &Path) -> Step 
     }
 }
 
-/// All tests of the pool under ThreadSanitizer; one of them plants races, which must be reported. The
-/// output of tests is not captured and panics print no backtraces: both happen under a lock of std,
-/// which the sanitizer does not see.
+/// All tests of the pool under ThreadSanitizer; one of them plants races, which must be reported.
+/// The output of tests is not captured and panics print no backtraces: both happen under a lock of
+/// std, which the sanitizer does not see.
 pub(super) fn sanitizer(target: &Path) -> Step {
     let arguments = format!(
         "test --package filch-pool --features full --lib --tests --locked --target {SANITIZED} \
@@ -338,7 +340,7 @@ mod tests {
     fn steps_can_be_repeated_by_hand() {
         let expected = "\
 format: cargo fmt --all --check
-lints: cargo clippy WORKSPACE,filch-scheduler/planted,filch-sim/planted \
+lints: cargo clippy WORKSPACE,filch-scheduler/planted,filch-sim/planted,filch-e2e/soak \
 --all-targets --locked -- -D warnings
 build: cargo nextest run WORKSPACE --locked --no-run
 tests: cargo nextest run WORKSPACE --locked --no-fail-fast \
