@@ -39,7 +39,7 @@ impl Churn {
         // first.
         let slots = u32::try_from(batch).expect("a batch is small");
         shard.handle(worker.say_hello(slots, 2 * slots));
-        worker.hear_all(shard.told());
+        worker.receive_all(shard.take_messages());
         shard.handle(shard.receipt());
         Self { batch, shard, worker }
     }
@@ -64,7 +64,7 @@ impl Churn {
         self.shard.handle(submit);
         let reports = self.worker.finish(self.batch);
         self.shard.handle(self.worker.say(reports));
-        self.worker.hear_all(self.shard.told());
+        self.worker.receive_all(self.shard.take_messages());
         self.shard.handle(self.shard.receipt());
     }
 }

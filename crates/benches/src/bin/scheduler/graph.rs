@@ -70,14 +70,14 @@ impl Graph {
         let mut worker = Worker::new(0);
         let slots = u32::try_from(BATCH).expect("a batch is small");
         self.shard.handle(worker.say_hello(slots, slots));
-        worker.hear_all(self.shard.told());
+        worker.receive_all(self.shard.take_messages());
         let mut finish = Duration::ZERO;
         while worker.held() > 0 {
             self.shard.step();
             let reports = worker.finish(worker.held().min(BATCH));
             finish += self.shard.handle_timed(worker.say(reports));
             finish += self.shard.handle_timed(self.shard.receipt());
-            worker.hear_all(self.shard.told());
+            worker.receive_all(self.shard.take_messages());
         }
         let left = self.shard.dispatch().job_count();
         assert_eq!(left, 0, "every job was released and finished");

@@ -1,13 +1,13 @@
 //! The bench of `scheduler`: what `dispatch` costs, alone on one thread, with no I/O.
 //!
 //! This file reads the arguments and lists the figures. `churn`, `growth`, `memory`, `graph`,
-//! `beats`, `theft` and `load` each measure one workload with `shard` and `worker`; `sizes` defines
-//! how much.
+//! `heartbeats`, `theft` and `load` each measure one workload with `shard` and `worker`; `sizes`
+//! defines how much.
 
-mod beats;
 mod churn;
 mod graph;
 mod growth;
+mod heartbeats;
 mod load;
 mod memory;
 mod shard;
@@ -25,9 +25,9 @@ use filch_benches::report::BenchReport;
 use filch_benches::samples::Samples;
 use filch_scheduler::record::Strategy;
 
-use self::beats::Beats;
 use self::churn::{Churn, Setting};
 use self::graph::{Graph, Shape};
+use self::heartbeats::Heartbeats;
 use self::shard::{FILL_BATCH, Priorities};
 use self::sizes::Sizes;
 use self::theft::Theft;
@@ -91,7 +91,7 @@ fn measure(sizes: &Sizes) -> Vec<Figure> {
     figures.push(memory(sizes));
     figures.extend(released("graph", sizes.tangled, sizes.repeats_long));
     figures.extend(released("wide graph", sizes.wide, sizes.repeats_long));
-    figures.push(beats(sizes));
+    figures.push(heartbeats(sizes));
     figures.push(theft(sizes));
     figures.push(load(sizes));
     figures
@@ -208,11 +208,15 @@ fn released(name: &str, shape: Shape, repeats: usize) -> [Figure; 2] {
     [rate.aiming(Aim::AtLeast(2_000_000.0)), submit]
 }
 
-fn beats(sizes: &Sizes) -> Figure {
-    let mut beats = Beats::new(sizes.workers);
-    beats.sample();
-    let samples = Samples::take(sizes.repeats, || beats.sample());
-    Figure::new(format!("beat of one of {} workers", short(sizes.workers)), samples, "ns/beat")
+fn heartbeats(sizes: &Sizes) -> Figure {
+    let mut heartbeats = Heartbeats::new(sizes.workers);
+    heartbeats.sample();
+    let samples = Samples::take(sizes.repeats, || heartbeats.sample());
+    Figure::new(
+        format!("heartbeat of one of {} workers", short(sizes.workers)),
+        samples,
+        "ns/heartbeat",
+    )
 }
 
 fn theft(sizes: &Sizes) -> Figure {

@@ -40,7 +40,7 @@ pub(crate) struct Shard {
     now: Now,
     jobs: JobMaker,
     effects: Vec<DispatchEffect>,
-    told: Vec<(WorkerId, ToWorker)>,
+    messages: Vec<(WorkerId, ToWorker)>,
     newest_commit: CommitNo,
     last_request: RequestNo,
 }
@@ -54,7 +54,7 @@ impl Shard {
             now,
             jobs: JobMaker::new(priorities),
             effects: Vec::new(),
-            told: Vec::new(),
+            messages: Vec::new(),
             newest_commit: CommitNo(0),
             last_request: RequestNo(0),
         }
@@ -131,8 +131,8 @@ impl Shard {
     }
 
     /// The messages to workers since the last call.
-    pub(crate) fn told(&mut self) -> impl Iterator<Item = (WorkerId, ToWorker)> {
-        self.told.drain(..)
+    pub(crate) fn take_messages(&mut self) -> impl Iterator<Item = (WorkerId, ToWorker)> {
+        self.messages.drain(..)
     }
 
     fn perform(&mut self) {
@@ -144,7 +144,7 @@ impl Shard {
                 }
                 DispatchEffect::Send { worker, messages, .. } => {
                     let messages = messages.into_iter();
-                    self.told.extend(messages.map(|message| (worker, message)));
+                    self.messages.extend(messages.map(|message| (worker, message)));
                 }
                 DispatchEffect::Reply { answer: Answer::Submitted(_), .. } => {}
                 DispatchEffect::Reply { .. }

@@ -39,7 +39,7 @@ impl Theft {
         theft.shard.handle(hello);
         // Each round adds the other half.
         theft.shard.fill((SLOTS + UNSTARTED - STOLEN) as usize);
-        theft.listen();
+        theft.deliver();
         theft
     }
 
@@ -52,27 +52,27 @@ impl Theft {
     /// The time to find the victim, and to move the jobs it gives.
     fn round(&mut self) -> Duration {
         self.shard.fill(STOLEN as usize);
-        self.listen();
+        self.deliver();
         let want = self.thief.say(vec![FromWorker::Want(STOLEN)]);
         let asking = self.shard.handle_timed(want);
-        self.listen();
+        self.deliver();
         let given = self.victim.give(STOLEN as usize);
         let giving = self.shard.handle_timed(self.victim.say(vec![given]));
-        self.listen();
+        self.deliver();
         let mut done = self.thief.finish(STOLEN as usize);
         done.push(FromWorker::Want(0));
         self.shard.handle(self.thief.say(done));
-        self.listen();
+        self.deliver();
         self.shard.handle(self.shard.receipt());
         asking + giving
     }
 
-    fn listen(&mut self) {
-        for (to, message) in self.shard.told() {
+    fn deliver(&mut self) {
+        for (to, message) in self.shard.take_messages() {
             if to == self.thief.id() {
-                self.thief.hear(message);
+                self.thief.receive(message);
             } else {
-                self.victim.hear(message);
+                self.victim.receive(message);
             }
         }
     }

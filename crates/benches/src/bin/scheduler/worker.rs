@@ -80,7 +80,7 @@ impl Worker {
         }
     }
 
-    pub(crate) fn hear(&mut self, message: ToWorker) {
+    pub(crate) fn receive(&mut self, message: ToWorker) {
         match message {
             ToWorker::Assign(jobs) => self.holds.extend(jobs.iter().map(|job| job.hold)),
             ToWorker::Accepted(holds) => self.accepted += holds.len(),
@@ -95,10 +95,10 @@ impl Worker {
     }
 
     /// Receives all messages, as the only worker.
-    pub(crate) fn hear_all(&mut self, told: impl Iterator<Item = (WorkerId, ToWorker)>) {
-        for (to, message) in told {
+    pub(crate) fn receive_all(&mut self, messages: impl Iterator<Item = (WorkerId, ToWorker)>) {
+        for (to, message) in messages {
             assert!(to == self.id, "there is no other worker");
-            self.hear(message);
+            self.receive(message);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::shard::{Priorities, Shard};
 use crate::worker::Worker;
 
 /// Each worker sends one heartbeat per second.
-const BEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// The default lease in seconds, so that each worker's lease is checked about once.
 const ROUNDS: usize = 10;
@@ -19,19 +19,19 @@ const ROUNDS: usize = 10;
 const SLOTS: u32 = 2;
 const WANT: u32 = 4;
 
-pub(crate) struct Beats {
+pub(crate) struct Heartbeats {
     shard: Shard,
     workers: Vec<Worker>,
 }
 
-impl Beats {
+impl Heartbeats {
     pub(crate) fn new(workers: usize) -> Self {
         let mut shard = Shard::new(Strategy::default(), Priorities::Same);
         shard.fill(workers * WANT as usize);
         let mut workers: Vec<Worker> = (0..workers as u64).map(Worker::new).collect();
         for worker in &mut workers {
             shard.handle(worker.say_hello(SLOTS, WANT));
-            worker.hear_all(shard.told());
+            worker.receive_all(shard.take_messages());
         }
         shard.handle(shard.receipt());
         Self { shard, workers }
@@ -41,16 +41,17 @@ impl Beats {
     pub(crate) fn sample(&mut self) -> f64 {
         let mut taken = Duration::ZERO;
         for _ in 0..ROUNDS {
-            let beat = |worker: &mut Worker| worker.say(vec![FromWorker::Heartbeat]);
-            let beats: Vec<DispatchEvent> = self.workers.iter_mut().map(beat).collect();
-            let apart = BEAT / u32::try_from(beats.len()).expect("the number of workers is small");
+            let heartbeat = |worker: &mut Worker| worker.say(vec![FromWorker::Heartbeat]);
+            let heartbeats: Vec<DispatchEvent> = self.workers.iter_mut().map(heartbeat).collect();
+            let apart = HEARTBEAT
+                / u32::try_from(heartbeats.len()).expect("the number of workers is small");
             let start = Instant::now();
-            for beat in beats {
+            for heartbeat in heartbeats {
                 self.shard.advance(apart);
-                self.shard.handle(beat);
+                self.shard.handle(heartbeat);
             }
             taken += start.elapsed();
-            drop(self.shard.told());
+            drop(self.shard.take_messages());
         }
         taken.as_nanos() as f64 / (ROUNDS * self.workers.len()) as f64
     }
@@ -62,11 +63,11 @@ mod tests {
 
     #[test]
     fn no_worker_is_lost_and_every_job_keeps_its_owner() {
-        let mut beats = Beats::new(20);
-        assert!(beats.workers.iter().all(|it| it.held() == WANT as usize));
-        assert!(beats.sample() > 0.0);
-        assert!(beats.sample() > 0.0);
-        let dispatch = beats.shard.dispatch();
+        let mut heartbeats = Heartbeats::new(20);
+        assert!(heartbeats.workers.iter().all(|it| it.held() == WANT as usize));
+        assert!(heartbeats.sample() > 0.0);
+        assert!(heartbeats.sample() > 0.0);
+        let dispatch = heartbeats.shard.dispatch();
         let counters = dispatch.counters();
         assert_eq!((counters.lost, counters.gone, counters.repeated), (0, 0, 0));
         assert_eq!(counters.claimed, 20 * u64::from(WANT));
