@@ -33,7 +33,7 @@ use crate::{current, worker};
 pub(crate) type IdleHook = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// About how long a poll for ready I/O takes.
-const MOMENT: Duration = Duration::from_micros(100);
+const POLL_TIME: Duration = Duration::from_micros(100);
 
 pub(crate) struct Core {
     pub(crate) name: String,
@@ -68,7 +68,7 @@ pub(crate) struct Core {
     pub(crate) trace: Trace,
     pub(crate) watchers: Arc<Watchers>,
     /// When the pool was created.
-    pub(crate) begun: Instant,
+    pub(crate) created: Instant,
     this: Weak<Core>,
 }
 
@@ -76,7 +76,7 @@ impl Core {
     pub(crate) fn new(settings: Settings) -> Arc<Self> {
         let threads = settings.threads;
         let slots = WorkId::WORKERS_MAX;
-        let begun = Instant::now();
+        let created = Instant::now();
         Arc::new_cyclic(|this| Self {
             name: settings.name,
             threads,
@@ -101,8 +101,8 @@ impl Core {
             started_threads: JoinSet::new(),
             script: OnceLock::new(),
             trace: Trace::default(),
-            watchers: Arc::new(Watchers::new(begun)),
-            begun,
+            watchers: Arc::new(Watchers::new(created)),
+            created,
             this: Weak::clone(this),
         })
     }
@@ -289,7 +289,7 @@ impl Core {
             let reactor = self.reactor().filter(|reactor| reactor.is_wanted());
             match reactor.map(|reactor| reactor.sleep_in_poller(self, local.index)) {
                 None | Some(PollerSleep::Taken) => thread::park(),
-                Some(PollerSleep::Busy) => thread::park_timeout(MOMENT),
+                Some(PollerSleep::Busy) => thread::park_timeout(POLL_TIME),
                 Some(PollerSleep::Done(woken)) if woken.is_empty() => {}
                 Some(PollerSleep::Done(woken)) => return woken,
             }

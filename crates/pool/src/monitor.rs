@@ -1,4 +1,4 @@
-//! The monitor thread, which looks after what busy workers cannot see.
+//! The monitor thread, which checks after what busy workers cannot see.
 //!
 //! A worker whose wakes were wasted wakes no others for a while. If the work that it exposes is
 //! left lying after all, this thread notices and wakes a worker. It also polls I/O when all workers
@@ -52,7 +52,7 @@ impl Monitor {
         }
     }
 
-    /// Something waits that no worker looks after, so the monitor must not sleep.
+    /// Something waits that no worker checks after, so the monitor must not sleep.
     pub(crate) fn keep_awake(&self, core: &Core) {
         // Stands between what waits, and the check whether the monitor sleeps.
         fence(SeqCst);
@@ -86,9 +86,9 @@ impl Monitor {
     fn run(&self, core: &Core) {
         let mut view = View::default();
         let mut starvation = Starvation::default();
-        let mut looks = 0;
+        let mut checks = 0;
         while !core.is_closed() {
-            looks = if self.is_check_requested.swap(false, SeqCst) { 0 } else { looks + 1 };
+            checks = if self.is_check_requested.swap(false, SeqCst) { 0 } else { checks + 1 };
             if view.is_left(core) {
                 core.wake_one();
                 core.call_waiters();
@@ -97,7 +97,7 @@ impl Monitor {
             starvation.check(core);
             let is_unattended = || core.reactor().is_some_and(|reactor| reactor.is_unattended());
             let is_idle = || !core.has_waiting() && !is_unattended() && !starvation.is_needed();
-            if looks > PATIENCE && is_idle() {
+            if checks > PATIENCE && is_idle() {
                 self.is_asleep.store(true, SeqCst);
                 // Between announcing the sleep and checking once more. Pairs with the one in
                 // `keep_awake`.
@@ -106,7 +106,7 @@ impl Monitor {
                     thread::park();
                 }
                 self.is_asleep.store(false, SeqCst);
-                looks = PATIENCE_AFTER_SLEEP;
+                checks = PATIENCE_AFTER_SLEEP;
             } else {
                 thread::park_timeout(PERIOD);
             }

@@ -72,7 +72,7 @@ const NEVER: u64 = u64::MAX;
 pub(crate) struct Reactor {
     core: Weak<Core>,
     name: String,
-    begun: Instant,
+    created: Instant,
     poller: Poller,
     /// The lock on the poller.
     events: Mutex<Events>,
@@ -136,7 +136,7 @@ impl Reactor {
         Ok(Self {
             core,
             name,
-            begun: Instant::now(),
+            created: Instant::now(),
             poller: Poller::new()?,
             events: Mutex::new(Events::with_capacity(EVENTS)),
             sources: Mutex::default(),
@@ -177,7 +177,7 @@ impl Reactor {
     }
 
     fn clock(&self, at: Instant) -> u64 {
-        nanoseconds(at.saturating_duration_since(self.begun))
+        nanoseconds(at.saturating_duration_since(self.created))
     }
 
     /// Polls, unless the last poll was just now, or there is a watcher.

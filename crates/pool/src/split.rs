@@ -13,9 +13,9 @@ use crate::global;
 use crate::local::Local;
 
 /// The loop checks after this fraction of what is left, but at most after each item, and at least
-/// after `LOOK_MAX` items.
-const LOOKS: usize = 256;
-const LOOK_MAX: usize = 4096;
+/// after `CHECK_MAX` items.
+const CHECKS: usize = 256;
+const CHECK_MAX: usize = 4096;
 
 /// A collection that can be split in two and iterated over: slices, and ranges of integers.
 pub trait Splittable: Send + Sized {
@@ -149,7 +149,7 @@ impl<I, M, F> Walk<I, M, F> {
                 let (left, right) = join(|| self.run(left), || self.run(right));
                 return (self.reduce)(so_far, (self.reduce)(left, right));
             }
-            let (now, rest) = parts.split_at((count / LOOKS).clamp(1, LOOK_MAX));
+            let (now, rest) = parts.split_at((count / CHECKS).clamp(1, CHECK_MAX));
             so_far = now.items().map(&self.map).fold(so_far, &self.reduce);
             parts = rest;
         }

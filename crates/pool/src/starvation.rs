@@ -11,7 +11,7 @@ use crate::blocking;
 use crate::core::Core;
 
 /// After this many checks without a turn, a reserve is requested.
-const LOOKS: u32 = 10;
+const CHECKS: u32 = 10;
 
 /// The most reserves. More would be needed only if that many futures in a row computed for long.
 const EXTRA_MAX: usize = 8;
@@ -23,7 +23,7 @@ pub(crate) struct Starvation {
     /// Of these, turns of the pool's own threads.
     own_turns: u64,
     /// For how many checks no worker has taken a turn.
-    looks: u32,
+    idle_checks: u32,
     /// How many reserves were requested.
     count: usize,
 }
@@ -43,9 +43,9 @@ impl Starvation {
         if is_over && self.count > 0 {
             core.reserve.release(std::mem::take(&mut self.count));
         }
-        self.looks = if is_still && core.has_waiting() { self.looks + 1 } else { 0 };
-        if self.looks >= LOOKS && self.count < EXTRA_MAX && core.has_futures() {
-            self.looks = 0;
+        self.idle_checks = if is_still && core.has_waiting() { self.idle_checks + 1 } else { 0 };
+        if self.idle_checks >= CHECKS && self.count < EXTRA_MAX && core.has_futures() {
+            self.idle_checks = 0;
             self.count += 1;
             blocking::request_reserve(core);
         }
@@ -53,7 +53,7 @@ impl Starvation {
 
     /// Whether the monitor has to continue checking.
     pub(crate) fn is_needed(&self) -> bool {
-        self.looks > 0 || self.count > 0
+        self.idle_checks > 0 || self.count > 0
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
     fn a_pool_without_futures_gets_no_extra_thread() {
         let core = stuck_core();
         let mut starvation = Starvation::default();
-        (0..10 * LOOKS).for_each(|_| starvation.check(&core));
+        (0..10 * CHECKS).for_each(|_| starvation.check(&core));
         assert_eq!((starvation.count, core.worker_count()), (0, 1));
         core.close();
     }
@@ -87,7 +87,7 @@ mod tests {
         let core = stuck_core();
         let (_runnable, _task) = core.futures().insert(None, async {}).expect("it is open");
         let mut starvation = Starvation::default();
-        (1..LOOKS).for_each(|_| starvation.check(&core));
+        (1..CHECKS).for_each(|_| starvation.check(&core));
         assert_eq!((starvation.count, core.worker_count()), (0, 1));
         starvation.check(&core);
         assert_eq!((starvation.count, core.worker_count()), (1, 2));

@@ -184,7 +184,7 @@ impl PoolStats {
         let workers =
             (0..core.worker_count()).map(|index| WorkerStats::of(core, index, core.worker(index)));
         Self {
-            elapsed: core.begun.elapsed(),
+            elapsed: core.created.elapsed(),
             workers: workers.collect(),
             shared: core.shared_queue.len(),
             searching: core.sleep.searchers(),

@@ -79,7 +79,7 @@ impl Trace {
     }
 
     fn print(&self, core: &Core, period: Duration, mut writer: Writer) {
-        let mut due = core.begun + period;
+        let mut due = core.created + period;
         loop {
             let is_over = self.wait_until(due);
             // A failed write cannot be reported anywhere.

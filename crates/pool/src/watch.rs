@@ -44,7 +44,7 @@ pub struct PoolEvent {
 
 /// The watchers of a pool.
 pub(crate) struct Watchers {
-    begun: Instant,
+    created: Instant,
     /// How many there are. Relaxed everywhere: a new watcher gets events from some moment on.
     count: AtomicUsize,
     rings: Mutex<Rings>,
@@ -73,8 +73,8 @@ struct Events {
 }
 
 impl Watchers {
-    pub(crate) fn new(begun: Instant) -> Self {
-        Self { begun, count: AtomicUsize::new(0), rings: Mutex::default() }
+    pub(crate) fn new(created: Instant) -> Self {
+        Self { created, count: AtomicUsize::new(0), rings: Mutex::default() }
     }
 
     /// Reports an event. Without watchers, this is one check.
@@ -90,7 +90,7 @@ impl Watchers {
     fn notify_all(&self, worker: Option<usize>, kind: PoolEventKind) {
         let rings = sync::lock(&self.rings);
         // Under the lock, so that the order of events is the order of their times.
-        let event = PoolEvent { at: self.begun.elapsed(), worker, kind };
+        let event = PoolEvent { at: self.created.elapsed(), worker, kind };
         rings.rings.iter().for_each(|ring| ring.push(event));
     }
 

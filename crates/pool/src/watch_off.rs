@@ -7,7 +7,7 @@ use crate::events::PoolEventKind;
 pub(crate) struct Watchers;
 
 impl Watchers {
-    pub(crate) fn new(_begun: Instant) -> Self {
+    pub(crate) fn new(_created: Instant) -> Self {
         Self
     }
 

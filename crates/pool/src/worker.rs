@@ -65,7 +65,7 @@ pub(crate) fn run(core: &Core, index: usize) {
     core.sleep.register(index);
     current::enter(&local, || {
         while !core.is_closed() {
-            local.make_way();
+            local.retire_if_surplus();
             match local.find() {
                 Some(work) => local.execute(work),
                 None => local.rest(),
@@ -89,7 +89,7 @@ impl Local<'_> {
     }
 
     /// A surplus reserve hands its tasks over to others and sleeps.
-    fn make_way(&self) {
+    fn retire_if_surplus(&self) {
         if self.index < self.core.threads || !self.core.reserve.is_surplus() {
             return;
         }

@@ -58,7 +58,7 @@ impl Model {
     }
 
     /// What a reserve does before it looks for work.
-    fn make_way(&self) {
+    fn retire_if_surplus(&self) {
         if !self.reserve.is_surplus() || !self.reserve.go_idle(RESERVE) {
             return;
         }
@@ -102,7 +102,7 @@ impl Model {
         while !self.is_closed() {
             if self.reserve.is_surplus() {
                 self.found(&mut searching);
-                self.make_way();
+                self.retire_if_surplus();
             } else if self.take() {
                 self.found(&mut searching);
                 return;
@@ -122,7 +122,7 @@ fn a_reserve_requested_while_it_goes_idle_comes_back() {
         model.call();
         let reserve = beside(&model, |model| {
             model.sleep.register(RESERVE);
-            model.make_way();
+            model.retire_if_surplus();
         });
         model.reserve.release(1);
         model.call();
