@@ -23,7 +23,7 @@ pub(crate) struct Queues {
 
 /// List queues
 ///
-/// Every queue that holds jobs, was changed, or is named by a worker.
+/// Every queue that has jobs or settings, or that a worker serves by name.
 #[utoipa::path(
     get,
     path = "/v1/queues",
@@ -45,7 +45,7 @@ pub(crate) async fn queues(
 
 /// Change a queue
 ///
-/// Pause it, resume it, bound how many of its jobs run at once, or change its share.
+/// Pause or resume it, or set its concurrency limit, rate limit or weight.
 #[utoipa::path(
     patch,
     path = "/v1/queues/{name}",
@@ -96,14 +96,14 @@ pub(crate) async fn set_queue(
     Ok(Json(state.doorbell.look(look).await?))
 }
 
-/// The order in which jobs are taken.
+/// The scheduling strategy.
 #[derive(Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Strategy {
     strategy: Order,
 }
 
-/// The order in which jobs are taken
+/// Show the scheduling strategy
 #[utoipa::path(
     get,
     path = "/v1/strategy",
@@ -119,7 +119,7 @@ pub(crate) async fn strategy(
     Ok(Json(Strategy { strategy: strategy.into() }))
 }
 
-/// Take jobs in another order
+/// Change the scheduling strategy
 #[utoipa::path(
     put,
     path = "/v1/strategy",
@@ -145,7 +145,7 @@ pub(crate) struct Workers {
 
 /// List workers
 ///
-/// Every worker whose lease has not run out.
+/// Every worker whose lease has not expired.
 #[utoipa::path(
     get,
     path = "/v1/workers",
@@ -166,9 +166,9 @@ pub(crate) async fn workers(
     Ok(Json(Workers { workers: workers.collect() }))
 }
 
-/// Let a worker finish and leave
+/// Drain a worker
 ///
-/// It finishes what it runs, hands back the rest and takes no more.
+/// It finishes its running jobs, hands back those that have not started, and takes no more.
 #[utoipa::path(
     post,
     path = "/v1/workers/{id}/drain",
@@ -188,8 +188,8 @@ pub(crate) async fn drain(
 
 /// Stop a worker
 ///
-/// As with a drain, but what it runs may take only as long as the grace says; then it is stopped, handed
-/// back, and charged to nobody. The worker's process ends.
+/// Like a drain, but running jobs get at most the grace period. Then they are stopped and handed
+/// back without losing an attempt. The worker's process ends.
 #[utoipa::path(
     post,
     path = "/v1/workers/{id}/stop",
@@ -213,7 +213,7 @@ pub(crate) async fn stop(
     Ok(Json(Done::YES))
 }
 
-/// How the server is doing
+/// Show the status of the server
 #[utoipa::path(
     get,
     path = "/v1/status",
@@ -245,7 +245,7 @@ pub(crate) async fn status(
     Ok(Json(state.doorbell.look(look).await?))
 }
 
-/// It is done.
+/// The request was carried out.
 #[derive(Serialize, utoipa::ToSchema)]
 pub(crate) struct Done {
     done: bool,

@@ -32,35 +32,35 @@ use super::{Failure, State};
 use crate::brain::Input;
 use crate::tokens::Caller;
 
-/// So many rows are read, tried again or forgotten in one go.
+/// How many rows are read, retried or discarded at once.
 const SLICE: usize = 1_000;
 
-/// So many retries are under way at once.
+/// How many retries run at once.
 const TOGETHER: usize = 256;
 
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DeadQuery {
-    /// Of this queue.
+    /// Only jobs of this queue.
     queue: Option<String>,
-    /// Of this kind.
+    /// Only jobs of this kind.
     kind: Option<String>,
-    /// Died at this moment or later.
+    /// Only jobs that died at this time or later.
     since: Option<String>,
-    /// Of this group: a fingerprint.
+    /// Only jobs of the group with this fingerprint.
     group: Option<String>,
-    /// The `next` of the page before.
+    /// Oldest first: the `next` of the previous page.
     after: Option<u64>,
-    /// The newest first: the `next` of the page before, or 0 to begin.
+    /// Newest first: the `next` of the previous page, or 0 for the first page.
     before: Option<u64>,
-    /// At most so many; 100 if missing, and never more than 1,000.
+    /// Page size: 100 by default, at most 1,000.
     limit: Option<usize>,
 }
 
 /// List dead jobs
 ///
-/// Jobs whose attempts are used up, in the order in which they were submitted.
+/// Jobs whose attempts are used up (dead letters), in order of submission.
 #[utoipa::path(
     get,
     path = "/v1/dead",
@@ -100,7 +100,7 @@ pub(crate) async fn list(
     }
 }
 
-/// A part of a list of dead jobs.
+/// A page of dead jobs.
 #[derive(Serialize, utoipa::ToSchema)]
 pub(crate) struct Corpses {
     jobs: Vec<DeadJob>,
@@ -109,7 +109,7 @@ pub(crate) struct Corpses {
     next: Option<u64>,
 }
 
-/// So much of an error is shown in a list.
+/// How many bytes of an error a list shows.
 const ERROR_BYTES: usize = 1_024;
 
 fn shortened(error: &str) -> &str {
@@ -120,23 +120,23 @@ fn shortened(error: &str) -> &str {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct GroupsQuery {
-    /// Of this queue.
+    /// Only jobs of this queue.
     queue: Option<String>,
-    /// Of this kind.
+    /// Only jobs of this kind.
     kind: Option<String>,
-    /// Died at this moment or later.
+    /// Only jobs that died at this time or later.
     since: Option<String>,
-    /// At most so many groups; 100 if missing, and never more than 1,000.
+    /// How many groups: 100 by default, at most 1,000.
     limit: Option<usize>,
 }
 
-/// So many groups at most are told apart; what is in none of them is counted.
+/// How many groups are distinguished; other jobs are only counted.
 const GROUPS_MAX: usize = 10_000;
 
-/// Dead jobs by what went wrong
+/// Group dead jobs by error
 ///
-/// Those of one queue and one kind whose errors are alike but for numbers, ids, paths, addresses and
-/// times; the largest group first. Every dead job is looked at once.
+/// A group has the dead jobs of one queue and one kind whose errors differ only in numbers, ids, paths,
+/// addresses and times. The largest group comes first.
 #[utoipa::path(
     get,
     path = "/v1/dead/groups",
@@ -173,9 +173,9 @@ pub(crate) async fn groups(
     Ok(Json(Groups { groups, jobs, rest: jobs - shown }))
 }
 
-/// Try dead jobs again
+/// Retry dead jobs
 ///
-/// Gives each of them all its attempts anew.
+/// Resets the attempts of each job and queues it again.
 #[utoipa::path(
     post,
     path = "/v1/dead/retry",
@@ -193,9 +193,9 @@ pub(crate) async fn retry(
     work_through(&state, &caller, selection, Verb::Retry).await.map(Json)
 }
 
-/// Forget dead jobs
+/// Discard dead jobs
 ///
-/// With all that is kept of them. A job that others still wait for stays.
+/// Purges them with everything that is stored of them. Jobs that other jobs wait for are kept.
 #[utoipa::path(
     post,
     path = "/v1/dead/discard",
@@ -228,14 +228,14 @@ fn filter(queue: Option<&str>, kind: Option<&str>) -> Filter {
     }
 }
 
-/// From which moment on; from the beginning, if none is said.
+/// The start of the time range; the beginning of time if not given.
 fn moment(since: Option<&str>) -> Result<Wall, Problem> {
     let since = since.map(Moment::read).transpose();
     let since = since.map_err(|why| Problem::invalid(why).at("since"))?;
     Ok(since.map_or(Wall(0), |Moment(since)| since))
 }
 
-/// A dead job, and what went wrong.
+/// A dead job with its error.
 struct Dead {
     row: JobRow,
     error: StoredText,
@@ -246,7 +246,7 @@ impl Dead {
         fingerprint::of(self.row.spec.queue.as_str(), self.row.spec.kind.as_str(), &self.error)
     }
 
-    /// Counts it in its group, unless there are too many groups for one more.
+    /// Counts it in its group, unless there are too many groups.
     fn join(&self, groups: &mut BTreeMap<String, Group>) {
         let fingerprint = self.fingerprint();
         let (died, count) = (Moment(self.row.now.at), groups.len());
@@ -404,7 +404,7 @@ async fn carry_out(
     Ok(())
 }
 
-/// Asked for together, they are stored together.
+/// Concurrent requests share commits.
 async fn retry_some(state: &State, dead: &[JobRow], count: &mut Count) -> Result<(), Failure> {
     let asked = dead.iter().map(|row| async {
         let job = row.spec.id;
@@ -421,7 +421,7 @@ async fn retry_some(state: &State, dead: &[JobRow], count: &mut Count) -> Result
     Ok(())
 }
 
-/// Proposes jobs as if their time were over, and looks which of them are gone.
+/// Proposes jobs for purging as if their retention were over, and checks which of them are gone.
 async fn discard_some(state: &State, dead: &[JobRow], count: &mut Count) -> Result<(), Failure> {
     let mut left: Vec<(Seq, JobId)> = dead.iter().map(|row| (row.seq, row.spec.id)).collect();
     // A job that died just now is let go of when the brain has its receipt, which may be a moment later

@@ -29,21 +29,21 @@ use crate::events::{EventNo, Happened, Since, What};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct EventsQuery {
-    /// About jobs of this queue.
+    /// Only events of jobs of this queue.
     queue: Option<String>,
-    /// About jobs of this kind.
+    /// Only events of jobs of this kind.
     kind: Option<String>,
-    /// About this job: its whole UUID.
+    /// Only events of this job (full UUID).
     job: Option<String>,
-    /// About this worker: what it got, gave, began and lost.
+    /// Only events of this worker.
     worker: Option<String>,
-    /// Begin with what has happened since this moment.
+    /// Start with the events since this time.
     since: Option<String>,
-    /// Whether to go on with what happens from now on; if not, it ends after what is held. True if missing.
+    /// Whether to follow new events; if false, the stream ends after the stored ones. True by default.
     follow: Option<bool>,
 }
 
-/// What happens, as it happens
+/// Stream events
 ///
 /// Server-sent events, each an `ClusterEvent` under an id. A reader that was cut off sends the last id it has
 /// seen as `last-event-id` and goes on from there; if that is too long ago, it is sent an event `reset`
@@ -83,7 +83,7 @@ pub(crate) async fn stream(
     Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
 }
 
-/// What a reader wants to hear of; whatever is `None` does not matter.
+/// Which events a reader wants; `None` matches all.
 struct Interest {
     queue: Option<String>,
     kind: Option<String>,
@@ -91,7 +91,7 @@ struct Interest {
     worker: Option<WorkerId>,
 }
 
-/// What a job is, for those who know its number only.
+/// Facts about a job that is known by its number.
 struct Known {
     id: JobId,
     queue: Name,
@@ -199,7 +199,7 @@ impl Interest {
     }
 }
 
-/// So many are looked up and told together.
+/// How many events are looked up and sent together.
 const TOGETHER: usize = 256;
 
 async fn tell(
@@ -246,7 +246,7 @@ async fn tell(
     }
 }
 
-/// False if nobody hears it any more.
+/// False if the client has disconnected.
 async fn tell_some(
     state: &State,
     interest: &Interest,

@@ -14,8 +14,8 @@ use crate::tokens::Caller;
 
 /// Submit a flow
 ///
-/// All of its jobs, or none. A job's `after` may name others of the flow, or jobs that are there by their
-/// id. With an `Idempotency-Key`, the same key gives each name the same id.
+/// A DAG of jobs, submitted all or none. A job's `after` names other jobs of the flow, or existing jobs by
+/// id. With an `Idempotency-Key`, submitting again with the same key returns the same jobs.
 #[utoipa::path(
     post,
     path = "/v1/flows",
@@ -26,7 +26,7 @@ use crate::tokens::Caller;
     request_body = Flow,
     responses(
         (status = 201, body = FlowReceipts, description = "At least one job is new"),
-        (status = 200, body = FlowReceipts, description = "All of them were there")
+        (status = 200, body = FlowReceipts, description = "All jobs existed already")
     )
 )]
 pub(crate) async fn submit(

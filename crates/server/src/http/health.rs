@@ -1,11 +1,11 @@
-//! Whether the server lives, and whether it can be worked with.
+//! Health checks: liveness and readiness.
 
 use axum::extract::State as Given;
 
 use super::extract::{Nothing, Params};
 use super::{Failure, State};
 
-/// Whether the process answers
+/// Liveness check
 #[utoipa::path(
     get,
     path = "/healthz",
@@ -17,9 +17,9 @@ pub(crate) async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// Whether it can be worked with
+/// Readiness check
 ///
-/// The brain answers, and everything it has decided so far is durable.
+/// 200 if the scheduler answers and everything it has decided is durable.
 #[utoipa::path(
     get,
     path = "/readyz",

@@ -15,9 +15,9 @@ use filch_store::History;
 use super::extract::{Named, Nothing, Params};
 use super::{Failure, State, jobs};
 
-/// What has happened to a job
+/// Show the history of a job
 ///
-/// In order. What happens from now on is at `/v1/events?job=ID`.
+/// In order. To follow new events, use `/v1/events?job=ID`.
 #[utoipa::path(
     get,
     path = "/v1/jobs/{id}/events",
@@ -81,8 +81,8 @@ fn events(history: &History) -> Vec<JobEvent> {
     events
 }
 
-/// Notes are dated when they are kept, which is a little later than what they tell of: at the latest when
-/// the job went on to its next owner, or ended.
+/// Notes are dated when they are stored, a little after the event: at the latest when the job got its
+/// next owner, or ended.
 fn happened_at(history: &History, kept: Wall, note: &Note) -> Wall {
     let now = &history.row.now;
     let end = now.state.is_ended().then_some(now.at);

@@ -28,17 +28,17 @@ use crate::tokens::Caller;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ShowQuery {
-    /// Answer only when the job has ended, or after this span: `30s`, at most a minute.
+    /// Wait until the job has ended, at most this long: `30s`, at most a minute.
     wait: Option<String>,
 }
 
-/// The longest that anybody waits for an answer.
+/// The longest wait for a response.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// One job
+/// Show a job
 ///
-/// With everything that is kept of it: what was submitted, who owned it, how attempts ended, and why it is
-/// where it is.
+/// With everything that is stored of it: the submission, its owners, how attempts ended, and why it is
+/// in its state.
 #[utoipa::path(
     get,
     path = "/v1/jobs/{id}",
@@ -66,7 +66,7 @@ pub(crate) async fn show(
     find(&state, id).await.map(Json)
 }
 
-/// A job with everything that is kept of it.
+/// A job with everything that is stored of it.
 pub(crate) async fn find(state: &State, id: JobId) -> Result<Job, Failure> {
     let look = move |dispatch: &Dispatch, _| {
         let live = dispatch.job_view(id).map(|view| (view, dispatch.why(id)));
@@ -123,36 +123,36 @@ fn details(history: &History) -> Details {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListQuery {
-    /// A state, or several with commas between them.
+    /// Only jobs in these states, separated by commas.
     state: Option<String>,
-    /// Of this queue.
+    /// Only jobs of this queue.
     queue: Option<String>,
-    /// Of this kind.
+    /// Only jobs of this kind.
     kind: Option<String>,
-    /// Submitted at this moment or later.
+    /// Only jobs that were submitted at this time or later.
     since: Option<String>,
-    /// The `next` of the page before.
+    /// Oldest first: the `next` of the previous page.
     after: Option<u64>,
-    /// The newest first: the `next` of the page before, or 0 to begin.
+    /// Newest first: the `next` of the previous page, or 0 for the first page.
     before: Option<u64>,
-    /// At most so many; 100 if missing, and never more than 1,000.
+    /// Page size: 100 by default, at most 1,000.
     limit: Option<usize>,
-    /// Whether the words of commands are told, too; of long ones the beginning.
+    /// Include the command lines of commands; long ones are truncated.
     command: Option<bool>,
 }
 
-/// A part of a list.
+/// A page of jobs.
 #[derive(Serialize, utoipa::ToSchema)]
 pub(crate) struct Page {
     jobs: Vec<Job>,
-    /// Where the next page begins, if there is one.
+    /// Where the next page starts, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
 }
 
 /// List jobs
 ///
-/// In the order in which they were submitted, or the newest first.
+/// In order of submission, or newest first.
 #[utoipa::path(
     get,
     path = "/v1/jobs",
@@ -177,7 +177,7 @@ pub(crate) async fn list(
     Ok(Json(Page { jobs, next: next.map(|seq| seq.0) }))
 }
 
-/// The same jobs with what the commands among them are.
+/// Adds the command lines of commands.
 async fn with_commands(state: &State, mut jobs: Vec<Job>) -> Result<Vec<Job>, Failure> {
     let read = move |store: &dyn Store| {
         // One after the other: what is kept of each may be large, and little of it is told.
@@ -190,7 +190,7 @@ async fn with_commands(state: &State, mut jobs: Vec<Job>) -> Result<Vec<Job>, Fa
     state.read(read).await
 }
 
-/// Which way a list goes, and from where.
+/// The direction of a list, and where it starts.
 pub(crate) fn order(after: Option<u64>, before: Option<u64>) -> Result<ListOrder, Problem> {
     match (after, before) {
         (Some(_), Some(_)) => Err(Problem::invalid("`after` and `before` cannot be combined")
@@ -222,10 +222,10 @@ fn filter(query: &ListQuery) -> Result<Filter, Failure> {
     Ok(filter)
 }
 
-/// How many rows are read in one go while a filter leaves out most of them.
+/// How many rows are read at once while a filter excludes most of them.
 const READ_TOGETHER: usize = 1_000;
 
-/// One page. The store says which jobs there are, the brain what they are doing.
+/// Reads a page: the jobs from the store, their live state from the scheduler.
 pub(crate) async fn page(
     state: &State,
     caller: &Caller,
@@ -274,7 +274,7 @@ pub(crate) async fn page(
 
 /// Cancel a job
 ///
-/// Answered once nothing of it can start any more.
+/// The response comes once no attempt of the job can start any more.
 #[utoipa::path(
     post,
     path = "/v1/jobs/{id}/cancel",
@@ -292,9 +292,9 @@ pub(crate) async fn cancel(
     Ok(Json(Done::YES))
 }
 
-/// Try a dead job again
+/// Retry a dead job
 ///
-/// With all its attempts anew.
+/// Resets its attempts and queues it again.
 #[utoipa::path(
     post,
     path = "/v1/jobs/{id}/retry",
@@ -312,11 +312,11 @@ pub(crate) async fn retry(
     Ok(Json(Done::YES))
 }
 
-/// How soon a job is taken.
+/// A job's priority.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Priority {
-    /// Higher is sooner.
+    /// Jobs with a higher priority run first.
     priority: i16,
 }
 

@@ -16,7 +16,7 @@ use super::{Failure, State, closing};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct LogQuery {
-    /// Go on until the job has ended.
+    /// Follow the output until the job has ended.
     follow: Option<bool>,
 }
 
@@ -28,10 +28,10 @@ struct Line {
     text: String,
 }
 
-/// What a job prints
+/// Show the output of a job
 ///
-/// Lines of JSON. While it runs they come as it prints, with `follow` until it has ended; afterwards there
-/// is what was kept.
+/// Lines of JSON. While the job runs, they are streamed; with `follow`, until the job has ended. After
+/// that, the stored output is returned.
 #[utoipa::path(
     get,
     path = "/v1/jobs/{id}/log",
@@ -93,7 +93,7 @@ pub(crate) async fn show(
     Ok((kind, Body::from_stream(stream)).into_response())
 }
 
-/// How much of a job's output was sent already.
+/// How much of a job's output has been sent.
 #[derive(Default)]
 struct Seen {
     fence: u64,
@@ -102,7 +102,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Sends what is new; false if nobody listens any more.
+    /// Sends new output; false if the client has disconnected.
     async fn live(
         &mut self,
         state: &State,

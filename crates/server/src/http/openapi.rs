@@ -16,7 +16,7 @@ use utoipa::{PartialSchema as _, ToSchema as _};
 use super::State;
 use super::rights::{self, Who};
 
-/// What the document says before it comes to the routes.
+/// The document without its routes.
 pub(crate) fn beginning() -> OpenApi {
     let info = InfoBuilder::new()
         .title("filch")
@@ -29,7 +29,7 @@ pub(crate) fn beginning() -> OpenApi {
     OpenApiBuilder::new().info(info.build()).build()
 }
 
-/// What holds for every route.
+/// Completes the document with facts about all routes.
 pub(crate) fn finish(mut document: OpenApi) -> String {
     let components = document.components.get_or_insert_default();
     // These are not found by themselves: refusals are no part of any route, and what is kept of a job is
@@ -72,7 +72,7 @@ pub(crate) fn finish(mut document: OpenApi) -> String {
     text
 }
 
-/// Says who may do it, in words and in the standard's own way.
+/// Documents which roles may use an operation.
 fn secure(operation: &mut Operation) {
     let name = operation.operation_id.as_deref().unwrap_or_default();
     let words = match rights::who(name) {
@@ -97,7 +97,7 @@ fn secure(operation: &mut Operation) {
     description.push_str(&words);
 }
 
-/// What the document calls tokens.
+/// The document's name of the security scheme.
 const BEARER: &str = "token";
 
 const NO_SCOPES: [&str; 0] = [];
@@ -107,7 +107,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [get, put, post, patch].into_iter().flatten()
 }
 
-/// This document
+/// The OpenAPI document
 #[utoipa::path(
     get,
     path = "/openapi.json",

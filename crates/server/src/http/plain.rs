@@ -35,15 +35,15 @@ use crate::tokens::Caller;
 
 /// Claim jobs
 ///
-/// Brings jobs into the worker's free slots, at once or as soon as there are some. With `accept:
-/// text/plain` the answer is lines of a word, a tab and a value.
+/// Assigns jobs to the worker's free slots, at once or as soon as there are some (long polling). With
+/// `accept: text/plain` the response has lines of a word, a tab and a value.
 #[utoipa::path(
     post,
     path = "/v1/work/{worker}/claim",
     operation_id = "claim",
     tag = "work",
-    params(("worker" = String, Path, pattern = "^[0-7][0-9a-fA-F]{15}$", description = "Sixteen hexadecimal digits that the worker has \
-        made up, the first of them 0 to 7")),
+    params(("worker" = String, Path, pattern = "^[0-7][0-9a-fA-F]{15}$", description = "Sixteen hexadecimal digits that the \
+        worker chooses at random; the first is 0 to 7")),
     request_body = Claim,
     responses((status = 200, body = Claimed))
 )]
@@ -66,7 +66,8 @@ pub(crate) async fn claim(
 
 /// Renew the lease
 ///
-/// Says what the worker holds, and hears what of it to stop. Due ten times a lease.
+/// The worker sends which jobs it holds; the response lists those it must stop. Send ten heartbeats per
+/// lease.
 #[utoipa::path(
     post,
     path = "/v1/work/{worker}/heartbeat",
@@ -93,7 +94,7 @@ pub(crate) async fn beat(
 
 /// Report how attempts ended
 ///
-/// Answered once that is stored. A report may be repeated; what came too late is refused and forgotten.
+/// The response comes once the reports are durable. Reports may be repeated; stale ones are refused.
 #[utoipa::path(
     post,
     path = "/v1/work/{worker}/report",
@@ -120,9 +121,9 @@ pub(crate) async fn report(
     }
 }
 
-/// Leave
+/// End a worker's session
 ///
-/// The worker's last word: whatever it still held goes back to the queue at once.
+/// Jobs that the worker still held go back to the queue at once.
 #[utoipa::path(
     post,
     path = "/v1/work/{worker}/goodbye",
@@ -150,10 +151,10 @@ pub(crate) struct Deputies {
     by_worker: Mutex<HashMap<WorkerId, Sender<Call>>>,
 }
 
-/// So many requests of one worker may wait.
+/// How many requests of one worker may wait.
 const CALLS_MAX: usize = 64;
 
-/// How long a request waits for its answer, beyond what a claim may wait for jobs.
+/// How long a request waits for its response, beyond the time that a claim waits for jobs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Deputies {

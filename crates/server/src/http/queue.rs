@@ -19,22 +19,22 @@ use super::jobs::page;
 use super::{Failure, State};
 use crate::tokens::Caller;
 
-/// So many jobs are looked at in one go.
+/// How many jobs are read at once.
 const SLICE: usize = 1_000;
 
-/// So many cancels are under way at once.
+/// How many cancels run at once.
 const TOGETHER: usize = 256;
 
-/// One queue
+/// Show a queue
 ///
-/// How many of its jobs are in which state, who owns them, since when the first waits, how many ended within
-/// the last minute, and what keeps it from being faster.
+/// Its jobs by state, the workers that own them, its oldest job, its throughput over the last minute, and
+/// what limits it.
 #[utoipa::path(
     get,
     path = "/v1/queues/{name}",
     operation_id = "showQueue",
     tag = "queues",
-    params(("name" = String, Path, min_length = 1, max_length = 200, description = "Its name")),
+    params(("name" = String, Path, min_length = 1, max_length = 200, description = "The queue")),
     responses((status = 200, body = QueueDetail))
 )]
 pub(crate) async fn show(
@@ -54,18 +54,18 @@ pub(crate) async fn show(
     Ok(Json(QueueDetail::new(&line, ended)))
 }
 
-/// Take out of a queue what waits
+/// Purge a queue
 ///
-/// Cancels its jobs that have not started, or those in the states that are named; what runs goes on unless
-/// `running` is named. What was submitted after the request came is left alone. Children of the cancelled
-/// jobs go by their conditions, as after any cancel. Many are worked through in slices: if the connection
-/// breaks, a part is done, and the same request does the rest.
+/// Cancels its jobs that have not started, or those in the given states; running jobs go on unless
+/// `running` is given. Jobs that are submitted after the request are not affected. Children of cancelled
+/// jobs follow their conditions, as after any cancel. Large queues are purged in slices: if the connection
+/// breaks, repeat the request to cancel the rest.
 #[utoipa::path(
     post,
     path = "/v1/queues/{name}/purge",
     operation_id = "purgeQueue",
     tag = "queues",
-    params(("name" = String, Path, min_length = 1, max_length = 200, description = "Its name")),
+    params(("name" = String, Path, min_length = 1, max_length = 200, description = "The queue")),
     request_body = Purge,
     responses((status = 200, body = Count))
 )]
@@ -127,7 +127,7 @@ fn states(purge: &Purge) -> Result<Vec<JobState>, Problem> {
     Ok(read)
 }
 
-/// Asked for together, they are stored together. Those that have ended meanwhile are not counted.
+/// Concurrent requests share commits. Jobs that have ended meanwhile are not counted.
 async fn cancel(state: &State, jobs: &[filch_api::job::Job]) -> Result<u64, Failure> {
     let asked = jobs.iter().filter_map(|job| filch_api::id::read_job(&job.id));
     let asked = asked.map(|job| state.doorbell.ask(Request::Cancel(job), Vec::new()));

@@ -1,4 +1,4 @@
-//! Side-work: what is done in spare moments, and what came of it.
+//! Side-work of the server: statistics of retention.
 
 use axum::Json;
 use axum::extract::State as Given;
@@ -11,16 +11,15 @@ use super::extract::{Nothing, Params};
 use super::{Failure, State};
 use crate::retention::{IDLE_SPARE, Place, Row};
 
-/// So many days and queues are shown.
+/// How many rows of daily counts are shown.
 const DAYS_SHOWN: usize = 1_000;
 
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
-/// Side-work
+/// Show side-work
 ///
-/// What the server does in spare moments (it forgets jobs that ended long ago, and trims what is left of
-/// them), who does it, what came of it since the server started, and what became of the jobs that are
-/// forgotten.
+/// Statistics of retention since the server started: purging jobs that ended long ago and trimming their
+/// history. Also the daily counts of purged jobs by outcome.
 #[utoipa::path(
     get,
     path = "/v1/recruit",

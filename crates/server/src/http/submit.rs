@@ -25,14 +25,14 @@ use super::{Failure, State, body};
 use crate::brain::Brought;
 use crate::tokens::Caller;
 
-/// What became of an array.
+/// Receipts of an array of jobs.
 #[derive(Serialize, utoipa::ToSchema)]
 struct Receipts {
-    /// In the order in which they were submitted.
+    /// In order of submission.
     jobs: Vec<Receipt>,
 }
 
-/// One job, or several that are taken all or none.
+/// One job, or an array that is submitted all or none.
 #[derive(Serialize, utoipa::ToSchema)]
 #[expect(dead_code, reason = "only the document needs both in one")]
 #[serde(untagged)]
@@ -41,7 +41,7 @@ enum Submissions {
     Many(Vec<Submission>),
 }
 
-/// What became of them.
+/// The receipts.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
 enum Taken {
@@ -49,24 +49,24 @@ enum Taken {
     Many(Receipts),
 }
 
-/// So many chunks of one request are on their way at once.
+/// How many chunks of one request are committed at once.
 const CHUNKS_MAX: usize = 4;
 
-/// Lines that have come are not kept waiting for more for longer than this.
+/// How long received lines wait for more lines before they are committed.
 const GATHERING: Duration = Duration::from_millis(20);
 
-/// How long lines are read that are not looked at any more.
+/// How long the rest of a refused request is read and ignored.
 const IGNORING: Duration = Duration::from_secs(10);
 
-/// How long a client that sends lines may send none.
+/// How long a client that sends lines may be silent.
 const LINES_PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// Submit jobs
 ///
-/// One job, or an array that is taken all or none. Lines of JSON (`application/x-ndjson`) are taken in
-/// chunks, each all or none and answered with a line as soon as it is durable; a problem is the last line
-/// then, and what was answered before it is kept. What is submitted again with the same id or key is
-/// recognised.
+/// One job, or an array that is submitted all or none. Lines of JSON (`application/x-ndjson`) are
+/// submitted in chunks: each chunk is all or none, and gets a response line as soon as it is durable. An
+/// error is the last line; jobs acknowledged before it stay submitted. Submitting again with the same id
+/// or key returns the same job.
 #[utoipa::path(
     post,
     path = "/v1/jobs",
@@ -76,8 +76,8 @@ const LINES_PATIENCE: Duration = Duration::from_secs(3_600);
         bring none, so that the request can be repeated")),
     request_body(content((Submissions = "application/json"), (Submission = "application/x-ndjson"))),
     responses(
-        (status = 201, body = Taken, description = "They are durable"),
-        (status = 200, description = "The job was there, or lines are being taken", content(
+        (status = 201, body = Taken, description = "The jobs are durable"),
+        (status = 200, description = "The job existed already, or lines are being accepted", content(
             (Receipt = "application/json"),
             (Chunk = "application/x-ndjson")
         ))
@@ -142,7 +142,7 @@ async fn keep(
     }
 }
 
-/// The same, with the brain's own answer.
+/// The same, with the scheduler's own answer.
 pub(super) async fn hand_over(
     state: &State,
     caller: &Caller,
@@ -170,7 +170,7 @@ pub(super) async fn hand_over(
     Ok(state.doorbell.ask(Request::Submit(specs), brought).await?)
 }
 
-/// The key that makes the ids of jobs that bring none.
+/// The key from which ids are derived for jobs that have none.
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(key) = headers.get("idempotency-key") else {
         return Ok(None);
@@ -191,8 +191,8 @@ fn is_lines(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.contains("ndjson") || kind.contains("jsonl"))
 }
 
-/// Each chunk is answered with a line, and the first problem with the last one. What was answered before
-/// it is kept.
+/// Each chunk gets a response line, and the first error is the last line. Jobs acknowledged before it
+/// stay submitted.
 fn lines(state: State, caller: Caller, request: Incoming, key: Option<String>) -> Response {
     let body = request.into_body().into_data_stream();
     let (answers, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(64);
@@ -263,7 +263,7 @@ async fn take_lines<S: Pieces>(
     }
 }
 
-/// Says what became of a chunk; false if there is nothing more to say, or nobody to hear it.
+/// Sends the response line of a chunk; false after an error, or if the client has disconnected.
 async fn say(
     answers: &Sender<Result<Bytes, std::io::Error>>,
     answer: Result<Chunk, Problem>,
@@ -278,7 +278,7 @@ async fn say(
     answers.send(Ok(Bytes::from(line))).await.is_ok() && is_fine
 }
 
-/// A body as it comes in.
+/// A body as it is received.
 trait Pieces: futures_util::Stream<Item = Result<Bytes, axum::Error>> + Unpin {}
 
 impl<S: futures_util::Stream<Item = Result<Bytes, axum::Error>> + Unpin> Pieces for S {}
@@ -330,7 +330,7 @@ impl<S: Pieces> Lines<S> {
         Ok((judged, self.line))
     }
 
-    /// A client that is hung up on while it sends may never read what it was answered.
+    /// A client whose connection is closed while it sends may never read the response.
     async fn ignore_rest(mut self) {
         let reading = async { while let Some(Ok(_)) = self.body.next().await {} };
         if !self.is_over {

@@ -23,7 +23,7 @@ pub(crate) struct Tokens {
 
 /// List tokens
 ///
-/// Those that have ended too; never the tokens themselves.
+/// Including revoked and expired ones; never the secrets.
 #[utoipa::path(
     get,
     path = "/v1/tokens",
@@ -39,10 +39,10 @@ pub(crate) async fn list(
     Ok(Json(Tokens { tokens }))
 }
 
-/// Make a token
+/// Create a token
 ///
-/// It is shown in the answer and never again. The first one has to be an admin's: from then on nothing but
-/// `/healthz`, `/readyz` and `/openapi.json` is answered without a token.
+/// The response contains the secret, which is never shown again. The first token must have role admin:
+/// once it exists, every request needs a token, except `/healthz`, `/readyz` and `/openapi.json`.
 #[utoipa::path(
     post,
     path = "/v1/tokens",
@@ -65,7 +65,7 @@ pub(crate) async fn make(
 
 /// Revoke a token
 ///
-/// At once: whoever is connected with it is sent away.
+/// It stops working at once: clients that use it are disconnected.
 #[utoipa::path(
     post,
     path = "/v1/tokens/{id}/revoke",
@@ -85,7 +85,7 @@ pub(crate) async fn revoke(
     Ok(Json(Done::YES))
 }
 
-/// Does something to the store, on a thread that may wait for a disk.
+/// Uses the store on a thread that may wait for the disk.
 async fn keep<T: Send + 'static>(
     state: &State,
     act: impl FnOnce(&dyn Store) -> Result<T, Problem> + Send + 'static,

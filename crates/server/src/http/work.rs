@@ -1,4 +1,4 @@
-//! The workers' door: one WebSocket each.
+//! The workers' endpoint: one WebSocket per worker.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -18,21 +18,21 @@ use super::{Failure, State};
 use crate::link::{self, Home, Link, Untaken};
 use crate::tokens::Caller;
 
-/// Read at once. The buffer is cleared before every read, and idle workers are many: what comes is mostly a
-/// beat, and a long frame takes some more reads.
+/// Bytes of one read. The buffer is cleared before every read, and there may be many idle workers: most
+/// frames are heartbeats, and a long frame takes some more reads.
 const READ_BYTES: usize = 4 << 10;
 
-/// The workers' WebSocket
+/// Connect a worker (WebSocket)
 ///
-/// One for each worker: the protocol of its session, in numbered batches of JSON. Workers of few lines
-/// use the four requests below instead.
+/// One connection per worker, with numbered batches of JSON; docs/protocol.md describes the protocol.
+/// Simple workers use the four requests below instead.
 #[utoipa::path(
     get,
     path = "/v1/work",
     operation_id = "work",
     tag = "work",
-    params(("filch-protocol" = Option<u32>, Header, description = "The number of the worker's protocol; it has to be the server's, which is in the answer")),
-    responses((status = 101, description = "It is a WebSocket from here on"))
+    params(("filch-protocol" = Option<u32>, Header, description = "The worker's protocol version; it must be the server's, which is in the response")),
+    responses((status = 101, description = "Switched to the WebSocket protocol"))
 )]
 pub(crate) async fn connect(
     Given(state): Given<State>,
@@ -58,23 +58,23 @@ pub(crate) async fn connect(
     Ok(response)
 }
 
-/// How a connection comes to its end.
+/// How a connection ends.
 enum End {
-    /// By itself.
+    /// Without a reason.
     Plain,
-    /// The worker is told why.
+    /// With a close frame that tells the worker why.
     Said { code: CloseCode, reason: String },
 }
 
 impl End {
-    /// The worker may not be here, or not for what it wants.
+    /// The worker's token does not allow this.
     fn not_permitted(problem: &Problem) -> Self {
         Self::Said { code: close_code::POLICY, reason: farewell(problem) }
     }
 
-    /// What the worker has said is no frame, or makes no sense.
+    /// The worker has sent an invalid frame.
     fn nonsense(code: CloseCode, why: &dyn Display) -> Self {
-        let mut reason = format!("this frame cannot be taken: {why}");
+        let mut reason = format!("rejected the frame: {why}");
         reason.truncate(reason.floor_char_boundary(REASON_BYTES));
         Self::Said { code, reason }
     }
@@ -99,7 +99,7 @@ async fn talk(state: State, caller: Caller, socket: WebSocket) {
                 Ok(Message::Ping(_) | Message::Pong(_)) => continue,
                 Ok(Message::Close(_)) => break,
                 Ok(Message::Binary(_)) => {
-                    return End::nonsense(close_code::UNSUPPORTED, &"it is not text");
+                    return End::nonsense(close_code::UNSUPPORTED, &"it is binary, not text");
                 }
                 Err(error) => return End::nonsense(close_code::PROTOCOL, &error),
             };
@@ -129,7 +129,7 @@ async fn talk(state: State, caller: Caller, socket: WebSocket) {
         let is_quoted = matches!(code, close_code::INVALID | close_code::PROTOCOL);
         log_refused(&state, if is_quoted { "invalid frame" } else { &reason });
         let frame = CloseFrame { code, reason: reason.into() };
-        // Who does not listen any more finds out when it comes again.
+        // A worker that does not read it gets the reason when it connects again.
         let _ = tokio::time::timeout(FAREWELL, sink.send(Message::Close(Some(frame)))).await;
     }
     link.close().await;
@@ -142,10 +142,10 @@ fn log_refused(state: &State, reason: &str) {
     }
 }
 
-/// The protocol has no room for more.
+/// The WebSocket protocol allows no longer reasons.
 const REASON_BYTES: usize = 123;
 
-/// Why a worker is sent away, with what helps if there is room for it.
+/// The reason of a close frame, with its help if it fits.
 fn farewell(problem: &Problem) -> String {
     let Problem { title, help, .. } = problem;
     let whole = help.as_ref().map(|help| format!("{title}\n  help: {help}"));
@@ -153,10 +153,10 @@ fn farewell(problem: &Problem) -> String {
     whole.unwrap_or_else(|| title[..title.floor_char_boundary(REASON_BYTES)].to_owned())
 }
 
-/// How long a worker that is sent away may take to hear why.
+/// How long sending a close frame may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// A worker serves no queue that is not its token's business.
+/// Limits a worker to the queues of its token.
 fn narrow(caller: &Caller, frame: &mut UpFrame) -> Result<(), Problem> {
     frame.messages.iter_mut().try_for_each(|message| match message {
         Up::Hello(hello) => caller.serve(&mut hello.queues),
