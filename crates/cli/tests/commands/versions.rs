@@ -146,9 +146,9 @@ fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
 fn a_worker_that_is_not_understood_ends_and_says_why() {
     let server = Server::idle();
     for (frame, why) in [
-        (frame(1, b"hello"), "this frame cannot be taken: expected value at line 1 column 1"),
-        (frame(2, b"{}"), "this frame cannot be taken: it is not text"),
-        (frame(11, b"?"), "this frame cannot be taken: "),
+        (frame(1, b"hello"), "rejected the frame: expected value at line 1 column 1"),
+        (frame(2, b"{}"), "rejected the frame: it is binary, not text"),
+        (frame(11, b"?"), "rejected the frame: "),
     ] {
         let inject = Arc::new(AtomicBool::new(true));
         let url = proxy(&server, ProxyMode::InvalidFrame(inject, frame), ProxyMode::Open);

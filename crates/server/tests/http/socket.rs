@@ -54,13 +54,13 @@ async fn what_is_no_frame_of_a_worker_is_answered_with_why() {
         (frame(TEXT, b"{\"worker\": 7}"), 1007, "invalid type: integer `7`"),
         (frame(TEXT, format!("{{{who}, \"x\": 1}}").as_bytes()), 1007, "unknown field `x`"),
         (frame(TEXT, br#"{"worker": "x", "session": 1}"#), 1007, "a worker's id is 16 digits"),
-        (frame(BINARY, b"{}"), 1003, "it is not text"),
-        (frame(0x0b, b"?"), 1002, "this frame cannot be taken: "),
+        (frame(BINARY, b"{}"), 1003, "it is binary, not text"),
+        (frame(0x0b, b"?"), 1002, "rejected the frame: "),
     ] {
         let (seen, reason) = farewell(&place, &said).await;
         assert_eq!(seen, code, "{reason}");
         assert!(
-            reason.starts_with("this frame cannot be taken: ") && reason.contains(why),
+            reason.starts_with("rejected the frame: ") && reason.contains(why),
             "{reason}"
         );
         assert!(reason.len() <= 123, "{reason}");
