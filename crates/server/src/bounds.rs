@@ -1,18 +1,18 @@
-//! How much of the world a server lets in at once, and how long it waits for the rest of it.
+//! Limits of one server: connections, workers over plain HTTP, and slow clients.
 //!
-//! These are a server's own; what one request may bring is the same everywhere (`filch_api::limits`). Nobody
-//! needs other values than the usual ones but tests, which cannot open ten thousand of everything.
+//! Limits of a single request are the same for every server (`filch_api::limits`). Only tests need
+//! other values than the defaults, because they cannot open ten thousand connections.
 
 use std::time::Duration;
 
-/// Bounds of one server.
+/// What a server accepts at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// So many connections at once; then others wait to be let in.
+    /// How many connections may be open at once; further ones wait to be accepted.
     pub connections: usize,
-    /// So many workers over plain HTTP at once.
+    /// How many workers may use plain HTTP at once.
     pub plain_workers: usize,
-    /// How long a client may take over the next piece of a body.
+    /// How long a client may be silent while it sends a body.
     pub body_silence: Duration,
 }
 

@@ -1,8 +1,8 @@
-//! The loop around the brain: events in, effects out, on a thread of its own.
+//! The loop around the scheduler: events in, effects out, on its own thread.
 //!
-//! What is to be kept goes to the writer, what is to be told waits in the gate until its receipt has
-//! come. The loop itself never waits for a disk or a socket: whoever takes batches too slowly is hung up
-//! on, and what must be looked up is looked up elsewhere.
+//! Commits go to the writer. Messages and answers wait in the gate until their commit is durable.
+//! The loop never waits for a disk or a socket: workers that read too slowly are disconnected, and
+//! jobs are looked up in the store on other threads.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -30,29 +30,30 @@ use crate::retention::{Proposal, Retention, Turns};
 use crate::roster::Roster;
 use crate::writer::{Receipt, Writer};
 
-/// What the loop is given.
+/// Events for the loop.
 pub(crate) enum Input {
-    /// A client or an operator asks for something.
+    /// A request of a client.
     Ask { request: Request, brought: Vec<Brought>, reply: oneshot::Sender<Answer> },
-    /// Somebody wants to look. The look is taken now, and told once everything it saw is durable.
+    /// Reads the live state now, and returns the result once everything it saw is durable.
     Look(Look),
     /// A batch came from a worker.
     Heard { link: LinkNo, way: Way, heard: WorkerBatch },
     /// Jobs have printed this, says a worker.
     Printed { link: LinkNo, worker: WorkerId, output: Vec<Output> },
-    /// Somebody waits for a job to end, and is told once that is durable, or if it is not in memory.
+    /// Waits for a job to end: answered once the end is durable, or at once if the job is not in
+    /// memory.
     Await { job: JobId, tell: oneshot::Sender<()> },
-    /// When this worker is told to drain, what it runs may take so long.
+    /// The grace period for running jobs when this worker drains.
     Grace { worker: WorkerId, grace: Duration },
     /// A worker's connection broke.
     LinkClosed(LinkNo),
-    /// These ended jobs are to be forgotten, and why.
+    /// Ended jobs to purge, and why.
     Purge { jobs: Vec<(Seq, JobId)>, cause: PurgeCause },
-    /// Whoever started the server wants it to end.
+    /// Shuts the server down.
     Stop,
 }
 
-/// How a worker is reached.
+/// Sends to a worker.
 #[derive(Clone)]
 pub(crate) struct Way {
     pub(crate) batches: Sender<Batch>,
@@ -60,10 +61,10 @@ pub(crate) struct Way {
     pub(crate) hang_up: Arc<Notify>,
 }
 
-/// Looks at the live state.
+/// Reads the live state.
 pub(crate) type Look = Box<dyn FnOnce(&Dispatch, Now) -> Tell + Send>;
 
-/// Tells what was seen.
+/// Returns what was read.
 pub(crate) type Tell = Box<dyn FnOnce() + Send>;
 
 /// A payload that comes with a submit.
@@ -73,7 +74,7 @@ pub(crate) struct Brought {
     pub(crate) payload: StoredText,
 }
 
-/// The way to the loop.
+/// A handle to the loop.
 #[derive(Clone)]
 pub(crate) struct Doorbell {
     inputs: Sender<Input>,
@@ -83,7 +84,7 @@ pub(crate) struct Doorbell {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended;
 
-/// So many inputs may wait; then whoever brings one waits too.
+/// How many inputs may wait; then senders wait, too.
 pub(crate) const INPUTS_MAX: usize = 4_096;
 
 impl Doorbell {
@@ -95,7 +96,7 @@ impl Doorbell {
         self.inputs.send(input).await.map_err(|_| Ended)
     }
 
-    /// Asks for something, and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub(crate) async fn ask(
         &self,
         request: Request,
@@ -113,7 +114,7 @@ impl Doorbell {
         told.await.map_err(|_| Ended)
     }
 
-    /// Looks at the live state.
+    /// Reads the live state.
     pub(crate) async fn look<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Dispatch, Now) -> T + Send + 'static,
@@ -121,7 +122,7 @@ impl Doorbell {
         let (tell, seen) = oneshot::channel();
         let look = move |dispatch: &Dispatch, now| -> Tell {
             let seen = look(dispatch, now);
-            // Who does not wait for it any more need not see it.
+            // The receiver may have stopped waiting.
             Box::new(move || drop(tell.send(seen)))
         };
         self.ring(Input::Look(Box::new(look))).await?;
@@ -129,10 +130,10 @@ impl Doorbell {
     }
 }
 
-/// What a fetch found.
+/// The result of a look-up in the store.
 pub(crate) type Fetched = (FetchNo, Result<Vec<JobRow>, StoreError>);
 
-/// Everything around the brain.
+/// The scheduler and everything around it.
 pub(crate) struct Brain {
     pub(crate) dispatch: Dispatch,
     pub(crate) clock: Clock,
@@ -152,7 +153,7 @@ pub(crate) struct Brain {
     pub(crate) desk: Desk,
 }
 
-/// What is under way.
+/// Pending requests, messages and commits.
 #[derive(Default)]
 pub(crate) struct Desk {
     gate: Gate,
@@ -163,18 +164,18 @@ pub(crate) struct Desk {
     asked: HashMap<RequestNo, Asked>,
     last_request: u64,
     looks: VecDeque<(CommitNo, Tell)>,
-    /// Who waits for which job to end.
+    /// Requests that wait for a job to end.
     awaited: HashMap<Seq, Vec<oneshot::Sender<()>>>,
     sessions: HashMap<WorkerId, Connection>,
     links: HashMap<LinkNo, (WorkerId, SessionNo)>,
-    /// What waits to be told of as events.
+    /// Events whose commits are not durable yet.
     untold: VecDeque<(CommitNo, Vec<Happened>)>,
     receipted: CommitNo,
-    /// Why jobs were last proposed to be purged.
+    /// The cause of the last proposal to purge jobs.
     purge_cause: Option<PurgeCause>,
-    /// When it is the turn of side-work.
+    /// Counts commits between slices of retention.
     turns: Turns,
-    /// How long what workers run may take when they are told to drain, where somebody has said so.
+    /// Grace periods for workers that drain, where a request has set one.
     graces: HashMap<WorkerId, Duration>,
     /// Names of workers whose connection broke, for the log: they may still be lost.
     names: HashMap<WorkerId, String>,
@@ -183,13 +184,13 @@ pub(crate) struct Desk {
 /// Once as many names are remembered, those of workers that are gone are dropped.
 const NAMES_MAX: usize = 1_024;
 
-/// Somebody who waits for an answer, and what they brought.
+/// A request that waits for its answer, with the payloads it brought.
 struct Asked {
     reply: oneshot::Sender<Answer>,
     brought: Vec<(JobId, Digest)>,
 }
 
-/// Where a worker's present session goes.
+/// The connection of a worker's current session.
 struct Connection {
     session: SessionNo,
     link: LinkNo,
@@ -201,15 +202,15 @@ struct Connection {
 /// Why the loop has ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// Somebody wanted it to.
+    /// A shutdown was requested.
     Asked,
-    /// What was decided cannot be kept.
+    /// A commit failed.
     Commit(CommitError),
-    /// What is kept cannot be read.
+    /// The store cannot be read.
     Read(StoreError),
 }
 
-/// However many inputs wait, time is looked at after so many.
+/// After this many inputs the clock is read, however many more wait.
 const INPUTS_TOGETHER: usize = 64;
 
 impl Brain {
@@ -229,7 +230,7 @@ impl Brain {
                 biased;
                 receipt = self.receipts.recv() => match receipt {
                     Some(receipt) => self.receipt(receipt),
-                    None => return End::Commit(CommitError::Broken("the writer has ended".into())),
+                    None => return End::Commit(CommitError::Broken("the writer thread has ended".into())),
                 },
                 Some(fetched) = self.fetched.recv() => self.fetched(fetched),
                 input = self.inputs.recv(), if !is_full => match input {
@@ -248,7 +249,7 @@ impl Brain {
         }
     }
 
-    /// What is there already is taken without waiting, a few at a time.
+    /// Takes inputs that are there already, without waiting, a few at a time.
     fn take_more(&mut self) -> Result<(), End> {
         for _ in 0..INPUTS_TOGETHER {
             if let Ok(receipt) = self.receipts.try_recv() {
@@ -295,7 +296,7 @@ impl Brain {
                 match live {
                     Some(view) => {
                         let waiting = self.desk.awaited.entry(view.seq).or_default();
-                        // Those who asked again have stopped to wait for their earlier question.
+                        // A client that asked again no longer waits for its earlier request.
                         waiting.retain(|tell| !tell.is_closed());
                         waiting.push(tell);
                     }
@@ -324,14 +325,14 @@ impl Brain {
         }
     }
 
-    /// Side-work has found something to decide upon, and is told once that is durable.
+    /// Handles a proposal of retention, and answers once the decision is durable.
     fn propose(&mut self, proposal: Proposal) -> Result<(), End> {
         let Proposal { event, cause, decided } = proposal;
         self.desk.purge_cause = cause.or(self.desk.purge_cause);
         let before = self.desk.turns.cleared();
         self.handle(event)?;
         let count = self.desk.turns.cleared() - before;
-        // Who proposed it may have gone.
+        // The proposer may have stopped waiting.
         let tell: Tell = Box::new(move || _ = decided.send(count));
         match self.dispatch.newest_commit() {
             Some(commit) => self.desk.looks.push_back((commit, tell)),
@@ -357,7 +358,7 @@ impl Brain {
             }
             self.desk.links.insert(link, (worker, session));
         } else if known.is_none() {
-            // A stranger is told so over the connection that it came by.
+            // An unknown worker gets its answer over the same connection.
             self.desk.sessions.insert(worker, Connection { session, link, way, name: None });
             self.desk.links.insert(link, (worker, session));
         } else if known.is_some_and(|known| session > known) {
@@ -365,7 +366,7 @@ impl Brain {
             way.hang_up.notify_one();
         }
         for left in left {
-            // Whatever others say that an attempt came to, it is not kept beside its end.
+            // Output of an attempt is stored only if it comes from the job's owner.
             if self.dispatch.is_held(worker, left.hold) {
                 self.desk.payloads.leave(worker, left);
             }
@@ -373,7 +374,7 @@ impl Brain {
         self.handle(DispatchEvent::Worker { worker, session, number, messages })
     }
 
-    /// Whoever does not own a job, or comes by another connection than the owner's, prints nothing.
+    /// Output counts only if it comes from the job's owner, over the owner's connection.
     fn print(&self, link: LinkNo, worker: WorkerId, output: Vec<Output>) {
         if self.desk.sessions.get(&worker).is_none_or(|open| open.link != link) {
             return;
@@ -451,7 +452,7 @@ impl Brain {
         self.perform()
     }
 
-    /// Performs what the brain has caused, in order.
+    /// Performs the effects of the scheduler, in order.
     fn perform(&mut self) -> Result<(), End> {
         let mut effects = std::mem::take(&mut self.desk.effects);
         let mut told = std::mem::take(&mut self.desk.told);
@@ -461,7 +462,7 @@ impl Brain {
                 Some(DispatchEffect::Fetch { fetch, ids, keys, seqs }) => {
                     let (store, fetches) = (Arc::clone(&self.store), self.fetches.clone());
                     tokio::task::spawn_blocking(move || {
-                        // If nobody waits any more, the server is ending.
+                        // If the receiver is gone, the server is ending.
                         let _ = fetches.send((fetch, store.find(&ids, &keys, &seqs)));
                     });
                 }
@@ -486,7 +487,7 @@ impl Brain {
         let mut commit = Commit { last: number, mutations, ..Commit::default() };
         self.desk.payloads.join(&mut commit);
         let is_purge = |mutation: &&Mutation| matches!(mutation, Mutation::Purge(_));
-        // Jobs are purged only when that was proposed, and at once.
+        // Jobs are purged only after a proposal, in the same step.
         let cause = commit.mutations.iter().filter(is_purge).filter_map(|_| self.desk.purge_cause);
         commit.purges.extend(cause);
         let happened = Happened::all(&commit.mutations, self.clock.now().wall);
@@ -500,7 +501,7 @@ impl Brain {
         self.retention.after_commit(&mut self.desk.turns, self.clock.now());
     }
 
-    /// Whoever waits for one of these ends is told once it is durable.
+    /// Answers requests that wait for one of these jobs to end, once the end is durable.
     fn note_ends(&mut self, number: CommitNo, mutations: &[Mutation]) {
         if self.desk.awaited.is_empty() {
             return;
@@ -526,11 +527,11 @@ impl Brain {
             match told {
                 Outgoing::Request { to, answer } => {
                     let Asked { reply, brought } =
-                        self.desk.asked.remove(&to).expect("an answer is to something asked");
+                        self.desk.asked.remove(&to).expect("every answer has its request");
                     for (id, body) in brought {
                         self.desk.payloads.forget(id, body);
                     }
-                    // Who asked may have gone.
+                    // The client may have disconnected.
                     let _ = reply.send(answer);
                 }
                 Outgoing::Worker { worker, session, number, messages } => {
@@ -550,7 +551,7 @@ impl Brain {
         Ok(())
     }
 
-    /// False if the worker's connection cannot take it.
+    /// False if the worker's connection is broken or full.
     fn send(
         &mut self,
         worker: WorkerId,
@@ -587,12 +588,12 @@ impl Brain {
         }
     }
 
-    /// Lets go of the connection, which ends it.
+    /// Closes the connection.
     fn hang_up(&mut self, worker: WorkerId, session: SessionNo) {
         if let Some(open) = self.desk.sessions.get(&worker)
             && open.session == session
         {
-            // That the link has closed is heard from the link itself.
+            // The link itself reports that it has closed.
             open.way.hang_up.notify_one();
             let name = self.desk.sessions.remove(&worker).and_then(|open| open.name);
             self.disconnected(worker, name);

@@ -1,13 +1,13 @@
-//! Both clocks of this process, and the one that the brain goes by.
+//! The clocks of this process, and the time that the scheduler uses.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use filch_scheduler::time::{Monotonic, Now, Wall};
 
-/// The brain is called at least this often: the wall clock is looked at, should it have jumped.
+/// The scheduler is called at least this often, to notice jumps of the wall clock.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 
-/// Who was not called for so long has stood still.
+/// If the loop was not called for this long, the process was suspended.
 const STILL: Duration = TICK.saturating_mul(2);
 
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +27,10 @@ impl Clock {
     }
 }
 
-/// The time in which the brain could have heard of somebody. While the whole server stands still, stopped by a
-/// signal or with its virtual machine, workers beat in vain: that is not their fault, and no lease runs out
-/// by it. Leases that last longer here than at their workers harm nobody.
+/// The time in which the server could receive heartbeats. While the whole process is suspended, by
+/// a signal or with its virtual machine, heartbeats are not received; that is not the workers'
+/// fault, so no lease expires by it. A lease that lasts longer here than at its worker does no
+/// harm.
 #[derive(Debug)]
 pub(crate) struct WakingTime {
     clock: Clock,
@@ -38,7 +39,7 @@ pub(crate) struct WakingTime {
 }
 
 impl WakingTime {
-    /// For a brain that knows what time it was before it was loaded: it could not hear of anybody since.
+    /// For a scheduler that started to load at `begun`: heartbeats could not be received since.
     pub(crate) fn since(begun: Now, clock: Clock) -> Self {
         let last = clock.now().monotonic;
         Self { clock, last, missed: last.since(begun.monotonic) }
@@ -62,7 +63,7 @@ impl WakingTime {
         Now { monotonic: Monotonic(awake), ..now }
     }
 
-    /// When it will be so late, if nobody stands still until then.
+    /// The instant of this time, if the process is not suspended until then.
     pub(crate) fn instant(&self, at: Monotonic) -> Instant {
         self.clock.start + self.missed + Duration::from_micros(at.0)
     }
@@ -73,14 +74,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_missed_does_not_count() {
+    fn time_while_suspended_does_not_count() {
         let clock = Clock::start();
         let start = Monotonic(clock.now().monotonic.0 + 5_000_000);
         let mut time = WakingTime { clock, last: start, missed: Duration::ZERO };
         let mut at = |millis: u64| {
             let monotonic = start.plus(Duration::from_millis(millis));
             let seen = time.at(Now { monotonic, wall: Wall(millis) });
-            assert_eq!(seen.wall, Wall(millis), "the wall clock is what it is");
+            assert_eq!(seen.wall, Wall(millis), "the wall clock is not changed");
             let soon = time.instant(seen.monotonic);
             let real = time.clock.start + Duration::from_micros(monotonic.0);
             assert_eq!(soon, real, "deadlines are met");
@@ -88,7 +89,7 @@ mod tests {
         };
         assert_eq!(at(900), 900);
         assert_eq!(at(1_900), 1_900);
-        assert_eq!(at(3_900), 3_900, "two seconds may happen");
+        assert_eq!(at(3_900), 3_900, "two seconds are no suspension");
         assert_eq!(at(9_900), 3_900);
         assert_eq!(at(10_000), 4_000);
         assert_eq!(at(3_610_000), 4_000);
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn loading_does_not_count() {
+    fn time_while_loading_does_not_count() {
         let clock = Clock::start();
         let begun = clock.now();
         let loaded = loop {

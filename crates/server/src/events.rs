@@ -1,8 +1,9 @@
-//! What has happened, for whoever listens now or asks later: a bounded ring, each thing under the number
-//! of its commit and its place in it. Who asks for what the ring has lost is told so.
+//! Events for readers of the event stream: a bounded ring, in which each event has the number of
+//! its commit and its place in it. Readers that ask for older events get a notice that these are
+//! gone.
 //!
-//! What is held is small, so that it costs next to nothing when nobody asks; whoever tells of it looks up
-//! the rest.
+//! The ring holds only small facts, so that it costs next to nothing without readers; the rest is
+//! looked up when events are sent.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -14,17 +15,17 @@ use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 use tokio::sync::watch;
 
-/// Things that are held.
+/// How many events are held.
 const THINGS: usize = 16_384;
 
-/// Jobs that are named by them altogether.
+/// How many jobs these may name altogether.
 const NAMED: usize = 262_144;
 
-/// Where a thing stands: its commit, and its place in it.
+/// The position of an event: its commit, and its place in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct EventNo(pub(crate) u64, pub(crate) u32);
 
-/// One thing that has happened.
+/// An event.
 #[derive(Debug)]
 pub(crate) struct Happened {
     pub(crate) at: Wall,
@@ -40,12 +41,12 @@ pub(crate) enum What {
 }
 
 impl Happened {
-    /// What these mutations tell; `now` for what has no time of its own.
+    /// The events of these mutations; `now` is the time of those that have none.
     pub(crate) fn all(mutations: &[Mutation], now: Wall) -> Vec<Self> {
         mutations.iter().filter_map(|mutation| Self::of(mutation, now)).collect()
     }
 
-    /// `None` if nobody need know.
+    /// `None` if the mutation is not an event.
     fn of(mutation: &Mutation, now: Wall) -> Option<Self> {
         let (at, what) = match mutation {
             Mutation::Put(row) => {
@@ -75,7 +76,7 @@ impl Happened {
         Some(Self { at, what })
     }
 
-    /// The jobs that are named by their numbers only.
+    /// The jobs that the event names by number.
     pub(crate) fn jobs(&self) -> &[Seq] {
         match &self.what {
             What::Changed { seq, .. } => std::slice::from_ref(seq),
@@ -87,36 +88,36 @@ impl Happened {
 
 pub(crate) struct Events {
     ring: Mutex<Ring>,
-    /// The newest, for whoever waits.
+    /// The newest position, for readers that wait.
     newest: watch::Sender<EventNo>,
 }
 
 struct Ring {
     things: VecDeque<(EventNo, Arc<Happened>)>,
-    /// Jobs that they name.
+    /// How many jobs the events name.
     named: usize,
-    /// The newest that was let go, and when that happened; if there ever was anything that is not held.
+    /// The newest event that was dropped, and its time, if there is any.
     lost: (EventNo, Option<Wall>),
 }
 
-/// What came after something.
+/// The events after a position.
 pub(crate) enum Since {
     These(Vec<(EventNo, Arc<Happened>)>),
-    /// Some of it is not held any more; what is held begins after this.
+    /// Some are no longer available; the held ones start after this position.
     Lost(EventNo),
 }
 
 impl Events {
-    /// Nothing has happened since this commit and this moment.
+    /// An empty ring that starts at this commit and time.
     pub(crate) fn new(last: CommitNo, now: Wall) -> Self {
         let last = EventNo(last.0, u32::MAX);
-        // In a new store nothing has happened that could be missed.
+        // In a new store there are no events that could be missed.
         let lost_at = (last.0 > 0).then_some(now);
         let ring = Ring { things: VecDeque::new(), named: 0, lost: (last, lost_at) };
         Self { ring: Mutex::new(ring), newest: watch::Sender::new(last) }
     }
 
-    /// These commits are durable.
+    /// Adds the events of durable commits.
     pub(crate) fn tell(&self, commits: impl IntoIterator<Item = (CommitNo, Vec<Happened>)>) {
         let mut ring = self.ring.lock().expect("nobody panics while telling");
         let mut newest = None;
@@ -141,7 +142,7 @@ impl Events {
 
     pub(crate) fn since(&self, after: EventNo) -> Since {
         let ring = self.ring.lock().expect("nobody panics while telling");
-        // An id from the future is one of another store.
+        // An id from the future belongs to another store.
         let newest = self.newest();
         if after > newest {
             return Since::Lost(newest);
@@ -153,14 +154,14 @@ impl Events {
         Since::These(ring.things.range(from..).cloned().collect())
     }
 
-    /// Where to begin for all that has happened since this moment. Where something of it is not held any
-    /// more, that is before all that is held.
+    /// The position from which to read all events since this time. If some of them are no longer
+    /// held, it is before all held ones.
     pub(crate) fn before(&self, moment: Wall) -> EventNo {
         let ring = self.ring.lock().expect("nobody panics while telling");
         if ring.lost.1.is_some_and(|lost_at| lost_at >= moment) {
             return EventNo::default();
         }
-        // Commits are in order, what they tell of only nearly.
+        // Commits are in order, the times of their events only nearly.
         let begins = ring.things.iter().position(|(_, thing)| thing.at >= moment);
         match begins {
             Some(0) => ring.lost.0,

@@ -1,23 +1,22 @@
-//! Where a server may listen: on loopback as it likes, elsewhere only if nobody can come in or listen who
-//! should not.
+//! Where a server may listen: on loopback always, elsewhere only with tokens and encryption.
 
 use std::fmt;
 use std::net::SocketAddr;
 
 use filch_api::access::Plain;
 
-/// What keeps strangers out.
+/// How a server is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protection {
-    /// Whether everybody needs a token.
+    /// Whether requests need a token.
     pub has_tokens: bool,
-    /// Whether what is said is encrypted.
+    /// Whether connections are encrypted.
     pub has_tls: bool,
-    /// Whether somebody insists that it need not be.
+    /// Whether plaintext connections are explicitly allowed.
     pub plain: Plain,
 }
 
-/// Why a server does not listen there.
+/// Why a server refuses to listen on an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposed {
     address: SocketAddr,
@@ -52,10 +51,10 @@ impl fmt::Display for Exposed {
 
 impl std::error::Error for Exposed {}
 
-/// Whether a server that is protected so may listen there.
+/// Checks whether a server with this protection may listen on this address.
 ///
 /// # Errors
-/// With what is missing.
+/// Returns what is missing.
 pub fn check(address: SocketAddr, protection: Protection) -> Result<(), Exposed> {
     let Protection { has_tokens, has_tls, plain } = protection;
     if address.ip().is_loopback() {

@@ -1,9 +1,12 @@
-//! The shell around the brain: sockets, clocks and the store.
+//! The server: the I/O around the scheduler, with HTTP, WebSockets, clocks and the store.
 //!
-//! `brain` is the loop that gives the brain its events and performs what it causes, by the time of `clock`;
-//! `writer` makes commits durable; `link` is what a worker's connection looks like from here; `payloads` joins jobs
-//! with what the brain does not hold; `logs` keeps what running jobs print; `events` tells what has
-//! happened; `retention` purges ended jobs, a slice at a time; [`tokens`] are who is who; [`Bounds`] say how much is let in. Everything under `http` is a door to these.
+//! `brain` is the loop that passes events to the scheduler and performs its effects, by the time of
+//! `clock`; `writer` makes commits durable; `link` is the server's end of a worker's connection;
+//! `payloads` holds what the scheduler does not need: arguments, results and logs on their way;
+//! `logs` keeps the output of running jobs; `events` keeps the newest events for readers;
+//! `retention` purges ended jobs, a slice at a time; [`tokens`] authenticates clients; [`Bounds`]
+//! limits what a server accepts at once; `throttle` limits log lines. The endpoints are under
+//! `http`.
 
 mod bounds;
 mod brain;

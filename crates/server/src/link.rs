@@ -1,6 +1,6 @@
-//! A worker's connection as the server sees it: frames come in, batches go out.
+//! The server's end of a worker's connection: frames come in, batches go out.
 //!
-//! The other end may be a socket or a worker in this very process; the frames are the same.
+//! The other end is a socket, or a worker in this process; the frames are the same.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use crate::brain::{Doorbell, Input, Way};
 use crate::logs::Logs;
 use crate::roster::Roster;
 
-/// Names a connection within this process.
+/// Identifies a connection within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LinkNo(u64);
 
@@ -28,18 +28,18 @@ impl LinkNo {
     }
 }
 
-/// What goes to a worker, before it is written down.
+/// Messages for a worker, before they are encoded.
 pub(crate) struct Batch {
     pub(crate) session: SessionNo,
     pub(crate) number: MessageNo,
     pub(crate) messages: Vec<ToWorker>,
-    /// What the jobs that are assigned have to do, in their order, as far as it is at hand.
+    /// The payloads of assigned jobs, in order; `None` if a payload has to be read from the store.
     pub(crate) works: Vec<(Hold, Option<StoredText>)>,
-    /// How long running jobs may take, if the worker is told to drain and somebody has said so.
+    /// The grace period for running jobs, if the worker drains and a request has set one.
     pub(crate) grace: Option<Duration>,
 }
 
-/// So many batches may wait for a worker; one that takes them more slowly is hung up on, and comes back.
+/// How many batches may wait for a worker; a slower worker is disconnected, and reconnects.
 pub(crate) const BATCHES_MAX: usize = 1_024;
 
 /// The server's end of a connection.
@@ -48,11 +48,11 @@ pub(crate) struct Link {
     doorbell: Doorbell,
     house: House,
     way: Way,
-    /// The worker that has introduced itself here.
+    /// The worker that has sent its name and kinds over this connection.
     introduced: Mutex<Option<WorkerId>>,
 }
 
-/// What connections bring beside what the brain hears.
+/// Services of connections that do not involve the scheduler.
 #[derive(Clone, Default)]
 pub(crate) struct House {
     pub(crate) logs: Arc<Logs>,
@@ -63,12 +63,12 @@ pub(crate) struct House {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkClosed;
 
-/// Why a frame was not taken. The connection is over.
+/// Why a frame was rejected. The connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Untaken {
-    /// It makes no sense.
+    /// It is invalid.
     Nonsense(&'static str),
-    /// Nobody listens any more.
+    /// The server is stopping.
     Closed,
 }
 
@@ -80,20 +80,20 @@ impl Link {
         (Self { number: LinkNo::next(), doorbell, house, way, introduced }, outgoing)
     }
 
-    /// A frame has come.
+    /// Handles a frame.
     pub(crate) async fn take(&self, mut frame: UpFrame, home: Home) -> Result<(), Untaken> {
         let output = std::mem::take(&mut frame.output);
         let about = frame.about.take();
         let heard = frame.hear().map_err(|InvalidFrame(why)| Untaken::Nonsense(why))?;
         // Who claims over a wire to live in here would be declared dead at the next start.
         if (home == Home::Apart) == heard.worker.is_embedded() {
-            return Err(Untaken::Nonsense("this id is for workers that live elsewhere"));
+            return Err(Untaken::Nonsense("this worker id is not allowed here"));
         }
         if let Some(about) = about {
             self.introduce(heard.worker, about.bounded());
         }
         if !output.is_empty() {
-            // First: once the brain has heard of a job's end, nobody prints for it any more.
+            // First: after the report of a job's end its output would be ignored.
             let printed = Input::Printed { link: self.number, worker: heard.worker, output };
             self.doorbell.ring(printed).await.map_err(|_| Untaken::Closed)?;
         }
@@ -104,23 +104,23 @@ impl Link {
         self.doorbell.ring(input).await.map_err(|_| Untaken::Closed)
     }
 
-    /// One worker a connection: whoever introduces another one takes back the first.
+    /// One worker per connection: a second introduction replaces the first.
     fn introduce(&self, worker: WorkerId, about: About) {
-        let mut introduced = self.introduced.lock().expect("nobody panics with it");
+        let mut introduced = self.introduced.lock().expect("no panic while it is locked");
         if let Some(before) = introduced.replace(worker).filter(|before| *before != worker) {
             self.house.roster.forget(self.number, before);
         }
         self.house.roster.introduce(self.number, worker, about);
     }
 
-    /// Waits until the server wants no more of this connection.
+    /// Waits until the server closes this connection.
     pub(crate) async fn hung_up(&self) {
         self.way.hang_up.notified().await;
     }
 
     /// The connection has broken.
     pub(crate) async fn close(self) {
-        let introduced = self.introduced.into_inner().expect("nobody panics with it");
+        let introduced = self.introduced.into_inner().expect("no panic while it is locked");
         if let Some(worker) = introduced {
             self.house.roster.forget(self.number, worker);
         }
@@ -128,14 +128,14 @@ impl Link {
     }
 }
 
-/// Where the worker lives.
+/// Where the worker runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
     Apart,
     Embedded,
 }
 
-/// Puts beside a batch what its jobs have to do; what is not at hand is read from the store.
+/// Adds the payloads of a batch's jobs; those that are not in memory are read from the store.
 pub(crate) async fn deliver(batch: Batch, store: &Arc<dyn Store>) -> Result<Delivery, LinkClosed> {
     let Batch { session, number, messages, mut works, grace } = batch;
     let missing: Vec<Seq> =
@@ -152,13 +152,14 @@ pub(crate) async fn deliver(batch: Batch, store: &Arc<dyn Store>) -> Result<Deli
             *text = found;
         }
     }
-    // A job that was purged meanwhile is not this worker's any more, whatever it does with it.
+    // A job that was purged meanwhile does not belong to this worker any more, so any payload will
+    // do.
     let nothing = || StoredText::from("{}");
     let works = works.into_iter().map(|(hold, text)| (hold, text.unwrap_or_else(nothing)));
     Ok(Delivery { session, number, messages, works: works.collect(), grace, sweeps: false })
 }
 
-/// The same, as a frame whose parts can be looked at.
+/// The same, as a decoded frame.
 pub(crate) async fn write_down(
     batch: Batch,
     store: &Arc<dyn Store>,
@@ -166,11 +167,11 @@ pub(crate) async fn write_down(
     deliver(batch, store).await.map(Delivery::frame)
 }
 
-/// A connection of a worker that lives in this process.
+/// A connection of a worker that runs in this process.
 pub struct Embedded {
-    /// What the worker says.
+    /// Frames from the worker.
     pub up: Sender<UpFrame>,
-    /// What the server says.
+    /// Frames to the worker.
     pub down: Receiver<Delivery>,
 }
 

@@ -1,6 +1,6 @@
-//! What running jobs print, for whoever watches. Whether it comes from their owners was judged before it
-//! comes here (`brain`). It lives in memory and is bounded; what is kept for
-//! later comes with the report of the attempt's end.
+//! The output of running jobs, for readers that follow it. `brain` checks that it comes from a
+//! job's owner. It is in memory and bounded; the stored log comes with the report of the attempt's
+//! end.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -8,13 +8,13 @@ use std::sync::Mutex;
 use filch_api::session::{Output, OutputStream};
 use tokio::sync::watch;
 
-/// Bytes of one job's output that are held.
+/// Bytes of output that are held per job.
 const JOB_BYTES: usize = 256 << 10;
 
 /// Bytes of output that are held altogether.
 const ALL_BYTES: usize = 64 << 20;
 
-/// Jobs whose output is held; beyond them the one that was printed to first is let go.
+/// Jobs whose output is held; beyond that, the oldest log is dropped.
 const JOBS: usize = 10_000;
 
 #[derive(Default)]
@@ -45,10 +45,10 @@ pub(crate) struct Piece {
     pub(crate) text: String,
 }
 
-/// What was printed since somebody looked.
+/// New output since the last read.
 pub(crate) struct Part {
     pub(crate) pieces: Vec<Piece>,
-    /// Bytes before these that are not held any more.
+    /// Bytes before these that are no longer held.
     pub(crate) missed: u64,
     pub(crate) fence: u64,
     /// How many bytes there are now.
@@ -73,12 +73,12 @@ impl Logs {
         }
     }
 
-    /// What was printed after so many bytes under this fence.
+    /// The output after this many bytes under this fence.
     pub(crate) fn read(&self, seq: u64, fence: u64, after: u64) -> Option<Part> {
         let jobs = self.jobs.lock().expect("nobody panics while printing");
         let log = jobs.by_seq.get(&seq)?;
         let end = log.before + log.bytes as u64;
-        // Under another fence, or let go and begun anew, it is another log.
+        // Under another fence, or if it was dropped and began again, it is another log.
         let after = if log.fence == fence && after <= end { after } else { 0 };
         let missed = log.before.saturating_sub(after);
         let mut at = log.before;
@@ -95,7 +95,7 @@ impl Logs {
         Some(Part { pieces, missed, fence: log.fence, end })
     }
 
-    /// Says when more is printed. The job need not have printed anything yet.
+    /// Notifies about new output. The job need not have printed anything yet.
     pub(crate) fn watch(&self, seq: u64) -> watch::Receiver<u64> {
         let mut jobs = self.jobs.lock().expect("nobody panics while printing");
         jobs.entry(seq, 0).end.subscribe()
@@ -114,7 +114,7 @@ impl Jobs {
         self.by_seq.entry(seq).or_insert_with(|| Log::new(fence))
     }
 
-    /// The oldest goes.
+    /// Drops the oldest log.
     fn let_go(&mut self) {
         if let Some(oldest) = self.order.pop_front()
             && let Some(log) = self.by_seq.remove(&oldest)

@@ -92,8 +92,8 @@ impl Metrics {
         self.commits.lock().expect("no panic while it is locked").observe(took.as_secs_f64());
     }
 
-    /// Counts what a commit contains. `look` finds a job in memory; every job of a commit is there until
-    /// the commit is durable.
+    /// Counts what a commit contains. `look` finds a job in memory; every job of a commit is there
+    /// until the commit is durable.
     pub(crate) fn committed(&self, mutations: &[Mutation], look: impl Fn(Seq) -> Option<JobView>) {
         let mut jobs = self.jobs.lock().expect("no panic while it is locked");
         for mutation in mutations {

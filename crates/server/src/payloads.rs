@@ -1,5 +1,5 @@
-//! What the brain does not hold: the payload of each job on its way to the store and to a worker, and
-//! what attempts left behind on its way to the store.
+//! Data that the scheduler does not need: payloads of jobs on their way to the store and to
+//! workers, and output of attempts on its way to the store.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use filch_scheduler::record::{Mutation, Note};
 use filch_scheduler::state::JobState;
 use filch_store::{AttemptOutput, Commit, StoredText};
 
-/// So many bytes of payloads are held for workers. The oldest stay, because they are wanted first; what
-/// does not fit is read from the store when its turn comes.
+/// How many bytes of payloads are cached for workers. The oldest stay, because they are needed
+/// first; payloads that do not fit are read from the store when they are needed.
 const CACHE_BYTES: usize = 48 << 20;
 
-/// What one payload costs beside its text.
+/// The overhead of a cached payload.
 const ENTRY_BYTES: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Payloads {
-    /// Submitted, and not decided upon: with how many requests bring the same.
+    /// Submitted, not decided yet; with the number of requests that bring the same payload.
     submitted: HashMap<(JobId, Digest), (StoredText, u32)>,
     cache: HashMap<Seq, StoredText>,
     cached_bytes: usize,
@@ -28,12 +28,12 @@ pub(crate) struct Payloads {
 }
 
 impl Payloads {
-    /// A request brings this.
+    /// Adds the payload of a request.
     pub(crate) fn bring(&mut self, id: JobId, body: Digest, payload: StoredText) {
         self.submitted.entry((id, body)).or_insert((payload, 0)).1 += 1;
     }
 
-    /// The request that brought this is answered.
+    /// The request with this payload is answered.
     pub(crate) fn forget(&mut self, id: JobId, body: Digest) {
         if let Some((_, count)) = self.submitted.get_mut(&(id, body)) {
             *count -= 1;
@@ -48,17 +48,17 @@ impl Payloads {
         self.left.insert(left.hold, (worker, left));
     }
 
-    /// The worker was answered for these.
+    /// The report of this attempt was answered.
     pub(crate) fn answered(&mut self, hold: Hold) {
         self.left.remove(&hold);
     }
 
-    /// The worker's connection is gone; what it has not been answered for, it will bring again.
+    /// The worker's connection is gone; it will send unanswered reports again.
     pub(crate) fn closed(&mut self, worker: WorkerId) {
         self.left.retain(|_, (from, _)| *from != worker);
     }
 
-    /// Puts beside the mutations of a commit what belongs to them.
+    /// Adds payloads and output to the mutations of a commit.
     pub(crate) fn join(&mut self, commit: &mut Commit) {
         for mutation in &commit.mutations {
             match mutation {
@@ -94,7 +94,7 @@ impl Payloads {
         Some(AttemptOutput { hold, result: left.result, log: left.log })
     }
 
-    /// The payload, if it need not be read.
+    /// The payload, if it is cached.
     pub(crate) fn cached(&self, job: Seq) -> Option<StoredText> {
         self.cache.get(&job).cloned()
     }

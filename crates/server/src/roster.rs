@@ -1,6 +1,6 @@
-//! What workers say of themselves when they connect: a name, and the kinds of jobs they have handlers for.
+//! Facts that workers send when they connect: a name, and the kinds of jobs they have handlers for.
 //!
-//! The brain does not need it, so it is not kept: it goes with the connection that brought it.
+//! The scheduler does not need them, so they are not stored: they last as long as the connection.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -10,7 +10,7 @@ use filch_scheduler::id::WorkerId;
 
 use crate::link::LinkNo;
 
-/// Those that are connected and have said something of themselves.
+/// Facts about connected workers.
 #[derive(Default)]
 pub(crate) struct Roster(Mutex<HashMap<WorkerId, (LinkNo, About)>>);
 
@@ -19,7 +19,7 @@ impl Roster {
         self.entries().insert(worker, (link, about));
     }
 
-    /// The connection is over. Unless the worker has come back by another one, nothing is known of it.
+    /// The connection is over. Its facts are dropped, unless the worker has reconnected.
     pub(crate) fn forget(&self, link: LinkNo, worker: WorkerId) {
         let mut entries = self.entries();
         if entries.get(&worker).is_some_and(|(by, _)| *by == link) {
@@ -31,7 +31,8 @@ impl Roster {
         self.entries().get(&worker).map(|(_, about)| about.clone())
     }
 
-    /// The kinds that these workers have handlers for; `None` if one of them does not say.
+    /// The kinds that these workers have handlers for; `None` if one of them has not sent its
+    /// kinds.
     pub(crate) fn kinds(&self, workers: &[WorkerId]) -> Option<Vec<String>> {
         let entries = self.entries();
         let mut kinds = Vec::new();
@@ -44,6 +45,6 @@ impl Roster {
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<WorkerId, (LinkNo, About)>> {
-        self.0.lock().expect("nobody panics with it")
+        self.0.lock().expect("no panic while it is locked")
     }
 }

@@ -1,4 +1,4 @@
-//! A server: put together, started, stopped.
+//! A server: its configuration, start and shutdown.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -28,26 +28,26 @@ use crate::retention::{Retention, SideWork};
 use crate::tokens::Tokens;
 use crate::writer::Writer;
 
-/// How a server behaves.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where it listens. Beyond loopback only with tokens, and with TLS or `plain`.
+    /// The address to listen on. Addresses other than loopback need tokens, and TLS or `plain`.
     pub listen: SocketAddr,
-    /// How it encrypts, if it does.
+    /// The TLS configuration, if TLS is used.
     pub tls: Option<Arc<Tls>>,
-    /// Whether others may be spoken to unencrypted.
+    /// Whether plaintext connections from other hosts are allowed.
     pub plain: Plain,
-    /// Further names by which it may be called.
+    /// Further host names that requests may use.
     pub hosts: Vec<String>,
-    /// How long a worker may be silent before its jobs go to others.
+    /// How long a worker may be silent before its jobs go to other workers.
     pub lease: Duration,
     /// How long ended jobs are kept.
     pub retention: Duration,
-    /// When those that were kept for longer are forgotten.
+    /// When retention runs.
     pub side_work: SideWork,
-    /// Decides whom to steal from.
+    /// The seed of random choices, for instance of the worker to steal from.
     pub seed: u64,
-    /// How much it lets in.
+    /// What it accepts at once.
     pub bounds: Bounds,
 }
 
@@ -67,13 +67,13 @@ impl Default for ServerConfig {
     }
 }
 
-/// The shortest lease: below it, a pause of the machine would be taken for a loss.
+/// The shortest lease: with a shorter one, a pause of the machine would look like a lost worker.
 const LEASE_MIN: Duration = Duration::from_millis(500);
 
-/// So many mutations at most wait for their receipts.
+/// How many mutations may wait to become durable.
 const UNRECEIPTED_MAX: usize = 1 << 17;
 
-/// A server that runs. It is stopped by [`Server::stop`], or ends with the process.
+/// A running server. [`Server::stop`] stops it; otherwise it ends with the process.
 pub struct Server {
     address: SocketAddr,
     names: Arc<Names>,
@@ -88,15 +88,15 @@ pub struct Server {
 /// Why a server could not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// Others could reach it, and too much with it.
+    /// Other machines could reach it without protection.
     Exposed(Exposed),
     /// The lease is too short.
     ShortLease(Duration),
-    /// The address cannot be listened on.
+    /// Listening on the address failed.
     Listen(SocketAddr, std::io::Error),
-    /// What is kept cannot be read.
+    /// The store cannot be read.
     Read(StoreError),
-    /// What is kept does not fit together.
+    /// The stored jobs are inconsistent.
     Load(LoadError),
 }
 
@@ -141,10 +141,10 @@ impl fmt::Display for Stopped {
 impl std::error::Error for Stopped {}
 
 impl Server {
-    /// Loads what is kept and begins to serve. Needs a running tokio runtime.
+    /// Loads the store and starts to serve. Needs a running tokio runtime.
     ///
     /// # Errors
-    /// If it cannot listen there, or what is kept cannot be loaded.
+    /// If the configuration is refused, the address cannot be used, or the store cannot be loaded.
     pub async fn start(config: ServerConfig, store: Arc<dyn Store>) -> Result<Self, StartError> {
         config.check()?;
         let loading = Arc::clone(&store);
@@ -152,8 +152,8 @@ impl Server {
         let tokens = Arc::new(tokens);
         let protection = config.protection(tokens.are_required());
         exposure::check(config.listen, protection).map_err(StartError::Exposed)?;
-        // Listening before loading: a port that is taken is found out at once, and whoever connects
-        // meanwhile waits instead of failing.
+        // Listening before loading: a port that is in use is found at once, and clients that
+        // connect meanwhile wait instead of failing.
         let listen = config.listen;
         let listener =
             http::listen::listen(listen).map_err(|error| StartError::Listen(listen, error))?;
@@ -233,32 +233,32 @@ impl Server {
         self.address
     }
 
-    /// The URL by which others find it.
+    /// Its URL.
     #[must_use]
     pub fn url(&self) -> String {
         self.names.url()
     }
 
-    /// A token with which this process may ask its own server for everything, for as long as that runs.
+    /// An admin token for this process, valid while the server runs. It is not stored.
     #[must_use]
     pub fn insider(&self) -> Secret {
         self.tokens.insider()
     }
 
-    /// A connection for a worker that lives in this process.
+    /// Connects a worker that runs in this process.
     #[must_use]
     pub fn connect(&self) -> Embedded {
         Embedded::open(self.doorbell.clone(), self.house.clone(), Arc::clone(&self.store))
     }
 
-    /// A way to open connections after the server was handed on.
+    /// Returns a function that connects workers of this process, like [`connect`](Self::connect).
     pub fn connector(&self) -> impl Fn() -> Embedded + Send + Sync + use<> {
         let (doorbell, house) = (self.doorbell.clone(), self.house.clone());
         let store = Arc::clone(&self.store);
         move || Embedded::open(doorbell.clone(), house.clone(), Arc::clone(&store))
     }
 
-    /// Waits until it has ended, and says why.
+    /// Waits until it has ended, and returns why.
     pub async fn ended(&self) -> Stopped {
         let mut ended = self.ended.clone();
         loop {
@@ -271,8 +271,8 @@ impl Server {
         }
     }
 
-    /// Stops it. What was answered is durable; what was not is as if it had not been asked. Afterwards the
-    /// store can be opened by another.
+    /// Stops it and closes the store. Requests that were answered are durable; others have no
+    /// effect.
     pub async fn stop(&self) {
         tracing::info!("shutting down: no new connections");
         self.closing.send_replace(true);
@@ -286,14 +286,13 @@ impl Server {
 }
 
 impl ServerConfig {
-    /// What keeps strangers out of a server that is started so.
+    /// How a server with this configuration is protected.
     #[must_use]
     pub const fn protection(&self, has_tokens: bool) -> Protection {
         Protection { has_tokens, has_tls: self.tls.is_some(), plain: self.plain }
     }
 
-    /// Whether a server can be started so, whatever it keeps: for whoever wants to know before anything is
-    /// opened or made.
+    /// Checks what can be checked without the store, before any file is opened or created.
     ///
     /// # Errors
     /// If the lease is too short.
@@ -302,9 +301,9 @@ impl ServerConfig {
     }
 }
 
-/// Does something on a thread that may wait for a disk.
+/// Calls a function on a thread that may wait for the disk.
 async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(act).await.expect("keeping does not panic")
+    tokio::task::spawn_blocking(act).await.expect("the store does not panic")
 }
 
 fn brain_config(config: &ServerConfig) -> dispatch::DispatchConfig {
@@ -356,5 +355,5 @@ fn think(brain: Brain, first: Vec<DispatchEffect>, end: watch::Sender<Option<Arc
             }
             end.send_replace(Some(Arc::new(ended)));
         })
-        .expect("the system has room for one thread");
+        .expect("the system can start one more thread");
 }

@@ -1,8 +1,8 @@
-//! Tokens: who is who. What each role may do is in `http::rights`.
+//! Tokens: authentication. `http::rights` says what each role may do.
 //!
-//! Every token that is kept is also here, so that a request costs no look at the store. As long as none
-//! was ever made, whoever reaches the server is let in; from the first one on everybody needs one, also if
-//! all of them have ended.
+//! All stored tokens are also in memory, so that requests need no look at the store. As long as no
+//! token was ever created, every client is accepted; from the first one on every request needs a
+//! token, even if all tokens have been revoked or have expired.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
@@ -17,13 +17,13 @@ use filch_store::{Store, StoreError, TokenRow};
 use subtle::ConstantTimeEq as _;
 use tokio::sync::watch;
 
-/// So many tokens are kept at most, those that have ended included.
+/// How many tokens may exist, including revoked and expired ones.
 const TOKENS_MAX: usize = 10_000;
 
-/// How often the wall clock is looked at by what ends with its token.
+/// How often streams check the wall clock for the expiry of their token.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// Makes a token that is kept in this store.
+/// Creates a token in this store.
 ///
 /// # Errors
 /// If it would be the first and nobody could make another, if there are too many, or if it cannot be kept.
@@ -66,21 +66,21 @@ pub fn make(store: &dyn Store, wanted: ValidatedToken) -> Result<Made, Problem> 
     Ok(Made { secret, token: shown(&row, role) })
 }
 
-/// Every token that is kept in this store, those that have ended too.
+/// All tokens of this store, including revoked and expired ones.
 ///
 /// # Errors
-/// If they cannot be read.
+/// If the store fails.
 pub fn list(store: &dyn Store) -> Result<Vec<Token>, Problem> {
     let rows = store.tokens().map_err(|error| broken(&error))?;
-    // One whose role nobody knows here is nobody's: it lets nobody in either.
+    // A token with an unknown role authenticates no request, so it is not listed either.
     let known = |row: &TokenRow| Some(shown(row, row.role.parse().ok()?));
     Ok(rows.iter().filter_map(known).collect())
 }
 
-/// Ends a token that is kept in this store.
+/// Revokes a token of this store.
 ///
 /// # Errors
-/// If there is none of this id that has not been ended, or that cannot be kept.
+/// If there is no active token with this id, or the store fails.
 pub fn revoke(store: &dyn Store, id: &str) -> Result<(), Problem> {
     match store.revoke_token(id, now()).map_err(|error| broken(&error))? {
         true => Ok(()),
@@ -106,15 +106,15 @@ fn shown(row: &TokenRow, role: Role) -> Token {
 }
 
 fn now() -> Wall {
-    // A clock before 1970 is as good as none.
+    // A clock before 1970 counts as 1970.
     let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     Wall(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// All that is known of tokens.
+/// All tokens, in memory.
 pub(crate) struct Tokens {
     by_id: RwLock<BTreeMap<String, Known>>,
-    /// Whether everybody needs one.
+    /// Whether requests need a token.
     required: watch::Sender<bool>,
 }
 
@@ -126,33 +126,33 @@ struct Known {
     revoked: watch::Sender<bool>,
 }
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(crate) role: Role,
-    /// The only queues that are its business; all if `None`.
+    /// The queues that it is limited to; all if `None`.
     queues: Option<Arc<[Name]>>,
     expires_at: Option<Wall>,
     brings: Brings,
-    /// True once it may ask no more.
+    /// True once its token is no longer valid.
     over: watch::Receiver<bool>,
 }
 
-/// What somebody has to show.
+/// How a sender was authenticated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Brings {
     Token,
-    /// Nobody needed one when it came.
+    /// No token was required when it connected.
     Nothing,
 }
 
 impl Tokens {
-    /// What this store keeps.
+    /// Loads the tokens of this store.
     pub(crate) fn load(store: &dyn Store) -> Result<Self, StoreError> {
         let rows = store.tokens()?;
         let required = watch::Sender::new(!rows.is_empty());
         let known = |row: TokenRow| {
-            // What cannot be read lets nobody in.
+            // A token with an unknown role authenticates no request.
             let role = row.role.parse().ok()?;
             Some((row.id.clone(), Known::new(&row, role)))
         };
@@ -160,12 +160,12 @@ impl Tokens {
         Ok(Self { by_id: RwLock::new(by_id), required })
     }
 
-    /// Whether everybody needs one.
+    /// Whether requests need a token.
     pub(crate) fn are_required(&self) -> bool {
         *self.required.borrow()
     }
 
-    /// A token that is only here, for this very process: nobody else learns of it.
+    /// Creates an admin token for this process, which is not stored.
     pub(crate) fn insider(&self) -> Secret {
         let secret = Secret::generate();
         let known = Known {
@@ -175,11 +175,14 @@ impl Tokens {
             expires_at: None,
             revoked: watch::Sender::new(false),
         };
-        self.by_id.write().expect("nobody panics with it").insert(secret.id().to_owned(), known);
+        self.by_id
+            .write()
+            .expect("no panic while it is locked")
+            .insert(secret.id().to_owned(), known);
         secret
     }
 
-    /// From here on this token is good, and everybody needs one.
+    /// Adds a token; from now on every request needs one.
     pub(crate) fn add(&self, made: &Made) {
         let Token { role, queues, expires_at, .. } = &made.token;
         let known = Known {
@@ -190,22 +193,22 @@ impl Tokens {
             revoked: watch::Sender::new(false),
         };
         let id = made.token.id.clone();
-        self.by_id.write().expect("nobody panics with it").insert(id, known);
+        self.by_id.write().expect("no panic while it is locked").insert(id, known);
         self.required.send_replace(true);
     }
 
-    /// From here on it is not, and whoever came with it is sent away.
+    /// Revokes a token; clients that use it are disconnected.
     pub(crate) fn end(&self, id: &str) {
-        if let Some(known) = self.by_id.read().expect("nobody panics with it").get(id) {
+        if let Some(known) = self.by_id.read().expect("no panic while it is locked").get(id) {
             known.revoked.send_replace(true);
         }
     }
 
-    /// Who comes with this; `None` if they bring nothing. As long as nobody needs a token, one of another
-    /// server's does no harm.
+    /// Authenticates a request with this token, or without one. As long as no token is required, a
+    /// token of another server does no harm.
     pub(crate) fn admit(&self, secret: Option<&Secret>) -> Result<Caller, Problem> {
         let is_required = self.are_required();
-        let by_id = self.by_id.read().expect("nobody panics with it");
+        let by_id = self.by_id.read().expect("no panic while it is locked");
         let known = secret.and_then(|secret| by_id.get(secret.id()));
         let (Some(secret), Some(known)) = (secret, known) else {
             if secret.is_some() && is_required {
@@ -267,17 +270,17 @@ impl Known {
 }
 
 impl Caller {
-    /// Whether only some queues are its business.
+    /// Whether it is limited to some queues.
     pub(crate) const fn is_narrowed(&self) -> bool {
         self.queues.is_some()
     }
 
-    /// Whether this queue is its business.
+    /// Whether it may use this queue.
     pub(crate) fn may_use(&self, queue: &Name) -> bool {
         self.queues.as_ref().is_none_or(|queues| queues.contains(queue))
     }
 
-    /// Refuses a queue that is not its business.
+    /// Refuses queues that it may not use.
     pub(crate) fn check(&self, queue: &Name) -> Result<(), Problem> {
         let Some(queues) = self.queues.as_ref().filter(|queues| !queues.contains(queue)) else {
             return Ok(());
@@ -290,8 +293,7 @@ impl Caller {
         )))
     }
 
-    /// The queues that it may serve, of those that it wants to; whoever wants all gets what there is
-    /// for it.
+    /// Limits the queues that a worker wants to serve to those of its token.
     pub(crate) fn serve(&self, wanted: &mut Option<Vec<String>>) -> Result<(), Problem> {
         match (&self.queues, &*wanted) {
             (None, _) => Ok(()),
@@ -305,20 +307,20 @@ impl Caller {
         }
     }
 
-    /// Waits until it may ask no more, and says why.
+    /// Waits until its token is no longer valid, and returns why.
     pub(crate) async fn over(&self) -> Problem {
         let mut over = self.over.clone();
         let expired = async {
             let Some(end) = self.expires_at else {
                 return std::future::pending().await;
             };
-            // The wall clock may be set, so it is looked at again and again.
+            // The wall clock may be changed, so it is read again and again.
             while let Some(left) = end.0.checked_sub(now().0).filter(|left| *left > 0) {
                 tokio::time::sleep(Duration::from_millis(left).min(LOOK)).await;
             }
         };
         tokio::select! {
-            // Without those who could say so, nobody is let in any more.
+            // If the sender of this signal is gone, the server is ending.
             _ = over.wait_for(|over| *over) => {}
             () = expired => {}
         }

@@ -1,4 +1,4 @@
-//! The one thread that writes: commits that came while another was on its way are made durable together.
+//! The writer thread: commits that arrive while another is being written are made durable together.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,22 +11,22 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::metrics::Metrics;
 
-/// What became of commits.
+/// The result of a commit.
 pub(crate) type Receipt = Result<CommitNo, CommitError>;
 
-/// So many mutations at most are made durable together: a group that is too large makes everybody wait.
+/// How many mutations are made durable together: larger groups would delay everything behind them.
 const GROUP_MUTATIONS: usize = 32_768;
 
 /// A commit that takes this long is logged.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// Hands over commits; the thread ends when this is dropped.
+/// Passes commits to the thread, which ends when this is dropped.
 pub(crate) struct Writer {
     commits: Sender<Commit>,
 }
 
 impl Writer {
-    /// Starts the thread. How many commits wait is bounded by the brain, which knows them all.
+    /// Starts the thread. The scheduler bounds how many commits wait.
     pub(crate) fn start(
         store: Arc<dyn Store>,
         receipts: UnboundedSender<Receipt>,
@@ -36,27 +36,27 @@ impl Writer {
         thread::Builder::new()
             .name("filch-writer".into())
             .spawn(move || write(&*store, &waiting, &receipts, &metrics))
-            .expect("the system has room for one thread");
+            .expect("the system can start one more thread");
         Self { commits }
     }
 
     pub(crate) fn keep(&self, commit: Commit) {
-        // If the thread has ended, its last receipt says why, and the brain ends too.
+        // If the thread has ended, its last receipt contains the reason, and the server ends too.
         let _ = self.commits.send(commit);
     }
 }
 
-/// How long it takes until a full disk is asked again.
+/// How long to wait before the next attempt on a full disk.
 const ROOM_PAUSE: Duration = Duration::from_millis(500);
 
-/// Keeps a group, however long there is no room for it: the jobs that run go on meanwhile, and what they
-/// report waits here. Nothing is answered that is not durable.
+/// Commits a group. If the disk is full, it waits for space, however long that takes: running jobs
+/// go on, and their reports wait here. Nothing is acknowledged that is not durable.
 fn keep(store: &dyn Store, group: &Commit, is_over: impl Fn() -> bool) -> Result<(), CommitError> {
     let mut is_waiting = false;
     loop {
         let kept = store.commit(group);
         match kept {
-            // The same mutations under the same number settle it.
+            // Repeating the same mutations under the same number is safe.
             Err(CommitError::Unknown) => {
                 tracing::warn!("the outcome of a commit is unknown; repeating it");
             }

@@ -1,8 +1,8 @@
 //! Jobs that ended badly: looked at, tried again, forgotten; one by one or all that are alike.
 //!
-//! Whatever their number, they are worked through in slices, so that memory stays bounded and others get
-//! their turn in between. A request that breaks off has done a part of its work; repeated, it does the
-//! rest.
+//! Whatever their number, they are worked through in slices, so that memory stays bounded and
+//! others get their turn in between. A request that breaks off has done a part of its work;
+//! repeated, it does the rest.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -135,8 +135,8 @@ const GROUPS_MAX: usize = 10_000;
 
 /// Group dead jobs by error
 ///
-/// A group has the dead jobs of one queue and one kind whose errors differ only in numbers, ids, paths,
-/// addresses and times. The largest group comes first.
+/// A group has the dead jobs of one queue and one kind whose errors differ only in numbers, ids,
+/// paths, addresses and times. The largest group comes first.
 #[utoipa::path(
     get,
     path = "/v1/dead/groups",
@@ -424,8 +424,8 @@ async fn retry_some(state: &State, dead: &[JobRow], count: &mut Count) -> Result
 /// Proposes jobs for purging as if their retention were over, and checks which of them are gone.
 async fn discard_some(state: &State, dead: &[JobRow], count: &mut Count) -> Result<(), Failure> {
     let mut left: Vec<(Seq, JobId)> = dead.iter().map(|row| (row.seq, row.spec.id)).collect();
-    // A job that died just now is let go of when the brain has its receipt, which may be a moment later
-    // than the store has it.
+    // A job that died just now is let go of when the brain has its receipt, which may be a moment
+    // later than the store has it.
     for _ in 0..2 {
         if left.is_empty() {
             return Ok(());

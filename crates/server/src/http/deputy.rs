@@ -1,17 +1,17 @@
 //! A deputy: keeps a worker's session for a worker that has only plain HTTP.
 //!
-//! The worker's requests become the messages of a session, and what the brain says in it becomes their
-//! answers. The deputy never speaks on its own account: the worker's lease is renewed by the worker's
-//! requests and by nothing else. It wants jobs only while a claim waits for them, and is never asked
-//! for any that the worker could give.
+//! The worker's requests become the messages of a session, and what the brain says in it becomes
+//! their answers. The deputy never speaks on its own account: the worker's lease is renewed by the
+//! worker's requests and by nothing else. It wants jobs only while a claim waits for them, and is
+//! never asked for any that the worker could give.
 //!
-//! What it decides is decided here, as a function of what happened and when; `plain` has the link, the
-//! clock and the routes.
+//! What it decides is decided here, as a function of what happened and when; `plain` has the link,
+//! the clock and the routes.
 //!
-//! A job that the worker does not list was perhaps given in an answer that is still under way, so a beat
-//! takes nothing away. A claim does: with its number the worker says that it has read every answer before
-//! it, or never will. What was given in the last of them and is not listed is given again; what is older
-//! goes back to the queue.
+//! A job that the worker does not list was perhaps given in an answer that is still under way, so a
+//! beat takes nothing away. A claim does: with its number the worker says that it has read every
+//! answer before it, or never will. What was given in the last of them and is not listed is given
+//! again; what is older goes back to the queue.
 
 mod claims;
 mod reports;
@@ -244,8 +244,8 @@ impl Deputy {
         }
     }
 
-    /// The first request. A worker that has nothing may be new, or may have been here before the server
-    /// was started again: it makes no difference.
+    /// The first request. A worker that has nothing may be new, or may have been here before the
+    /// server was started again: it makes no difference.
     fn introduce(&mut self, call: Call) {
         let holds = match &call.ask {
             Ask::Claim(claim) => {
@@ -361,8 +361,8 @@ impl Deputy {
             match (&job.stage, keep.contains(&hold)) {
                 (Stage::Confirming(..), true) => confirming.push(Up::Start(hold)),
                 (_, true) => {}
-                // Perhaps it is cancelled and still the worker's to let go of; so it stays here until
-                // the worker has.
+                // Perhaps it is cancelled and still the worker's to let go of; so it stays here
+                // until the worker has.
                 (Stage::Given, false) => job.is_cancelled = true,
                 (_, false) => dropped.push(hold),
             }

@@ -1,5 +1,5 @@
-//! What happens, as server-sent events. Each has an id, so that a reader that was cut off goes on where
-//! it was; if that is too long ago it is told `reset`.
+//! What happens, as server-sent events. Each has an id, so that a reader that was cut off goes on
+//! where it was; if that is too long ago it is told `reset`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -39,7 +39,8 @@ pub(crate) struct EventsQuery {
     worker: Option<String>,
     /// Start with the events since this time.
     since: Option<String>,
-    /// Whether to follow new events; if false, the stream ends after the stored ones. True by default.
+    /// Whether to follow new events; if false, the stream ends after the stored ones. True by
+    /// default.
     follow: Option<bool>,
 }
 
@@ -210,7 +211,8 @@ async fn tell(
     lines: Sender<Result<sse::Event, Infallible>>,
 ) {
     let mut newest = state.events.listen();
-    // Without data it is no event, but whoever is cut off before the first one knows where to go on.
+    // Without data it is no event, but whoever is cut off before the first one knows where to go
+    // on.
     if lines.send(Ok(sse::Event::default().id(write(after)))).await.is_err() {
         return;
     }

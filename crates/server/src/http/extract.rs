@@ -107,7 +107,8 @@ impl FromRequestParts<State> for Named {
     }
 }
 
-/// The job, if it is in a queue that is the caller's business. If not, it is as if it were not there.
+/// The job, if it is in a queue that is the caller's business. If not, it is as if it were not
+/// there.
 async fn narrow(caller: Option<&Caller>, job: JobId, state: &State) -> Result<JobId, Failure> {
     if let Some(caller) = caller.filter(|caller| caller.is_narrowed()) {
         let found = state.read(move |store| store.find(&[job], &[], &[])).await?;

@@ -14,8 +14,8 @@ use crate::tokens::Caller;
 
 /// Submit a flow
 ///
-/// A DAG of jobs, submitted all or none. A job's `after` names other jobs of the flow, or existing jobs by
-/// id. With an `Idempotency-Key`, submitting again with the same key returns the same jobs.
+/// A DAG of jobs, submitted all or none. A job's `after` names other jobs of the flow, or existing
+/// jobs by id. With an `Idempotency-Key`, submitting again with the same key returns the same jobs.
 #[utoipa::path(
     post,
     path = "/v1/flows",

@@ -1,5 +1,5 @@
-//! Who may come in at all: no page of a stranger's site, whatever name it has made point here; and, once
-//! there are tokens, nobody who shows none.
+//! The checks of every request: `Host` and `Origin` (against DNS rebinding and other sites),
+//! content type, and authentication once there are tokens.
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{MatchedPath, Request, State as Given};
@@ -42,7 +42,7 @@ pub(crate) async fn guard(
             if is_long { response.map(|body| until_over(body, caller)) } else { response }
         }
     };
-    // What is answered is what it says it is, and nothing to keep.
+    // Responses must not be sniffed or cached.
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
@@ -102,7 +102,7 @@ fn log_refusal(state: &State, request: &Request, problem: &Problem) {
     tracing::warn!(peer, method, route, code, reason, suppressed, "{what}");
 }
 
-/// Who asks, if that matters, and whether they may.
+/// Authenticates and authorizes the sender, if the operation needs it.
 fn admit(state: &State, request: &Request) -> Result<Option<Caller>, Problem> {
     let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     if state.rights.is_open(request.method(), path) {
@@ -128,7 +128,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<Secret>, Problem> {
     secret.map(Some).ok_or_else(bad)
 }
 
-/// What is told bit by bit ends with the token of whoever listens.
+/// Ends a streamed response when the client's token ends.
 fn until_over(body: Body, caller: Caller) -> Body {
     let over = Box::pin(async move { drop(caller.over().await) });
     Body::from_stream(body.into_data_stream().take_until(over))

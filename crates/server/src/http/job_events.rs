@@ -1,5 +1,5 @@
-//! What has happened to one job, from what is kept of it: its submit, the ledger of its owners, what was
-//! noted about it, its end.
+//! What has happened to one job, from what is kept of it: its submit, the ledger of its owners,
+//! what was noted about it, its end.
 
 use axum::Json;
 use axum::extract::State as Given;
@@ -75,14 +75,14 @@ fn events(history: &History) -> Vec<JobEvent> {
             ..plain(now.at, &now.state.to_string())
         });
     }
-    // What happened in one moment goes owner by owner, each from its beginning to its end. It was pushed in
-    // the order in which these steps come.
+    // What happened in one moment goes owner by owner, each from its beginning to its end. It was
+    // pushed in the order in which these steps come.
     events[1..].sort_by_key(|event| (event.at, event.fence));
     events
 }
 
-/// Notes are dated when they are stored, a little after the event: at the latest when the job got its
-/// next owner, or ended.
+/// Notes are dated when they are stored, a little after the event: at the latest when the job got
+/// its next owner, or ended.
 fn happened_at(history: &History, kept: Wall, note: &Note) -> Wall {
     let now = &history.row.now;
     let end = now.state.is_ended().then_some(now.at);

@@ -37,8 +37,8 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Show a job
 ///
-/// With everything that is stored of it: the submission, its owners, how attempts ended, and why it is
-/// in its state.
+/// With everything that is stored of it: the submission, its owners, how attempts ended, and why it
+/// is in its state.
 #[utoipa::path(
     get,
     path = "/v1/jobs/{id}",
@@ -75,7 +75,8 @@ pub(crate) async fn find(state: &State, id: JobId) -> Result<Job, Failure> {
     let (live, takers) = state.doorbell.look(look).await?;
     let history = state.read(move |store| store.history(id)).await?;
     let history = history.ok_or_else(|| unknown(id))?;
-    // What has ended is durable, and the store knows when and why; before that the brain knows better.
+    // What has ended is durable, and the store knows when and why; before that the brain knows
+    // better.
     let mut job = match &live {
         Some((view, _)) if !history.row.now.state.is_ended() => Job::live(view),
         _ => Job::kept(&history.row),

@@ -1,4 +1,4 @@
-//! Connections: a bounded number of them, each with a deadline for its headers.
+//! Accepts connections: a bounded number, each with a deadline for its headers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,27 +19,27 @@ use tokio_rustls::TlsAcceptor;
 use super::closing;
 use crate::throttle::LogLimits;
 
-/// How long a connection may take over the headers of a request, or wait between two of them. Longer
-/// than clients keep a connection for later, so that none is closed while it is about to be used.
+/// How long a connection may take to send the headers of a request, or be idle between requests. It
+/// is longer than clients keep idle connections, so that none is closed just before it is used.
 const HEADERS: Duration = Duration::from_secs(100);
 
-/// How long it may take to agree on how to encrypt.
+/// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// After an accept has failed: there may be no more files to open.
+/// The pause after a failed accept: the process may be out of file descriptors.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// So many may knock at once. After a restart all workers do, and whoever finds no room in the line tries
-/// again only after a second, and then after two and four.
+/// The backlog of the listening socket. After a restart all workers connect at once, and a client
+/// that finds the backlog full retries only after 1, 2 and 4 seconds.
 const LINE: u32 = 4_096;
 
-/// Opens the door.
+/// Opens the listening socket.
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
         SocketAddr::V6(_) => TcpSocket::new_v6(),
     }?;
-    // What is left of the connections of a server before does not keep its successor out.
+    // Connections of a previous server that are not fully closed do not block the address.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(LINE)
@@ -70,9 +70,9 @@ pub(crate) async fn serve(
     loop {
         let place = tokio::select! {
             () = closing(closed.clone()) => break,
-            place = Arc::clone(&places).acquire_owned() => place.expect("nobody closes it"),
+            place = Arc::clone(&places).acquire_owned() => place.expect("it is never closed"),
         };
-        // Whoever has left is forgotten.
+        // Forget connections that have ended.
         while connections.try_join_next().is_some() {}
         tokio::select! {
             () = closing(closed.clone()) => break,
@@ -103,7 +103,7 @@ async fn connection(
     closed: watch::Receiver<bool>,
     _place: OwnedSemaphorePermit,
 ) {
-    // Answers are small and awaited.
+    // Responses are small and awaited.
     let _ = stream.set_nodelay(true);
     let Some(tls) = &door.tls else {
         return speak(stream, peer, app, closed).await;
@@ -137,7 +137,7 @@ where
     let serving = builder.serve_connection(TokioIo::new(stream), service);
     let mut serving = std::pin::pin!(serving.with_upgrades());
     tokio::select! {
-        // However it ends: who was at the other end knows better.
+        // Errors of a connection concern only its client.
         _ = serving.as_mut() => return,
         () = closing(closed) => serving.as_mut().graceful_shutdown(),
     }

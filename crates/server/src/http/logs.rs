@@ -30,8 +30,8 @@ struct Line {
 
 /// Show the output of a job
 ///
-/// Lines of JSON. While the job runs, they are streamed; with `follow`, until the job has ended. After
-/// that, the stored output is returned.
+/// Lines of JSON. While the job runs, they are streamed; with `follow`, until the job has ended.
+/// After that, the stored output is returned.
 #[utoipa::path(
     get,
     path = "/v1/jobs/{id}/log",

@@ -1,5 +1,5 @@
-//! `/metrics`: metrics that were counted as things happened (`crate::metrics`), and metrics that are
-//! computed on request. The longest queues are shown separately, the others together.
+//! `/metrics`: metrics that were counted as things happened (`crate::metrics`), and metrics that
+//! are computed on request. The longest queues are shown separately, the others together.
 
 use axum::extract::State as Given;
 use axum::http::header;

@@ -1,7 +1,8 @@
-//! The doors: HTTP with JSON, and the workers' WebSocket.
+//! The endpoints: HTTP with JSON, and the workers' WebSocket.
 //!
-//! `guard` decides who may come in at all, `rights` what they may do there, `listen` how many and how slowly, `body` and `extract` read
-//! what they say; the others are the doors, each with the part of the OpenAPI document that describes it.
+//! `listen` accepts connections, `guard` checks every request, `rights` says which role may do
+//! what, `body` and `extract` read requests. The other modules are endpoints, each with its part of
+//! the OpenAPI document.
 
 mod body;
 mod cluster;
@@ -56,7 +57,7 @@ use crate::server::ServerConfig;
 use crate::throttle::LogLimits;
 use crate::tokens::Tokens;
 
-/// What every door leads to.
+/// The shared state of all endpoints.
 #[derive(Clone)]
 pub(crate) struct State {
     pub(crate) doorbell: Doorbell,
@@ -72,15 +73,15 @@ pub(crate) struct State {
     pub(crate) retention: Arc<Retention>,
     pub(crate) bounds: Bounds,
     pub(crate) log_limits: Arc<LogLimits>,
-    /// Turns of bodies that are larger than one object's.
+    /// Permits for bodies that are larger than one object's.
     pub(crate) large: Arc<Semaphore>,
     /// The OpenAPI document.
     pub(crate) document: Arc<str>,
-    /// True once the server is closing: whoever waits for something else stops waiting.
+    /// True once the server is closing: requests that wait end then.
     pub(crate) closed: watch::Receiver<bool>,
 }
 
-/// What a server is made of, as far as its doors lead to it.
+/// The parts of a server that endpoints use.
 pub(crate) struct Parts<'a> {
     pub(crate) config: &'a ServerConfig,
     pub(crate) names: &'a Arc<Names>,
@@ -117,7 +118,7 @@ impl State {
         }
     }
 
-    /// Reads from the store, on a thread that may wait for a disk.
+    /// Reads from the store, on a thread that may wait for the disk.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
@@ -133,11 +134,11 @@ impl State {
 
 /// Waits until the server is closing.
 pub(crate) async fn closing(mut closed: watch::Receiver<bool>) {
-    // Without the server itself it is closed, too.
+    // If the sender is gone, the server is closed, too.
     let _ = closed.wait_for(|closed| *closed).await;
 }
 
-/// Serves until it is told to close.
+/// Serves until the server closes.
 pub(crate) async fn serve(listener: TcpListener, tls: Option<Arc<Tls>>, state: State) {
     let closed = state.closed.clone();
     let door = listen::Door {
@@ -148,7 +149,7 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<Arc<Tls>>, state: S
     listen::serve(listener, door, router(state), closed).await;
 }
 
-/// Every door, with its description.
+/// All routes, with their descriptions.
 fn routes() -> OpenApiRouter<State> {
     OpenApiRouter::with_openapi(openapi::beginning())
         .routes(routes!(submit::submit, jobs::list))
@@ -191,7 +192,7 @@ fn router(state: State) -> Router {
     router
         .fallback(nowhere)
         .method_not_allowed_fallback(no_such_method)
-        // Bodies have bounds of their own, and better words for them.
+        // `body` has its own limits, with better errors.
         .layer(DefaultBodyLimit::disable())
         .layer(axum::middleware::from_fn_with_state(state.clone(), guard::guard))
         .with_state(state)
@@ -208,7 +209,7 @@ async fn no_such_method() -> Failure {
     )
 }
 
-/// A refusal as an answer.
+/// A problem as a response.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) Problem);
 

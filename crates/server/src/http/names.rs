@@ -1,6 +1,6 @@
-//! By which names a server may be called. A page of a stranger's site can make its own name point to any
-//! address, and a browser then believes that it talks to that site; so a name that nobody has given to this
-//! server is refused. An address as such cannot be made to point elsewhere.
+//! By which names a server may be called. A page of a stranger's site can make its own name point
+//! to any address, and a browser then believes that it talks to that site; so a name that nobody
+//! has given to this server is refused. An address as such cannot be made to point elsewhere.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 

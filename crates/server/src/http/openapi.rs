@@ -32,8 +32,8 @@ pub(crate) fn beginning() -> OpenApi {
 /// Completes the document with facts about all routes.
 pub(crate) fn finish(mut document: OpenApi) -> String {
     let components = document.components.get_or_insert_default();
-    // These are not found by themselves: refusals are no part of any route, and what is kept of a job is
-    // woven into it.
+    // These are not found by themselves: refusals are no part of any route, and what is kept of a
+    // job is woven into it.
     let mut schemas = vec![
         (Problem::name().into_owned(), Problem::schema()),
         (Details::name().into_owned(), Details::schema()),

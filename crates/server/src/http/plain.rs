@@ -1,7 +1,7 @@
 //! The door for workers that have only plain HTTP: four requests under `/v1/work/{worker}`.
 //!
-//! Each worker has a deputy here, a task that keeps its session with the brain; what it says is decided
-//! in `deputy`. Answers are JSON, or lines of text for workers that cannot read JSON.
+//! Each worker has a deputy here, a task that keeps its session with the brain; what it says is
+//! decided in `deputy`. Answers are JSON, or lines of text for workers that cannot read JSON.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -35,8 +35,8 @@ use crate::tokens::Caller;
 
 /// Claim jobs
 ///
-/// Assigns jobs to the worker's free slots, at once or as soon as there are some (long polling). With
-/// `accept: text/plain` the response has lines of a word, a tab and a value.
+/// Assigns jobs to the worker's free slots, at once or as soon as there are some (long polling).
+/// With `accept: text/plain` the response has lines of a word, a tab and a value.
 #[utoipa::path(
     post,
     path = "/v1/work/{worker}/claim",
@@ -66,8 +66,8 @@ pub(crate) async fn claim(
 
 /// Renew the lease
 ///
-/// The worker sends which jobs it holds; the response lists those it must stop. Send ten heartbeats per
-/// lease.
+/// The worker sends which jobs it holds; the response lists those it must stop. Send ten heartbeats
+/// per lease.
 #[utoipa::path(
     post,
     path = "/v1/work/{worker}/heartbeat",
@@ -94,7 +94,8 @@ pub(crate) async fn beat(
 
 /// Report how attempts ended
 ///
-/// The response comes once the reports are durable. Reports may be repeated; stale ones are refused.
+/// The response comes once the reports are durable. Reports may be repeated; stale ones are
+/// refused.
 #[utoipa::path(
     post,
     path = "/v1/work/{worker}/report",
@@ -160,12 +161,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 impl Deputies {
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
-        self.by_worker.lock().expect("nobody panics with it").len()
+        self.by_worker.lock().expect("no panic while it is locked").len()
     }
 
     /// The way to a worker's deputy, who is called if there is none.
     fn find(&self, worker: WorkerId, state: &State) -> Result<Sender<Call>, Failure> {
-        let mut by_worker = self.by_worker.lock().expect("nobody panics with it");
+        let mut by_worker = self.by_worker.lock().expect("no panic while it is locked");
         if let Some(calls) = by_worker.get(&worker) {
             return Ok(calls.clone());
         }
@@ -194,7 +195,7 @@ impl Deputies {
     }
 
     fn forget(&self, worker: WorkerId, calls: &Sender<Call>) {
-        let mut by_worker = self.by_worker.lock().expect("nobody panics with it");
+        let mut by_worker = self.by_worker.lock().expect("no panic while it is locked");
         if by_worker.get(&worker).is_some_and(|known| known.same_channel(calls)) {
             by_worker.remove(&worker);
         }
@@ -406,8 +407,8 @@ fn wants_lines(headers: &HeaderMap) -> bool {
     accept.is_some_and(|accept| accept.contains("text/plain"))
 }
 
-/// Lines of a word, a tab and a value. A backslash, a tab and the ends of lines are written `\\`, `\t`,
-/// `\n` and `\r` in a value, so that a shell's `printf %b` reads it.
+/// Lines of a word, a tab and a value. A backslash, a tab and the ends of lines are written `\\`,
+/// `\t`, `\n` and `\r` in a value, so that a shell's `printf %b` reads it.
 struct Lines(String);
 
 impl Lines {

@@ -27,8 +27,8 @@ const TOGETHER: usize = 256;
 
 /// Show a queue
 ///
-/// Its jobs by state, the workers that own them, its oldest job, its throughput over the last minute, and
-/// what limits it.
+/// Its jobs by state, the workers that own them, its oldest job, its throughput over the last
+/// minute, and what limits it.
 #[utoipa::path(
     get,
     path = "/v1/queues/{name}",
@@ -57,9 +57,9 @@ pub(crate) async fn show(
 /// Purge a queue
 ///
 /// Cancels its jobs that have not started, or those in the given states; running jobs go on unless
-/// `running` is given. Jobs that are submitted after the request are not affected. Children of cancelled
-/// jobs follow their conditions, as after any cancel. Large queues are purged in slices: if the connection
-/// breaks, repeat the request to cancel the rest.
+/// `running` is given. Jobs that are submitted after the request are not affected. Children of
+/// cancelled jobs follow their conditions, as after any cancel. Large queues are purged in slices:
+/// if the connection breaks, repeat the request to cancel the rest.
 #[utoipa::path(
     post,
     path = "/v1/queues/{name}/purge",

@@ -18,8 +18,8 @@ const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
 /// Show side-work
 ///
-/// Statistics of retention since the server started: purging jobs that ended long ago and trimming their
-/// history. Also the daily counts of purged jobs by outcome.
+/// Statistics of retention since the server started: purging jobs that ended long ago and trimming
+/// their history. Also the daily counts of purged jobs by outcome.
 #[utoipa::path(
     get,
     path = "/v1/recruit",

@@ -1,7 +1,7 @@
 //! Which role may do what: one line for each operation of the OpenAPI document.
 //!
-//! docs/security.md shows the same table, and a test tries every cell of it. An operation without a line
-//! here is an admin's alone, until somebody has thought about it.
+//! docs/security.md has the same table, and a test checks every cell of it. An operation without a
+//! line here is an admin's alone, until somebody has thought about it.
 
 use std::collections::HashMap;
 
@@ -54,8 +54,8 @@ const ADMINS: Who = Roles(&[Admin]);
 const TABLE: &[Right] = &[
     right("submitJobs", SUBMITTERS, ItsQueues),
     right("submitFlow", SUBMITTERS, ItsQueues),
-    // Who hands a job in may see what becomes of it, and think better of it: its id is known to nobody
-    // else that may not look at everything.
+    // Who hands a job in may see what becomes of it, and think better of it: its id is known to
+    // nobody else that may not look at everything.
     right("showJob", Roles(&[Submit, View, Operate, Admin]), ItsQueues),
     right("jobEvents", Roles(&[Submit, View, Operate, Admin]), ItsQueues),
     right("jobLog", Roles(&[Submit, View, Operate, Admin]), ItsQueues),
@@ -85,8 +85,8 @@ const TABLE: &[Right] = &[
     right("metrics", VIEWERS, Nothing),
     right("recruit", VIEWERS, Nothing),
     right("status", Bearers, ItsQueues),
-    // Those who watch over processes have no tokens, and learn nothing here; nor does whoever reads what is
-    // the same everywhere.
+    // Those who watch over processes have no tokens, and learn nothing here; nor does whoever reads
+    // what is the same everywhere.
     right("alive", Everybody, ItsQueues),
     right("ready", Everybody, ItsQueues),
     right("openapi", Everybody, ItsQueues),

@@ -64,9 +64,9 @@ const LINES_PATIENCE: Duration = Duration::from_secs(3_600);
 /// Submit jobs
 ///
 /// One job, or an array that is submitted all or none. Lines of JSON (`application/x-ndjson`) are
-/// submitted in chunks: each chunk is all or none, and gets a response line as soon as it is durable. An
-/// error is the last line; jobs acknowledged before it stay submitted. Submitting again with the same id
-/// or key returns the same job.
+/// submitted in chunks: each chunk is all or none, and gets a response line as soon as it is
+/// durable. An error is the last line; jobs acknowledged before it stay submitted. Submitting again
+/// with the same id or key returns the same job.
 #[utoipa::path(
     post,
     path = "/v1/jobs",
@@ -191,8 +191,8 @@ fn is_lines(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.contains("ndjson") || kind.contains("jsonl"))
 }
 
-/// Each chunk gets a response line, and the first error is the last line. Jobs acknowledged before it
-/// stay submitted.
+/// Each chunk gets a response line, and the first error is the last line. Jobs acknowledged before
+/// it stay submitted.
 fn lines(state: State, caller: Caller, request: Incoming, key: Option<String>) -> Response {
     let body = request.into_body().into_data_stream();
     let (answers, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(64);

@@ -41,8 +41,9 @@ pub(crate) async fn list(
 
 /// Create a token
 ///
-/// The response contains the secret, which is never shown again. The first token must have role admin:
-/// once it exists, every request needs a token, except `/healthz`, `/readyz` and `/openapi.json`.
+/// The response contains the secret, which is never shown again. The first token must have role
+/// admin: once it exists, every request needs a token, except `/healthz`, `/readyz` and
+/// `/openapi.json`.
 #[utoipa::path(
     post,
     path = "/v1/tokens",

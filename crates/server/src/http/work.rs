@@ -18,14 +18,14 @@ use super::{Failure, State};
 use crate::link::{self, Home, Link, Untaken};
 use crate::tokens::Caller;
 
-/// Bytes of one read. The buffer is cleared before every read, and there may be many idle workers: most
-/// frames are heartbeats, and a long frame takes some more reads.
+/// Bytes of one read. The buffer is cleared before every read, and there may be many idle workers:
+/// most frames are heartbeats, and a long frame takes some more reads.
 const READ_BYTES: usize = 4 << 10;
 
 /// Connect a worker (WebSocket)
 ///
-/// One connection per worker, with numbered batches of JSON; docs/protocol.md describes the protocol.
-/// Simple workers use the four requests below instead.
+/// One connection per worker, with numbered batches of JSON; docs/protocol.md describes the
+/// protocol. Simple workers use the four requests below instead.
 #[utoipa::path(
     get,
     path = "/v1/work",

@@ -35,8 +35,9 @@ impl Pace {
     }
 }
 
-/// Jobs a second. It is measured from the first end of the last minute, so that a queue which has just begun
-/// to move does not look slow; that end itself only starts the watch. One end alone is one in a minute.
+/// Jobs a second. It is measured from the first end of the last minute, so that a queue which has
+/// just begun to move does not look slow; that end itself only starts the watch. One end alone is
+/// one in a minute.
 pub(super) fn rate(paces: &[&Pace], now: u64) -> Option<f64> {
     let from = now.saturating_sub(LATELY_SECONDS - 1);
     let lately =

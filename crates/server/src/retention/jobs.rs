@@ -1,5 +1,6 @@
-//! The jobs of retention: what a slice of each does. A slice reads from the store on a thread that may
-//! wait for a disk, proposes to the scheduler what it found, and ends when the decision is durable.
+//! The jobs of retention: what a slice of each does. A slice reads from the store on a thread that
+//! may wait for a disk, proposes to the scheduler what it found, and ends when the decision is
+//! durable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -45,7 +46,8 @@ impl RetentionJob {
     }
 }
 
-/// Rows of one step of a slice. Each step is one commit, so other commits wait for at most one step.
+/// Rows of one step of a slice. Each step is one commit, so other commits wait for at most one
+/// step.
 const STEP: usize = 100;
 
 /// The time of a job that is never due.
@@ -59,16 +61,16 @@ pub(crate) struct Found {
     pub(crate) notes_trimmed: u64,
 }
 
-/// How long to wait before looking again at jobs that the scheduler keeps because they are still needed,
-/// and after a failed read.
+/// How long to wait before looking again at jobs that the scheduler keeps because they are still
+/// needed, and after a failed read.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// If there is nothing to purge or to trim, the next look is after this time: the clock may have been
-/// wrong.
+/// If there is nothing to purge or to trim, the next look is after this time: the clock may have
+/// been wrong.
 const LOOKS_EVERY: Duration = Duration::from_secs(3_600);
 
-/// After a slice, the next one waits for this many times the length of the slice, however many commits
-/// there are.
+/// After a slice, the next one waits for this many times the length of the slice, however many
+/// commits there are.
 const RESTS: u32 = 4;
 
 /// Runs slices, one at a time.
@@ -82,7 +84,8 @@ pub(crate) struct RetentionJobs {
     /// When each job has something to do, by the wall clock.
     due: [AtomicU64; JOBS.len()],
     rests_until: AtomicU64,
-    /// Since when the oldest overdue job has been overdue, or when the first will be, as of the last look.
+    /// Since when the oldest overdue job has been overdue, or when the first will be, as of the
+    /// last look.
     overdue_since: AtomicU64,
     jobs_purged: AtomicU64,
     lease_rows_trimmed: AtomicU64,
@@ -106,8 +109,8 @@ pub(crate) struct SliceBounds {
 /// Where the next slice continues.
 #[derive(Default)]
 struct Walk {
-    /// The last ended job that was proposed. Jobs before it were purged or are still needed; the latter
-    /// do not keep later ones from being proposed.
+    /// The last ended job that was proposed. Jobs before it were purged or are still needed; the
+    /// latter do not keep later ones from being proposed.
     ended: Option<(Wall, Seq)>,
     /// How many jobs were purged since the walk began.
     purged: u64,
@@ -166,8 +169,8 @@ impl RetentionJobs {
         now.monotonic < Monotonic(self.rests_until.load(Relaxed))
     }
 
-    /// For how long the oldest job that can be purged has been overdue, if there is one, as of the last
-    /// look.
+    /// For how long the oldest job that can be purged has been overdue, if there is one, as of the
+    /// last look.
     pub(crate) fn overdue(&self) -> Option<Duration> {
         let millis = self.clock.now().wall.0.checked_sub(self.overdue_since.load(Relaxed))?;
         Some(Duration::from_millis(millis))

@@ -1,10 +1,10 @@
-//! Retention: purging jobs that ended long ago, and trimming the history that is left of them, a slice
-//! at a time.
+//! Retention: purging jobs that ended long ago, and trimming the history that is left of them, a
+//! slice at a time.
 //!
-//! No task sleeps and polls. While anything is overdue, a slice follows every few commits; this alone
-//! guarantees that retention keeps up. In addition, idle moments of the server that a lottery picks run
-//! slices within a budget. One slice runs at a time. It proposes what it found to the scheduler, which
-//! decides by commit.
+//! No task sleeps and polls. While anything is overdue, a slice follows every few commits; this
+//! alone guarantees that retention keeps up. In addition, idle moments of the server that a lottery
+//! picks run slices within a budget. One slice runs at a time. It proposes what it found to the
+//! scheduler, which decides by commit.
 //!
 //! `jobs` is what a slice does, `turns` counts the commits between slices.
 
@@ -123,14 +123,15 @@ impl Retention {
         Self { side_work, jobs, idle, turns: Slices::default() }
     }
 
-    /// Called after a commit was handed over; starts a slice if enough commits were made since the last
-    /// one. Must be called within a runtime.
+    /// Called after a commit was handed over; starts a slice if enough commits were made since the
+    /// last one. Must be called within a runtime.
     pub(crate) fn after_commit(self: &Arc<Self>, turns: &mut Turns, now: Now) {
         if !turns.has_come() || !self.jobs.may_begin(now) || self.jobs.is_resting(now) {
             return;
         }
         let retention = Arc::clone(self);
-        // Retention must keep up with new jobs, so there is no time limit; a pause follows the slice.
+        // Retention must keep up with new jobs, so there is no time limit; a pause follows the
+        // slice.
         let bounds = SliceBounds { rows: turns.take(), until: None };
         tokio::spawn(async move { retention.take_turn(bounds).await });
     }
@@ -147,8 +148,8 @@ impl Retention {
         self.turns.nanos.fetch_add(began.elapsed().as_nanos() as u64, Relaxed);
     }
 
-    /// Called when no request waits for the scheduler; the recruiter decides whether a slice runs. Must
-    /// be called within a runtime.
+    /// Called when no request waits for the scheduler; the recruiter decides whether a slice runs.
+    /// Must be called within a runtime.
     pub(crate) fn idle_moment(self: &Arc<Self>, now: Now) {
         if self.uses_idle_moments() && self.jobs.may_begin(now) {
             let retention = Arc::clone(self);
@@ -170,8 +171,8 @@ impl Retention {
         self.jobs.retention()
     }
 
-    /// For how long the oldest job that can be purged has been overdue, if there is one, as of the last
-    /// look.
+    /// For how long the oldest job that can be purged has been overdue, if there is one, as of the
+    /// last look.
     pub(crate) fn overdue(&self) -> Option<Duration> {
         self.jobs.overdue()
     }

@@ -1,5 +1,5 @@
-//! When a slice follows commits: the more jobs are submitted, the more rows the slices look at, so that
-//! retention keeps up.
+//! When a slice follows commits: the more jobs are submitted, the more rows the slices look at, so
+//! that retention keeps up.
 
 use filch_scheduler::record::Mutation;
 
@@ -20,7 +20,8 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Counts a commit. Commits of retention itself do not count: otherwise slices would cause slices.
+    /// Counts a commit. Commits of retention itself do not count: otherwise slices would cause
+    /// slices.
     pub(crate) fn committed(&mut self, mutations: &[Mutation]) {
         let mut is_other = false;
         for mutation in mutations {
@@ -42,8 +43,8 @@ impl Turns {
         self.commits >= COMMITS_EACH
     }
 
-    /// Begins a slice; returns how many jobs it may look at: twice as many as were submitted since the
-    /// last one, so that retention keeps up.
+    /// Begins a slice; returns how many jobs it may look at: twice as many as were submitted since
+    /// the last one, so that retention keeps up.
     pub(crate) fn take(&mut self) -> usize {
         self.commits = 0;
         (std::mem::take(&mut self.jobs) * 2).clamp(JOBS_LEAST, JOBS_MOST)

@@ -59,10 +59,7 @@ async fn what_is_no_frame_of_a_worker_is_answered_with_why() {
     ] {
         let (seen, reason) = farewell(&place, &said).await;
         assert_eq!(seen, code, "{reason}");
-        assert!(
-            reason.starts_with("rejected the frame: ") && reason.contains(why),
-            "{reason}"
-        );
+        assert!(reason.starts_with("rejected the frame: ") && reason.contains(why), "{reason}");
         assert!(reason.len() <= 123, "{reason}");
     }
 }

@@ -1,4 +1,5 @@
-//! Beats, reports and the goodbye: what the worker says of itself and of its jobs, and when it is answered.
+//! Beats, reports and the goodbye: what the worker says of itself and of its jobs, and when it is
+//! answered.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
