@@ -1,4 +1,4 @@
-//! This process's clocks: one that only runs forward, also while the machine sleeps, and the wall's.
+//! This process's clocks: a monotonic one that includes time asleep, and the wall clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,5 @@
-//! A command as an attempt at a job: what it prints is passed on as it comes, and its exit code decides.
+//! The handler of commands: passes their output on while they run, and turns exit codes into
+//! outcomes.
 
 use filch_api::session::OutputStream;
 use serde_json::value::RawValue;
@@ -7,7 +8,7 @@ use crate::command::{self, Command, How, Runner};
 use crate::handler::{Attempt, Ended, Outcome};
 use crate::shell::Happened;
 
-/// How long a job waits that could not be run through no fault of its own.
+/// How long a job waits after this worker could not run it.
 const SNOOZE: std::time::Duration = std::time::Duration::from_secs(1);
 
 pub(crate) async fn run(runner: &Runner, mut attempt: Attempt) -> Ended {
@@ -50,14 +51,14 @@ pub(crate) async fn run(runner: &Runner, mut attempt: Attempt) -> Ended {
     Ended { outcome, log: (!finished.log.is_empty()).then_some(finished.log) }
 }
 
-/// Bytes as text, where a character may be cut in two.
+/// Decodes bytes to text; a character may be split between two reads.
 #[derive(Default)]
 struct Text {
     rest: Vec<u8>,
 }
 
 impl Text {
-    /// What can be read so far; the beginning of a character waits for its end.
+    /// The text so far; an incomplete character waits for its rest.
     fn add(&mut self, bytes: &[u8]) -> String {
         self.rest.extend_from_slice(bytes);
         let keep = match std::str::from_utf8(&self.rest) {
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_character_that_is_cut_in_two_is_read_whole() {
+    fn a_split_character_is_decoded() {
         let mut text = Text::default();
         let bytes = "aé😀z".as_bytes();
         let read: String = bytes.iter().map(|&byte| text.add(&[byte])).collect();

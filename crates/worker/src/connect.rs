@@ -1,4 +1,4 @@
-//! The way to a server: a socket, or the server's own process.
+//! Connections to servers: over a socket, or inside the server's process.
 
 use std::fmt;
 use std::future::Future;
@@ -28,11 +28,11 @@ use tokio_tungstenite::tungstenite::protocol::frame::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-/// A connection that stands. It ends when either end is dropped.
+/// An open connection. It ends when either end is dropped.
 pub struct Wire {
-    /// What the worker says.
+    /// Frames to the server.
     pub up: Sender<UpFrame>,
-    /// What the server says.
+    /// Frames from the server.
     pub down: Receiver<Delivery>,
 }
 
@@ -48,28 +48,28 @@ impl fmt::Display for NoConnection {
 
 impl std::error::Error for NoConnection {}
 
-/// A connection that is being made.
+/// A connection that is being opened.
 pub type Connecting = Pin<Box<dyn Future<Output = Result<Wire, NoConnection>> + Send>>;
 
-/// Makes connections.
+/// Opens connections.
 pub type Connect = Arc<dyn Fn() -> Connecting + Send + Sync>;
 
-/// So many frames may wait on either side.
+/// How many frames may wait in each direction.
 const FRAMES_MAX: usize = 1_024;
 
-/// How long a server may take to answer a connection.
+/// The timeout for opening a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is to be said of the way to the servers.
+/// News about the connection to the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// There is none at the moment; it is tried again.
+    /// There is no connection at the moment; the worker retries.
     Trouble(String),
-    /// A server will have nothing to do with this worker: its token is not good, or not for this. Asking
-    /// again would not help.
+    /// A server refused this worker: its token is invalid, or does not allow it to work. A retry
+    /// would not help.
     Refused(String),
-    /// A server speaks another protocol, or makes nothing of what this worker says. Asking again would not
-    /// help: it would say the same.
+    /// A server has another protocol version, or rejected a frame of this worker. A retry would not
+    /// help.
     OtherVersion(String),
 }
 
@@ -79,12 +79,12 @@ impl Notice {
     }
 }
 
-/// What is to be said, as it comes up.
+/// News about the connection, as it comes up.
 #[derive(Clone, Debug)]
 pub struct Notices(watch::Receiver<Option<Notice>>);
 
 impl Notices {
-    /// Waits for something new to be said; for ever if there is nothing any more.
+    /// Waits for news; for ever if there will be none.
     pub async fn next(&mut self) -> Notice {
         while self.0.changed().await.is_ok() {
             if let Some(notice) = &*self.0.borrow_and_update() {
@@ -95,13 +95,13 @@ impl Notices {
     }
 }
 
-/// Whoever makes connections says how that goes.
+/// Publishes news about connections.
 #[derive(Clone)]
 struct Teller(watch::Sender<Option<Notice>>);
 
 impl Teller {
     fn tell(&self, notice: Option<Notice>) {
-        // What was said is not said again; and nothing is said after a refusal, which is the last word.
+        // News is published once, and none after a refusal, which is final.
         self.0.send_if_modified(|said| {
             let is_new = *said != notice && !said.as_ref().is_some_and(Notice::is_final);
             if is_new {
@@ -121,8 +121,7 @@ impl Teller {
     }
 }
 
-/// Connects to the first of these servers that answers, beginning with the one after the last. There is
-/// nothing to show to them, and whatever is wrong is tried again.
+/// Connects to these servers in turn, until one answers, without a token. All errors are retried.
 #[must_use]
 pub fn to(urls: Vec<String>) -> Connect {
     let targets = urls.iter().map(|url| Target::read(url)).collect::<Result<Vec<_>, _>>();
@@ -135,7 +134,7 @@ pub fn to(urls: Vec<String>) -> Connect {
     }
 }
 
-/// The same, with something to show, and with word of how that goes.
+/// The same with a token and TLS files, and with news about the connection.
 #[must_use]
 pub fn with(targets: Vec<Target>, access: Access) -> (Connect, Notices) {
     let (teller, notices) = watch::channel(None);
@@ -147,7 +146,7 @@ pub fn with(targets: Vec<Target>, access: Access) -> (Connect, Notices) {
             let (targets, access, teller) = &*shared;
             let target = &targets[turn % targets.len()];
             let opened = tokio::time::timeout(PATIENCE, open(target, access, teller)).await;
-            let opened = opened.unwrap_or_else(|_| Err("it does not answer".to_owned()));
+            let opened = opened.unwrap_or_else(|_| Err("no answer within 5 s".to_owned()));
             opened.map_err(|why| {
                 let why = format!("cannot connect to {}: {why}", target.url);
                 teller.tell(Some(Notice::Trouble(why.clone())));
@@ -158,7 +157,7 @@ pub fn with(targets: Vec<Target>, access: Access) -> (Connect, Notices) {
     (connect, Notices(notices))
 }
 
-/// What a connection is asked for with.
+/// The request that opens a connection.
 fn request(target: &Target, access: &Access) -> Result<Request, String> {
     let url = target.url.replacen("http", "ws", 1);
     let request = format!("{url}/v1/work").into_client_request();
@@ -173,7 +172,7 @@ fn request(target: &Target, access: &Access) -> Result<Request, String> {
     Ok(request)
 }
 
-/// What the server said when it did not want the connection, if it never will.
+/// The reason of a refused connection, if a retry cannot help.
 fn refusal(error: &Error) -> Option<Notice> {
     let Error::Http(response) = error else {
         return None;
@@ -202,7 +201,7 @@ async fn open(target: &Target, access: &Access, teller: &Teller) -> Result<Wire,
     if !target.is_tls {
         return upgrade(request, stream, target, teller).await;
     }
-    // Read anew each time, so that a certificate that was renewed is found.
+    // Read again each time, so that renewed certificates are used.
     let config = access.tls.read().map_err(|error| error.to_string())?;
     let name = ServerName::try_from(target.host.clone()).map_err(|error| error.to_string())?;
     let stream = TlsConnector::from(config).connect(name, stream).await;
@@ -219,12 +218,11 @@ async fn upgrade<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    // What the server sends is the worker's, however much it is: a frame that was not taken would come
-    // again with every new connection.
+    // No size limit: a frame that is too large would be sent again over every new connection.
     let config = WebSocketConfig::default()
         .max_message_size(None)
         .max_frame_size(None)
-        // Cleared before every read, most of which bring a few words.
+        // It is cleared before every read, and most reads are small.
         .read_buffer_size(16 << 10);
     let connected =
         tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await;
@@ -242,7 +240,7 @@ where
     Ok(talk(socket, target.url.clone(), teller.clone()))
 }
 
-/// What the server says when it hangs up, if it would say the same again.
+/// The reason of a close frame, if a retry cannot help.
 fn last_word(said: &CloseFrame, url: &str) -> Option<Notice> {
     let reason = said.reason.as_str();
     match said.code {
@@ -270,11 +268,12 @@ where
                     return;
                 }
             }
-            // Said politely, so that the server need not wait to find out.
+            // Closed properly, so that the server notices at once.
             let _ = sink.close().await;
         };
         let reading = async {
-            let mut trouble = "it hangs up before it has said anything".to_owned();
+            let mut trouble =
+                "the server closed the connection before its first message".to_owned();
             let mut is_heard = false;
             while let Some(Ok(message)) = source.next().await {
                 let delivery = match &message {
@@ -294,7 +293,7 @@ where
                     Message::Binary(_) | Message::Close(None) | Message::Frame(_) => None,
                 };
                 let Some(delivery) = delivery else { break };
-                // Only now it is known that somebody is there who understands.
+                // Only now it is certain that the server understands this worker.
                 if !is_heard {
                     teller.tell(None);
                     is_heard = true;

@@ -1,19 +1,19 @@
 //! The guardian: a process beside each worker that ends the worker's commands when the worker
 //! cannot.
 //!
-//! A worker that was killed with `kill -9`, or stopped with SIGSTOP past its lease, ends nothing
-//! any more; its guardian does. It is the same program as the worker, started with another word
-//! (`filch guardian`), in a process group of its own. They speak in lines:
+//! A worker that was killed with `kill -9`, or stopped with SIGSTOP past its lease, cannot end its
+//! commands; its guardian does. It is the same program as the worker, started with another argument
+//! (`filch guardian`), in its own process group. They exchange lines:
 //!
 //! ```text
 //! worker                guardian
-//!                       filch guardian 3     I am here, and this is the version of what we speak
+//!                       filch guardian 3     started, with this version of the protocol
 //! deadline 81234567890  -                    from then on nothing may run; microseconds since boot
 //! deadline none         -                    no such moment
 //! watch 4711            watching 4711        process group 4711 is mine to kill
 //!                       late 4711            the deadline has passed: it is killed already
 //! forget 4711           forgotten 4711       it will not be killed, whatever happens
-//!                       killed 4711          it was, when the deadline had passed: its end is my doing
+//!                       killed 4711          it was killed because the deadline had passed
 //! folder "/tmp/its"     -                    to be removed when the worker is gone; as JSON
 //! (end of file)         -                    the worker is gone: all watched groups are killed
 //! ```
@@ -23,14 +23,15 @@
 //! - *A program runs only once its group is watched.* The worker starts a launcher (`command`), and
 //!   tells it what to execute after it has read `watching`. If the worker dies before that, the
 //!   launcher reads the end of its file and goes.
-//! - *What the worker wrote before it died is heard.* Its lines are in the pipe, before the end of
+//! - *Lines that the worker wrote before it died are read.* They are in the pipe, before the end of
 //!   file.
 //! - *A deadline is a moment, not a span.* Time since boot is one clock for all processes of a
-//!   machine, and it counts while the machine sleeps. A span would begin anew when it is read, and
-//!   so would grow by the time for which the worker stood still before writing it.
-//! - *No stranger is killed.* A number stays taken until the worker has reaped the group's leader,
-//!   and it reaps only after it has read `forgotten`. When a worker has died, somebody else reaps:
-//!   then the guardian's own handle of the leader tells whether the number has changed hands.
+//!   machine, and it counts while the machine sleeps. A span would start when it is read, and would
+//!   so grow by the time for which the worker was suspended before writing it.
+//! - *No other process is killed.* A process id is not reused until the worker has reaped the
+//!   group's leader, and it reaps only after it has read `forgotten`. When a worker has died,
+//!   another process reaps: then the guardian's own handle of the leader tells whether the id was
+//!   reused.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,26 +50,26 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The first line that a guardian writes. The number is raised when the lines change their meaning.
+/// The first line that a guardian writes. The number grows when the meaning of lines changes.
 pub(crate) const GREETING: &str = "filch guardian 3";
 
-/// While there is something to kill and a moment to kill it, the clock is looked at this often: the
-/// kernel's timeouts do not count while the machine sleeps.
+/// While there are groups and a deadline, the clock is checked this often: the kernel's timeouts do
+/// not count while the machine sleeps.
 const TICK: Duration = Duration::from_millis(200);
 
 /// The body of `filch guardian`; returns when the worker is gone and everything it left is killed.
 ///
-/// Reads lines on stdin and writes lines on stdout; ignores the signals that ask a process to end,
-/// since it goes when its worker goes, and must not go before. To be called outside any runtime.
+/// Reads lines on stdin and writes lines on stdout. It ignores signals that ask a process to end,
+/// because it must not end before its worker. Call it outside any runtime.
 pub fn main() -> ExitCode {
-    // Both keep the signals caught for as long as they live. If they cannot be had, the guardian is
-    // merely easier to kill, and its worker notices that.
+    // Both keep the signals caught for as long as they live. If they fail, the guardian is merely
+    // easier to kill, and its worker notices that.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let _inside = runtime.as_ref().map(tokio::runtime::Runtime::enter).ok();
     let _caught = catch_signals();
-    // `pkill filch` goes by this name, and means the worker.
+    // Another name than the worker's, so that `pkill filch` does not match it.
     let _ = rustix::thread::set_name(c"guardian");
-    // So that it keeps no file system busy.
+    // So that no file system is kept busy.
     let _ = std::env::set_current_dir("/");
 
     let mut watched = Watched::default();
@@ -90,11 +91,11 @@ fn catch_signals() -> Vec<io::Result<tokio::signal::unix::Signal>> {
         .into()
 }
 
-/// Returns at end of file, or when the pipe is broken in a way that has no name.
+/// Returns at end of file, or on an error of the pipe.
 fn keep_watch(watched: &mut Watched, input: impl AsFd, mut output: impl Write) -> io::Result<()> {
     writeln!(output, "{GREETING}")?;
     output.flush()?;
-    // As large as a pipe: one read takes all that the worker has said by now.
+    // As large as a pipe: one read takes all lines that are there.
     let mut buffer = vec![0; 64 << 10];
     let mut unread = Vec::new();
     loop {
@@ -110,18 +111,18 @@ fn keep_watch(watched: &mut Watched, input: impl AsFd, mut output: impl Write) -
             let line: Vec<u8> = unread.drain(..=end).collect();
             let line = Line::parse(String::from_utf8_lossy(&line).trim_end());
             if let Some(reply) = watched.hear(since_boot(), line) {
-                // If nobody reads it, the end of file is near.
+                // If the worker does not read it, the end of file is near.
                 let _ = writeln!(output, "{reply}").and_then(|()| output.flush());
             }
         }
-        // After reading: what came before the deadline may have moved it.
+        // After reading: lines that came before the deadline may have moved it.
         if watched.is_overdue(since_boot()) {
             watched.kill_all();
         }
     }
 }
 
-/// Whether there is something to read, or nobody who could write any more.
+/// Whether there is something to read, or the other end is closed.
 fn wait_for_input(input: &impl AsFd, patience: Option<Duration>) -> io::Result<bool> {
     let timeout = patience.map(|patience| {
         Timespec::try_from(patience).expect("a tick fits into the kernel's span of time")
@@ -134,19 +135,19 @@ fn wait_for_input(input: &impl AsFd, patience: Option<Duration>) -> io::Result<b
     }
 }
 
-/// The time since the machine was started, including the time for which it slept.
+/// The time since boot, including time asleep.
 pub(crate) fn since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).expect("time since boot is not negative")
 }
 
-/// What a worker says to its guardian.
+/// Lines from a worker to its guardian.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Line {
     Watch(Pid),
     Forget(Pid),
     /// Since boot.
     Deadline(Option<Duration>),
-    /// Any text can be in a path, also the end of a line.
+    /// A path may contain any text, even newlines.
     Folder(String),
 }
 
@@ -176,13 +177,13 @@ impl fmt::Display for Line {
     }
 }
 
-/// 0 and 1 are no groups: a signal to these would reach the guardian itself, or everybody.
+/// 0 and 1 are not groups: a signal to them would reach the guardian itself, or all processes.
 fn group(number: &str) -> Option<Pid> {
     let number: i32 = number.parse().ok()?;
     if number > 1 { Pid::from_raw(number) } else { None }
 }
 
-/// What a guardian answers.
+/// Lines from a guardian to its worker.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Reply {
     Watching(Pid),
@@ -210,7 +211,7 @@ struct Watched {
     /// With a handle of the leader, unless the system had none left.
     groups: BTreeMap<i32, (Pid, Option<OwnedFd>)>,
     deadline: Option<Duration>,
-    /// What the worker leaves when it is gone.
+    /// The worker's folder, to remove when the worker is gone.
     folder: Option<PathBuf>,
 }
 
@@ -228,12 +229,12 @@ impl Watched {
             Some(Line::Watch(group)) => {
                 let number = group.as_raw_nonzero().get();
                 self.groups.insert(number, (group, handle(group)));
-                // The caller kills it, since it is overdue, as soon as this is said.
+                // The caller kills it at once, because it is overdue.
                 let late = self.is_overdue(now);
                 Some(if late { Reply::Late(group) } else { Reply::Watching(group) })
             }
             Some(Line::Forget(group)) => {
-                // Who is killed is no longer watched.
+                // A killed group is no longer watched.
                 let was_watched = self.groups.remove(&group.as_raw_nonzero().get()).is_some();
                 Some(if was_watched { Reply::Forgotten(group) } else { Reply::Killed(group) })
             }
@@ -262,7 +263,7 @@ impl Watched {
         }
     }
 
-    /// If somebody who is dying still puts something there, a later worker removes it.
+    /// If a dying process still writes there, a later worker removes it.
     fn remove_folder(&self) {
         if let Some(folder) = &self.folder {
             let _ = std::fs::remove_dir_all(folder);
@@ -274,10 +275,10 @@ fn handle(leader: Pid) -> Option<OwnedFd> {
     pidfd_open(leader, PidfdFlags::empty()).ok()
 }
 
-/// Whether the number of this group now belongs to somebody else.
+/// Whether the id of this group was reused.
 ///
-/// It does if our leader was reaped and there is a process with its number nevertheless: numbers
-/// are not given out again while any member of the group is left.
+/// It was if our leader was reaped and there is a process with its id nevertheless: ids are not
+/// reused while any member of the group is left.
 fn changed_hands(group: Pid, leader: Option<OwnedFd>) -> bool {
     leader.is_some_and(|leader| {
         pidfd_send_signal(&leader, Signal::KILL) == Err(Errno::SRCH)
@@ -297,7 +298,7 @@ mod tests {
         Duration::from_secs(count)
     }
 
-    /// Larger than any number the kernel gives out, so nobody is killed.
+    /// Larger than any id that the kernel assigns, so no process is killed.
     fn nobody() -> Pid {
         Pid::from_raw(i32::MAX).unwrap()
     }
@@ -373,7 +374,7 @@ mod tests {
         leader.wait().unwrap();
         let (mut stranger, stranger_id) = start("cat");
 
-        // As if the stranger had the leader's number.
+        // As if another process had the leader's id.
         let mut watched = Watched::default();
         watched.groups.insert(1, (stranger_id, leader_handle));
         watched.kill_all();

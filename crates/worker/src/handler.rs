@@ -1,4 +1,4 @@
-//! What can be run: handlers by kind, and commands.
+//! Handlers: which code runs jobs of which kind.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::shell::Happened;
 
-/// One try at a job, as its handler sees it.
+/// One attempt at a job, as its handler sees it.
 pub struct Attempt {
     pub(crate) assignment: Assignment,
     pub(crate) payload: Arc<str>,
@@ -28,23 +28,23 @@ pub struct Attempt {
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It succeeded, and came to this, in JSON.
+    /// It succeeded, with this result in JSON.
     Finished(Option<String>),
     /// It failed.
     Failed {
-        /// For people.
+        /// The error, for people.
         error: String,
-        /// Trying again cannot help.
+        /// Whether the failure is permanent, so that a retry cannot help.
         forever: bool,
     },
-    /// To be called again after a while; not counted as an attempt.
+    /// Run the job again after this time; this does not count as an attempt.
     Snoozed(Duration),
-    /// It was told to stop, and has.
+    /// It was asked to stop, and has stopped.
     Stopped,
 }
 
 impl Outcome {
-    /// It failed, and may be tried again.
+    /// It failed, and may be retried.
     #[must_use]
     pub fn failed(error: impl Into<String>) -> Self {
         Self::Failed { error: error.into(), forever: false }
@@ -58,7 +58,7 @@ impl Attempt {
         filch_api::id::job(self.assignment.id)
     }
 
-    /// What kind of work it is.
+    /// The job's kind.
     #[must_use]
     pub fn kind(&self) -> &str {
         self.assignment.kind.as_str()
@@ -76,16 +76,17 @@ impl Attempt {
         self.assignment.attempt
     }
 
-    /// The number of the job's owner: whatever is changed outside filch can be protected by it.
+    /// The fencing token: it grows with each owner of the job, so external systems can use it to
+    /// refuse writes of earlier owners.
     #[must_use]
     pub const fn fence(&self) -> u64 {
         self.assignment.hold.fence.0
     }
 
-    /// What was submitted.
+    /// What was submitted: the command or arguments, and the environment.
     #[must_use]
     pub fn work(&self) -> Work {
-        // The server has made this text. If it cannot be read, it says nothing.
+        // The server wrote this text. If it cannot be parsed, the job has no arguments.
         serde_json::from_str(&self.payload).unwrap_or_default()
     }
 
@@ -95,35 +96,35 @@ impl Attempt {
         self.work().args.map_or_else(|| "null".to_owned(), |args| RawValue::get(&args).to_owned())
     }
 
-    /// Whether the attempt has been told to stop. A handler that runs for long asks now and then.
+    /// Whether the attempt should stop. Handlers that run for long should check this now and then.
     #[must_use]
     pub fn should_stop(&self) -> bool {
         *self.stop.borrow()
     }
 
-    /// Waits until the attempt is told to stop.
+    /// Waits until the attempt should stop.
     pub async fn stopped(&mut self) {
         if self.stop.wait_for(|stop| *stop).await.is_err() {
-            // Nobody can say it any more.
+            // The worker is gone, so nothing can ask it to stop.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Says how far the job has come, from 0 to 100.
+    /// Reports the progress of the job in percent, from 0 to 100.
     pub fn progress(&self, percent: u8) {
         let _ = self.happened.send(Happened::Progressed { hold: self.assignment.hold, percent });
     }
 }
 
-/// An attempt that is made. What it comes to is there only when nothing of it runs any more.
+/// A running attempt. Its result is available only when nothing of it runs any more.
 pub(crate) enum Running {
-    /// To be awaited.
+    /// A future to await.
     Waits(Pin<Box<dyn Future<Output = Ended> + Send>>),
-    /// To be called, on a thread for that.
+    /// A function to call on a thread of the pool.
     Computes(Box<dyn FnOnce() -> Ended + Send>),
 }
 
-/// What an attempt came to, and what it printed.
+/// The outcome of an attempt, and its log.
 pub(crate) struct Ended {
     pub(crate) outcome: Outcome,
     pub(crate) log: Option<String>,
@@ -136,7 +137,7 @@ enum Handler {
     Async(Arc<dyn Fn(Attempt) -> Handling + Send + Sync>),
 }
 
-/// What a worker can do.
+/// The handlers of a worker, and its side jobs.
 #[derive(Default)]
 pub struct Handlers {
     by_kind: HashMap<String, Handler>,
@@ -145,15 +146,15 @@ pub struct Handlers {
 }
 
 impl Handlers {
-    /// Nothing yet.
+    /// No handlers yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Runs jobs of this kind on a thread of a pool that has as many as the worker has slots. There they
-    /// may use `filch_pool`: what is forked and spawned is done by threads that have nothing else to do,
-    /// and `filch_pool::blocking` lets another thread compute while one waits.
+    /// Runs jobs of this kind on a pool with as many threads as the worker has slots. Handlers may
+    /// use `filch_pool`: idle threads run what they fork and spawn, and `filch_pool::blocking` lets
+    /// another thread compute while one waits.
     #[must_use]
     pub fn sync(
         mut self,
@@ -164,7 +165,7 @@ impl Handlers {
         self
     }
 
-    /// Runs jobs of this kind as tasks; one that is told to stop is dropped where it waits.
+    /// Runs jobs of this kind as async tasks. A task that should stop is dropped at its next await.
     #[must_use]
     pub fn asynchronous<F>(
         mut self,
@@ -187,8 +188,8 @@ impl Handlers {
     }
 
     /// Runs a side job while the worker is idle: this share of its idle moments gets a slice of the
-    /// job, within the budget that [`side_job`](crate::side_job) describes. The name is for logs and
-    /// statistics.
+    /// job, within the budget that [`side_job`](crate::side_job) describes. The name is for logs
+    /// and statistics.
     #[must_use]
     pub fn side_job(
         mut self,
@@ -211,12 +212,12 @@ impl Handlers {
         self.commands.as_ref()
     }
 
-    /// Whether any is to run on a thread of a pool.
+    /// Whether there are sync handlers.
     pub(crate) fn has_sync(&self) -> bool {
         self.by_kind.values().any(|handler| matches!(handler, Handler::Sync(_)))
     }
 
-    /// Makes an attempt.
+    /// Starts an attempt.
     pub(crate) fn start(
         &self,
         assignment: Assignment,
@@ -229,14 +230,14 @@ impl Handlers {
         match self.by_kind.get(attempt.kind()) {
             Some(Handler::Async(handler)) => {
                 let mut stop = attempt.stop.clone();
-                // Also what it does before it first waits is within the task, panics included.
+                // Called inside the task, so that panics before the first await are caught, too.
                 let handler = Arc::clone(handler);
                 let running = async move { handler(attempt).await };
                 let running = AssertUnwindSafe(running).catch_unwind();
                 Running::Waits(Box::pin(async move {
                     tokio::select! {
                         outcome = running => plain(outcome.unwrap_or_else(|_| panicked())),
-                        // Dropping it where it waits is what stops it.
+                        // Dropping the future stops it.
                         _ = stop.wait_for(|stop| *stop) => plain(Outcome::Stopped),
                     }
                 }))
@@ -277,10 +278,10 @@ impl Handlers {
         let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
         let known = if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") };
         let near = did_you_mean(kind, &kinds);
-        format!("this worker has no handler for kind {kind:?}; it knows {known}{near}")
+        format!("this worker has no handler for kind {kind:?}; known kinds: {known}{near}")
     }
 }
 
 fn panicked() -> Outcome {
-    Outcome::failed("the handler panicked; its message is in the worker's own output")
+    Outcome::failed("the handler panicked; the message is in the worker's stderr")
 }

@@ -1,10 +1,11 @@
-//! A worker: connects to a server, runs jobs by handlers or as child processes, and reports their ends.
+//! A worker: connects to a server, runs jobs by handlers or as child processes, and reports their
+//! ends.
 //!
 //! `shell` is the loop that passes events to the scheduler's `Agent` and performs its effects;
 //! [`connect`] opens connections to servers; [`handler`] maps kinds of jobs to your code;
-//! `command_handler` runs jobs that are commands; `threads` runs sync handlers; [`side_job`] uses idle
-//! moments. [`command`] runs child processes, and [`guardian`] is the process that ends them if this one
-//! cannot.
+//! `command_handler` runs jobs that are commands; `threads` runs sync handlers; [`side_job`] uses
+//! idle moments. [`command`] runs child processes, and [`guardian`] is the process that ends them
+//! if this one cannot.
 
 mod clock;
 pub mod command;

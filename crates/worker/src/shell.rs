@@ -1,4 +1,4 @@
-//! The loop around a worker's brain: events in, effects out.
+//! The loop around a worker's agent: events in, effects out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,27 +22,27 @@ use crate::handler::{Ended, Handlers, Outcome, Running};
 use crate::side_job::SideWork;
 use crate::threads::{Idle, Threads};
 
-/// How a worker behaves.
+/// The configuration of a worker.
 pub struct WorkerConfig {
     /// How many jobs it runs at once.
     pub slots: u32,
     /// Which queues it serves; all if `None`.
     pub queues: Option<Vec<String>>,
-    /// Where it lives.
+    /// Whether it runs inside the server's process.
     pub home: agent::Home,
-    /// How long running jobs may take when it is told to leave.
+    /// The grace period for running jobs when the server asks it to drain.
     pub grace: Duration,
     /// How many jobs to hold beyond the slots.
     pub reserve: agent::Reserve,
-    /// What people call it.
+    /// Its name, for people.
     pub name: Option<String>,
-    /// How often the threads of sync handlers print what they do, to stderr; if nothing is said, as
-    /// `FILCH_SCHEDTRACE` says.
+    /// The interval at which the pool of sync handlers prints a scheduler trace to stderr; by
+    /// default as `FILCH_SCHEDTRACE` is set.
     pub trace_schedule: Option<Duration>,
 }
 
 impl Default for WorkerConfig {
-    /// A process of its own that runs as many jobs at once as it has cores, of every queue.
+    /// A separate process with as many slots as there are cores, for all queues.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
@@ -57,16 +57,16 @@ impl Default for WorkerConfig {
     }
 }
 
-/// How a worker has left.
+/// How a worker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// Somebody told it to, and everything was done and said.
+    /// It drained: nothing runs, and every report was answered or given up.
     InOrder,
-    /// It is at fault itself; what it said is in the program's output.
+    /// It panicked; the message is on stderr.
     Crashed,
 }
 
-/// A worker that works.
+/// A handle to a running worker.
 pub struct RunningWorker {
     orders: UnboundedSender<Happened>,
     left: watch::Receiver<bool>,
@@ -75,7 +75,7 @@ pub struct RunningWorker {
     recruiter: Option<Arc<Recruiter>>,
 }
 
-/// What the loop is given.
+/// Events for the loop.
 pub(crate) enum Happened {
     Wired(Result<Wire, NoConnection>),
     Ended {
@@ -99,11 +99,11 @@ pub(crate) enum Happened {
 }
 
 impl RunningWorker {
-    /// Starts to work. Needs a running tokio runtime.
+    /// Starts a worker. Needs a running tokio runtime.
     ///
     /// # Panics
-    /// If there are sync handlers and no threads can be started for them, or if the side jobs do not fit
-    /// together: two have the same name, or their rates add up to more than 1.
+    /// If there are sync handlers and no threads can be started for them, or if the side jobs do
+    /// not fit together: two have the same name, or their rates add up to more than 1.
     #[must_use]
     pub fn start(config: WorkerConfig, mut handlers: Handlers, connect: Connect) -> Self {
         let recruiter = handlers.recruiter().map(Arc::new);
@@ -175,7 +175,7 @@ impl RunningWorker {
         Self { orders, left, told, id, recruiter }
     }
 
-    /// Its first incarnation.
+    /// The id of its first incarnation: a worker that was lost continues under another id.
     #[must_use]
     pub const fn id(&self) -> WorkerId {
         self.id
@@ -187,14 +187,14 @@ impl RunningWorker {
         self.recruiter.as_ref().map(|recruiter| recruiter.stats())
     }
 
-    /// Tells it to start nothing more, to hand back what has not started, and to leave when the rest is
-    /// done or the grace is over. May be said again with less grace.
+    /// Graceful shutdown: takes no new jobs, hands back those that have not started, waits for
+    /// running jobs until the grace period is over, and ends. It may be called again with a shorter
+    /// grace period.
     pub fn drain(&self, grace: Duration) {
         let _ = self.orders.send(Happened::Drain { grace });
     }
 
-    /// Waits until the server has told it to leave, and says how long what runs may take; for ever if it
-    /// never does.
+    /// Waits until the server asks it to drain, and returns the grace period for running jobs.
     pub async fn told_to_leave(&self) -> Duration {
         let mut told = self.told.clone();
         let grace = told.wait_for(Option::is_some).await.map(|grace| *grace);
@@ -204,7 +204,7 @@ impl RunningWorker {
         }
     }
 
-    /// Waits until it has left, and says whether that was as it should be.
+    /// Waits until it has ended, and returns how.
     pub async fn left(&self) -> Left {
         let mut left = self.left.clone();
         match left.wait_for(|left| *left).await {
@@ -220,27 +220,27 @@ struct Shell {
     handlers: Arc<Handlers>,
     /// Where sync handlers run, if there are any.
     threads: Option<Threads>,
-    /// That one of these has nothing to do.
+    /// Notifies when one of these threads is idle.
     idle: Idle,
     connect: Connect,
     orders: UnboundedSender<Happened>,
     wire: Option<Wire>,
-    /// What the jobs in the deque have to do.
+    /// The payloads of jobs that have not started.
     works: HashMap<Hold, Arc<str>>,
-    /// How running jobs are told to stop.
+    /// Stop signals of running jobs.
     stops: HashMap<Hold, watch::Sender<bool>>,
     /// What attempts left behind whose end is not answered for.
     left: HashMap<Hold, ReportedOutput>,
     /// What was printed and not sent.
     printed: Vec<Output>,
-    /// What the guardian was told last.
+    /// The deadline that the guardian has.
     deadline: Option<filch_scheduler::time::Monotonic>,
     has_left: bool,
-    /// What is said of it to the server.
+    /// Facts about this worker for the server.
     about: About,
-    /// How long what runs may take, unless the server says something else.
+    /// The grace period, unless the server sets another.
     grace: Duration,
-    /// That the server has told it to leave, and the grace.
+    /// The grace period, once the server has asked it to drain.
     telling: watch::Sender<Option<Duration>>,
     /// Side jobs, if there are any.
     side_work: Option<SideWork>,
@@ -249,22 +249,22 @@ struct Shell {
     incarnation: WorkerId,
 }
 
-/// The clock is looked at this often, should the machine have slept.
+/// The clock is checked this often, because the machine may have slept.
 const TICK: Duration = Duration::from_secs(1);
 
-/// However much has happened, the server is listened to after so many.
+/// After this many events the connection is read, however many more wait.
 const TOGETHER: usize = 256;
 
-/// So many pieces of output may wait for a connection; the rest is only in the log that is kept.
+/// How many pieces of output may wait for a connection; the rest is only in the stored log.
 const PRINTED_MAX: usize = 1_024;
 
-/// So many frames may wait before what jobs print is left out of them.
+/// If this many frames wait, output of running jobs is not sent.
 const PRINTS_WAITING: usize = 16;
 
-/// So many bytes of logs go with one batch of reports.
+/// Bytes of logs in one batch of reports.
 const LOGS_TOGETHER: usize = 16 << 20;
 
-/// A result that cannot be kept is a failure of its job, and a lasting one.
+/// A result that exceeds the limits is a permanent failure.
 fn bounded(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Finished(Some(result)) => match session::excess(&result) {
@@ -314,11 +314,11 @@ impl Shell {
         }
     }
 
-    /// Waits for them, unless a handler goes on that was told to stop.
+    /// Waits for the threads, unless a handler ignores that it should stop.
     async fn close_threads(&mut self) {
         let closing = self.threads.as_mut().and_then(Threads::close);
         if let Some(closing) = closing.filter(|_| self.agent.running_count() == 0) {
-            // What could go wrong there was told by whom it went wrong with.
+            // Panics of handlers are reported as failures of their jobs.
             let _ = closing.await;
         }
     }
@@ -393,7 +393,7 @@ impl Shell {
 
     fn ended(&mut self, hold: Hold, ended: Ended) {
         self.stops.remove(&hold);
-        // What it printed last is told before its end: afterwards nobody looks.
+        // Its last output is sent before the report of its end: later the server ignores it.
         self.print();
         let Ended { outcome, log } = ended;
         let outcome = bounded(outcome);
@@ -419,14 +419,14 @@ impl Shell {
 
     fn handle(&mut self, event: AgentEvent) {
         self.agent.handle(clock::now(), event, &mut self.effects);
-        // Before anything starts: no command runs a moment without its deadline.
+        // Before anything starts: no command may run without its deadline.
         self.tell_guardian();
         self.perform();
     }
 
-    /// Performs what the brain has caused, in order.
+    /// Performs the effects of the agent, in order.
     fn perform(&mut self) {
-        // Performing may find the connection broken, which is an event of its own.
+        // Sending may find the connection broken, which is a separate event.
         let mut is_lost = false;
         for effect in std::mem::take(&mut self.effects) {
             match effect {
@@ -463,7 +463,7 @@ impl Shell {
             let worker = filch_api::id::worker(self.incarnation);
             tracing::warn!(worker, before, "the lease has expired; continuing as a new worker");
         }
-        // Those that wait to be confirmed are in slots already.
+        // Jobs that wait for confirmation are counted as running.
         if self.agent.waiting_count() + self.agent.running_count() == 0 {
             self.works.clear();
         }
@@ -472,7 +472,7 @@ impl Shell {
         }
     }
 
-    /// False if the connection cannot take it.
+    /// False if the connection is broken or full.
     fn send(
         &mut self,
         worker: WorkerId,
@@ -514,7 +514,7 @@ impl Shell {
 
     fn start(&mut self, assignment: Assignment) {
         let hold = assignment.hold;
-        // A server that assigns a job without saying what to do would be at fault; the job then fails.
+        // A job without a payload would be a bug of the server; the job then fails.
         let work = self.works.remove(&hold).unwrap_or_else(|| Arc::from("{}"));
         let (stop, stopped) = watch::channel(false);
         self.stops.insert(hold, stop);
@@ -528,7 +528,7 @@ impl Shell {
             }
             Running::Computes(running) => {
                 let threads = self.threads.as_ref().expect("sync handlers have threads");
-                // Told by the thread itself, so before it can say that it has nothing to do.
+                // Sent by the thread itself, so before its idle notification.
                 threads.run(move || {
                     let ended = running();
                     let _ = orders.send(Happened::Ended { hold, ended });
@@ -537,19 +537,19 @@ impl Shell {
         }
     }
 
-    /// Sends what was printed, if the connection has room for it.
+    /// Sends output of running jobs, if the connection is not full.
     fn print(&mut self) {
         if self.printed.is_empty() {
             return;
         }
         let output = std::mem::take(&mut self.printed);
-        // The protocol itself always has room: what is only to be shown waits behind nothing.
+        // Messages of the protocol have priority: output is dropped rather than queued.
         let has_room = |wire: &&Wire| wire.up.max_capacity() - wire.up.capacity() < PRINTS_WAITING;
         if let Some(wire) = self.wire.as_ref().filter(has_room) {
             let worker = filch_api::id::worker(self.agent.id());
             let messages = Vec::new();
             let frame = UpFrame { worker, session: 0, number: 0, messages, output, about: None };
-            // What does not fit is still in the log that is kept.
+            // Output that does not fit is still in the stored log.
             let _ = wire.up.try_send(frame);
         }
     }

@@ -1,9 +1,10 @@
 //! Side jobs: work of your own program that a worker does in slices while it is idle.
 //!
-//! Expired cache entries have to be removed some time, counters have to be rolled up, but never at the
-//! expense of jobs. A side job asks for a share of the worker's idle moments. In such a moment the
-//! worker's recruiter ([`filch_recruit`]) draws which side job gets a slice, if any. Slices run on a thread
-//! that may block, one at a time, and all of them together take at most 2 % of the time.
+//! Expired cache entries have to be removed some time, counters have to be rolled up, but never at
+//! the expense of jobs. A side job asks for a share of the worker's idle moments. In such a moment
+//! the worker's recruiter ([`filch_recruit`]) draws which side job gets a slice, if any. Slices run
+//! on a thread that may block, one at a time, and all of them together take at most 2 % of the
+//! time.
 //!
 //! ```
 //! use filch_worker::handler::{Handlers, Outcome};

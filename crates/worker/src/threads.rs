@@ -1,7 +1,7 @@
-//! The threads that run sync handlers: a pool of as many as there are slots.
+//! The threads that run sync handlers: a pool with one thread per slot.
 //!
-//! A handler may fork, spawn and wait there like any task of a pool. A thread that finds nothing to do
-//! says so before it sleeps, and that is how the brain learns of it: nobody looks again and again.
+//! A handler may fork, spawn and wait there like any task of a pool. An idle thread notifies the
+//! worker before it sleeps, so the worker does not poll.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// What the threads are called, with a number behind it.
+/// The name of the threads; a number is appended.
 const NAME: &str = "filch-worker";
 
 pub(crate) struct Threads {
-    /// There until it is closed.
+    /// `None` once it is closed.
     pool: Option<Pool>,
     runtime: Handle,
 }
 
-/// That a thread has found nothing to do since this was last looked at: however many say so, once.
+/// Notifies that a thread is idle; several notifications count as one.
 #[derive(Clone, Default)]
 pub(crate) struct Idle(Arc<Notify>);
 
@@ -30,14 +30,14 @@ impl Idle {
         self.0.notify_one();
     }
 
-    /// Waits until it is said.
+    /// Waits for a notification.
     pub(crate) async fn said(&self) {
         self.0.notified().await;
     }
 }
 
 impl Threads {
-    /// Needs a running tokio runtime. About a trace of which nothing is said the environment decides.
+    /// Needs a running tokio runtime. Without `trace`, the environment decides about a trace.
     ///
     /// # Panics
     /// If a thread cannot be started.
@@ -48,30 +48,30 @@ impl Threads {
         let runtime = Handle::current();
         let idle_hook = move || {
             idle.say();
-            // It brings nothing now: what comes of it is spawned, and that wakes a thread.
+            // There is no task now; a job that comes of it is spawned later, and wakes a thread.
             false
         };
         let builder = Pool::builder().name(NAME).threads(threads).idle_hook(idle_hook);
-        // Handlers may use what needs a runtime.
+        // Handlers may use things that need a tokio runtime.
         let mut builder = builder.tokio(runtime.clone());
         if let Some(period) = trace {
             builder = builder.trace(period);
         }
-        let pool = builder.build().unwrap_or_else(|error| {
-            panic!("there are not enough threads to run {slots} jobs at once: {error}")
-        });
+        let pool = builder
+            .build()
+            .unwrap_or_else(|error| panic!("cannot start threads for {slots} slots: {error}"));
         Self { pool: Some(pool), runtime }
     }
 
-    /// Runs it some time soon.
+    /// Runs a handler as soon as a thread is free.
     pub(crate) fn run(&self, handler: impl FnOnce() + Send + 'static) {
         self.pool.as_ref().expect("it is closed last").spawn_detached(handler);
     }
 
-    /// Ends the threads when what they do is done.
+    /// Ends the threads after their current work.
     pub(crate) fn close(&mut self) -> Option<JoinHandle<()>> {
         let pool = self.pool.take()?;
-        // Not here: a handler that takes its time must not hold up what waits.
+        // Not on this thread: a slow handler must not block the runtime.
         Some(self.runtime.spawn_blocking(move || drop(pool)))
     }
 }

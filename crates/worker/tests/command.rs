@@ -306,7 +306,7 @@ async fn what_cannot_be_executed_says_why() {
     );
     assert!(reason(command(&["echo hello"])).await.contains("no shell splits it"));
     assert!(reason(command(&["/etc/passwd"])).await.contains("chmod +x"));
-    assert!(reason(command(&[])).await.contains("no program"));
+    assert!(reason(command(&[])).await.contains("the command is empty"));
     let nowhere = Command { dir: Some("/nonesuch".into()), ..command(&["true"]) };
     assert!(reason(nowhere).await.contains("cannot enter the folder /nonesuch"));
     runner.close().await;
@@ -510,8 +510,9 @@ async fn a_worker_that_dies_before_its_command_is_watched_has_started_nothing() 
 }
 
 async fn a_worker_that_stands_still_past_its_deadline_loses_its_commands() {
-    // Where it takes long to be made to stand still, the deadline passes before. It did that in time if it
-    // stands still and its commands live: from then on nobody but the guardian can end them.
+    // Where it takes long to be made to stand still, the deadline passes before. It did that in
+    // time if it stands still and its commands live: from then on nobody but the guardian can end
+    // them.
     let in_time = [2, 4, 8, 16, 32].into_iter().find_map(|seconds: u64| {
         let script = "sleep 1000 & echo $!; echo $$; sleep 1000";
         let worker = Worker::start(&["deadline", script, &seconds.to_string()]);
@@ -530,7 +531,7 @@ async fn a_worker_that_stands_still_past_its_deadline_loses_its_commands() {
     assert_eq!(worker.line(), "Stopped", "the guardian killed it: no fault of its own");
     // It is late for anything new, until the deadline is moved.
     let line = worker.line();
-    assert!(line.starts_with("Interrupted(\"this worker has not been heard"), "{line}");
+    assert!(line.starts_with("Interrupted(\"the worker's lease has expired"), "{line}");
     assert_eq!(worker.line(), "Exited(4)");
     assert_eq!(guardian_of(worker.number()), Some(guardian), "it goes on with its work");
 }
@@ -669,8 +670,8 @@ async fn be_worker(words: &[String]) {
     println!("{:?}", runner.run(script, print, pending()).await.how);
 }
 
-/// Prints what the script prints only when the guardian knows of a deadline. Once that has passed it
-/// tries to go on, moves the deadline, and goes on.
+/// Prints what the script prints only when the guardian knows of a deadline. Once that has passed
+/// it tries to go on, moves the deadline, and goes on.
 async fn be_worker_with_deadline(runner: &Runner, script: Command, deadline: Duration) {
     let (print, mut printed) = tokio::sync::mpsc::unbounded_channel();
     let hear = |_, bytes: &[u8]| print.send(bytes.to_vec()).unwrap();

@@ -290,8 +290,8 @@ async fn a_thread_with_nothing_to_do_makes_room_known_at_once() {
     let (_worker, mut server) = worker_with(2, handlers).await;
     let first = server.assign(1, "quick").await;
     server.hear_end(first).await;
-    // Nobody has answered for the first, and no beat is due for a long time: had the thread not said
-    // that it has nothing to do, this end would wait for that.
+    // Nobody has answered for the first, and no beat is due for a long time: had the thread not
+    // said that it has nothing to do, this end would wait for that.
     let second = server.assign(2, "quick").await;
     server.hear_end(second).await;
     server.accept(first).await;

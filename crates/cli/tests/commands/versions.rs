@@ -119,7 +119,7 @@ fn a_worker_says_so_if_it_is_hung_up_on() {
     let url = proxy(&server, ProxyMode::Open, ProxyMode::Cut);
     let mut worker = worker(&server, &url);
     assert!(worker.next_stderr_line().starts_with("working for "));
-    let why = "it hangs up before it has said anything";
+    let why = "the server closed the connection before its first message";
     worker.stderr_line_with(&format!("no work from {url}: {why}"));
 }
 

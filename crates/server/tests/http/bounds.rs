@@ -1,5 +1,5 @@
-//! What a server lets in at once, made small for these tests; and the page of all bounds, of which each has
-//! a test.
+//! What a server lets in at once, made small for these tests; and the page of all bounds, of which
+//! each has a test.
 
 use std::sync::Arc;
 use std::time::Duration;

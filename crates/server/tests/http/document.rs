@@ -22,8 +22,8 @@ async fn the_document_is_the_one_that_is_committed() {
     );
 }
 
-/// Every reference leads somewhere, every operation has a name of its own, says how it is refused, and
-/// is there.
+/// Every reference leads somewhere, every operation has a name of its own, says how it is refused,
+/// and is there.
 #[tokio::test]
 async fn every_door_in_the_document_is_there_and_described() {
     let place = Place::start().await;

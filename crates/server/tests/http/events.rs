@@ -211,7 +211,8 @@ async fn who_asks_for_what_was_before_a_restart_is_told_that_it_is_not_held() {
     let file = folder.path().join("filch.db");
     let open = || Arc::new(Sqlite::open(&file, &OwnerNote::this_process()).unwrap());
     let past = "?follow=false&since=2019-01-01T00:00:00Z";
-    // Whoever still has the store of a server that was stopped does not keep the next one out of it.
+    // Whoever still has the store of a server that was stopped does not keep the next one out of
+    // it.
     let mut kept = Vec::new();
     for (is_first, names) in [(true, &[""][..]), (false, &["reset", ""][..])] {
         kept.push(open());

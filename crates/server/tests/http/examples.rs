@@ -156,7 +156,8 @@ async fn gives_up_and_comes_back(name: &str) {
         let workers = place.get("/v1/workers").await.ok()["workers"].clone();
         workers.as_array().unwrap().iter().map(|worker| worker["id"].clone()).collect()
     };
-    // On a slow machine it may have been lost before, and may be meanwhile: in this order that is known.
+    // On a slow machine it may have been lost before, and may be meanwhile: in this order that is
+    // known.
     let first = RefCell::new(Vec::new());
     eventually("it is there", async || {
         let ids = ids().await;

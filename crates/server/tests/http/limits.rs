@@ -1,5 +1,5 @@
-//! Bounds on what requests bring, at it and one beyond it: what is beyond has an error of its own, and
-//! changes nothing. What a server lets in at once is in `bounds`.
+//! Bounds on what requests bring, at it and one beyond it: what is beyond has an error of its own,
+//! and changes nothing. What a server lets in at once is in `bounds`.
 
 use futures_util::StreamExt as _;
 use reqwest::Method;

@@ -1,5 +1,5 @@
-//! Who may do what: every operation of the OpenAPI document, tried by everybody. What is expected stands in
-//! the table of docs/security.md, and nowhere else.
+//! Who may do what: every operation of the OpenAPI document, tried by everybody. What is expected
+//! stands in the table of docs/security.md, and nowhere else.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -109,7 +109,8 @@ fn operations(document: &Value) -> Vec<(String, String, String)> {
 fn check(answer: &Answer, expected: &str, cell: &str) {
     match expected {
         "yes" => {
-            // Nothing else is wrong with the request, but for what it is about, and that it is no socket.
+            // Nothing else is wrong with the request, but for what it is about, and that it is no
+            // socket.
             let is_let_in = matches!(answer.status, 200..300 | 404 | 409 | 410);
             let is_no_socket = answer.body["code"] == "no-websocket";
             assert!(is_let_in || is_no_socket, "{cell}: {answer:?}");

@@ -1,4 +1,5 @@
-//! Retention: jobs that ended long ago are purged, a slice at a time, and jobs that are needed stay.
+//! Retention: jobs that ended long ago are purged, a slice at a time, and jobs that are needed
+//! stay.
 
 use std::time::{Duration, Instant};
 
@@ -135,8 +136,9 @@ async fn an_idle_server_purges_in_idle_moments_and_within_its_budget() {
         let elapsed = began.elapsed();
         let spent_now = at(&report, "idle", "seconds");
         if spent_now > spent {
-            // However long the last slice took: when it began, those before it were within the budget.
-            // This holds on a slow machine as well: the recruiter and this test read the same clock.
+            // However long the last slice took: when it began, those before it were within the
+            // budget. This holds on a slow machine as well: the recruiter and this test read the
+            // same clock.
             let most = elapsed.as_secs_f64() * 0.2 + 0.2 + 0.02;
             assert!(spent <= most, "{spent} s within {elapsed:?}: {report}");
             spent = spent_now;

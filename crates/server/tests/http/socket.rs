@@ -1,5 +1,5 @@
-//! The workers' door, spoken to in bytes: what is no frame of a worker is answered with why, and another
-//! protocol is not let in.
+//! The workers' door, spoken to in bytes: what is no frame of a worker is answered with why, and
+//! another protocol is not let in.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

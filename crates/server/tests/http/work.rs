@@ -1,4 +1,5 @@
-//! Working over plain HTTP: claims, heartbeats, reports, and everything that can go wrong with them.
+//! Working over plain HTTP: claims, heartbeats, reports, and everything that can go wrong with
+//! them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -17,14 +17,14 @@ use super::log::Log;
 use super::result::{LastLine, ResultFile, judge};
 use super::{Command, Finished, How, Runner, Stream};
 
-/// When nothing of a group is left, what it printed is in its pipes, and is read without waiting.
-/// Only a process that has left the group keeps a pipe open for longer than this.
+/// When nothing of a group is left, its output is in its pipes, and is read without waiting. Only a
+/// process that has left the group keeps a pipe open for longer than this.
 const SILENCE: Duration = Duration::from_millis(50);
 
 /// And such a process may go on printing: no pipe holds more than this.
 const REST_BYTES: usize = 1 << 20;
 
-/// How often a group whose leader has stopped is asked whether it has stopped too.
+/// How often a group whose leader has stopped is checked.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 const UNGUARDED: &str = "the guardian of this worker's commands has died, so they were stopped";
@@ -84,15 +84,14 @@ async fn start(runner: &Runner, command: &Command) -> Result<Started, How> {
     Ok(Started { group, lost, stdin: Some(stdin), outputs, words, result_file })
 }
 
-/// What no system could execute.
+/// Checks for commands that no system could execute.
 fn check(command: &Command) -> Result<(), String> {
     if command.argv.first().is_none_or(String::is_empty) {
-        return Err("the command has no program: its first word names one".to_owned());
+        return Err("the command is empty: its first word must be a program".to_owned());
     }
     if command.argv.iter().any(|word| word.contains('\0')) {
-        return Err(
-            "a word of the command contains a NUL, which no program can be given".to_owned()
-        );
+        return Err("an argument of the command contains a NUL byte, which no program can receive"
+            .to_owned());
     }
     for (name, value) in &command.env {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
@@ -107,7 +106,7 @@ fn check(command: &Command) -> Result<(), String> {
 
 /// The order for the launcher, and behind it the payload for the program.
 fn words(command: &Command, result_file: &Path) -> Result<Vec<u8>, String> {
-    let text = result_file.to_str().ok_or("the folder for temporary files has no name in UTF-8")?;
+    let text = result_file.to_str().ok_or("the path of the temporary folder is not valid UTF-8")?;
     let mut env = command.env.clone();
     let ours = [
         ("FILCH_JOB", Some(command.job.clone())),
@@ -129,7 +128,7 @@ fn words(command: &Command, result_file: &Path) -> Result<Vec<u8>, String> {
         report: result_file.to_owned(),
     };
     let mut words =
-        order.to_bytes().map_err(|error| format!("the command is impossible: {error}"))?;
+        order.to_bytes().map_err(|error| format!("the command cannot be passed on: {error}"))?;
     words.extend_from_slice(command.stdin.as_bytes());
     Ok(words)
 }
@@ -146,7 +145,7 @@ impl Started {
         let mut feeding = pin!(feed(stdin.take(), std::mem::take(words)));
         let mut is_fed = false;
         let mut stop = pin!(stop);
-        // Set when it is no longer wanted: what to call that, and when patience ends.
+        // Set when it should stop: the outcome, and when it is killed.
         let mut stopping: Option<(How, Instant)> = None;
         let exit = loop {
             let reason = tokio::select! {
@@ -166,17 +165,17 @@ impl Started {
                     continue;
                 }
             };
-            // Its end may be known here before its signal is: then it was not stopped.
+            // Its end may be known before the stop signal: then it was not stopped.
             if let Some(exit) = group.has_exited().filter(|_| stopping.is_none()) {
                 break Some(exit);
             }
             group.signal(Signal::TERM);
-            // Who was stopped by SIGSTOP would not hear it.
+            // A process that was stopped by SIGSTOP would not receive it.
             group.signal(Signal::CONT);
             stopping = Some((reason, Instant::now() + grace));
         };
         if exit.is_some() && stopping.is_some() {
-            // The leader may be a shell that is quicker than what it started.
+            // The leader may be a shell that ends before the programs it started.
             let others = async {
                 while group.has_living_members().await {
                     sleep(LOOK_INTERVAL).await;
@@ -192,18 +191,18 @@ impl Started {
         match (stopping, exit) {
             (Some((reason, _)), _) => reason,
             (None, Some(Exit::Code(code))) => How::Exited(code),
-            // The guardian did it because the server was not heard: the job is not to blame.
+            // The guardian killed it because the lease expired: it is not the job's fault.
             (None, Some(Exit::Signal(_))) if watched == Watched::Killed => How::Stopped,
             (None, Some(Exit::Signal(signal))) => How::Signalled(signal),
             (None, Some(Exit::Unknown) | None) => How::Interrupted(
-                "how it ended is not known: another part of this worker's process has reaped it"
+                "its exit code is unknown: another part of the worker's process has reaped it"
                     .to_owned(),
             ),
         }
     }
 }
 
-/// Waits for ever if there is nothing to be impatient with.
+/// Waits for ever if there is no deadline.
 async fn patience_ends(stopping: &Option<(How, Instant)>) {
     match stopping {
         Some((_, end)) => sleep_until(*end).await,
@@ -211,7 +210,7 @@ async fn patience_ends(stopping: &Option<(How, Instant)>) {
     }
 }
 
-/// Who does not want to read all of it need not.
+/// The program need not read all of it.
 async fn feed(stdin: Option<ChildStdin>, words: Vec<u8>) {
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(&words).await;
@@ -237,8 +236,7 @@ impl Outputs {
         }
     }
 
-    /// What is printed next; waits for ever when both are closed. Nothing is lost if this is
-    /// dropped.
+    /// The next output; waits for ever when both are closed. Nothing is lost if this is dropped.
     async fn next(&mut self) -> (Stream, &[u8]) {
         loop {
             let (stream, count) = tokio::select! {
@@ -269,7 +267,7 @@ impl Outputs {
         }
     }
 
-    /// For when nobody is left who ought to print.
+    /// Reads the rest when no process of the group is left.
     async fn record_rest(&mut self, record: &mut Record<impl FnMut(Stream, &[u8])>) {
         let mut room = REST_BYTES;
         while room > 0 && (self.stdout.is_some() || self.stderr.is_some()) {
@@ -288,7 +286,7 @@ async fn read(pipe: &mut Option<impl AsyncReadExt + Unpin>, buffer: &mut [u8]) -
     }
 }
 
-/// What is kept of what a command prints, and whom it is shown to.
+/// Collects the output of a command, and passes it on.
 struct Record<O> {
     output: O,
     log: Log,
@@ -319,7 +317,7 @@ async fn finish<O>(started: Started, record: Record<O>, how: How, command: &Comm
     let How::Exited(code) = how else {
         return Finished { how, result: None, last_words, log: log.finish() };
     };
-    // Also removes the file. If the runtime is shutting down, nobody will ask for the result.
+    // Also removes the file. If the runtime is shutting down, the result is not needed.
     let read = tokio::task::spawn_blocking(move || result_file.read()).await;
     let file = read.unwrap_or_else(|error| Err(error.into()));
     if code == NOT_EXECUTED
@@ -336,7 +334,7 @@ async fn finish<O>(started: Started, record: Record<O>, how: How, command: &Comm
     Finished { how, result, last_words, log: log.finish() }
 }
 
-/// What a person should know about a program that could not be executed, and can do.
+/// An error for a program that could not be executed, with what to do about it.
 fn explain(failure: Failure, command: &Command) -> String {
     let Failure { step, errno } = failure;
     let error = std::io::Error::from_raw_os_error(errno);
@@ -358,15 +356,15 @@ fn explain(failure: Failure, command: &Command) -> String {
              there: install it, or correct the path"
         }
         std::io::ErrorKind::NotFound => {
-            "it is in no folder of PATH on this worker: install it, or give its full path"
+            "it is not in PATH on this worker: install it, or use its full path"
         }
         std::io::ErrorKind::PermissionDenied => {
-            "this worker may not execute it: `chmod +x` it, or run it by its interpreter"
+            "permission denied: run `chmod +x`, or run it with its interpreter"
         }
         std::io::ErrorKind::ArgumentListTooLong => {
-            "its words and variables are too long for this system: give them on stdin"
+            "its arguments and environment are too long for this system: use stdin"
         }
-        _ => "it is no program that this worker's system can execute",
+        _ => "this worker's system cannot execute it",
     };
     format!("cannot execute {program:?} ({error}); {what_to_do}")
 }
@@ -407,7 +405,7 @@ mod tests {
     fn explanations_fit_the_mistake() {
         let execute =
             |program, errno| explain(Failure { step: Step::Execute, errno }, &command(&[program]));
-        assert!(execute("nonesuch", 2).contains("in no folder of PATH"));
+        assert!(execute("nonesuch", 2).contains("not in PATH"));
         assert!(execute("echo hello", 2).contains("no shell splits it"));
         assert!(execute("/no/such", 2).contains("no such file"));
         assert!(execute("/etc/passwd", 13).contains("chmod +x"));

@@ -1,9 +1,8 @@
-//! The private folder in which a worker keeps the files of its commands, and that none is left.
+//! The private folder in which a worker keeps the files of its commands, and its removal.
 //!
-//! Who removes it: the worker when it ends; its guardian when the worker was killed; and if both
-//! were, the next worker that comes by. That one has no list of who lives: a folder is locked for as
-//! long as its worker does, which holds across containers too, where numbers of processes mean
-//! nothing.
+//! The worker removes it when it ends; its guardian does if the worker was killed; and if both
+//! were, the next worker does. That worker needs no list of living workers: a folder is locked for
+//! as long as its worker lives, which works across containers, too, where process ids mean nothing.
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
@@ -24,9 +23,9 @@ pub(super) struct Workplace {
 }
 
 impl Workplace {
-    /// Also makes a new one if somebody has cleaned up behind our back. It blocks.
+    /// Also creates a new one if it was deleted meanwhile. It blocks.
     pub(super) fn folder(&self) -> io::Result<Arc<Folder>> {
-        let mut folder = self.folder.lock().expect("nobody panics with it");
+        let mut folder = self.folder.lock().expect("no panic while it is locked");
         if let Some(folder) = folder.as_ref().filter(|folder| folder.is_there()) {
             return Ok(Arc::clone(folder));
         }
@@ -38,7 +37,7 @@ impl Workplace {
     }
 }
 
-/// Only this user can look into it; it is removed when this is dropped.
+/// Only this user can read it; it is removed when this is dropped.
 pub(super) struct Folder {
     path: PathBuf,
     /// Locked, which ends with this process.
@@ -60,7 +59,7 @@ impl Folder {
         outcome
     }
 
-    /// Says that it exists already if somebody else has it.
+    /// Fails with `AlreadyExists` if the name is taken.
     fn try_create(path: PathBuf) -> io::Result<Folder> {
         DirBuilder::new().mode(0o700).create(&path)?;
         let taken = || io::Error::from(io::ErrorKind::AlreadyExists);
@@ -71,7 +70,7 @@ impl Folder {
         })?;
         match lock.try_lock() {
             Err(TryLockError::WouldBlock) => return Err(taken()),
-            // Where nothing can be locked nothing looks abandoned either.
+            // Where locks do not work, no folder looks abandoned either.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         let folder = Folder { path, _lock: lock };
@@ -94,12 +93,12 @@ impl Drop for Folder {
     }
 }
 
-/// Removes what workers of this user have left that neither they nor their guardians could remove.
+/// Removes folders of this user's workers that neither they nor their guardians could remove.
 fn remove_abandoned(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         if entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
-            // What cannot be removed now can be by the next one.
+            // If it fails, the next worker removes it.
             let _ = remove_if_abandoned(&entry.path());
         }
     }

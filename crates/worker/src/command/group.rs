@@ -1,9 +1,9 @@
 //! The process group of one command: its leader, its signals, and its end.
 //!
 //! A group ends in this order, and only in this order: every member is killed; the leader is dead
-//! but not yet reaped, so that its number cannot be given to anybody else; the guardian forgets the
-//! number; the leader is reaped; the last member is gone. Who lets go of a [`Group`] before its end
-//! has it killed at once, and the rest is done behind their back.
+//! but not yet reaped, so that its id cannot be reused; the guardian forgets the id; the leader is
+//! reaped; the last member is gone. Dropping a [`Group`] before its end kills it at once, and the
+//! rest happens in the background.
 //!
 //! A process that leaves the group (`setsid`) is out of reach: to hold that too takes a cgroup.
 
@@ -50,7 +50,7 @@ struct Leader {
     child: Child,
     /// Also that of the group.
     id: Pid,
-    /// Wakes whenever some child of this process ends. Every command looks for itself then.
+    /// Wakes whenever a child of this process ends. Every command then checks its own.
     ends: tokio::signal::unix::Signal,
     guard: Guard,
 }
@@ -62,8 +62,8 @@ impl Group {
         environment: &Environment,
         guard: Guard,
     ) -> io::Result<(Group, Pipes)> {
-        // Before the child is there, so that its end is not missed; and since it sets a handler, no
-        // child is reaped unseen, even if this process was started with the signal ignored.
+        // Before the child starts, so that its end is not missed; and because it sets a handler, no
+        // child is reaped automatically, even if this process was started with the signal ignored.
         let ends = signal(SignalKind::child())?;
         let mut child = std::process::Command::new(&helper.program)
             .args(&helper.launcher)
@@ -77,9 +77,9 @@ impl Group {
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let id = id.expect("the system numbers its processes from 1 on");
+        let id = id.expect("process ids start at 1");
         let group = Group { leader: Some(Leader { child, id, ends, guard }) };
-        // From here on an error lets go of the group, and so ends it.
+        // From here on an error drops the group, and so ends it.
         let pipes = Pipes {
             stdin: ChildStdin::from_std(stdin.expect("it is piped"))?,
             stdout: ChildStdout::from_std(stdout.expect("it is piped"))?,
@@ -88,8 +88,8 @@ impl Group {
         Ok((group, pipes))
     }
 
-    /// Has the guardian watch the group, and the folder with its files; says how to learn that it no
-    /// longer does.
+    /// Lets the guardian watch the group and the folder with its files; returns how to learn that
+    /// it no longer does.
     pub(super) async fn watch(&self, folder: &Path) -> Result<Lost, String> {
         let leader = self.leader();
         leader.guard.watch(leader.id, folder.to_owned()).await
@@ -110,7 +110,7 @@ impl Group {
         self.leader().signal(signal);
     }
 
-    /// Whether somebody lives besides a dead leader. Looks at every process of the machine.
+    /// Whether any member besides a dead leader lives. Reads every process of the machine.
     pub(super) async fn has_living_members(&self) -> bool {
         has_living_members(self.leader().id).await
     }
@@ -134,8 +134,8 @@ impl Drop for Group {
     fn drop(&mut self) {
         let Some(mut leader) = self.leader.take() else { return };
         leader.signal(Signal::KILL);
-        // It holds the guard, and who closes that waits for it. Without a runtime this process is
-        // about to end, and then there is nobody left to reap for.
+        // It holds the guard, and closing the guard waits for it. Without a runtime this process is
+        // about to end, and reaping does not matter.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 leader.kill_and_reap().await;
@@ -147,12 +147,12 @@ impl Drop for Group {
 
 impl Leader {
     fn signal(&self, signal: Signal) {
-        // If somebody else has reaped it, the number may be a stranger's.
+        // If another part of the process has reaped it, the id may have been reused.
         if self.state() == Some(Exit::Unknown) {
             return;
         }
-        // There may be nobody left but the dead leader, or somebody with more rights than we have,
-        // whose end is then waited for.
+        // There may be only the dead leader left, or a process with more privileges than ours, for
+        // whose end we wait.
         let _ = kill_process_group(self.id, signal);
     }
 
@@ -183,23 +183,24 @@ impl Leader {
         self.signal(Signal::KILL);
         self.exited().await;
         let watched = self.guard.forget(self.id).await;
-        // It is dead, so this does not wait. If it was reaped by others, there is nothing to do.
+        // It is dead, so this does not wait. If it was reaped already, there is nothing to do.
         let _ = self.child.wait();
         watched
     }
 }
 
-/// Returns when no member is left of a group whose leader was reaped. All have been sent the signal
-/// that cannot be refused, so this takes no time, except for processes with more rights than we
-/// have or amid a system call that never returns: these are waited for, because they run.
+/// Returns when no member is left of a group whose leader was reaped. All have received SIGKILL, so
+/// this takes no time, except for processes with more privileges than ours or in a system call that
+/// never returns: we wait for them, because they run.
 async fn vanished(group: Pid) {
     const PAUSE_MIN: Duration = Duration::from_millis(1);
     const PAUSE_MAX: Duration = Duration::from_millis(64);
-    /// By now whoever reaps orphans has done so.
+    /// By now orphans have been reaped.
     const PAUSE_ODD: Duration = Duration::from_millis(8);
     let mut pause = PAUSE_MIN;
     while has_members(group) {
-        // Where nobody reaps orphans, as in many containers, the dead stay members for ever.
+        // Where orphans are not reaped, as in many containers, dead processes stay members for
+        // ever.
         if pause >= PAUSE_ODD && !has_living_members(group).await {
             reap_adopted(group);
             return;
@@ -215,7 +216,7 @@ fn has_members(group: Pid) -> bool {
     !was_given_out_anew(group) && test_kill_process_group(group) != Err(Errno::SRCH)
 }
 
-/// In a container we may be the one to whom orphans are handed.
+/// In a container this process may be the one that inherits orphans.
 fn reap_adopted(group: Pid) {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     while !was_given_out_anew(group)
@@ -223,8 +224,8 @@ fn reap_adopted(group: Pid) {
     {}
 }
 
-/// Whether there is a process with the number of a group, the leader of which was reaped. Then that
-/// group is gone: its number stayed taken until the last member was.
+/// Whether there is a process with the id of a group whose leader was reaped. Then that group is
+/// gone: its id could not be reused before the last member had ended.
 fn was_given_out_anew(group: Pid) -> bool {
     test_kill_process(group) != Err(Errno::SRCH)
 }
@@ -241,7 +242,7 @@ async fn has_living_members(group: Pid) -> bool {
 }
 
 /// Reads `/proc/ID/stat`: number, name in parentheses, state, parent, group. A name may contain
-/// anything, parentheses too.
+/// anything, even parentheses.
 fn is_living_member(stat: &[u8], group: Pid) -> bool {
     let Some(end_of_name) = stat.iter().rposition(|byte| *byte == b')') else { return false };
     let mut fields = stat[end_of_name + 1..].split(u8::is_ascii_whitespace).skip(1);

@@ -1,8 +1,8 @@
 //! The worker's end of the pipe to its guardian.
 //!
-//! One task owns the guardian process: it starts it before the first command, speaks with it, and
-//! notices when it is gone. It says one thing at a time and waits for the answer, so the pipes
-//! cannot fill up. What the lines mean is told in `guardian`.
+//! One task owns the guardian process: it starts it before the first command, writes to it, and
+//! notices when it is gone. It writes one line at a time and waits for the answer, so the pipes
+//! cannot fill up. `guardian` documents the lines.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -24,13 +24,13 @@ use crate::guardian::{GREETING, Line, Reply};
 /// stuck or was stopped, and guards nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The moment, since boot, after which nothing may run.
+/// The time since boot after which nothing may run.
 pub(super) type Deadline = Option<Duration>;
 
-/// Where groups are handed over to the guardian.
+/// Passes groups to the guardian.
 #[derive(Clone)]
 pub(super) struct Guard {
-    /// Without a bound of its own: each command has at most one request in it.
+    /// Unbounded, but each command has at most one request in it.
     requests: mpsc::UnboundedSender<Request>,
 }
 
@@ -39,16 +39,16 @@ enum Request {
     Forget(Pid, oneshot::Sender<Watched>),
 }
 
-/// What became of a group while it was watched.
+/// What happened to a group while it was watched.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Watched {
-    /// It was left alone, as far as is known.
+    /// Nothing, as far as is known.
     LeftAlone,
     /// The deadline passed, and the guardian killed it.
     Killed,
 }
 
-/// Tells when the guardian that watched a group is gone.
+/// Notifies when the guardian of a group is gone.
 #[derive(Debug)]
 pub(super) struct Lost {
     guardian: watch::Receiver<()>,
@@ -72,8 +72,8 @@ impl Guard {
         (Guard { requests }, tokio::spawn(attend(helper, deadline, received)))
     }
 
-    /// Returns when the guardian watches the group, and will remove the folder after it. If it cannot, or if the deadline has passed,
-    /// the reason says what a person should know.
+    /// Returns when the guardian watches the group, and will remove the folder after it. If it
+    /// cannot, or if the deadline has passed, returns an error for people.
     pub(super) async fn watch(&self, group: Pid, folder: PathBuf) -> Result<Lost, String> {
         let (answer, answered) = oneshot::channel();
         // If it cannot be sent, the answer is dropped with it.
@@ -81,11 +81,11 @@ impl Guard {
         answered.await.unwrap_or_else(|_| Err("this worker is shutting down".to_owned()))
     }
 
-    /// Returns when the group's number can be given to others.
+    /// Returns when the group's id may be reused.
     pub(super) async fn forget(&self, group: Pid) -> Watched {
         let (answer, answered) = oneshot::channel();
         let _ = self.requests.send(Request::Forget(group, answer));
-        // Not answered is as good: then the guardian has ended.
+        // No answer is fine, too: then the guardian has ended.
         answered.await.unwrap_or(Watched::LeftAlone)
     }
 }
@@ -117,7 +117,7 @@ async fn attend(
                     Ok(reply) => (reply, None),
                     Err(failure) => (Err(failure.clone()), Some(failure)),
                 };
-                // Before the answer, or a guardian that is given up might kill what is no longer
+                // Before the answer, or an abandoned guardian might kill a group that is no longer
                 // ours.
                 end_failed(&mut guardian, failure).await;
                 let _ = answer.send(reply);
@@ -161,7 +161,7 @@ async fn watch(
     if reply == Reply::Watching(group).to_string() {
         Ok(Ok(Lost { guardian: guardian.alive.subscribe() }))
     } else if reply == Reply::Late(group).to_string() {
-        Ok(Err("this worker has not been heard by the server for too long to start it".to_owned()))
+        Ok(Err("the worker's lease has expired, so the command was not started".to_owned()))
     } else {
         Err(format!("the guardian answered {reply:?}"))
     }
@@ -192,9 +192,9 @@ async fn tell_deadline(
 async fn unasked(guardian: &mut Option<Guardian>) -> String {
     match guardian {
         Some(guardian) => match guardian.replies.next_line().await {
-            Ok(Some(line)) => format!("the guardian said {line:?} without being asked"),
+            Ok(Some(line)) => format!("unexpected line {line:?} from the guardian"),
             Ok(None) => "the guardian is gone".to_owned(),
-            Err(error) => format!("cannot hear the guardian ({error})"),
+            Err(error) => format!("cannot read from the guardian ({error})"),
         },
         None => std::future::pending().await,
     }
@@ -213,16 +213,16 @@ struct Guardian {
     process: Child,
     lines: ChildStdin,
     replies: Lines<BufReader<ChildStdout>>,
-    /// Dropped when it is gone, which those who hold the other end notice.
+    /// Dropped when it is gone, which the other ends notice.
     alive: watch::Sender<()>,
-    /// What it was told to remove in the end.
+    /// The folder that it will remove.
     folder: PathBuf,
 }
 
 impl Guardian {
     async fn start(helper: &Helper) -> Result<Guardian, String> {
         let program = helper.program.display();
-        // Never killed when dropped: it has to outlive us, and goes by itself.
+        // Never killed when dropped: it has to outlive this process, and ends by itself.
         let spawned = tokio::process::Command::from(command(helper)).spawn();
         let mut process = spawned.map_err(|error| {
             format!("cannot start the guardian of commands, {program} ({error})")
@@ -271,7 +271,7 @@ impl Guardian {
         let _ = self.process.kill().await;
     }
 
-    /// For one that is no longer needed: whatever it still watches it kills.
+    /// For one that is no longer needed: it kills all groups that it still watches.
     async fn leave(mut self) {
         drop(self.lines);
         if timeout(PATIENCE, self.process.wait()).await.is_err() {
@@ -284,11 +284,11 @@ fn command(helper: &Helper) -> std::process::Command {
     let mut command = std::process::Command::new(&helper.program);
     command
         .args(&helper.guardian)
-        // What is meant for the worker's group, as Control-C is, does not reach it.
+        // Signals to the worker's group, such as Ctrl-C, do not reach it.
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        // It would keep a terminal or a pipe of ours open, and has nothing to say.
+        // It would keep a terminal or a pipe of ours open, and prints nothing.
         .stderr(Stdio::null());
     command
 }
@@ -296,7 +296,7 @@ fn command(helper: &Helper) -> std::process::Command {
 async fn in_time<T>(action: impl Future<Output = io::Result<T>>) -> Result<T, String> {
     match timeout(PATIENCE, action).await {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(format!("cannot speak with the guardian ({error})")),
+        Ok(Err(error)) => Err(format!("cannot write to the guardian ({error})")),
         Err(_) => Err(format!("the guardian did not answer for {} s", PATIENCE.as_secs())),
     }
 }

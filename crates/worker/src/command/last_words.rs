@@ -1,12 +1,12 @@
-//! The last words of a command: the last line on stderr that says something, which most often is why it
-//! failed.
+//! The last line on stderr of a command that is not blank, which is most often the reason of a
+//! failure.
 //!
-//! Only text is left of it: colours, and whatever else speaks to a terminal, are not what was said.
+//! Only its text is kept, without colours and other terminal sequences.
 
-/// So much of a line is kept.
+/// How many bytes of a line are kept.
 const LINE_BYTES: usize = 512;
 
-/// Finds the last line that says something among what is printed.
+/// Finds the last line of the output that is not blank.
 #[derive(Default)]
 pub(super) struct LastWords {
     current: Vec<u8>,
@@ -15,7 +15,7 @@ pub(super) struct LastWords {
 
 impl LastWords {
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        // Who shows progress writes over a line again and again.
+        // Progress bars overwrite a line again and again.
         for piece in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
             // What is beyond a line's bound is cut; a byte more says that there was something.
             let room = (LINE_BYTES + 1).saturating_sub(self.current.len());

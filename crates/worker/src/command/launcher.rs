@@ -1,12 +1,12 @@
-//! The launcher: becomes the program of a command, once it is told to.
+//! The launcher: becomes the program of a command when it receives its order.
 //!
 //! A worker starts it (`filch guardian-exec`) in place of the program, has its process group
 //! watched, and only then writes the order on its stdin. The launcher takes exactly the order off
 //! that pipe and executes the program, which finds there what the worker wrote next: the payload.
 //! If the worker dies first, the launcher reads the end of the file, and nothing has happened.
 //!
-//! That the parent's death signal is not used instead (`PR_SET_PDEATHSIG`) is no oversight: it is
-//! sent when the *thread* ends that started the child, and it reaches the child alone.
+//! The parent's death signal (`PR_SET_PDEATHSIG`) is deliberately not used instead: it is sent when
+//! the *thread* that started the child ends, and it reaches only the child.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -55,7 +55,7 @@ pub(super) const NOT_EXECUTED: i32 = 127;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Failure {
     pub(super) step: Step,
-    /// The system's number for what went wrong; 0 if it has none.
+    /// The system's error number; 0 if there is none.
     pub(super) errno: i32,
 }
 
@@ -97,7 +97,7 @@ impl Failure {
 /// Nothing may have been read from stdin before, and nothing written to stdout.
 pub fn main() -> ExitCode {
     let Some(order) = read_order() else {
-        // The worker is gone: nobody would read a reason.
+        // The worker is gone: the reason would not be read.
         return ExitCode::FAILURE;
     };
     let failure = carry_out(&order);

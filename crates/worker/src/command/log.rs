@@ -1,7 +1,7 @@
-//! The log of a command: what it printed, its beginning and its end, never more than fits.
+//! The log of a command: the beginning and the end of its output, of bounded size.
 //!
-//! What was printed is text here, whatever its bytes were, and control characters are left in it:
-//! who shows it escapes them.
+//! Invalid UTF-8 is replaced, and control characters are kept: programs that print the log escape
+//! them.
 
 use super::Stream;
 
@@ -9,7 +9,7 @@ use super::Stream;
 const HEAD_BYTES: usize = 16 << 10;
 const TAIL_BYTES: usize = 48 << 10;
 
-/// Collects what a command prints, in the order in which it was read.
+/// Collects the output of a command, in the order in which it was read.
 #[derive(Default)]
 pub(super) struct Log {
     head: String,
@@ -32,7 +32,7 @@ impl Log {
         self.push_text(&text);
     }
 
-    /// A line of filch's own; these stand at the end and are never left out.
+    /// Adds a line by filch itself; these come at the end and are always kept.
     pub(super) fn note(&mut self, line: &str) {
         self.notes.push_str("filch: ");
         self.notes.push_str(line);

@@ -1,24 +1,24 @@
-//! Command jobs: a program is run as an attempt, heard, and cleaned up after.
+//! Command jobs: runs a program as an attempt, reads its output, and cleans up after it.
 //!
-//! A [`Command`] is a list of words, and no shell reads them. It runs in a process group of its own
-//! with the payload on stdin, the environment it was given, and what filch adds:
+//! A [`Command`] is a list of arguments; no shell is involved. It runs in its own process group
+//! with the payload on stdin, its environment, and these variables:
 //!
 //! | variable | |
 //! |---|---|
 //! | `FILCH_JOB` | the job's id |
 //! | `FILCH_ATTEMPT` | 1 for the first |
-//! | `FILCH_FENCE` | grows when the job changes hands; effects outside filch can be guarded by it |
-//! | `FILCH_RESULT` | a file, empty, into which JSON can be written as the job's result |
-//! | `TRACEPARENT` | the trace to which the job belongs, if to any |
+//! | `FILCH_FENCE` | the fencing token: grows with each owner, to protect external effects |
+//! | `FILCH_RESULT` | an empty file; JSON that is written to it becomes the job's result |
+//! | `TRACEPARENT` | the job's trace context, if it has one |
 //!
-//! A [`Runner`] promises that when [`Runner::run`] returns nothing of the group runs any more; that
-//! the same holds, at once, when its future is dropped; and that a worker's death or standstill
-//! does not change that, for which there is a second process (`guardian`). It does not watch the
-//! time: who runs a command says when to stop.
+//! A [`Runner`] promises that no process of the group runs any more when [`Runner::run`] returns;
+//! that the group is killed at once when its future is dropped; and that both hold even if the
+//! worker is killed or suspended, for which there is a second process (`guardian`). It has no
+//! timeout: the caller decides when to stop a command.
 //!
 //! How it is made: `attempt` is the loop around one command, `group` its processes, `launcher` the
 //! way to start them only once they are watched, `guard` the pipe to the guardian, `log` and
-//! `result` what the command leaves behind, `folder` where that lies.
+//! `result` the output of the command, `folder` where its files are.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -44,26 +44,26 @@ mod result;
 /// One attempt at a command job.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Command {
-    /// The program and its arguments. A program without a slash is looked for in `PATH`.
+    /// The program and its arguments. A program without a slash is searched for in `PATH`.
     pub argv: Vec<String>,
     /// What it reads on stdin: the job's arguments, as they were submitted.
     pub stdin: String,
-    /// Variables in addition to those that a worker keeps; the names of the table above are not
-    /// theirs to set.
+    /// Variables in addition to those that commands inherit; the variables of the table above
+    /// cannot be overridden.
     pub env: BTreeMap<String, String>,
-    /// Where it runs; in the worker's own folder if nothing is said.
+    /// Its working directory; the worker's by default.
     pub dir: Option<PathBuf>,
     /// The job's id.
     pub job: String,
     /// 1 for the first.
     pub attempt: u16,
-    /// The number of the job's owner.
+    /// The fencing token.
     pub fence: u64,
-    /// The trace to which the job belongs, in the form of W3C.
+    /// The W3C trace context of the job.
     pub traceparent: Option<String>,
 }
 
-/// What a command prints on.
+/// An output stream of a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stream {
     /// Standard output.
@@ -72,18 +72,18 @@ pub enum Stream {
     Stderr,
 }
 
-/// What an attempt came to.
+/// The end of an attempt.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Finished {
     /// How it ended.
     pub how: How,
-    /// JSON: what is in the file `$FILCH_RESULT`, else the last line on stdout if it is JSON of any
-    /// kind. Only if the command ended by itself; its exit code does not matter.
+    /// JSON: the contents of the file `$FILCH_RESULT`, else the last line on stdout if it is JSON.
+    /// Only if the command ended by itself; its exit code does not matter.
     pub result: Option<String>,
-    /// The last line on stderr that says something, as plain text; of a long one the beginning.
+    /// The last line on stderr that is not blank, as plain text; long lines are truncated.
     pub last_words: Option<String>,
-    /// What it printed on both streams as text, the first 16 KiB and the last 48 KiB, and a line
-    /// between that says how much was left out. Lines of filch's own stand at the end.
+    /// The output of both streams as text: the first 16 KiB and the last 48 KiB, with a line
+    /// between that contains how much was left out. Lines by filch itself come at the end.
     pub log: String,
 }
 
@@ -96,15 +96,15 @@ impl Finished {
 /// How an attempt ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum How {
-    /// By itself, with this code.
+    /// It exited with this code.
     Exited(i32),
-    /// By a signal that was not ours.
+    /// A signal that was not ours ended it.
     Signalled(i32),
-    /// The program could not be executed: the text says why, and what to do about it.
+    /// The program could not be executed: why, and what to do about it.
     NotStarted(String),
-    /// It was told to stop, and did or was killed.
+    /// It was asked to stop, and ended or was killed.
     Stopped,
-    /// Through no fault of its own: the worker could not start it, or could no longer guard it.
+    /// It is not the job's fault: the worker could not start it, or could no longer guard it.
     Interrupted(String),
 }
 
@@ -113,15 +113,15 @@ pub enum How {
 pub struct Options {
     /// The program that guards and launches.
     pub helper: Helper,
-    /// Names of the variables that commands inherit from the worker. A star at the end stands for
-    /// any ending.
+    /// Names of the variables that commands inherit from the worker. A star at the end matches any
+    /// ending.
     pub inherited: Vec<String>,
-    /// How long a command that was told to stop may take before it is killed.
+    /// The grace period between SIGTERM and SIGKILL.
     pub grace: Duration,
 }
 
 impl Options {
-    /// The usual ones, with filch itself as the helper: `program` is where it is.
+    /// The defaults, with filch itself as the helper; `program` is its path.
     pub fn new(program: PathBuf) -> Options {
         let inherited =
             ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR"];
@@ -141,7 +141,8 @@ impl Options {
 /// [`launcher::main`] for others, before it does anything else.
 #[derive(Clone, Debug)]
 pub struct Helper {
-    /// An absolute path; `/proc/self/exe` is ourselves even after an update has replaced the file.
+    /// An absolute path; `/proc/self/exe` is this program even after an update has replaced its
+    /// file.
     pub program: PathBuf,
     /// The arguments that make it a guardian.
     pub guardian: Vec<String>,
@@ -152,7 +153,7 @@ pub struct Helper {
 /// What commands inherit.
 type Environment = Vec<(OsString, OsString)>;
 
-/// Runs commands, as many at once as it is asked to; one per worker.
+/// Runs commands, any number at once; there is one per worker.
 pub struct Runner {
     helper: Helper,
     environment: Environment,
@@ -179,22 +180,23 @@ impl Runner {
         Runner { helper, environment, grace, workplace, deadline, guard, guard_task }
     }
 
-    /// From this much time on, nothing may run unless it is said anew: if by then the worker has
-    /// not moved the deadline, for whatever reason, the guardian kills every command, and until it
-    /// is moved also those that are started. Without a deadline only the worker's death ends them.
+    /// Sets the deadline of all commands to this time from now. If the worker has not moved the
+    /// deadline by then, for whatever reason, the guardian kills every command, and until the
+    /// deadline is moved also those that are started. Without a deadline, only the worker's death
+    /// ends them.
     ///
-    /// It is passed on without waiting, but before any command that is started later: to be told
-    /// before [`Runner::run`], not after. The time also counts while the machine sleeps.
+    /// It takes effect before any command that is started later, so set it before [`Runner::run`],
+    /// not after. Time asleep counts.
     pub fn deadline(&self, after: Option<Duration>) {
-        // Made a moment at once: from here on it may be passed on as late as it likes.
+        // Converted to a point in time here, so delays on the way do not matter.
         self.deadline.send_replace(after.map(|after| since_boot() + after));
     }
 
     /// Runs a command until it ends by itself or `stop` completes, and until nothing of its process
-    /// group is left. If it is told to stop, it first gets SIGTERM, and is killed after the grace.
+    /// group is left. On `stop`, it first gets SIGTERM, and SIGKILL after the grace period.
     ///
-    /// `output` is called with whatever is printed, as soon as it is. If the future is dropped, the
-    /// whole group is killed at once.
+    /// `output` is called with output as soon as it is read. If the future is dropped, the whole
+    /// group is killed at once.
     pub async fn run(
         &self,
         command: Command,

@@ -1,9 +1,9 @@
 //! The result of a command: JSON that it wrote to `$FILCH_RESULT`, or printed as its last line.
 //!
 //! The file counts if anything is in it. Otherwise the last line on stdout that is not blank
-//! counts, if it is JSON of any kind: `{"rows": 3}`, and also `42`, `"done"` or `true`, because `wc
-//! -l` and its like are programs too. `done` without the quotes is no JSON, so such a command has
-//! no result.
+//! counts, if it is JSON of any kind: `{"rows": 3}`, and also `42`, `"done"` or `true`, because
+//! programs such as `wc -l` print bare numbers. `done` without the quotes is not JSON, so such a
+//! command has no result.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -45,8 +45,8 @@ impl ResultFile {
         &self.path
     }
 
-    /// What was written, as far as it is of use: one byte more than a result may have. A file that
-    /// the command has removed is as good as an empty one.
+    /// The contents, up to one byte more than a result may have. A file that the command has
+    /// removed counts as empty.
     pub(super) fn read(&self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         match self.open()? {
@@ -57,7 +57,7 @@ impl ResultFile {
     }
 
     fn open(&self) -> io::Result<Option<File>> {
-        // The command may have put anything there, also a pipe into which nobody writes.
+        // The command may have put anything there, even a pipe without a writer.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         let file = match OpenOptions::new().read(true).custom_flags(flags).open(&self.path) {
             Ok(file) => file,
@@ -74,7 +74,7 @@ impl ResultFile {
 
 impl Drop for ResultFile {
     fn drop(&mut self) {
-        // The command may have done so itself.
+        // The command may have removed it itself.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -98,7 +98,7 @@ pub(super) fn judge(
     }
 }
 
-/// The same text, if it is JSON that filch takes.
+/// The same text, if it is JSON within the limits.
 fn json(bytes: &[u8]) -> Result<String, String> {
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?.trim();
     check_depth(bytes).map_err(|_| format!("it is nested more than {JSON_DEPTH} deep"))?;
@@ -108,7 +108,7 @@ fn json(bytes: &[u8]) -> Result<String, String> {
     }
 }
 
-/// Finds the last line that is not blank among what is printed.
+/// Finds the last line of the output that is not blank.
 #[derive(Default)]
 pub(super) struct LastLine {
     current: Line,
