@@ -1,6 +1,6 @@
 //! The counters of a pool in Prometheus' text format.
 
-use std::fmt::{self, Write};
+use filch_metrics::{MetricKind, MetricsPage};
 
 use crate::pool::Pool;
 use crate::stats::{PoolStats, WorkerState, WorkerStats};
@@ -79,14 +79,10 @@ impl fmt::Display for Escaped<'_> {
 fn write(page: &mut String, pool: &str, stats: &PoolStats) -> fmt::Result {
     let pool = Escaped(pool);
     for Count { name, help, of } in &COUNTS {
-        writeln!(page, "# HELP filch_pool_{name}_total {help}")?;
-        writeln!(page, "# TYPE filch_pool_{name}_total counter")?;
-        for (index, worker) in stats.workers.iter().enumerate() {
-            let value = of(worker);
-            writeln!(
-                page,
-                "filch_pool_{name}_total{{pool=\"{pool}\",worker=\"{index}\"}} {value}"
-            )?;
+        let name = format!("filch_pool_{name}_total");
+        page.describe(&name, MetricKind::Counter, help);
+        for (index, worker) in workers() {
+            page.sample(&name, &[("pool", pool), ("worker", &index)], of(worker));
         }
     }
     writeln!(page, "# HELP filch_pool_queue_length Tasks and forks in the queues of a worker.")?;
@@ -95,8 +91,7 @@ fn write(page: &mut String, pool: &str, stats: &PoolStats) -> fmt::Result {
         for (queue, value) in
             [("exposed_forks", worker.exposed_forks), ("exposed_tasks", worker.exposed_tasks)]
         {
-            let labels = format_args!("pool=\"{pool}\",worker=\"{index}\",queue=\"{queue}\"");
-            writeln!(page, "filch_pool_queue_length{{{labels}}} {value}")?;
+            page.sample(name, &[("pool", pool), ("worker", &index), ("queue", queue)], value);
         }
     }
     writeln!(page, "# HELP filch_pool_shared_queue_length Tasks in the shared queue.")?;

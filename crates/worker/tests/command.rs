@@ -301,8 +301,8 @@ async fn what_cannot_be_executed_says_why() {
     let missing = reason(command(&["filch-nonesuch", "-x"])).await;
     assert_eq!(
         missing,
-        "cannot execute \"filch-nonesuch\" (No such file or directory (os error 2)); it is in no \
-         folder of PATH on this worker: install it, or give its full path"
+        "cannot execute \"filch-nonesuch\" (No such file or directory (os error 2)); it is not in PATH \
+         on this worker: install it, or use its full path"
     );
     assert!(reason(command(&["echo hello"])).await.contains("no shell splits it"));
     assert!(reason(command(&["/etc/passwd"])).await.contains("chmod +x"));
