@@ -62,22 +62,12 @@ const COUNTS: [Count; 11] = [
     },
 ];
 
-/// A label value, in which three characters are escaped.
-struct Escaped<'a>(&'a str);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|character| match character {
-            '\\' => f.write_str("\\\\"),
-            '"' => f.write_str("\\\""),
-            '\n' => f.write_str("\\n"),
-            other => f.write_char(other),
-        })
-    }
-}
-
-fn write(page: &mut String, pool: &str, stats: &PoolStats) -> fmt::Result {
-    let pool = Escaped(pool);
+fn page(pool: &str, stats: &PoolStats) -> MetricsPage {
+    let mut page = MetricsPage::default();
+    let workers = || {
+        let numbered = stats.workers.iter().enumerate();
+        numbered.map(|(index, worker)| (index.to_string(), worker))
+    };
     for Count { name, help, of } in &COUNTS {
         let name = format!("filch_pool_{name}_total");
         page.describe(&name, MetricKind::Counter, help);
@@ -85,24 +75,25 @@ fn write(page: &mut String, pool: &str, stats: &PoolStats) -> fmt::Result {
             page.sample(&name, &[("pool", pool), ("worker", &index)], of(worker));
         }
     }
-    writeln!(page, "# HELP filch_pool_queue_length Tasks and forks in the queues of a worker.")?;
-    writeln!(page, "# TYPE filch_pool_queue_length gauge")?;
-    for (index, worker) in stats.workers.iter().enumerate() {
+    let name = "filch_pool_queue_length";
+    page.describe(name, MetricKind::Gauge, "Tasks and forks in the queues of a worker.");
+    for (index, worker) in workers() {
         for (queue, value) in
             [("exposed_forks", worker.exposed_forks), ("exposed_tasks", worker.exposed_tasks)]
         {
             page.sample(name, &[("pool", pool), ("worker", &index), ("queue", queue)], value);
         }
     }
-    writeln!(page, "# HELP filch_pool_shared_queue_length Tasks in the shared queue.")?;
-    writeln!(page, "# TYPE filch_pool_shared_queue_length gauge")?;
-    writeln!(page, "filch_pool_shared_queue_length{{pool=\"{pool}\"}} {}", stats.shared)?;
-    writeln!(page, "# HELP filch_pool_workers Workers by state.")?;
-    writeln!(page, "# TYPE filch_pool_workers gauge")?;
-    WorkerState::ALL.into_iter().try_for_each(|state| {
-        let value = stats.in_state(state);
-        writeln!(page, "filch_pool_workers{{pool=\"{pool}\",state=\"{state}\"}} {value}")
-    })
+    let name = "filch_pool_shared_queue_length";
+    page.describe(name, MetricKind::Gauge, "Tasks in the shared queue.");
+    page.sample(name, &[("pool", pool)], stats.shared);
+    let name = "filch_pool_workers";
+    page.describe(name, MetricKind::Gauge, "Workers by state.");
+    for state in WorkerState::ALL {
+        let labels = [("pool", pool), ("state", &state.to_string())];
+        page.sample(name, &labels, stats.in_state(state));
+    }
+    page
 }
 
 impl Pool {
@@ -117,9 +108,6 @@ impl Pool {
     /// # Ok::<(), filch_pool::BuildError>(())
     /// ```
     pub fn metrics(&self) -> String {
-        let mut page = String::new();
-        write(&mut page, &self.core().name, &self.stats())
-            .expect("writing to a string cannot fail");
-        page
+        page(&self.core().name, &self.stats()).into_text()
     }
 }

@@ -36,9 +36,9 @@ pub(crate) enum Input {
     Ask { request: Request, brought: Vec<Brought>, reply: oneshot::Sender<Answer> },
     /// Reads the live state now, and returns the result once everything it saw is durable.
     Look(Look),
-    /// A batch came from a worker.
+    /// A batch of messages from a worker.
     Heard { link: LinkNo, way: Way, heard: WorkerBatch },
-    /// Jobs have printed this, says a worker.
+    /// Output of jobs, from a worker.
     Printed { link: LinkNo, worker: WorkerId, output: Vec<Output> },
     /// Waits for a job to end: answered once the end is durable, or at once if the job is not in
     /// memory.
@@ -160,7 +160,7 @@ pub(crate) struct Desk {
     payloads: Payloads,
     effects: Vec<DispatchEffect>,
     told: Vec<Outgoing>,
-    /// Who waits for an answer.
+    /// Requests that wait for an answer.
     asked: HashMap<RequestNo, Asked>,
     last_request: u64,
     looks: VecDeque<(CommitNo, Tell)>,
@@ -214,7 +214,7 @@ pub(crate) enum End {
 const INPUTS_TOGETHER: usize = 64;
 
 impl Brain {
-    /// Runs until it is asked to end, or cannot go on. `first` is what loading has caused.
+    /// Runs until shutdown or a store error. `first` are the effects of loading.
     pub(crate) async fn run(mut self, first: Vec<DispatchEffect>) -> End {
         self.desk.effects = first;
         if let Err(end) = self.perform() {

@@ -85,7 +85,8 @@ impl Link {
         let output = std::mem::take(&mut frame.output);
         let about = frame.about.take();
         let heard = frame.hear().map_err(|InvalidFrame(why)| Untaken::Nonsense(why))?;
-        // Who claims over a wire to live in here would be declared dead at the next start.
+        // Ids of embedded workers are declared dead at the next start, so no other worker may use
+        // one.
         if (home == Home::Apart) == heard.worker.is_embedded() {
             return Err(Untaken::Nonsense("this worker id is not allowed here"));
         }

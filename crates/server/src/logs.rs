@@ -31,7 +31,7 @@ struct Jobs {
 
 struct Log {
     fence: u64,
-    /// What is held, and how many bytes came before it.
+    /// The held output, and how many bytes came before it.
     pieces: VecDeque<(OutputStream, String)>,
     before: u64,
     bytes: usize,
@@ -129,7 +129,7 @@ impl Log {
         Self { fence, pieces: VecDeque::new(), before: 0, bytes: 0, end: watch::Sender::new(0) }
     }
 
-    /// Another owner's output replaces what is there; whoever watches goes on watching.
+    /// The output of a new owner replaces the old one; readers keep following.
     fn add(&mut self, fence: u64, stream: OutputStream, text: String) {
         if self.fence < fence {
             self.fence = fence;

@@ -23,7 +23,7 @@ pub(crate) struct Payloads {
     submitted: HashMap<(JobId, Digest), (StoredText, u32)>,
     cache: HashMap<Seq, StoredText>,
     cached_bytes: usize,
-    /// Reported, and not decided upon.
+    /// Reported, not decided yet.
     left: HashMap<Hold, (WorkerId, ReportedOutput)>,
 }
 
@@ -43,7 +43,7 @@ impl Payloads {
         }
     }
 
-    /// A worker reports and leaves this behind.
+    /// Adds the output of an attempt.
     pub(crate) fn leave(&mut self, worker: WorkerId, left: ReportedOutput) {
         self.left.insert(left.hold, (worker, left));
     }

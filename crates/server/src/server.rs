@@ -338,7 +338,7 @@ fn load(
     Ok((dispatch, effects))
 }
 
-/// The brain thinks on a thread of its own, so that nobody's long work delays it.
+/// The scheduler has its own thread, so that other work does not delay it.
 fn think(brain: Brain, first: Vec<DispatchEffect>, end: watch::Sender<Option<Arc<End>>>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()

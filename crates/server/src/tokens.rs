@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_secs(30);
 /// Creates a token in this store.
 ///
 /// # Errors
-/// If it would be the first and nobody could make another, if there are too many, or if it cannot be kept.
+/// If it would be the first and has not role admin, if there are too many, or if the store fails.
 pub fn make(store: &dyn Store, wanted: ValidatedToken) -> Result<Made, Problem> {
     let rows = store.tokens().map_err(|error| broken(&error))?;
     let ValidatedToken { role, queues, expires, name } = wanted;

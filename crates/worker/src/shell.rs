@@ -229,9 +229,9 @@ struct Shell {
     works: HashMap<Hold, Arc<str>>,
     /// Stop signals of running jobs.
     stops: HashMap<Hold, watch::Sender<bool>>,
-    /// What attempts left behind whose end is not answered for.
+    /// Output of attempts whose reports are not answered yet.
     left: HashMap<Hold, ReportedOutput>,
-    /// What was printed and not sent.
+    /// Output of running jobs that has not been sent.
     printed: Vec<Output>,
     /// The deadline that the guardian has.
     deadline: Option<filch_scheduler::time::Monotonic>,
@@ -297,7 +297,8 @@ impl Shell {
                         }
                     }
                 }
-                // After all that has ended: only what is not known yet can be told.
+                // After the events of jobs that have ended, so that the agent knows of free slots
+                // first.
                 () = self.idle.said() => self.handle(AgentEvent::Idle),
                 () = tokio::time::sleep(wait) => self.handle(AgentEvent::Tick),
             }
@@ -361,7 +362,7 @@ impl Shell {
             self.log_drain(grace);
             self.telling.send_replace(Some(grace));
         }
-        // With a grace of its own, it is the same as if somebody here wanted it.
+        // With a grace period from the server, it is the same as a local drain.
         let drain = grace.filter(|_| is_told).map(|grace| AgentEvent::Drain { grace });
         if drain.is_some() {
             messages.retain(|message| *message != ToWorker::DrainNow);
@@ -500,7 +501,7 @@ impl Shell {
         let mut bytes = 0;
         let leftover = |hold| {
             let mut left: ReportedOutput = left.get(&hold).cloned()?;
-            // Results are part of what is reported; what was printed is told as far as there is room.
+            // Results always go with their reports; logs only as far as there is space.
             bytes += left.log.as_ref().map_or(0, |log| log.len());
             left.log = left.log.filter(|_| bytes <= LOGS_TOGETHER);
             Some(left)

@@ -51,7 +51,7 @@ pub(crate) async fn queues(
     path = "/v1/queues/{name}",
     operation_id = "setQueue",
     tag = "queues",
-    params(("name" = String, Path, min_length = 1, max_length = 200, description = "Its name; it need not be there yet")),
+    params(("name" = String, Path, min_length = 1, max_length = 200, description = "The queue; it need not exist yet")),
     request_body = QueueUpdate,
     responses((status = 200, body = Queue))
 )]

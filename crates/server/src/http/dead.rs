@@ -104,7 +104,7 @@ pub(crate) async fn list(
 #[derive(Serialize, utoipa::ToSchema)]
 pub(crate) struct Corpses {
     jobs: Vec<DeadJob>,
-    /// Where the next page begins, if there is one.
+    /// Where the next page starts, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
 }

@@ -46,9 +46,10 @@ pub(crate) struct EventsQuery {
 
 /// Stream events
 ///
-/// Server-sent events, each an `ClusterEvent` under an id. A reader that was cut off sends the last id it has
-/// seen as `last-event-id` and goes on from there; if that is too long ago, it is sent an event `reset`
-/// and looks at everything anew. So is who asks for more of the past than is held: the newest 16,384.
+/// Server-sent events, each an `ClusterEvent` under an id. A reader that was cut off sends the last
+/// id it has seen as `last-event-id` and goes on from there; if that is too long ago, it is sent an
+/// event `reset` and looks at everything anew. So is who asks for more of the past than is held:
+/// the newest 16,384.
 #[utoipa::path(
     get,
     path = "/v1/events",
@@ -135,7 +136,7 @@ impl Interest {
         self.worker.is_none_or(|worker| workers.contains(&Some(worker)))
     }
 
-    /// The event, as far as it is wanted.
+    /// The event, if the reader wants it.
     fn event(&self, happened: &Happened, known: &BTreeMap<Seq, Known>) -> Option<ClusterEvent> {
         let at = Moment(happened.at);
         // A job that is forgotten is of no queue any more.

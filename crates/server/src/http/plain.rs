@@ -361,8 +361,8 @@ impl Shell {
 
     /// Begins a session over a connection of its own. False if it ended at once.
     async fn open(&mut self, state: &State, hello: Box<WireHello>) -> bool {
-        // Numbers that no deputy of this worker had before, in this process; what the brain knows of
-        // workers from before its start has none.
+        // Numbers that no deputy of this worker had before, in this process; what the brain knows
+        // of workers from before its start has none.
         static SESSIONS: AtomicU64 = AtomicU64::new(1);
         self.session = SESSIONS.fetch_add(1, Ordering::Relaxed);
         self.said = 0;

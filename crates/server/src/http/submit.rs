@@ -129,7 +129,7 @@ fn judge(submission: Submission, key: Option<&str>, index: u64) -> Result<Valida
     submission.validate(|| key.map_or_else(id::new_job, |key| id::keyed_job(key, index)))
 }
 
-/// Hands jobs to the brain and waits until they are durable.
+/// Passes jobs to the scheduler and waits until they are durable.
 async fn keep(
     state: &State,
     caller: &Caller,
@@ -293,7 +293,8 @@ struct Lines<S> {
 }
 
 impl<S: Pieces> Lines<S> {
-    /// The next chunk, and how many lines there were up to its end; `is_over` says whether it is the last.
+    /// The next chunk, and how many lines there were up to its end; `is_over` says whether it is
+    /// the last.
     async fn chunk(&mut self, key: Option<&str>) -> Result<(Vec<ValidatedJob>, u64), Problem> {
         let mut judged = Vec::new();
         let mut bytes = 0;

@@ -50,7 +50,7 @@ pub(crate) async fn list(
     operation_id = "makeToken",
     tag = "tokens",
     request_body = TokenRequest,
-    responses((status = 201, body = Made, description = "It is good from now on"))
+    responses((status = 201, body = Made, description = "The token is valid from now on"))
 )]
 pub(crate) async fn make(
     Given(state): Given<State>,

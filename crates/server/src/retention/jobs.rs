@@ -324,8 +324,8 @@ impl RetentionJobs {
         Ok(tokio::task::spawn_blocking(move || read(&*store)).await??)
     }
 
-    /// Proposes something to the scheduler, and waits until its decision is durable. Returns how many
-    /// rows were removed.
+    /// Proposes something to the scheduler, and waits until its decision is durable. Returns how
+    /// many rows were removed.
     async fn propose(
         &self,
         event: DispatchEvent,
