@@ -96,7 +96,7 @@ async fn the_examples_on_the_page_work() {
         "\"code\":\"no-worker\"",
         "{\"done\":true}",
         "{\"count\":0}",
-        "{\"keep\":[[5,1]],\"cancel\":[],\"drain\":false,\"lease_ms\":10000}",
+        "{\"keep\":[[5,1]],\"cancel\":[],\"drain\":false,\"lease_ms\":600000}",
         "{\"accepted\":[[5,1]],\"refused\":[]}",
         "args\t{\"invoice\": 7}",
         "filch_jobs ",

@@ -175,7 +175,7 @@ async fn tokens_that_are_over_are_as_good_as_none() {
             ("expired", &*expired, "expired"),
             ("revoked", &*revoked, "revoked"),
             ("forged", &*forged, "unknown token"),
-            ("strange", "filch_nonsense", "no token of filch's"),
+            ("strange", "filch_nonsense", "malformed token"),
         ] {
             let answer = stage.ask(&name, &method, &path, Some(token)).await;
             if is_open {
