@@ -8,23 +8,20 @@ use serde::{Deserialize, Serialize};
 pub struct Recruit {
     /// How long ended jobs are kept, in milliseconds.
     pub retention_ms: u64,
-    /// Whether there are ended jobs that should have been forgotten and that nobody needs, as far as was seen
-    /// when somebody last looked.
+    /// Whether there are ended jobs that should have been purged and can be, as of the last look.
     pub overdue: bool,
     /// For how many milliseconds the oldest of them has been overdue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overdue_ms: Option<u64>,
-    /// How many idle moments workers have offered.
-    pub offered: u64,
-    /// Slices, by what they were for and what brought them about.
+    /// Statistics of slices, by side job and by what starts them.
     pub jobs: Vec<SideJobStats>,
-    /// What they have found since the server started.
+    /// What they have removed since the server started.
     pub found: Found,
-    /// What became of jobs that are forgotten by now, by the day of their end and queue; the newest first.
+    /// Purged jobs by the day of their end and by queue, newest first.
     pub days: Vec<Day>,
 }
 
-/// Forgotten jobs of one queue that ended on one day.
+/// Purged jobs of one queue that ended on one day.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Day {
@@ -38,36 +35,28 @@ pub struct Day {
     pub dead: u64,
     /// How many were cancelled.
     pub cancelled: u64,
-    /// How long they lived together, each from its submission to its end: mostly they waited.
+    /// The sum of their lifetimes, from submission to end, including waiting.
     pub lifetime_seconds: f64,
 }
 
-/// Slices of one kind.
+/// Statistics of the slices of one side job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct SideJobStats {
-    /// What they are for; `sweep` is whatever is due.
+    /// The side job: `retention`, `trimming`, or `due` for whichever of them is due.
     pub job: String,
-    /// What brings them about: `commits`, `idle` moments of the server, or moments that `workers` offer, each
-    /// of which draws by itself how many of its own it offers.
+    /// What starts them: `commits`, or `idle` moments of the server.
     pub place: String,
-    /// What part of those who enlist is wanted now; missing where no lottery decides.
+    /// The share of idle moments that it gets now; missing for slices that follow commits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
-    /// The least that the rate can be; missing where it does not follow what slices find.
+    /// The lowest rate; missing if the rate is not adaptive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_min: Option<f64>,
-    /// The most that it can be.
+    /// The highest rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_max: Option<f64>,
-    /// Of moments that workers offer: the least part of its idle moments that a connected worker offers;
-    /// missing if none is there that says so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offer_rate_min: Option<f64>,
-    /// The most that one of them offers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offer_rate_max: Option<f64>,
-    /// What part of those who enlisted since the server started was drawn.
+    /// The share of moments that were selected for it since the server started.
     pub share: f64,
     /// Milliseconds of side-work a second at most, for all jobs of the place together.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -47,10 +47,6 @@ struct Listed<'a> {
     rate_min: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_max: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    offer_rate_min: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    offer_rate_max: Option<f64>,
     share: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     budget_ms: Option<u64>,
@@ -64,8 +60,6 @@ impl<'a> From<&'a SideJobStats> for Listed<'a> {
             rate: it.rate,
             rate_min: it.rate_min,
             rate_max: it.rate_max,
-            offer_rate_min: it.offer_rate_min,
-            offer_rate_max: it.offer_rate_max,
             share: it.share,
             budget_ms: it.budget_ms,
         }
@@ -96,7 +90,6 @@ fn list(recruit: &Recruit, form: Json) -> Result<()> {
             words(&it.place).to_owned(),
             it.rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.3}")),
             range(it.rate_min, it.rate_max),
-            range(it.offer_rate_min, it.offer_rate_max),
             format!("{:.3}", it.share),
             it.budget_ms.map_or_else(|| "-".to_owned(), |budget| format!("{budget} ms/s")),
         ]
@@ -106,7 +99,6 @@ fn list(recruit: &Recruit, form: Json) -> Result<()> {
         Text("enlists"),
         Number("rate now"),
         Number("between"),
-        Number("of their moments they offer"),
         Number("share so far"),
         Number("budget"),
     ];
@@ -127,7 +119,6 @@ fn words(place: &str) -> &str {
     match place {
         "commits" => "every few commits",
         "idle" => "idle moments of the server",
-        "workers" => "moments that workers offer",
         other => other,
     }
 }
@@ -178,7 +169,6 @@ fn report(recruit: &Recruit, form: Json) -> Result<()> {
     table::facts(&[
         ("retention", span::write(Duration::from_millis(recruit.retention_ms))),
         ("overdue", overdue(recruit)),
-        ("offered by workers", recruit.offered.to_string()),
         ("jobs purged", recruit.found.jobs_purged.to_string()),
         ("lease rows trimmed", recruit.found.lease_rows_trimmed.to_string()),
         ("notes trimmed", recruit.found.notes_trimmed.to_string()),

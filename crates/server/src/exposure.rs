@@ -36,14 +36,14 @@ impl fmt::Display for Exposed {
             Missing::Token => write!(
                 formatter,
                 "{address} can be reached from other machines, and there is no token: anybody there \
-                 could run commands here\n  help: make one first, with `filch token create --role \
+                 could run commands here\n  help: create one first with `filch token create --role \
                  admin`, or listen on 127.0.0.1"
             ),
             Missing::Tls => write!(
                 formatter,
                 "{address} can be reached from other machines, and without TLS anybody on the way \
-                 could read the tokens\n  help: give --tls-cert FILE and --tls-key FILE, or say \
-                 --insecure-no-tls if nobody can listen, or listen on 127.0.0.1"
+                 could read the tokens\n  help: pass --tls-cert FILE and --tls-key FILE, or \
+                 --insecure-no-tls if the network is encrypted, or listen on 127.0.0.1"
             ),
         }
     }
@@ -60,7 +60,7 @@ pub fn check(address: SocketAddr, protection: Protection) -> Result<(), Exposed>
     if address.ip().is_loopback() {
         return Ok(());
     }
-    // What may be said in the open is never said to everybody.
+    // `--insecure-no-tls` replaces TLS, never tokens.
     if !has_tokens {
         return Err(Exposed { address, missing: Missing::Token });
     }

@@ -17,7 +17,6 @@ const MOMENTS: &[&str] = &[
     "overrun",
     "over_budget",
     "seconds",
-    "offered",
 ];
 
 #[derive(Clone, Default)]

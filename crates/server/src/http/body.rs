@@ -45,7 +45,8 @@ pub(crate) struct Held {
     _turn: Option<OwnedSemaphorePermit>,
 }
 
-/// Reads a body. `most` says how long one may be that begins with this byte, after white space.
+/// Reads a body. `most` returns the size limit of a body that begins with this byte, after white
+/// space.
 pub(crate) async fn collect(
     state: &State,
     request: Request,

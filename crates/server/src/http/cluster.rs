@@ -85,7 +85,7 @@ pub(crate) async fn set_queue(
     }
     let look = move |dispatch: &dispatch::Dispatch, _| {
         let view = dispatch.queue_views().find(|view| view.settings.queue == queue);
-        // One that is not there is as nobody has changed it.
+        // A queue that does not exist has default settings.
         let view = view.unwrap_or_else(|| QueueView {
             settings: QueueSettings::new(queue),
             ready: 0,
@@ -206,7 +206,7 @@ pub(crate) async fn stop(
     Object(WorkerStop { grace }): Object<WorkerStop>,
 ) -> Result<Json<Done>, Failure> {
     if let Some(Span(grace)) = grace {
-        // In this order: it is told together with the wish.
+        // In this order: the grace period is sent together with the request to drain.
         state.doorbell.ring(Input::Grace { worker: id, grace: grace.duration() }).await?;
     }
     done(state.doorbell.ask(Request::DrainWorker(id), Vec::new()).await?)?;

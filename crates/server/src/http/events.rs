@@ -1,5 +1,5 @@
 //! What happens, as server-sent events. Each has an id, so that a reader that was cut off goes on
-//! where it was; if that is too long ago it is told `reset`.
+//! where it was; if that is too long ago, it gets an event `reset`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -46,10 +46,10 @@ pub(crate) struct EventsQuery {
 
 /// Stream events
 ///
-/// Server-sent events, each an `ClusterEvent` under an id. A reader that was cut off sends the last
-/// id it has seen as `last-event-id` and goes on from there; if that is too long ago, it is sent an
-/// event `reset` and looks at everything anew. So is who asks for more of the past than is held:
-/// the newest 16,384.
+/// Server-sent events with ids; the data of each is a `ClusterEvent`. To resume after a disconnect,
+/// send the id of the last event in the header `last-event-id`. The server keeps the newest 16,384
+/// events; if older events are needed, it sends an event `reset`, and the client has to reload its
+/// state.
 #[utoipa::path(
     get,
     path = "/v1/events",
@@ -212,8 +212,8 @@ async fn tell(
     lines: Sender<Result<sse::Event, Infallible>>,
 ) {
     let mut newest = state.events.listen();
-    // Without data it is no event, but whoever is cut off before the first one knows where to go
-    // on.
+    // Without data it is not an event, but a reader that is disconnected before the first event
+    // knows where to resume.
     if lines.send(Ok(sse::Event::default().id(write(after)))).await.is_err() {
         return;
     }
@@ -226,7 +226,7 @@ async fn tell(
                 if lines.send(Ok(reset)).await.is_err() {
                     return;
                 }
-                // What is held is told at once.
+                // The held events are sent at once.
                 continue;
             }
             Since::These(these) => {

@@ -92,7 +92,7 @@ pub(crate) async fn find(state: &State, id: JobId) -> Result<Job, Failure> {
         per_second: state.metrics.per_second(&job.queue),
     };
     details.why = live.and_then(|(_, why)| why).map(|why| match why {
-        // Nobody is asked what they handle as long as nothing is taken at all.
+        // Kinds of workers do not matter as long as the queue is paused or limited.
         Why::Queued { paused: true, .. } => Reasoning::of(&why, traffic()),
         _ => no_handler.unwrap_or_else(|| Reasoning::of(&why, traffic())),
     });
@@ -181,7 +181,7 @@ pub(crate) async fn list(
 /// Adds the command lines of commands.
 async fn with_commands(state: &State, mut jobs: Vec<Job>) -> Result<Vec<Job>, Failure> {
     let read = move |store: &dyn Store| {
-        // One after the other: what is kept of each may be large, and little of it is told.
+        // One after the other: payloads may be large, and only a part is returned.
         for job in jobs.iter_mut().filter(|job| job.kind == COMMAND) {
             let payload = store.payloads(&[Seq(job.seq)])?.pop().flatten();
             job.command = payload.map(|payload| command_of(&payload)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A job's ledger: who owned it under which fence, and what that came to.
+//! A job's ledger: its owners under each fencing token, and how their ownership ended.
 
 use filch_api::job::{Failure, Ownership};
 use filch_api::time::Moment;
@@ -16,7 +16,7 @@ pub(super) fn ledger(history: &History, failures: &[Failure]) -> Vec<Ownership> 
         if owner.worker.is_none() {
             return shown;
         }
-        // What is noted under the fence says most; then who took the job from there.
+        // The note under the fence is most specific; then the next owner.
         let noted = failures.iter().find(|failure| failure.fence == shown.fence);
         let (outcome, at) = match (noted, next) {
             (Some(failure), _) => {

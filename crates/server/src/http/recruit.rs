@@ -39,7 +39,6 @@ pub(crate) async fn show(
         retention_ms: u64::try_from(retention.period().as_millis()).unwrap_or(u64::MAX),
         overdue: overdue.is_some(),
         overdue_ms: overdue.map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
-        offered: 0,
         jobs: retention.rows().into_iter().map(shown).collect(),
         found: Found {
             jobs_purged: found.jobs_purged,
@@ -74,8 +73,6 @@ fn shown(row: Row) -> SideJobStats {
         rate: row.rate,
         rate_min: row.bounds.map(|(least, _)| part(least.parts_per_million())),
         rate_max: row.bounds.map(|(_, most)| part(most.parts_per_million())),
-        offer_rate_min: None,
-        offer_rate_max: None,
         share,
         budget_ms: spare.map(|part| (part * 1_000.0) as u64),
         enlisted: row.enlisted,

@@ -1,7 +1,7 @@
-//! Which role may do what: one line for each operation of the OpenAPI document.
+//! Authorization: one line for each operation of the OpenAPI document.
 //!
 //! docs/security.md has the same table, and a test checks every cell of it. An operation without a
-//! line here is an admin's alone, until somebody has thought about it.
+//! line here is for admins only.
 
 use std::collections::HashMap;
 
@@ -12,23 +12,23 @@ use utoipa::openapi::OpenApi;
 
 use crate::tokens::Caller;
 
-/// Who may do something.
+/// Which clients may use an operation.
 #[derive(Clone, Copy)]
 pub(crate) enum Who {
-    /// Whoever reaches the server, also without a token.
+    /// All clients, even without a token.
     Everybody,
-    /// Whoever has any token.
+    /// Clients with any token.
     Bearers,
-    /// Whoever has a token of one of these roles.
+    /// Clients with a token of one of these roles.
     Roles(&'static [Role]),
 }
 
-/// What a token that is narrowed to some queues may do of it.
+/// What a token that is limited to some queues may do with an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Narrowed {
-    /// As far as these queues go; the door itself looks at them.
+    /// As far as these queues go; the endpoint itself checks them.
     ItsQueues,
-    /// Nothing: it is about everything at once.
+    /// Nothing: the operation affects all queues.
     Nothing,
 }
 
@@ -54,8 +54,8 @@ const ADMINS: Who = Roles(&[Admin]);
 const TABLE: &[Right] = &[
     right("submitJobs", SUBMITTERS, ItsQueues),
     right("submitFlow", SUBMITTERS, ItsQueues),
-    // Who hands a job in may see what becomes of it, and think better of it: its id is known to
-    // nobody else that may not look at everything.
+    // A client that submits a job may see and cancel it: other clients with role submit do not know
+    // its id.
     right("showJob", Roles(&[Submit, View, Operate, Admin]), ItsQueues),
     right("jobEvents", Roles(&[Submit, View, Operate, Admin]), ItsQueues),
     right("jobLog", Roles(&[Submit, View, Operate, Admin]), ItsQueues),
@@ -85,8 +85,7 @@ const TABLE: &[Right] = &[
     right("metrics", VIEWERS, Nothing),
     right("recruit", VIEWERS, Nothing),
     right("status", Bearers, ItsQueues),
-    // Those who watch over processes have no tokens, and learn nothing here; nor does whoever reads
-    // what is the same everywhere.
+    // Health checks have no tokens, and learn nothing here; the document is the same everywhere.
     right("alive", Everybody, ItsQueues),
     right("ready", Everybody, ItsQueues),
     right("openapi", Everybody, ItsQueues),
@@ -101,7 +100,7 @@ fn right_to(operation: &str) -> &'static Right {
     TABLE.iter().find(|right| right.operation == operation).unwrap_or(&UNHEARD_OF)
 }
 
-/// Who may do what is called so.
+/// Which clients may use the operation of this name.
 pub(crate) fn who(operation: &str) -> Who {
     right_to(operation).who
 }
@@ -131,7 +130,7 @@ impl Rights {
         Self(rights)
     }
 
-    /// Whether nobody need say who they are.
+    /// Whether the operation needs no authentication.
     pub(crate) fn is_open(&self, method: &Method, path: Option<&str>) -> bool {
         self.find(method, path).is_some_and(|right| matches!(right.who, Everybody))
     }
@@ -143,7 +142,7 @@ impl Rights {
         method: &Method,
         path: Option<&str>,
     ) -> Result<(), Problem> {
-        // What is not there is nobody's secret, and is refused elsewhere.
+        // Unknown paths are no secret, and are refused elsewhere.
         let Some(right) = self.find(method, path) else {
             return Ok(());
         };
