@@ -92,7 +92,7 @@ pub(crate) async fn find(state: &State, id: JobId) -> Result<Job, Failure> {
         per_second: state.metrics.per_second(&job.queue),
     };
     details.why = live.and_then(|(_, why)| why).map(|why| match why {
-        // Kinds of workers do not matter as long as the queue is paused or limited.
+        // Kinds of workers do not matter as long as the queue is paused.
         Why::Queued { paused: true, .. } => Reasoning::of(&why, traffic()),
         _ => no_handler.unwrap_or_else(|| Reasoning::of(&why, traffic())),
     });
