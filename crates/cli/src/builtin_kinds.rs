@@ -1,4 +1,4 @@
-//! The kinds of jobs that every filch worker knows: for trying things out, and for measuring.
+//! Job kinds that every filch worker handles, for demos and benchmarks.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use filch_worker::handler::{Handlers, Outcome};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
-/// Microseconds of a clock that all processes of this machine share.
+/// Microseconds of a clock that all processes on this machine share.
 pub(crate) fn micros() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -25,10 +25,10 @@ struct Fib {
     n: u32,
 }
 
-/// The largest that is computed: with a fork at every level it takes seconds.
+/// The largest argument of `fib`: with a fork at every level it takes seconds.
 const FIB_MAX: u32 = 40;
 
-/// The number of Fibonacci, with a fork at every level.
+/// The n-th Fibonacci number, computed with a fork at every level.
 fn fib(n: u32) -> u64 {
     if n < 2 {
         return n.into();
@@ -37,7 +37,7 @@ fn fib(n: u32) -> u64 {
     one + other
 }
 
-/// Adds them.
+/// Adds the built-in kinds.
 pub(crate) fn add(handlers: Handlers) -> Handlers {
     handlers
         .asynchronous("noop", |_| std::future::ready(Outcome::Finished(None)))
@@ -54,7 +54,7 @@ pub(crate) fn add(handlers: Handlers) -> Handlers {
                     Outcome::Finished(Some(result))
                 }
                 Err(error) => Outcome::Failed {
-                    error: format!("the arguments are not like {{\"ms\": 100}}: {error}"),
+                    error: format!("invalid arguments, expected {{\"ms\": 100}}: {error}"),
                     forever: true,
                 },
             }
@@ -63,8 +63,10 @@ pub(crate) fn add(handlers: Handlers) -> Handlers {
             let forever = |error| Outcome::Failed { error, forever: true };
             match serde_json::from_str::<Fib>(&attempt.args()) {
                 Ok(Fib { n }) if n <= FIB_MAX => Outcome::Finished(Some(fib(n).to_string())),
-                Ok(Fib { n }) => forever(format!("{n} takes too long: {FIB_MAX} is the most")),
-                Err(error) => forever(format!("the arguments are not like {{\"n\": 30}}: {error}")),
+                Ok(Fib { n }) => forever(format!("n is {n}, but at most {FIB_MAX} is allowed")),
+                Err(error) => {
+                    forever(format!("invalid arguments, expected {{\"n\": 30}}: {error}"))
+                }
             }
         })
 }

@@ -1,8 +1,9 @@
-//! Many jobs at once: sent as lines while they are being read, printed as they become durable. Only what
-//! is on its way is held in memory.
+//! Bulk submission: jobs are sent while the input is read, and ids are printed as jobs become
+//! durable. Only jobs in flight are held in memory.
 //!
-//! Ids are made here, so that they are known without an answer for each. With a key they are a hash of the
-//! key and the line's number, as the server makes them: the same lines once more are the same jobs.
+//! The client makes the ids, so that the server need not return each one. With an idempotency key,
+//! an id is a hash of the key and the line number, as on the server: the same lines are the same
+//! jobs.
 
 use std::collections::VecDeque;
 use std::process::ExitCode;
@@ -22,13 +23,13 @@ use crate::document::{self, JsonOrLines};
 use crate::output::{data, message};
 use crate::progress::Progress;
 
-/// What is sent together.
-const PIECE_BYTES: usize = 64 << 10;
+/// The size of one chunk of the request body.
+const CHUNK_BYTES: usize = 64 << 10;
 
-/// Pieces that wait to be sent.
-const PIECES: usize = 4;
+/// How many chunks may wait to be sent.
+const CHUNKS: usize = 4;
 
-/// How jobs are numbered and shown.
+/// How to submit and print the jobs.
 pub(crate) struct Bulk<'a> {
     pub(crate) client: &'a Client,
     pub(crate) key: Option<String>,
@@ -36,33 +37,33 @@ pub(crate) struct Bulk<'a> {
     pub(crate) form: JsonOrLines,
 }
 
-/// What the thread that reads and the one that prints both look at.
+/// The state shared by the reader thread and the printer.
 #[derive(Default)]
 struct Shared {
-    /// One for each line that was sent and not acknowledged yet; blank lines have no job.
+    /// The id of each line that was sent and not acknowledged yet; blank lines have no job.
     ids: VecDeque<Option<JobId>>,
-    /// Why no more lines come.
+    /// The error that ended the input.
     broken: Option<anyhow::Error>,
 }
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().expect("nobody panics with the ids in hand")
+    shared.lock().expect("no thread panics while it holds this lock")
 }
 
 impl Bulk<'_> {
-    /// Submits a job for each line that is not blank (`None`). A line that cannot be read ends it; what
-    /// came before is kept.
+    /// Submits a job for each line that is not blank (`None`). An invalid line ends the submission;
+    /// jobs before it are kept.
     pub(crate) async fn send<J>(self, lines: J) -> Result<ExitCode>
     where
         J: Iterator<Item = Result<Option<Submission>>> + Send + 'static,
     {
         let shared = Arc::new(Mutex::new(Shared::default()));
-        let (pieces, waiting) = mpsc::channel(PIECES);
-        let reader = Reader { key: self.key.clone(), shared: Arc::clone(&shared), pieces };
-        // Whoever reads may wait for a person at a terminal: on a thread of its own.
+        let (chunks, waiting) = mpsc::channel(CHUNKS);
+        let reader = Reader { key: self.key.clone(), shared: Arc::clone(&shared), chunks };
+        // Reading may block on a terminal, so it has its own thread.
         std::thread::spawn(move || reader.read(lines));
         let body = futures_util::stream::unfold(waiting, |mut waiting| async move {
-            waiting.recv().await.map(|piece| (Ok(piece), waiting))
+            waiting.recv().await.map(|chunk| (Ok(chunk), waiting))
         });
 
         let mut printer = Printer::new(self.form, self.total);
@@ -85,11 +86,11 @@ impl Bulk<'_> {
         };
         if ended.is_err() {
             let again = match &self.key {
-                Some(_) => "; repeat it with the same --key, and they are recognised",
+                Some(_) => "; to continue, run the command again with the same --key",
                 None => "",
             };
             message(format_args!(
-                "{} submitted before it went wrong{again}",
+                "{} submitted before the error{again}",
                 count_jobs(printer.count)
             ));
         }
@@ -100,23 +101,23 @@ impl Bulk<'_> {
 }
 
 impl Shared {
-    /// The jobs of the next lines.
+    /// Removes and returns the jobs of the next acknowledged lines.
     fn acknowledged(&mut self, lines: u64) -> Vec<JobId> {
         let count = usize::try_from(lines).unwrap_or(usize::MAX).min(self.ids.len());
         self.ids.drain(..count).flatten().collect()
     }
 }
 
-/// Turns jobs into lines.
+/// Reads the input and turns jobs into JSON lines.
 struct Reader {
     key: Option<String>,
     shared: Arc<Mutex<Shared>>,
-    pieces: mpsc::Sender<Vec<u8>>,
+    chunks: mpsc::Sender<Vec<u8>>,
 }
 
 impl Reader {
     fn read(self, lines: impl Iterator<Item = Result<Option<Submission>>>) {
-        let mut piece = Vec::new();
+        let mut chunk = Vec::new();
         for (index, line) in (0..).zip(lines) {
             let job = match line {
                 Ok(job) => job,
@@ -128,18 +129,18 @@ impl Reader {
             let job = job.map(|job| self.identify(index, job));
             lock(&self.shared).ids.push_back(job.as_ref().map(|(id, _)| *id));
             if let Some((_, job)) = job {
-                serde_json::to_writer(&mut piece, &job).expect("a job can be written as JSON");
+                serde_json::to_writer(&mut chunk, &job).expect("a job can be written as JSON");
             }
-            piece.push(b'\n');
-            // At the end of the input nobody may be there any more: the answer says why.
-            if piece.len() >= PIECE_BYTES
-                && self.pieces.blocking_send(std::mem::take(&mut piece)).is_err()
+            chunk.push(b'\n');
+            // If the request has failed, its error is reported by the sender.
+            if chunk.len() >= CHUNK_BYTES
+                && self.chunks.blocking_send(std::mem::take(&mut chunk)).is_err()
             {
                 return;
             }
         }
-        if !piece.is_empty() {
-            let _ = self.pieces.blocking_send(piece);
+        if !chunk.is_empty() {
+            let _ = self.chunks.blocking_send(chunk);
         }
     }
 
@@ -150,13 +151,13 @@ impl Reader {
     }
 }
 
-/// Says how many of these jobs were there already, if any were.
+/// Prints how many of the jobs existed already, if any.
 pub(crate) fn report_existing(known: u64, count: u64) {
     match known {
         0 => {}
-        1 if count == 1 => message(format_args!("this job was there already")),
-        _ if known == count => message(format_args!("all {count} jobs were there already")),
-        _ => message(format_args!("{known} of {count} jobs were there already")),
+        1 if count == 1 => message(format_args!("this job already exists")),
+        _ if known == count => message(format_args!("all {count} jobs already exist")),
+        _ => message(format_args!("{known} of {count} jobs already exist")),
     }
 }
 
@@ -172,13 +173,13 @@ struct Document {
     ids: Vec<String>,
 }
 
-/// Prints what is durable.
+/// Prints the ids of durable jobs.
 pub(crate) struct Printer {
     form: JsonOrLines,
     progress: Progress,
     lines: u64,
     count: u64,
-    /// For the one document, which cannot be printed before its end.
+    /// Collected for the JSON document, which is printed at the end.
     ids: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Colours, where they are wanted: on a terminal unless NO_COLOR is set, always, or never.
+//! Colors: on a terminal unless NO_COLOR is set, always, or never.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, stderr, stdout};
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use clap::{ColorChoice, ValueEnum};
 
-/// ColorMode there are colours
+/// When to use colors
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColorMode {
     /// On a terminal, unless NO_COLOR is set
@@ -15,7 +15,7 @@ pub(crate) enum ColorMode {
     Never,
 }
 
-/// How something is to look.
+/// The style of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Heading,
@@ -27,12 +27,12 @@ pub(crate) enum Style {
 
 static MODE: OnceLock<ColorMode> = OnceLock::new();
 
-/// Says it once, for the whole program.
+/// Sets the mode, once for the whole program.
 pub(crate) fn init(when: ColorMode) {
     let _ = MODE.set(when);
 }
 
-/// What clap is told before it has read the words: its help and its errors have colours, too.
+/// The color choice for clap, which prints help and errors before the options are parsed.
 pub(crate) fn for_help(words: impl Iterator<Item = OsString>, found: &str) -> ColorChoice {
     let words: Vec<OsString> = words.take_while(|word| word != "--").collect();
     let apart = words.windows(2).find(|pair| pair[0] == "--color").map(|pair| pair[1].to_str());
@@ -48,12 +48,12 @@ pub(crate) fn is_on_stdout() -> bool {
     is_on(&stdout())
 }
 
-/// How talk begins that something went wrong.
+/// The prefix of an error message.
 pub(crate) fn error() -> String {
     if is_on(&stderr()) { paint(Style::Bad, "error:") } else { "error:".to_owned() }
 }
 
-/// The text with what a terminal needs around it.
+/// The text with the escape codes of its style.
 pub(crate) fn paint(style: Style, text: &str) -> String {
     let code = match style {
         Style::Heading => "1",
@@ -65,7 +65,7 @@ pub(crate) fn paint(style: Style, text: &str) -> String {
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
 
-/// How the state of a job, a queue or a worker looks.
+/// The style of a job, queue or worker state.
 pub(crate) fn of_state(state: &str) -> Option<Style> {
     match state {
         "succeeded" => Some(Style::Good),
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_is_seen_wherever_it_stands() {
+    fn the_flag_is_found_at_any_position() {
         for (words, found, seen) in [
             ("filch --help", "auto", ColorChoice::Auto),
             ("filch --help", "never", ColorChoice::Never),

@@ -1,4 +1,4 @@
-//! `filch completions`: a script that lets a shell complete filch's words.
+//! `filch completions`: prints shell completion scripts.
 
 use std::process::ExitCode;
 
@@ -8,14 +8,14 @@ use clap_complete::Shell;
 
 use crate::output::data;
 
-/// Print a script that lets a shell complete filch's commands and options
+/// Print a shell completion script
 #[derive(Args)]
 #[command(after_help = "Examples:
   filch completions bash > ~/.local/share/bash-completion/completions/filch
   filch completions zsh > ~/.zfunc/_filch
   filch completions fish > ~/.config/fish/completions/filch.fish")]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// Shell
     shell: Shell,
 }
 

@@ -1,4 +1,4 @@
-//! `filch config`: what is set, and where.
+//! `filch config`: shows settings and where they come from.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use crate::settings::{Fallback, Origin, Settings, Value};
 use crate::table;
 use crate::table::Column::Text;
 
-/// Show what is set, and where it was set
+/// Show settings and where they come from
 #[derive(Args)]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
@@ -25,19 +25,19 @@ enum Command {
 }
 
 const AFTER_HELP: &str = "\
-What counts is the first of: a flag, a variable (FILCH_SLOTS), filch.toml in the present folder,
-$XDG_CONFIG_HOME/filch/config.toml, the default. The flag of any setting can be given, to see what
-would hold with it.
+Precedence: flag, environment variable (FILCH_SLOTS), filch.toml in the current directory,
+$XDG_CONFIG_HOME/filch/config.toml, default. Any flag that has a setting can be added, to see its
+effect.
 
 Examples:
   filch config show --origin
   filch config show --json | jq -r '.settings[] | select(.key == \"url\").value'";
 
-/// Show every setting with its value
+/// Show all settings with their values
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 struct Show {
-    /// Say where each value came from: a flag, a variable, a file and its line
+    /// Show where each value comes from: flag, variable, or file and line
     #[arg(long)]
     origin: bool,
     #[command(flatten)]
@@ -52,7 +52,7 @@ struct Document {
 #[derive(Serialize)]
 struct Line {
     key: &'static str,
-    /// Nothing if the program finds it out by itself; `default` says how.
+    /// `None` if the program determines it at run time; `default` describes how.
     value: Option<String>,
     default: &'static str,
     variable: String,
@@ -89,7 +89,7 @@ pub(crate) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The same, unless a flag says otherwise.
+/// The value, or that of the flag if it is given.
 fn flagged(value: &Value, matches: Option<&ArgMatches>) -> Value {
     let key = value.setting.key;
     let given = matches
@@ -105,7 +105,7 @@ fn flagged(value: &Value, matches: Option<&ArgMatches>) -> Value {
 fn row(value: &Value, show: &Show) -> Vec<String> {
     let text = match (&value.text, value.setting.default) {
         (Some(text), _) => text.clone(),
-        (None, Fallback::Value(words) | Fallback::Described(words)) => format!("({words})"),
+        (None, Fallback::Value(text) | Fallback::Described(text)) => format!("({text})"),
     };
     let mut row = vec![value.setting.key.to_owned(), text];
     row.extend(show.origin.then(|| value.origin()));

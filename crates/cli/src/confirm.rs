@@ -1,4 +1,4 @@
-//! Before something is done that cannot be undone: what it would do, and whether it is meant.
+//! Confirmation of commands that cannot be undone, and `--dry-run`.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin};
 
@@ -10,24 +10,24 @@ use crate::exit::Exit;
 use crate::output::message;
 use crate::usage::Usage;
 
-/// How careful to be
+/// Confirmation options
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct ConfirmOptions {
-    /// Only say what would be done
+    /// Only show what would be done
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     pub(crate) yes: bool,
 }
 
 impl ConfirmOptions {
-    /// Whether a person can be asked and wants to be.
+    /// Whether to ask: there is a terminal, and no option forbids it.
     pub(crate) fn can_ask(&self) -> bool {
         !self.yes && !self.dry_run && stdin().is_terminal() && stderr().is_terminal()
     }
 
-    /// Asks, where there is somebody to ask.
+    /// Asks for confirmation if there is a terminal.
     ///
     /// # Errors
     /// If the answer is no.
@@ -37,25 +37,28 @@ impl ConfirmOptions {
         }
         let _ = write!(stderr(), "{question} [y/N] ").and_then(|()| stderr().flush());
         let mut answer = String::new();
-        stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
+        stdin()
+            .lock()
+            .read_line(&mut answer)
+            .context("cannot read the answer from the terminal")?;
         match answer.trim().to_ascii_lowercase().as_str() {
             "y" | "yes" => Ok(()),
-            _ => Err(Exit::new(1, "nothing was done").into()),
+            _ => Err(Exit::new(1, "aborted: nothing was changed").into()),
         }
     }
 }
 
 impl ConfirmOptions {
-    /// Names and counts what is meant before it is done: `retry 1,284 jobs matching ...`. What is chosen
-    /// by what it has in common may be more than one thinks, so that needs a yes.
+    /// Announces what a command will do: `retry 1,284 jobs matching ...`. A filter may match more
+    /// jobs than expected, so it needs a confirmation.
     ///
     /// # Errors
-    /// If the answer is no, or if there is nobody to ask.
-    pub(crate) fn confirm_jobs(&self, verb: &str, count: u64, terms: Option<&str>) -> Result<()> {
-        let Some(terms) = terms else {
+    /// If the answer is no, or if there is no terminal to ask on.
+    pub(crate) fn confirm_jobs(&self, verb: &str, count: u64, filter: Option<&str>) -> Result<()> {
+        let Some(filter) = filter else {
             return self.confirm(&format!("{verb} {}?", count_jobs(count)));
         };
-        let what = format!("{verb} {} matching `{}`", count_jobs(count), escaped(terms));
+        let what = format!("{verb} {} matching `{}`", count_jobs(count), escaped(filter));
         if count > 0 && !self.yes && !self.dry_run {
             return self.require(&what);
         }
@@ -63,16 +66,17 @@ impl ConfirmOptions {
         Ok(())
     }
 
-    /// Asks, and takes silence for a no: for what may be more than one thinks.
+    /// Requires a confirmation, by `--yes` or on a terminal.
     ///
     /// # Errors
-    /// If the answer is no, or if there is nobody to ask.
+    /// If the answer is no, or if there is no terminal to ask on.
     pub(crate) fn require(&self, what: &str) -> Result<()> {
         if self.yes || self.can_ask() {
             return self.confirm(&format!("{what}?"));
         }
-        let help = "add --yes, or look with --dry-run first";
-        Err(Usage::new(format!("{what}: nobody can be asked whether this is meant"), help).into())
+        let help = "add --yes, or preview with --dry-run";
+        Err(Usage::new(format!("{what}: confirmation needed, but stdin is not a terminal"), help)
+            .into())
     }
 }
 

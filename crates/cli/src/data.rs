@@ -1,4 +1,4 @@
-//! The folder with the data: made if it is not there, and why what is in it cannot be opened.
+//! The data directory: creating it, and the errors of opening the store in it.
 
 use std::path::Path;
 
@@ -8,27 +8,28 @@ use filch_store::OpenError;
 use crate::exit::{self, Exit};
 use crate::usage::Usage;
 
-/// Makes the folder, unless it is there.
+/// Creates the data directory if it does not exist.
 ///
 /// # Errors
-/// If it cannot be made, or is something else.
+/// If it cannot be created, or if the path is a file.
 pub(crate) fn make(folder: &Path) -> Result<()> {
     if folder.is_file() {
-        let what = format!("{} is a file, where a folder is meant", folder.display());
-        return Err(Usage::new(what, "name the folder that filch.db is in, or is to be in").into());
+        let what = format!("{} is a file, but --data needs a directory", folder.display());
+        return Err(Usage::new(what, "name the directory that holds filch.db, or a new one").into());
     }
     std::fs::create_dir_all(folder).map_err(|error| {
-        let text = format!("cannot make the folder {}: {error}", folder.display());
-        Exit::new(1, format!("{text}\n  help: choose another one with --data DIR")).into()
+        let text = format!("cannot create the directory {}: {error}", folder.display());
+        Exit::new(1, format!("{text}\n  help: choose another directory with --data DIR")).into()
     })
 }
 
-/// Whether the file is there. What cannot be looked at may be, and whoever opens it is told why not.
+/// Whether the file exists. If that cannot be determined, it counts as existing, and opening it
+/// reports the error.
 pub(crate) fn is_there(file: &Path) -> bool {
     file.try_exists().unwrap_or(true)
 }
 
-/// Why the file could not be opened, as a way to end.
+/// The exit code and message for a store that cannot be opened.
 pub(crate) fn unopened(file: &Path, error: &OpenError) -> Exit {
     let named = format!("{}: {error}", file.display());
     match error {
@@ -37,8 +38,8 @@ pub(crate) fn unopened(file: &Path, error: &OpenError) -> Exit {
         OpenError::NoLog { .. } | OpenError::OldLibrary { .. } => Exit::new(1, named),
         OpenError::NotOurs(_) => Exit::new(1, error.to_string()),
         OpenError::Failed { .. } => {
-            let help = "only their owner can open these files, on a disk that can be written to: run \
-                        this as that user, or choose another folder with --data DIR";
+            let help = "the store needs a writable disk, and only its owner can open it: run this as \
+                        that user, or choose another directory with --data DIR";
             Exit::new(1, format!("{error}\n  help: {help}"))
         }
     }

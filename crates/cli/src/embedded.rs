@@ -1,4 +1,4 @@
-//! A server and a worker in this very process, over the file that outlives it.
+//! A server and a worker in this process, on the durable store of the data directory.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ use crate::connection::Connection;
 use crate::data;
 use crate::exit::{self, Exit};
 
-/// What runs here.
+/// The server and the worker in this process.
 pub(crate) struct Embedded {
     pub(crate) server: Server,
     pub(crate) worker: Option<RunningWorker>,
 }
 
-/// What is wanted of it.
+/// How to start them.
 pub(crate) struct EmbeddedOptions {
     pub(crate) config: ServerConfig,
     pub(crate) slots: u32,
@@ -32,17 +32,17 @@ pub(crate) struct EmbeddedOptions {
     pub(crate) commands: bool,
 }
 
-/// Either a server here, or the URL of the one that has the data open.
+/// Either a server in this process, or the URL of the one that has the data open.
 pub(crate) enum OpenResult {
     Started(Box<Embedded>),
     AlreadyRunning(String),
 }
 
-/// How long what runs may take after somebody wanted the program to end.
+/// How long running jobs may take after the first shutdown signal.
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
 
 impl Embedded {
-    /// Opens the data and serves it, unless somebody else does.
+    /// Opens the data and serves it, unless another server does.
     pub(crate) async fn open(
         connection: &Connection,
         wanted: EmbeddedOptions,
@@ -59,12 +59,14 @@ impl Embedded {
         };
         let kept: Arc<dyn Store> = store.clone();
         let server = Server::start(wanted.config.clone(), kept).await?;
-        store.announce(&server.url()).context("cannot say in the lock file where the server is")?;
+        store
+            .announce(&server.url())
+            .context("cannot write the URL of the server to the lock file")?;
         let worker = (wanted.slots > 0).then(|| start_worker(&server, &wanted));
         Ok(OpenResult::Started(Box::new(Self { server, worker })))
     }
 
-    /// Waits until the worker has crashed; for ever if there is none, or if it was told to leave.
+    /// Waits until the worker crashes. Never returns if there is no worker, or if it was stopped.
     pub(crate) async fn worker_crashed(&self) {
         if let Some(worker) = &self.worker
             && worker.left().await == Left::Crashed
@@ -74,7 +76,7 @@ impl Embedded {
         std::future::pending::<()>().await;
     }
 
-    /// Lets what runs finish, and ends.
+    /// Graceful shutdown: running jobs have this long to finish.
     pub(crate) async fn close(&self, grace: Duration) {
         if let Some(worker) = &self.worker {
             worker.drain(grace);
@@ -84,7 +86,7 @@ impl Embedded {
     }
 }
 
-/// Whether a server may be started so: found out before anything is opened or made.
+/// Whether a server may start with this configuration, checked before any file is opened or made.
 fn check_exposure(connection: &Connection, config: &ServerConfig) -> Result<()> {
     config.check().map_err(|error| Exit::new(exit::USAGE, error.to_string()))?;
     let (file, listen) = (connection.store_file(), config.listen);
@@ -94,14 +96,14 @@ fn check_exposure(connection: &Connection, config: &ServerConfig) -> Result<()> 
         let checked = exposure::check(listen, config.protection(has_tokens));
         checked.map_err(|exposed| Exit::new(exit::USAGE, exposed.to_string()))?;
     }
-    // Where something is kept, its own server may be the one that listens: that is for the lock to say.
+    // If there is data, its own server may be the one that listens here: the lock decides that.
     if !data::is_there(&file) {
         drop(TcpListener::bind(listen).map_err(|error| StartError::Listen(listen, error))?);
     }
     Ok(())
 }
 
-/// How long somebody who has the file open may take to say where they are.
+/// How long a server that has the file open may take to write its URL into the lock file.
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 async fn open(file: PathBuf) -> Result<Result<Sqlite, OpenError>> {
@@ -138,25 +140,25 @@ fn start_worker(server: &Server, wanted: &EmbeddedOptions) -> RunningWorker {
     RunningWorker::start(config, handlers(wanted.commands), connect)
 }
 
-/// What this program can run by itself.
+/// The handlers of this program.
 pub(crate) fn handlers(commands: bool) -> Handlers {
     let handlers = crate::builtin_kinds::add(Handlers::new());
     if commands { handlers.commands(Runner::start(Options::new(own_program()))) } else { handlers }
 }
 
-/// This program, also after an update has replaced its file.
+/// This program, even if an update has replaced its file.
 fn own_program() -> PathBuf {
     PathBuf::from("/proc/self/exe")
 }
 
-/// What this machine is called, which is what its workers are called unless somebody says otherwise.
+/// The machine's host name, which is the default name of its workers.
 pub(crate) fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
     if name.is_empty() { "localhost".to_owned() } else { name.to_owned() }
 }
 
-/// As many as there are cores.
+/// The number of cores.
 pub(crate) fn default_slots() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
 }

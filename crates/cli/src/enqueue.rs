@@ -1,4 +1,4 @@
-//! `filch enqueue`: typed jobs for workers that know their kind, one or as many as there are lines.
+//! `filch enqueue`: submits typed jobs for workers that handle their kind, one or one per line.
 
 use std::io::BufRead as _;
 use std::path::Path;
@@ -18,15 +18,15 @@ use crate::submit::{one, open, unread};
 use crate::usage::Usage;
 
 const AFTER_HELP: &str = "\
-With - each line of stdin is the arguments of one job. Lines are sent while they are read, and ids
-are printed as jobs become durable. With --key a repeated run makes no job twice: the same key and
-line number are the same job.
+With -, each line of stdin holds the arguments of one job. Lines are sent while they are read, and
+ids are printed as jobs become durable. With --key, submitting again creates no duplicates: the same
+key and line number are the same job.
 
 Examples:
   filch enqueue resize '{\"path\": \"a.png\", \"width\": 80}'
   filch enqueue --queue img --retry 5 --key monday resize - < images.jsonl";
 
-/// Submit a typed job with JSON as its arguments and print its id
+/// Submit a typed job with JSON arguments and print its id
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct EnqueueArgs {
@@ -36,9 +36,9 @@ pub(crate) struct EnqueueArgs {
     job: JobOptions,
     #[command(flatten)]
     form: JsonOrLines,
-    /// What kind of work it is; a worker must know it
+    /// Kind of the job; a worker must handle it
     kind: String,
-    /// The arguments, any JSON; - reads one job a line from stdin
+    /// Arguments, any JSON value (- to read one job per line from stdin)
     #[arg(value_name = "JSON")]
     arguments: Option<String>,
 }
@@ -50,7 +50,7 @@ pub(crate) fn run(options: EnqueueArgs) -> Result<ExitCode> {
 async fn enqueue(options: EnqueueArgs) -> Result<ExitCode> {
     let EnqueueArgs { connection, job, form, kind, arguments } = options;
     let client = connection.client()?;
-    let template = Submission { kind: Some(kind), ..job.plain(&client).await? };
+    let template = Submission { kind: Some(kind), ..job.submission(&client).await? };
     if arguments.as_deref() != Some("-") {
         let args = arguments.as_deref().map(|text| read("the arguments", text)).transpose()?;
         return one(&client, &Submission { args, ..template }, form).await;
@@ -70,11 +70,10 @@ async fn enqueue(options: EnqueueArgs) -> Result<ExitCode> {
 
 fn read(what: &str, text: &str) -> Result<Box<RawValue>> {
     serde_json::from_str(text).map_err(|error| {
-        // It is one line, and which one is said already.
+        // The input is a single line, and the caller names it.
         let (error, column) = (error.to_string(), error.column());
         let error = error.split(" at line ").next().unwrap_or_default();
         let help = r#"write JSON, for example '{"path": "a.png"}', '[1, 2]' or '"text"'"#;
-        Usage::new(format!("{what} cannot be read as JSON: {error} at column {column}"), help)
-            .into()
+        Usage::new(format!("{what}: invalid JSON: {error} at column {column}"), help).into()
     })
 }

@@ -1,19 +1,18 @@
-//! Text from elsewhere on a person's terminal: what could move the cursor, ring or turn the reading order
-//! is shown as JSON would write it, everything else as it is.
+//! Escapes control characters and characters that change the reading order in text that we print.
 //!
-//! Nothing that is printed can do without this (see `output`), and since the escapes are JSON's, a JSON
-//! document still says the same afterwards.
+//! `output` applies this to everything. The escapes are those of JSON, so an escaped JSON document
+//! still has the same value.
 
 use std::borrow::Cow;
 
-/// The text in one line, without anything that a terminal obeys.
+/// The text on one line, with control characters escaped.
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
-    escape(text, is_obeyed)
+    escape(text, is_control)
 }
 
-/// The same of a whole text: its lines and columns stay.
+/// The same, but newlines and tabs stay.
 pub(crate) fn escaped_lines(text: &str) -> Cow<'_, str> {
-    escape(text, |character| is_obeyed(character) && !matches!(character, '\n' | '\t'))
+    escape(text, |character| is_control(character) && !matches!(character, '\n' | '\t'))
 }
 
 fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
@@ -27,7 +26,7 @@ fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
             '\n' if is_escaped(character) => shown.push_str("\\n"),
             '\r' if is_escaped(character) => shown.push_str("\\r"),
             '\t' if is_escaped(character) => shown.push_str("\\t"),
-            // None of them needs more than four digits.
+            // None of these characters needs more than four digits.
             _ if is_escaped(character) => shown += &format!("\\u{:04x}", u32::from(character)),
             _ => shown.push(character),
         }
@@ -35,7 +34,7 @@ fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A command as a shell would take it.
+/// A command, quoted for a shell.
 pub(crate) fn command(words: &[String]) -> String {
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     words.join(" ")
@@ -49,13 +48,13 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-fn is_obeyed(character: char) -> bool {
-    let turns = matches!(
+fn is_control(character: char) -> bool {
+    let changes_direction = matches!(
         character,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
     );
     let breaks_the_line = matches!(character, '\u{2028}' | '\u{2029}');
-    turns || breaks_the_line || character.is_control()
+    changes_direction || breaks_the_line || character.is_control()
 }
 
 #[cfg(test)]
@@ -63,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_terminal_obeys_is_left() {
+    fn control_characters_are_escaped() {
         for (text, shown) in [
             ("plain Größe ✓", "plain Größe ✓"),
             ("a\u{1b}[2Jb", r"a\u001b[2Jb"),
@@ -77,19 +76,19 @@ mod tests {
     }
 
     #[test]
-    fn json_says_the_same_afterwards() {
+    fn escaped_json_has_the_same_value() {
         let value: String = (0..0x3000).filter_map(char::from_u32).collect();
         for written in [serde_json::to_string(&value), serde_json::to_string_pretty(&[&value])] {
             let written = written.unwrap();
             let shown = escaped_lines(&written);
-            assert!(!shown.chars().any(|character| character != '\n' && is_obeyed(character)));
+            assert!(!shown.chars().any(|character| character != '\n' && is_control(character)));
             let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
             assert_eq!(read(&shown), read(&written));
         }
     }
 
     #[test]
-    fn commands_can_be_pasted() {
+    fn commands_are_quoted_for_a_shell() {
         let words = ["sh", "-c", "echo 'a b'", "", "x=1"].map(str::to_owned);
         assert_eq!(command(&words), r"sh -c 'echo '\''a b'\''' '' x=1");
     }

@@ -1,4 +1,4 @@
-//! `filch events`: what happens in the cluster, and what has happened as far as the server holds it.
+//! `filch events`: prints the events that the server still holds, and follows new ones.
 
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
@@ -20,41 +20,40 @@ use crate::select::{self, short};
 use crate::{moment, worker};
 
 const AFTER_HELP: &str = "\
-Without -f it prints what the server still holds, the newest 16,384 events since it started,
-and ends. With -f it goes on with what happens from now on, or since the moment that --since
-gives; if the connection breaks it connects again, goes on where it was, and says if something
-was missed.
+Without -f, prints the events that the server still holds: the newest 16,384 since it started.
+With -f, follows new events, starting now or at --since. If the connection breaks, it reconnects and
+resumes after the last event; a note on stderr reports events that were missed.
 
 Examples:
   filch events -f
   filch events --since 10m --queue img
   filch events -f --worker 5b1e --jsonl | jq -c 'select(.cause == \"steal\")'";
 
-/// Show what happens in the cluster: submits, starts, thefts, losses, ends
+/// Print cluster events: jobs submitted, started, stolen, lost and ended
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct EventsArgs {
     #[command(flatten)]
     connection: Connection,
-    /// Go on with what happens from now on
+    /// Follow new events
     #[arg(long, short)]
     follow: bool,
-    /// Only about jobs of this queue
+    /// Only jobs of this queue
     #[arg(long, short, value_name = "NAME")]
     queue: Option<String>,
-    /// Only about jobs of this kind; commands are of the kind `command`
+    /// Only jobs of this kind (commands have the kind `command`)
     #[arg(long, short, value_name = "KIND")]
     kind: Option<String>,
-    /// Only about this job: its id, at least the last 4 digits of it, or @last
-    #[arg(long, value_name = "SEL")]
+    /// Only this job: its id, at least the last 4 digits of it, or @last
+    #[arg(long, value_name = "JOB")]
     job: Option<String>,
-    /// Only what this worker got, gave, began and lost: its id or at least the last 4 digits of it, or its name
+    /// Only this worker: its name, its id, or at least the last 4 digits of the id
     #[arg(long, value_name = "WORKER")]
     worker: Option<String>,
-    /// What has happened since this moment (2026-01-31T12:00:00Z) or within this span (10m)
-    #[arg(long, value_name = "WHEN")]
+    /// Only events since this time (2026-01-31T12:00:00Z) or this long ago (10m)
+    #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     jsonl: bool,
 }
@@ -63,15 +62,15 @@ pub(crate) fn run(options: EventsArgs) -> Result<ExitCode> {
     with_client(&options.connection, async |client| {
         let query = query(client, &options).await?;
         let mut printed = Ok(());
-        let print = |told: &StreamedEvent| {
-            printed = show(told, options.jsonl);
+        let print = |received: &StreamedEvent| {
+            printed = show(received, options.jsonl);
             if printed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         if options.follow {
             follow(client, &query, print).await?;
         } else {
             let mut print = print;
-            client.events(&query, None).await?.each(|told| print(&told)).await?;
+            client.events(&query, None).await?.each(|received| print(&received)).await?;
         }
         printed.map(|()| ExitCode::SUCCESS)
     })
@@ -87,7 +86,7 @@ async fn query(client: &Client, options: &EventsArgs) -> Result<String> {
         None => None,
     };
     let since = options.since.as_deref().map(|since| moment::ago("--since", since)).transpose()?;
-    // Without a moment and without going on, everything that is held.
+    // Without --since and --follow, print all events that the server holds.
     let beginning = (!options.follow).then(|| "1970-01-01T00:00:00Z".to_owned());
     let fields = [
         ("queue", options.queue.clone()),
@@ -105,12 +104,12 @@ async fn query(client: &Client, options: &EventsArgs) -> Result<String> {
     Ok(query)
 }
 
-/// How soon it is tried to connect again.
-const AGAIN_FIRST: Duration = Duration::from_millis(100);
-const AGAIN_LONGEST: Duration = Duration::from_secs(5);
+/// The delays between attempts to reconnect.
+const RECONNECT_MIN: Duration = Duration::from_millis(100);
+const RECONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// Tells `each` what happens until it has seen enough, over as many connections as that takes. Only the
-/// first one has to succeed.
+/// Calls `each` for every event until it returns `Break`, and reconnects as often as needed. Only
+/// the first connection has to succeed.
 pub(crate) async fn follow(
     client: &Client,
     query: &str,
@@ -118,33 +117,33 @@ pub(crate) async fn follow(
 ) -> Result<()> {
     let mut last: Option<String> = None;
     let mut listening = Some(client.events(query, None).await?);
-    let mut wait = AGAIN_FIRST;
+    let mut wait = RECONNECT_MIN;
     loop {
         if let Some(events) = listening.take() {
-            let mut is_enough = false;
-            let heard = events.each(|told| {
-                last = Some(told.id.clone());
-                let seen = each(&told);
-                is_enough = seen.is_break();
-                seen
+            let mut is_done = false;
+            let received = events.each(|received| {
+                last = Some(received.id.clone());
+                let flow = each(&received);
+                is_done = flow.is_break();
+                flow
             });
-            match heard.await {
-                Ok(()) if is_enough => return Ok(()),
+            match received.await {
+                Ok(()) if is_done => return Ok(()),
                 // The server is stopping, or gone.
                 Ok(()) | Err(Error::Unreachable { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
-            message(format_args!("the connection to {} broke; trying again", client.url()));
-            wait = AGAIN_FIRST;
+            message(format_args!("connection to {} lost; reconnecting", client.url()));
+            wait = RECONNECT_MIN;
         }
         tokio::time::sleep(wait).await;
-        wait = (wait * 2).min(AGAIN_LONGEST);
+        wait = (wait * 2).min(RECONNECT_MAX);
         match client.events(query, last.as_deref()).await {
             Ok(again) => {
-                message(format_args!("connected again"));
+                message(format_args!("reconnected"));
                 listening = Some(again);
             }
-            // It is starting, or not there yet.
+            // The server is starting, or not running yet.
             Err(Error::Unreachable { .. }) => {}
             Err(Error::Refused(problem)) if problem.status == 503 => {}
             Err(error) => return Err(error.into()),
@@ -152,31 +151,31 @@ pub(crate) async fn follow(
     }
 }
 
-fn show(told: &StreamedEvent, jsonl: bool) -> Result<()> {
-    if told.data.is_empty() {
+fn show(received: &StreamedEvent, jsonl: bool) -> Result<()> {
+    if received.data.is_empty() {
         return Ok(());
     }
-    if told.is_reset {
-        message(format_args!("note: the server does not hold what happened before this any more"));
+    if received.is_reset {
+        message(format_args!("note: older events are no longer available"));
         return Ok(());
     }
     if jsonl {
-        return document::raw_line(serde_json::from_str(&told.data)?);
+        return document::raw_line(serde_json::from_str(&received.data)?);
     }
-    let event: ClusterEvent = serde_json::from_str(&told.data)?;
-    let (at, what, whom, how) = words(&event);
-    let whom = escaped(&whom);
-    let how = escaped(&how);
+    let event: ClusterEvent = serde_json::from_str(&received.data)?;
+    let (at, what, subject, details) = columns(&event);
+    let subject = escaped(&subject);
+    let details = escaped(&details);
     let line = if std::io::stdout().is_terminal() {
-        format!("{:<24}  {what:<11}  {whom:<17}  {how}", at.to_string())
+        format!("{:<24}  {what:<11}  {subject:<17}  {details}", at.to_string())
     } else {
-        format!("{at}\t{what}\t{whom}\t{how}")
+        format!("{at}\t{what}\t{subject}\t{details}")
     };
     data(&format!("{}\n", line.trim_end()))
 }
 
-/// When, what, to whom, and the rest.
-fn words(event: &ClusterEvent) -> (Moment, String, String, String) {
+/// The columns of an event: time, event, job or worker, details.
+fn columns(event: &ClusterEvent) -> (Moment, String, String, String) {
     let name = |id: &Option<String>, seq: u64| id.as_deref().map_or(format!("#{seq}"), short);
     match event {
         ClusterEvent::Submitted { at, id, queue, kind, .. } => {
@@ -193,7 +192,7 @@ fn words(event: &ClusterEvent) -> (Moment, String, String, String) {
                 "steal" => "stolen",
                 other => other,
             };
-            let whom = match (&ids[..], jobs.len()) {
+            let subject = match (&ids[..], jobs.len()) {
                 ([id], 1) => short(id),
                 ([id, ..], count) => format!("{} and {} more", short(id), count - 1),
                 ([], count) => format!("{count} jobs"),
@@ -203,10 +202,10 @@ fn words(event: &ClusterEvent) -> (Moment, String, String, String) {
             };
             let sides: Vec<String> =
                 [side("from", from), side("to", to)].into_iter().flatten().collect();
-            (*at, what.to_owned(), whom, sides.join(" "))
+            (*at, what.to_owned(), subject, sides.join(" "))
         }
         ClusterEvent::WorkerLost { at, worker, jobs } => {
-            (*at, "worker-lost".into(), short(worker), format!("it held {jobs}"))
+            (*at, "worker-lost".into(), short(worker), format!("held {jobs} jobs"))
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Examples in the help: a command that shows none itself shows those above it that are its own.
+//! Examples in the help. A command without examples inherits those of its group that run it.
 
 use clap::Command;
 
 const HEADING: &str = "Examples:";
 
-/// The same commands, where each shows its examples.
+/// The command tree in which each command has its examples.
 pub(crate) fn inherit(root: Command) -> Command {
     let name = root.get_name().to_owned();
     walk(root, &name, &[])

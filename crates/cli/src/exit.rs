@@ -1,4 +1,4 @@
-//! How the program ends when it does not end well: the codes that scripts go by.
+//! The exit codes of failed commands. Scripts depend on them.
 
 use std::fmt;
 
@@ -11,18 +11,18 @@ pub(crate) struct Exit {
     pub(crate) text: String,
 }
 
-/// The command line, a file or a value is wrong.
+/// A command line, file or value is invalid.
 pub(crate) const USAGE: u8 = 2;
 pub(crate) const NOT_FOUND: u8 = 3;
 pub(crate) const CONFLICT: u8 = 4;
 pub(crate) const NOT_PERMITTED: u8 = 5;
 pub(crate) const UNREACHABLE: u8 = 6;
 pub(crate) const OTHER_VERSION: u8 = 7;
-/// A job that was waited for has failed.
+/// A job that the command waited for has failed.
 pub(crate) const JOB_FAILED: u8 = 100;
 pub(crate) const JOB_CANCELLED: u8 = 102;
 pub(crate) const WAIT_TIMED_OUT: u8 = 124;
-/// `filch run` itself is at fault, not the command.
+/// `filch run` itself failed, not the command.
 pub(crate) const OWN_FAULT: u8 = 125;
 pub(crate) const INTERRUPTED: u8 = 130;
 
@@ -40,7 +40,7 @@ impl fmt::Display for Exit {
 
 impl std::error::Error for Exit {}
 
-/// What the server said, as a way to end.
+/// The exit code for a client error.
 pub(crate) fn code_of(error: &client::Error) -> u8 {
     match error {
         client::Error::Unreachable { .. } | client::Error::Untrusted { .. } => UNREACHABLE,

@@ -1,4 +1,4 @@
-//! Jobs by what they have in common: `state:dead kind:resize queue:img since:1h`, each of which must hold.
+//! Job filters: `state:dead kind:resize queue:img since:1h`. A job must match all of them.
 
 use std::fmt;
 
@@ -14,52 +14,52 @@ use crate::output::message;
 use crate::usage::Usage;
 use filch_api::suggest::did_you_mean;
 
-/// What can be asked for.
+/// The fields of a filter.
 const FIELDS: [&str; 4] = ["state", "kind", "queue", "since"];
 
-/// What jobs must have in common.
+/// A filter for jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JobFilter {
-    /// Several with commas between them.
+    /// One state, or several separated by commas.
     pub(crate) state: Option<String>,
     pub(crate) kind: Option<String>,
     pub(crate) queue: Option<String>,
-    /// Submitted then or later: a moment, or a span back from now.
+    /// Submitted at this time or later: a time, or a duration before now.
     pub(crate) since: Option<String>,
 }
 
-/// Whether this is part of a filter, and no id.
+/// Whether this word is part of a filter rather than an id.
 pub(crate) fn is_filter(word: &str) -> bool {
     word.contains(':')
 }
 
 impl JobFilter {
-    /// Reads words like `state:dead`; several may be one word with blanks in it.
+    /// Parses words like `state:dead`. One word may hold several filters separated by blanks.
     ///
     /// # Errors
-    /// If a word cannot be meant.
+    /// If a field or a value is invalid.
     pub(crate) fn read(words: &[impl AsRef<str>]) -> Result<Self> {
-        let mut terms = Self::default();
+        let mut filter = Self::default();
         for word in words.iter().flat_map(|word| word.as_ref().split_whitespace()) {
             let (field, value) = word.split_once(':').unwrap_or((word, ""));
-            terms.add(field, value)?;
+            filter.add(field, value)?;
         }
-        Ok(terms)
+        Ok(filter)
     }
 
-    /// Asks for one more thing.
+    /// Adds one field.
     ///
     /// # Errors
-    /// If it cannot be meant.
+    /// If the field or the value is invalid.
     pub(crate) fn add(&mut self, field: &str, value: &str) -> Result<()> {
-        let place = match field {
+        let slot = match field {
             "state" => &mut self.state,
             "kind" => &mut self.kind,
             "queue" => &mut self.queue,
             "since" => &mut self.since,
             _ => {
                 let near = did_you_mean(field, &FIELDS);
-                let text = format!("{field:?} is nothing that jobs have{near}");
+                let text = format!("unknown filter `{field}`{near}");
                 return Err(Usage::new(
                     text,
                     "write state:VALUE, kind:VALUE, queue:VALUE or since:WHEN",
@@ -69,16 +69,16 @@ impl JobFilter {
         };
         if value.is_empty() {
             return Err(Usage::new(
-                format!("{field} has no value"),
+                format!("the filter `{field}` has no value"),
                 format!("write {field}:VALUE"),
             )
             .into());
         }
-        if place.is_some() {
-            let help = "write it once; states can have commas between them: state:dead,cancelled";
-            return Err(Usage::new(format!("{field} is said twice"), help).into());
+        if slot.is_some() {
+            let help = "give it once; several states are separated by commas: state:dead,cancelled";
+            return Err(Usage::new(format!("the filter `{field}` is given twice"), help).into());
         }
-        *place = Some(match field {
+        *slot = Some(match field {
             "state" => {
                 let states = name_list::without_blanks(value);
                 check_states(&states)?;
@@ -89,7 +89,7 @@ impl JobFilter {
         Ok(())
     }
 
-    /// As a part of a query, each field after an `&`.
+    /// The filter as query parameters, each with a leading `&`.
     pub(crate) fn query(&self) -> Result<String> {
         let since = self.since.as_deref().map(|since| moment::ago("since", since)).transpose()?;
         let fields = [
@@ -107,7 +107,7 @@ impl JobFilter {
         Ok(query)
     }
 
-    /// Every job that fits, the oldest first.
+    /// Every job that matches, the oldest first.
     pub(crate) async fn jobs(&self, client: &Client) -> Result<Vec<Job>> {
         let query = self.query()?;
         let (mut jobs, mut next) = (Vec::new(), Some(0));
@@ -123,14 +123,14 @@ impl JobFilter {
         Ok(jobs)
     }
 
-    /// Where nothing fits, a name may be misspelt.
+    /// If nothing matches, points out a queue or kind that may be misspelt.
     pub(crate) async fn suggest(&self, client: &Client) -> Result<()> {
         if let Some(queue) = &self.queue {
             let queues = client.queues().await?;
             let names: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
             if !names.contains(&queue.as_str()) {
                 let near = did_you_mean(queue, &names);
-                message(format_args!("no job waits in a queue {queue:?}{near}"));
+                message(format_args!("no queue {queue:?}{near}"));
             }
         }
         if let Some(kind) = &self.kind {
@@ -138,33 +138,33 @@ impl JobFilter {
             let kinds: Vec<&str> = newest.iter().map(|job| job.kind.as_str()).collect();
             if !kinds.contains(&kind.as_str()) {
                 let near = did_you_mean(kind, &kinds);
-                message(format_args!("no job of late was of the kind {kind:?}{near}"));
+                message(format_args!("no recent job has the kind {kind:?}{near}"));
             }
         }
         Ok(())
     }
 }
 
-/// As it can be written.
+/// As it can be typed.
 impl fmt::Display for JobFilter {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let values = [&self.state, &self.kind, &self.queue, &self.since];
-        let terms = FIELDS
+        let filter = FIELDS
             .iter()
             .zip(values)
             .filter_map(|(field, value)| value.as_ref().map(|value| format!("{field}:{value}")));
-        formatter.write_str(&terms.collect::<Vec<_>>().join(" "))
+        formatter.write_str(&filter.collect::<Vec<_>>().join(" "))
     }
 }
 
-/// Finds a word that is no state before anybody is asked.
+/// Rejects unknown states before the server is asked.
 pub(crate) fn check_states(words: &str) -> Result<()> {
     for word in words.split(',') {
         if states(word).is_none() {
             let known = JobState::ALL.map(JobState::word);
             let near = did_you_mean(&word.to_ascii_lowercase(), &known);
-            let text = format!("{word:?} is no state of a job{near}");
-            return Err(Usage::new(text, format!("states are {}", known.join(", "))).into());
+            let text = format!("unknown job state {word:?}{near}");
+            return Err(Usage::new(text, format!("the states are {}", known.join(", "))).into());
         }
     }
     Ok(())
@@ -175,20 +175,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terms_are_read_as_they_are_written() {
-        let terms = JobFilter::read(&["state:dead,cancelled kind:resize", "queue:a:b"]).unwrap();
-        assert_eq!(terms.to_string(), "state:dead,cancelled kind:resize queue:a:b");
-        assert_eq!(terms.query().unwrap(), "&state=dead%2Ccancelled&kind=resize&queue=a%3Ab");
+    fn a_filter_is_parsed_and_printed() {
+        let filter = JobFilter::read(&["state:dead,cancelled kind:resize", "queue:a:b"]).unwrap();
+        assert_eq!(filter.to_string(), "state:dead,cancelled kind:resize queue:a:b");
+        assert_eq!(filter.query().unwrap(), "&state=dead%2Ccancelled&kind=resize&queue=a%3Ab");
         assert_eq!(JobFilter::read(&[""]).unwrap(), JobFilter::default());
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn invalid_filters_are_rejected() {
         for (words, said) in [
             ("sate:dead", "did you mean \"state\"?"),
             ("state:daed", "did you mean \"dead\"?"),
             ("state:", "has no value"),
-            ("kind:a kind:b", "is said twice"),
+            ("kind:a kind:b", "is given twice"),
             ("priority:3", "write state:VALUE, kind:VALUE, queue:VALUE or since:WHEN"),
         ] {
             let error = JobFilter::read(&[words]).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What can be said of a job on the command line.
+//! The options of submitted jobs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,82 +13,82 @@ use filch_scheduler::time::Millis;
 use crate::usage::Usage;
 use crate::{moment, select};
 
-/// What can be said of any job
+/// Options of every job
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct JobOptions {
-    /// The line it waits in
+    /// Queue to submit to
     #[arg(long, short, value_name = "NAME")]
     pub(crate) queue: Option<String>,
-    /// Higher is sooner
+    /// Priority; higher runs sooner (strategy `priority`)
     #[arg(long, short, value_name = "N")]
     pub(crate) priority: i16,
-    /// Start only after this job; may be given several times
+    /// Dependency: start after this job has ended (repeatable)
     #[arg(long, value_name = "ID")]
     pub(crate) after: Vec<String>,
-    /// How the jobs named by --after must end [default: all-succeeded]
-    #[arg(long, value_name = "HOW", requires = "after")]
-    pub(crate) when: Option<Ending>,
-    /// Not before this moment (2026-01-31T12:00:00Z), or this span from now (90s)
-    #[arg(long, value_name = "WHEN")]
+    /// Condition on the jobs named by --after [default: all-succeeded]
+    #[arg(long, value_name = "CONDITION", requires = "after")]
+    pub(crate) when: Option<Condition>,
+    /// Do not start before this time (2026-01-31T12:00:00Z) or delay (90s)
+    #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<String>,
-    /// How many attempts there are
+    /// Maximum number of attempts, with exponential backoff between them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) retry: Option<u16>,
-    /// How long one attempt may take
-    #[arg(long, value_name = "SPAN", value_parser = read_timeout)]
+    /// Time limit of one attempt
+    #[arg(long, value_name = "DURATION", value_parser = read_timeout)]
     pub(crate) timeout: Option<Duration>,
-    /// A second name for what is submitted: the same key and the same words, the same jobs
+    /// Idempotency key: submitting again with the same key returns the same job
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
 }
 
-/// Less than what is counted would be nothing.
+/// Timeouts are counted in milliseconds.
 const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
 fn read_timeout(text: &str) -> Result<Duration, String> {
     let timeout = filch_api::span::read(text)?;
-    let none = "no attempt could succeed; write 1ms or more, or leave --timeout out";
+    let none = "a timeout must be at least 1ms; omit --timeout for none";
     if timeout < TIMEOUT_MIN { Err(none.to_owned()) } else { Ok(timeout) }
 }
 
-/// What can be said of a command
+/// Options of commands
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct CommandOptions {
-    /// A variable for the command's environment; may be given several times
+    /// Environment variable for the command (repeatable)
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// The folder in which it runs [default: the present one]
-    #[arg(long, value_name = "FOLDER")]
+    /// Working directory of the command [default: the current one]
+    #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
-/// How the jobs must end that another one waits for
+/// Condition on the dependencies of a job
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Ending {
+pub(crate) enum Condition {
     AllSucceeded,
     AnySucceeded,
     AllDone,
     AnyFailed,
 }
 
-impl From<Ending> for When {
-    fn from(ending: Ending) -> Self {
-        match ending {
-            Ending::AllSucceeded => Self::AllSucceeded,
-            Ending::AnySucceeded => Self::AnySucceeded,
-            Ending::AllDone => Self::AllDone,
-            Ending::AnyFailed => Self::AnyFailed,
+impl From<Condition> for When {
+    fn from(condition: Condition) -> Self {
+        match condition {
+            Condition::AllSucceeded => Self::AllSucceeded,
+            Condition::AnySucceeded => Self::AnySucceeded,
+            Condition::AllDone => Self::AllDone,
+            Condition::AnyFailed => Self::AnyFailed,
         }
     }
 }
 
 impl JobOptions {
-    /// A job that is nothing yet, under a new id. The server is asked whom the ends of ids mean.
-    pub(crate) async fn plain(&self, client: &Client) -> Result<Submission> {
+    /// A job without work, with a new id. Short ids of dependencies are looked up on the server.
+    pub(crate) async fn submission(&self, client: &Client) -> Result<Submission> {
         let timeout = self.timeout.map(|timeout| {
-            u32::try_from(timeout.as_millis()).map(|millis| Span(Millis(millis))).map_err(|_| {
-                Usage::new("the timeout is too long", "an attempt may take 49 days at most")
-            })
+            u32::try_from(timeout.as_millis())
+                .map(|millis| Span(Millis(millis)))
+                .map_err(|_| Usage::new("the timeout is too long", "write at most 49d"))
         });
         let mut after = Vec::new();
         for parent in &self.after {
@@ -110,9 +110,9 @@ impl JobOptions {
 }
 
 impl CommandOptions {
-    /// The same job, as this command.
+    /// The job with this command as its work.
     pub(crate) fn command(&self, words: &[String], job: Submission) -> Result<Submission> {
-        let mut dir = std::env::current_dir().context("cannot tell the present folder")?;
+        let mut dir = std::env::current_dir().context("cannot determine the current directory")?;
         if let Some(other) = &self.dir {
             dir.push(other);
         }
@@ -120,13 +120,16 @@ impl CommandOptions {
         for variable in &self.env {
             let named = variable.split_once('=').filter(|(name, _)| !name.is_empty());
             let (name, value) = named.ok_or_else(|| {
-                Usage::new(format!("{variable:?} is no variable"), "write --env NAME=VALUE")
+                Usage::new(
+                    format!("invalid environment variable {variable:?}"),
+                    "write --env NAME=VALUE",
+                )
             })?;
             env.insert(name.to_owned(), value.to_owned());
         }
         let dir = dir.into_os_string().into_string().map_err(|dir| {
             Usage::new(
-                format!("the folder {} has a name that is not UTF-8", dir.display()),
+                format!("the directory {} is not UTF-8", dir.display()),
                 "choose another one with --dir",
             )
         })?;

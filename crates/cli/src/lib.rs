@@ -1,6 +1,6 @@
-//! The filch program: reads the command line, hands over, and ends with the code that says how it went.
+//! The filch program: parses the command line, runs the command and returns its exit code.
 //!
-//! What is printed on stdout is data, what is printed on stderr is talk. The codes are in `exit`.
+//! stdout carries data, stderr carries messages for people. The exit codes are in `exit`.
 
 mod bench;
 mod builtin_kinds;
@@ -45,6 +45,7 @@ mod server;
 mod settings;
 mod simulate;
 mod submit;
+mod svg;
 mod table;
 mod template;
 mod token;
@@ -69,22 +70,22 @@ use usage::Usage;
 
 const AFTER_HELP: &str = "\
 Examples:
-  filch up                                  a server and a worker; jobs are kept in ./filch.db
-  filch run -- make test                    as if it were run here, but durable
+  filch up                                  start a server and a worker; jobs are in ./filch.db
+  filch run -- make test                    run a command as a durable job and wait for it
   filch submit --array 1-100 -- ./render.sh {index} | filch wait -
-  filch why @last                           why the newest job is not running
-  filch completions bash                    a script that lets a shell complete all this
+  filch why @last                           explain why the newest job is not running
+  filch completions bash                    print a completion script for bash
 
-Exit codes: 0 fine, 1 other, 2 usage, 3 not found, 4 conflict, 5 not permitted, 6 no server answers,
-7 other version, 100 a job failed, 102 it was cancelled, 124 waiting timed out, 125 `run` itself
-is at fault, 130 interrupted.";
+Exit codes: 0 success, 1 other error, 2 usage, 3 not found, 4 conflict, 5 not permitted,
+6 server unreachable, 7 version mismatch, 100 a job failed, 102 a job was cancelled,
+124 timed out waiting, 125 `filch run` itself failed, 130 interrupted.";
 
 /// A durable job scheduler whose idle workers steal.
 #[derive(Parser)]
 #[command(name = "filch", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(after_help = AFTER_HELP)]
 struct Arguments {
-    /// Whether there are colours: auto, always or never
+    /// Use colors: auto, always or never
     #[arg(long, global = true, hide_possible_values = true, value_name = "WHEN")]
     color: color::ColorMode,
     #[command(subcommand)]
@@ -119,7 +120,7 @@ enum Command {
 }
 
 impl Command {
-    /// Whether it goes by what is set here; what does not must not stumble over a file that is wrong.
+    /// Whether the command reads settings. The others must work even if a settings file is invalid.
     const fn reads_settings(&self) -> bool {
         !matches!(
             self,
@@ -132,13 +133,13 @@ impl Command {
     }
 }
 
-/// The commands and their options, as they are where nothing is set.
+/// The command tree with the built-in defaults.
 #[must_use]
 pub fn command() -> clap::Command {
     commands(&Settings::defaults())
 }
 
-/// The same with what was found.
+/// The command tree with the defaults from settings files and variables.
 fn commands(found: &Settings) -> clap::Command {
     apply_defaults(
         parse_error::allow_negative_numbers(examples::inherit(Arguments::command())),
@@ -149,7 +150,7 @@ fn commands(found: &Settings) -> clap::Command {
 /// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
-    // What watches over commands, and what starts them, are other programs in the same file.
+    // The guardian of commands and their launcher are separate programs in the same binary.
     match std::env::args_os().nth(1).as_ref().and_then(|word| word.to_str()) {
         Some("guardian") => return filch_worker::guardian::main(),
         Some("guardian-exec") => return filch_worker::command::launcher::main(),
@@ -207,13 +208,13 @@ fn run(matches: &ArgMatches, found: &Settings, trouble: Option<Usage>) -> Result
     }
 }
 
-/// Where the server's place was set, for whoever finds nobody there.
+/// Where the URL came from, if the server at that URL is unreachable.
 fn hint(error: &anyhow::Error, found: &Settings) -> Option<String> {
     let client::Error::Unreachable { url, .. } = error.downcast_ref()? else { return None };
     let said = found.value("url");
     let is_it = said.text.as_deref().map(|text| text.trim_end_matches('/')) == Some(url);
     (is_it && said.origin != Origin::Default)
-        .then(|| format!("note: {} says it is there", said.origin()))
+        .then(|| format!("note: this URL comes from {}", said.origin()))
 }
 
 fn code_of(error: &anyhow::Error) -> u8 {

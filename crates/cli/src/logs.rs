@@ -1,4 +1,4 @@
-//! `filch logs`: what a job has printed, as it printed it.
+//! `filch logs`: prints the output of a job.
 
 use std::process::ExitCode;
 
@@ -11,34 +11,34 @@ use serde::Serialize;
 use crate::connection::Connection;
 use crate::document::{self, JsonOrLines};
 use crate::group::with_client;
-use crate::output::{self, Bytes};
+use crate::output::{self, Escaping};
 use crate::select;
 
 const AFTER_HELP: &str = "\
-What the job printed on stderr goes to stderr, byte for byte; on a terminal, whatever that would
-obey (colours, the cursor, the title) is shown as an escape unless --raw is given. Of a job that
-has ended long ago both are kept together, and of a long output the beginning and the end.
+The job's stdout goes to stdout and its stderr to stderr, byte for byte. On a terminal, control
+sequences (colors, cursor, title) are escaped unless --raw is given. Some time after the job has
+ended, only its stored output is left: both streams merged, and the beginning and end if it is long.
 
 Examples:
   filch logs @last
   filch logs -f 3f2a
   filch logs --jsonl 3f2a | jq -r 'select(.stream == \"stderr\").text'";
 
-/// Show what a job has printed
+/// Print the output of a job
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct LogsArgs {
     #[command(flatten)]
     connection: Connection,
-    /// Go on until the job has ended
+    /// Follow the output until the job has ended
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]
     form: JsonOrLines,
-    /// Byte for byte, also on a terminal: only for jobs that are trusted
+    /// Do not escape control sequences on a terminal (only for trusted jobs)
     #[arg(long, conflicts_with_all = ["json", "jsonl"])]
     raw: bool,
-    #[arg(value_name = "SEL", help = select::HELP)]
+    #[arg(value_name = "JOB", help = select::HELP)]
     job: String,
 }
 
@@ -56,7 +56,7 @@ struct Line {
 pub(crate) fn run(options: LogsArgs) -> Result<ExitCode> {
     with_client(&options.connection, async |client| {
         let id = select::one(client, &options.job).await?;
-        let bytes = if options.raw { Bytes::Raw } else { Bytes::Harmless };
+        let escaping = if options.raw { Escaping::Raw } else { Escaping::OnTerminal };
         let (mut failed, mut pieces) = (None, Vec::new());
         let show = |printed: Printed| {
             let line = || Line { stream: printed.stream, text: printed.text.clone() };
@@ -67,7 +67,7 @@ pub(crate) fn run(options: LogsArgs) -> Result<ExitCode> {
                         failed.get_or_insert(error);
                     }
                 }
-                _ => output::printed(&printed, bytes),
+                _ => output::printed(&printed, escaping),
             }
         };
         client.log(&id, options.follow, show).await?;

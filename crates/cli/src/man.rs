@@ -1,4 +1,4 @@
-//! `filch man`: manual pages, out of the same definition as the help.
+//! `filch man`: man pages, generated from the same definition as the help.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,19 +9,19 @@ use clap_mangen::Man;
 
 use crate::output::{data, message};
 
-/// Write the manual: one page a command into a folder, or the first page to stdout
+/// Write man pages: one per command into a directory, or filch(1) to stdout
 #[derive(Args)]
 #[command(after_help = "Examples:
   filch man | man -l -
   filch man ~/.local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// The folder for filch.1, filch-job.1, filch-job-list.1 and so on; it is made if need be
+    /// Directory for filch.1, filch-job.1, filch-job-list.1, ...; created if it does not exist
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
 }
 
 pub(crate) fn run(options: &ManArgs, command: clap::Command) -> Result<ExitCode> {
-    // Without `help` in every list of commands: each page says the same as `--help`.
+    // Without the `help` commands, which would have pages of their own.
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let Some(folder) = &options.folder else {
@@ -29,13 +29,13 @@ pub(crate) fn run(options: &ManArgs, command: clap::Command) -> Result<ExitCode>
         return Ok(ExitCode::SUCCESS);
     };
     std::fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        .with_context(|| format!("cannot create the directory {}", folder.display()))?;
     let count = write(&command, folder)?;
-    message(format_args!("{count} pages written into {}", folder.display()));
+    message(format_args!("wrote {count} man pages to {}", folder.display()));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the page of this command and those below it, and says how many that were.
+/// Writes the page of this command and of its subcommands, and returns their number.
 fn write(command: &clap::Command, folder: &Path) -> Result<usize> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
     let path = folder.join(format!("{name}.1"));

@@ -1,4 +1,4 @@
-//! Moments on the command line: from now on or back from now, and how they are shown.
+//! Times on the command line: absolute, or a duration from or before now; and how tables show them.
 
 use std::io::IsTerminal as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,12 +10,12 @@ use filch_scheduler::time::Wall;
 
 use crate::usage::Usage;
 
-/// A moment, a day, or a span from now on.
+/// A time, a date, or a duration from now.
 pub(crate) fn from_now(option: &str, text: &str) -> Result<Moment> {
     read(option, text, Duration::checked_add)
 }
 
-/// A moment, a day, or a span back from now.
+/// A time, a date, or a duration before now.
 pub(crate) fn ago(option: &str, text: &str) -> Result<Moment> {
     read(option, text, |now, span| Some(now.saturating_sub(span)))
 }
@@ -28,23 +28,26 @@ fn read(
     if let Ok(span) = span::read(text) {
         let moment = shift(now(), span).and_then(|moment| u64::try_from(moment.as_millis()).ok());
         return moment.map(|millis| Moment(Wall(millis))).ok_or_else(|| {
-            Usage::new(format!("{option} {text}: that is too far away"), "write a shorter span")
-                .into()
+            Usage::new(
+                format!("{option} {text}: the time is out of range"),
+                "write a shorter duration",
+            )
+            .into()
         });
     }
-    // A day is meant from its first moment on.
+    // A date means midnight UTC.
     let day = || Moment::read(&format!("{text}T00:00:00Z"));
     Moment::read(text).or_else(|_| day()).map_err(|_| {
         Usage::new(
-            format!("{option} {text}: this is neither a moment nor a span of time"),
-            "write a moment like 2026-01-31T12:00:00Z, a day like 2026-01-31 (in UTC), or a span \
+            format!("{option} {text}: expected a time or a duration"),
+            "write a time like 2026-01-31T12:00:00Z, a date like 2026-01-31 (UTC), or a duration \
              like 90s, 1h30m or 7d",
         )
         .into()
     })
 }
 
-/// A moment in a table: as a distance for people, as it is for programs.
+/// A time in a table: relative (`5m ago`) on a terminal, absolute in a pipe.
 pub(crate) fn cell(moment: Moment) -> String {
     if std::io::stdout().is_terminal() { distance(moment, now()) } else { moment.to_string() }
 }
@@ -71,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances_are_rough() {
+    fn relative_times_are_rounded() {
         let now = Duration::from_secs(1_000_000_000);
         let at = |seconds: i64| {
             let seconds = now.as_secs().checked_add_signed(seconds).unwrap();
@@ -85,15 +88,15 @@ mod tests {
     }
 
     #[test]
-    fn both_a_moment_and_a_span_can_be_written() {
+    fn times_dates_and_durations_are_accepted() {
         let written = "2026-01-31T12:00:00Z";
         assert_eq!(from_now("--at", written).unwrap().to_string(), written);
         assert_eq!(ago("--since", written).unwrap().to_string(), written);
         assert!(from_now("--at", "1h").unwrap() > ago("--since", "1h").unwrap());
-        assert_eq!(ago("--since", "999999h").unwrap().0, Wall(0), "not before the clock began");
+        assert_eq!(ago("--since", "999999h").unwrap().0, Wall(0), "not before 1970");
         let day = "2026-01-31T00:00:00Z";
         assert_eq!(ago("--since", "2026-01-31").unwrap().to_string(), day);
         let error = from_now("--at", "tomorrow").unwrap_err().to_string();
-        assert!(error.starts_with("--at tomorrow: this is neither"), "{error}");
+        assert!(error.starts_with("--at tomorrow: expected"), "{error}");
     }
 }

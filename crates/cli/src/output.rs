@@ -1,7 +1,7 @@
-//! Where output goes: data to stdout, talk to stderr. Nobody need listen to the end: whoever closes a pipe
-//! has seen enough, and the exit code still says how it went.
+//! Output: data goes to stdout, messages go to stderr. A reader may close the pipe early; the exit
+//! code stays the same.
 //!
-//! Whoever wrote it: nothing that a terminal obeys leaves here, but for what a job printed.
+//! Terminal control characters are escaped in everything but the output of jobs.
 
 use std::fmt;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -16,21 +16,23 @@ use crate::escape::escaped_lines;
 /// Prints data.
 pub(crate) fn data(text: &str) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
-    pass(stdout.write_all(escaped_lines(text).as_bytes()).and_then(|()| stdout.flush()))
+    ignore_closed_pipe(
+        stdout.write_all(escaped_lines(text).as_bytes()).and_then(|()| stdout.flush()),
+    )
 }
 
-/// Whoever has closed the pipe does not want to know.
-fn pass(written: std::io::Result<()>) -> Result<()> {
+/// A closed pipe is not an error: the reader has seen enough.
+fn ignore_closed_pipe(written: std::io::Result<()>) -> Result<()> {
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written.context("cannot write to stdout"),
     }
 }
 
-/// Prints a text in whose cells nothing is left that a terminal obeys, with colours of our own around them.
+/// Prints text that is already escaped and may contain our own color codes.
 pub(crate) fn painted(text: &str) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
-    pass(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+    ignore_closed_pipe(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
 /// Prints one JSON document.
@@ -40,46 +42,46 @@ pub(crate) fn document(document: &impl serde::Serialize) -> Result<()> {
     data(&text)
 }
 
-/// Says something, if anybody listens.
-pub(crate) fn message(words: fmt::Arguments<'_>) {
-    let words = words.to_string();
-    let _ = writeln!(std::io::stderr(), "{}", escaped_lines(&words));
+/// Prints a message to stderr. Write errors are ignored.
+pub(crate) fn message(text: fmt::Arguments<'_>) {
+    let text = text.to_string();
+    let _ = writeln!(std::io::stderr(), "{}", escaped_lines(&text));
 }
 
-/// Says what went wrong.
-pub(crate) fn report_error(words: fmt::Arguments<'_>) {
-    let words = words.to_string();
-    let _ = writeln!(std::io::stderr(), "{} {}", color::error(), escaped_lines(&words));
+/// Prints an error message to stderr.
+pub(crate) fn report_error(text: fmt::Arguments<'_>) {
+    let text = text.to_string();
+    let _ = writeln!(std::io::stderr(), "{} {}", color::error(), escaped_lines(&text));
 }
 
-/// What becomes of a job's own output.
+/// How to print the output of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bytes {
-    /// They are passed on.
+pub(crate) enum Escaping {
+    /// Unchanged.
     Raw,
-    /// They are passed on, but not to a terminal: there what it would obey is escaped.
-    Harmless,
+    /// Unchanged, but with control characters escaped if the stream is a terminal.
+    OnTerminal,
 }
 
-/// Prints what a job printed, where the job did.
-pub(crate) fn printed(printed: &Printed, bytes: Bytes) {
-    // Nobody need listen to the end.
+/// Prints a piece of job output on the stream that the job wrote it to.
+pub(crate) fn printed(printed: &Printed, escaping: Escaping) {
+    // A closed pipe is not an error.
     let _ = match printed.stream {
-        OutputStream::Stdout => pass_on(std::io::stdout().lock(), &printed.text, bytes),
-        OutputStream::Stderr => pass_on(std::io::stderr().lock(), &printed.text, bytes),
+        OutputStream::Stdout => write_output(std::io::stdout().lock(), &printed.text, escaping),
+        OutputStream::Stderr => write_output(std::io::stderr().lock(), &printed.text, escaping),
     };
 }
 
-fn pass_on(
+fn write_output(
     mut output: impl Write + IsTerminal,
     text: &str,
-    bytes: Bytes,
+    escaping: Escaping,
 ) -> Result<(), std::io::Error> {
-    match bytes {
-        Bytes::Harmless if output.is_terminal() => {
+    match escaping {
+        Escaping::OnTerminal if output.is_terminal() => {
             output.write_all(escaped_lines(text).as_bytes())?;
         }
-        Bytes::Raw | Bytes::Harmless => output.write_all(text.as_bytes())?,
+        Escaping::Raw | Escaping::OnTerminal => output.write_all(text.as_bytes())?,
     }
     output.flush()
 }

@@ -1,4 +1,4 @@
-//! Lists of jobs that come page by page.
+//! Lists of jobs, fetched page by page.
 
 use anyhow::Result;
 use clap::Args;
@@ -11,25 +11,25 @@ use crate::document::{self, JsonOrLines};
 use crate::output::message;
 use crate::table::{self, Column};
 
-/// How many are shown
+/// How many jobs to list
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct ListLimit {
-    /// So many at most
+    /// List at most this many jobs
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50, conflicts_with = "all",
           value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
-    /// All of them
+    /// List all jobs
     #[arg(long)]
     all: bool,
 }
 
-/// What is listed.
+/// A job in a list.
 pub(crate) trait ListedJob: DeserializeOwned + Serialize {
     const COLUMNS: &[Column];
 
     fn row(&self) -> Result<Vec<String>>;
 
-    /// Prints it as one line of many.
+    /// Prints the job as one JSON line.
     fn line(&self) -> Result<()>;
 }
 
@@ -42,21 +42,21 @@ struct Page<T> {
 #[derive(Serialize)]
 struct Document<T> {
     jobs: Vec<T>,
-    /// Whether there are more than were asked for.
+    /// Whether there are more jobs than the limit.
     more: bool,
 }
 
-/// Where a list comes from.
+/// The API query that lists the jobs.
 pub(crate) struct PageSource<'a> {
     pub(crate) client: &'a Client,
     pub(crate) path: &'static str,
     /// `after` for the oldest first, or `before`.
     pub(crate) direction: &'static str,
-    /// What else is asked for, with `&` before each.
+    /// Further query parameters, each with a leading `&`.
     pub(crate) query: String,
 }
 
-/// Prints a list, and returns how many there were in it.
+/// Prints a list, and returns the number of jobs in it.
 pub(crate) async fn print_jobs<T: ListedJob>(
     source: &PageSource<'_>,
     count: ListLimit,
@@ -74,7 +74,7 @@ pub(crate) async fn print_jobs<T: ListedJob>(
             client.get(&format!("{path}?{direction}={from}&limit={most}{query}")).await?;
         shown += page.jobs.len() as u64;
         next = page.next;
-        // Lines are passed on page by page, so that any number of jobs fits.
+        // JSON lines are printed page by page, so that memory does not grow with the list.
         if form.jsonl {
             page.jobs.iter().try_for_each(ListedJob::line)?;
         } else {
@@ -88,7 +88,7 @@ pub(crate) async fn print_jobs<T: ListedJob>(
         let rows = jobs.iter().map(ListedJob::row).collect::<Result<Vec<_>>>()?;
         table::list(T::COLUMNS, &rows)?;
         if more {
-            message(format_args!("there are more: --limit N or --all shows them"));
+            message(format_args!("more jobs match: use --limit N or --all"));
         }
     }
     Ok(shown)

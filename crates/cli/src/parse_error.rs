@@ -1,5 +1,5 @@
-//! Words on the command line that make no sense: clap says what is wrong with them, unless they are no
-//! text, or text that a terminal would obey.
+//! Errors in the command line. clap prints them, except when an argument is not UTF-8 or contains
+//! terminal control characters.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use crate::escape::escaped;
 use crate::output::message;
 
-/// Says what is wrong, and how the program ends.
+/// Prints the error and returns the exit code.
 pub(crate) fn print(error: &clap::Error, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let code = ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     let words: Vec<OsString> = words.into_iter().collect();
@@ -19,11 +19,12 @@ pub(crate) fn print(error: &clap::Error, words: impl IntoIterator<Item = OsStrin
         ErrorKind::InvalidUtf8 | ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument
     );
     if is_about_a_word
-        && let Some((place, word)) = words.iter().enumerate().find(|(_, it)| it.to_str().is_none())
+        && let Some((position, word)) =
+            words.iter().enumerate().find(|(_, it)| it.to_str().is_none())
     {
         message(format_args!(
-            "error: argument {place} is not UTF-8: {word:?}\n  help: jobs are JSON, which has no \
-             other bytes than text: put them into a file, and submit its name"
+            "error: argument {position} is not UTF-8: {word:?}\n  help: jobs are stored as JSON, which \
+             is UTF-8; put binary data into a file and pass its path"
         ));
         return code;
     }
@@ -31,16 +32,16 @@ pub(crate) fn print(error: &clap::Error, words: impl IntoIterator<Item = OsStrin
     if words.iter().all(is_plain) {
         let _ = error.print();
     } else {
-        // Without clap's own colours, which could not be told from somebody else's.
+        // Without clap's colors, which look the same as color codes in an argument.
         message(format_args!("{}", error.render().to_string().trim_end()));
     }
     if let Some(program) = program_without_dashes(error) {
-        message(format_args!("  help: a command comes behind `--`, as in: -- {program} ..."));
+        message(format_args!("  help: write `--` before the command: -- {program} ..."));
     }
     code
 }
 
-/// The first word of a command that was written where only options are.
+/// The first word of a command that was written without `--` before it.
 fn program_without_dashes(error: &clap::Error) -> Option<&str> {
     let usage = error.get(ContextKind::Usage)?.to_string();
     match error.get(ContextKind::InvalidArg)? {
@@ -51,11 +52,11 @@ fn program_without_dashes(error: &clap::Error) -> Option<&str> {
     }
 }
 
-/// What a value is called that is written as a number, or begins with one.
-const NUMERIC_VALUE_NAMES: [&str; 3] = ["N", "N|none", "SPAN"];
+/// The value names of options whose values start with a number.
+const NUMERIC_VALUE_NAMES: [&str; 3] = ["N", "N|none", "DURATION"];
 
-/// The same commands, where a number below zero belongs to the option before it, whose bounds are named
-/// then. Else it would be taken for an option, and the advice would be to put it behind `--`.
+/// Makes options accept negative numbers, so that the error names the permitted range. Otherwise
+/// clap would take `-1` for an option and advise to put it after `--`.
 pub(crate) fn allow_negative_numbers(command: Command) -> Command {
     let command = command.mut_args(|option| {
         let names = option.get_value_names().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! A server and workers as processes of their own, ended when they are let go of.
+//! Starts servers and workers as child processes for the demo and the benchmarks. They are killed
+//! on drop.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,16 +10,17 @@ use anyhow::{Context as _, Result};
 use filch_api::client::Client;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A folder of our own, removed in the end.
+/// A temporary directory, removed on drop.
 pub(crate) struct TempFolder(PathBuf);
 
 impl TempFolder {
-    /// A new one whose name begins like this; under another folder than the usual one, if that is said.
+    /// Creates a directory with this prefix, under `under` or the default directory for temporary
+    /// files.
     pub(crate) fn new(name: &str, under: Option<&Path>) -> Result<Self> {
         let under = under.map_or_else(std::env::temp_dir, Path::to_owned);
         let path = under.join(format!("{name}-{:016x}", filch_api::id::seed()));
         std::fs::create_dir_all(&path)
-            .with_context(|| format!("cannot make the folder {}", path.display()))?;
+            .with_context(|| format!("cannot create the directory {}", path.display()))?;
         Ok(Self(path))
     }
 
@@ -29,12 +31,12 @@ impl TempFolder {
 
 impl Drop for TempFolder {
     fn drop(&mut self) {
-        // Leaving it behind is untidy, nothing worse.
+        // A leftover directory does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// A process that is killed when it is let go of.
+/// A child process, killed on drop.
 pub(crate) struct ChildProcess(Child);
 
 impl ChildProcess {
@@ -42,7 +44,7 @@ impl ChildProcess {
         self.0.id()
     }
 
-    /// It stands still until it is told to go on.
+    /// Suspends the process until `resume`.
     pub(crate) fn suspend(&self) {
         self.signal(Signal::STOP);
     }
@@ -52,17 +54,17 @@ impl ChildProcess {
     }
 
     fn signal(&self, signal: Signal) {
-        // One that has ended is not there to be told; its number is its own until it is waited for.
+        // If it has exited, this has no effect: its pid is not reused before it is waited for.
         let _ = kill_process(Pid::from_child(&self.0), signal);
     }
 
-    /// Bytes of memory that are its own.
+    /// Resident memory in bytes.
     pub(crate) fn memory(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))
-            .context("cannot read how much memory the server has")?;
+            .context("cannot read the memory usage of the server")?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        Ok(kilobytes.context("the system does not say how much memory the server has")? * 1_024)
+        Ok(kilobytes.context("the memory usage of the server is not available")? * 1_024)
     }
 }
 
@@ -73,22 +75,22 @@ impl Drop for ChildProcess {
     }
 }
 
-/// What is set around a process that is started.
+/// The environment of a child process.
 pub(crate) enum Environment {
-    /// As it is here.
+    /// The environment of this process.
     Inherited,
-    /// Nothing: it is started in this folder, without variables and files that set anything.
+    /// This working directory, without settings from variables or files.
     Isolated(PathBuf),
 }
 
 impl Environment {
-    /// Nothing is set, in this folder.
+    /// No settings, with this working directory.
     pub(crate) fn isolated(folder: &Path) -> Self {
         Self::Isolated(folder.to_owned())
     }
 
     fn program(&self) -> Result<Command> {
-        let here = std::env::current_exe().context("cannot tell where this program is")?;
+        let here = std::env::current_exe().context("cannot find the path of this program")?;
         let mut command = Command::new(here);
         if let Self::Isolated(folder) = self {
             command.current_dir(folder).env("XDG_CONFIG_HOME", folder);
@@ -101,12 +103,12 @@ impl Environment {
     }
 }
 
-/// Starts a server over the data in this folder, and waits until it serves.
+/// Starts a server on this data directory, and waits until it is ready.
 pub(crate) async fn server(data: &Path) -> Result<(ChildProcess, Client)> {
     server_with(data, &Environment::Inherited, &[]).await
 }
 
-/// The same with more options.
+/// The same, with more options.
 pub(crate) async fn server_with(
     data: &Path,
     environment: &Environment,
@@ -125,7 +127,7 @@ pub(crate) async fn server_with(
     let stdout = child.stdout.take().context("the server has no output")?;
     let running = ChildProcess(child);
     let mut url = String::new();
-    BufReader::new(stdout).read_line(&mut url).context("the server says nothing")?;
+    BufReader::new(stdout).read_line(&mut url).context("the server printed no URL")?;
     let client = Client::new(url.trim())?;
     client.status().await.context("the server does not answer")?;
     Ok((running, client))
@@ -136,7 +138,7 @@ pub(crate) fn worker(url: &str, slots: u32) -> Result<ChildProcess> {
     worker_with(url, slots, &Environment::Inherited, &[])
 }
 
-/// Starts a worker that takes so many jobs into its deque whatever it makes of them.
+/// Starts a worker that always prefetches this many jobs.
 pub(crate) fn loaded_worker(url: &str, slots: u32, hold: usize) -> Result<ChildProcess> {
     worker_with(url, slots, &Environment::Inherited, &["--hold", &hold.to_string()])
 }
@@ -160,7 +162,7 @@ pub(crate) fn worker_with(
     Ok(ChildProcess(child))
 }
 
-/// Whether what is kept in this folder proves itself; if not, what is wrong.
+/// Checks the integrity of this data directory; the inner error is the message of a failed check.
 pub(crate) fn verify(
     data: &Path,
     environment: &Environment,
@@ -171,15 +173,15 @@ pub(crate) fn verify(
         .arg(data)
         .stdin(Stdio::null())
         .output()
-        .context("cannot start the proof")?;
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Ok(if output.status.success() { Ok(()) } else { Err(said) })
+        .context("cannot start `filch server verify`")?;
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Ok(if output.status.success() { Ok(()) } else { Err(stderr) })
 }
 
-/// How often somebody looks.
+/// How often conditions are polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Waits until so many workers are connected.
+/// Waits until this many workers are connected.
 pub(crate) async fn wait_for_workers(client: &Client, count: u64) -> Result<()> {
     while client.status().await?.workers < count {
         tokio::time::sleep(POLL_INTERVAL).await;
@@ -187,7 +189,7 @@ pub(crate) async fn wait_for_workers(client: &Client, count: u64) -> Result<()> 
     Ok(())
 }
 
-/// Waits until no job is left, and says when that was.
+/// Waits until all jobs have ended, and returns the time.
 pub(crate) async fn wait_until_drained(client: &Client) -> Result<Instant> {
     while client.status().await?.jobs > 0 {
         tokio::time::sleep(POLL_INTERVAL).await;

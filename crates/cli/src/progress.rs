@@ -1,4 +1,5 @@
-//! How far something long has come: a bar where ids do not scroll by already, else a line every ten seconds.
+//! Progress of long operations: a bar on a terminal unless ids are printed there, otherwise a line
+//! every ten seconds.
 
 use std::future::Future;
 use std::io::{IsTerminal as _, stderr, stdout};
@@ -12,29 +13,29 @@ use crate::table::grouped;
 
 const EVERY: Duration = Duration::from_secs(10);
 
-/// What is shown, and what was done to the jobs that are counted: "submitted".
+/// The progress display, and the verb for counted jobs, such as "submitted".
 pub(crate) struct Progress {
-    way: Way,
+    output: ProgressOutput,
     done: &'static str,
 }
 
-enum Way {
+enum ProgressOutput {
     Bar(ProgressBar),
     Lines { last: Instant, total: Option<u64> },
     Silent,
 }
 
 impl Progress {
-    /// Of so many jobs, if that is known.
+    /// For this many jobs, if the total is known.
     pub(crate) fn of(total: Option<u64>, done: &'static str) -> Self {
-        Self { way: Way::of(total, done), done }
+        Self { output: ProgressOutput::new(total, done), done }
     }
 
-    /// To so many it is done now.
+    /// Shows the new count.
     pub(crate) fn show(&mut self, count: u64) {
-        match &mut self.way {
-            Way::Bar(bar) => bar.set_position(count),
-            Way::Lines { last, total } if last.elapsed() >= EVERY => {
+        match &mut self.output {
+            ProgressOutput::Bar(bar) => bar.set_position(count),
+            ProgressOutput::Lines { last, total } if last.elapsed() >= EVERY => {
                 *last = Instant::now();
                 match total {
                     Some(total) => message(format_args!(
@@ -46,11 +47,11 @@ impl Progress {
                     None => message(format_args!("{} {}", count_jobs(count), self.done)),
                 }
             }
-            Way::Lines { .. } | Way::Silent => {}
+            ProgressOutput::Lines { .. } | ProgressOutput::Silent => {}
         }
     }
 
-    /// Shows now and then that it is still going on.
+    /// Shows progress while the future runs.
     pub(crate) async fn beside<T>(&mut self, count: u64, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         loop {
@@ -62,14 +63,14 @@ impl Progress {
     }
 
     pub(crate) fn end(&self) {
-        if let Way::Bar(bar) = &self.way {
+        if let ProgressOutput::Bar(bar) = &self.output {
             bar.finish_and_clear();
         }
     }
 }
 
-impl Way {
-    fn of(total: Option<u64>, done: &str) -> Self {
+impl ProgressOutput {
+    fn new(total: Option<u64>, done: &str) -> Self {
         if !stderr().is_terminal() {
             return Self::Lines { last: Instant::now(), total };
         }

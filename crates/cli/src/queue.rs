@@ -1,4 +1,4 @@
-//! `filch queue`: the lines in which jobs wait, how much of each is taken, and in which order.
+//! `filch queue`: lists, pauses, limits and purges queues, and sets the scheduling strategy.
 
 use std::process::ExitCode;
 
@@ -34,32 +34,32 @@ Examples:
 #[derive(Subcommand)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) enum QueueCommand {
-    /// List the queues that jobs are in, or for which something is set
+    /// List the queues that have jobs or settings
     List {
         #[command(flatten)]
         form: JsonOrLines,
     },
-    /// Show one queue: how many jobs are in which state, where they run, what keeps it from being faster
+    /// Show a queue: jobs by state, their workers, and what limits its throughput
     Show {
         #[command(flatten)]
         form: Json,
-        /// Its name
+        /// Name of the queue
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         queue: String,
     },
-    /// Take nothing from a queue until it is resumed; what runs goes on
+    /// Pause a queue: start no jobs until it is resumed (running jobs continue)
     Pause {
         #[command(flatten)]
         form: Json,
-        /// Its name
+        /// Name of the queue
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         queue: String,
     },
-    /// Take from a queue again
+    /// Resume a paused queue
     Resume {
         #[command(flatten)]
         form: Json,
-        /// Its name
+        /// Name of the queue
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         queue: String,
     },
@@ -68,38 +68,37 @@ pub(crate) enum QueueCommand {
     Strategy(StrategyArgs),
 }
 
-/// Cancel what waits in a queue; what runs goes on, unless it is asked for
+/// Cancel the waiting jobs of a queue; running jobs continue unless selected by --state
 #[derive(Args)]
 #[command(after_help = "\
-Jobs that are submitted while it works are left alone. Children of cancelled jobs go by their
-conditions: those that ask for success are cancelled, too. The cancelled jobs can be looked at
-until they are forgotten like all ended ones.
+Jobs submitted during the purge are not affected. Dependent jobs follow their condition: a job that
+requires success is cancelled, too. Cancelled jobs are kept for the retention of the server.
 
 Examples:
   filch queue purge img --dry-run
   filch queue purge img --state scheduled,blocked --yes
   filch queue purge img --state queued,leased,running")]
 pub(crate) struct PurgeArgs {
-    /// Only jobs in these states, with commas between them [default: blocked,scheduled,queued,leased]
+    /// Only jobs in these states (comma-separated) [default: blocked,scheduled,queued,leased]
     #[arg(long, value_delimiter = ',', value_parser = name_list::parse, value_name = "STATES")]
     state: Option<Vec<String>>,
     #[command(flatten)]
     confirm: ConfirmOptions,
     #[command(flatten)]
     form: Json,
-    /// Its name
+    /// Name of the queue
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     queue: String,
 }
 
-/// Change how much of a queue is taken
+/// Set the concurrency limit or the weight of a queue
 #[derive(Args)]
 pub(crate) struct SetArgs {
     #[command(flatten)]
     form: Json,
     #[command(flatten)]
     change: Change,
-    /// Its name
+    /// Name of the queue
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     queue: String,
 }
@@ -107,15 +106,15 @@ pub(crate) struct SetArgs {
 #[derive(Args)]
 #[group(required = true, multiple = true)]
 pub(crate) struct Change {
-    /// Let workers own at most so many of its jobs at once, or `none` for any number
+    /// Concurrency limit: jobs that workers may own at once, or `none`
     #[arg(long, value_name = "N|none", value_parser = read_limit)]
     limit: Option<Limit>,
-    /// Its share, under the strategy `fair`
+    /// Weight of the queue with the strategy `fair`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     weight: Option<u32>,
 }
 
-/// 0 for any number, as the API has it.
+/// 0 means no limit, as in the API.
 #[derive(Clone, Copy)]
 struct Limit(u32);
 
@@ -123,27 +122,27 @@ fn read_limit(text: &str) -> Result<Limit, String> {
     match text.parse() {
         _ if text == "none" => Ok(Limit(0)),
         Ok(limit @ 1..) => Ok(Limit(limit)),
-        Ok(0) => Err("nothing would ever run; write `filch queue pause` for that".into()),
-        Err(_) => Err("write a number, or none".into()),
+        Ok(0) => Err("no job would ever run; use `filch queue pause` for that".into()),
+        Err(_) => Err("write a number or none".into()),
     }
 }
 
-/// Show or choose the order in which jobs are taken
+/// Show or set the scheduling strategy (order of jobs)
 #[derive(Args)]
 pub(crate) struct StrategyArgs {
     #[command(flatten)]
     form: Json,
-    /// The new one; without it, the present one is shown
+    /// New strategy; if omitted, the current one is shown
     strategy: Option<StrategyName>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum StrategyName {
-    /// As they were submitted
+    /// In the order of submission
     Fifo,
-    /// The highest priority first; a minute of waiting is worth one step
+    /// Highest priority first; each minute of waiting raises it by one
     Priority,
-    /// Queues in turn
+    /// One queue after the other
     RoundRobin,
     /// Queues in proportion to their weights
     Fair,
@@ -165,7 +164,7 @@ pub(crate) async fn run(client: &Client, command: QueueCommand) -> Result<ExitCo
         QueueCommand::List { form } => list(client, form).await?,
         QueueCommand::Show { form, queue } => {
             let queues = client.queues().await?;
-            look(&client.queue(&find(&queues, &queue)?.name).await?, form)?;
+            show_detail(&client.queue(&find(&queues, &queue)?.name).await?, form)?;
         }
         QueueCommand::Pause { form, queue } => {
             let change = QueueUpdate { paused: Some(true), ..QueueUpdate::default() };
@@ -198,12 +197,10 @@ struct Queues {
 
 async fn list(client: &Client, form: JsonOrLines) -> Result<()> {
     let queues = client.queues().await?;
-    if form.json {
-        return document::print(Queues { queues });
-    }
-    if form.jsonl {
-        return queues.iter().try_for_each(document::line);
-    }
+    document::list(form, queues, |queues| Queues { queues }, show_list)
+}
+
+fn show_list(queues: &[Queue]) -> Result<()> {
     let rows: Vec<Vec<String>> = queues
         .iter()
         .map(|queue| {
@@ -235,19 +232,20 @@ fn names(queues: &[Queue]) -> Vec<&str> {
 fn find<'a>(queues: &'a [Queue], name: &str) -> Result<&'a Queue> {
     queues.iter().find(|queue| queue.name == name).ok_or_else(|| {
         let near = did_you_mean(name, &names(queues));
-        let text = format!("no job is in a queue {name:?}, and nothing is set for it{near}");
-        let help = "`filch queue list` shows what there is";
+        let text = format!("no queue {name:?}{near}");
+        let help = "list the queues with `filch queue list`";
         Exit::new(exit::NOT_FOUND, format!("{text}\n  help: {help}")).into()
     })
 }
 
-/// A queue may be set before its first job comes; but perhaps another one was meant.
+/// Changes a queue. It may not have jobs yet, but the name may also be misspelt, so that is pointed
+/// out.
 async fn set(client: &Client, name: &str, change: &QueueUpdate, form: Json) -> Result<()> {
     let before = client.queues().await?;
     let queue = client.set_queue(name, change).await?;
     if before.iter().all(|queue| queue.name != name) {
         let near = did_you_mean(name, &names(&before));
-        message(format_args!("note: no job is in queue {name:?} at this moment{near}"));
+        message(format_args!("note: queue {name:?} has no jobs{near}"));
     }
     show(&queue, form)
 }
@@ -270,13 +268,13 @@ fn facts(queue: &Queue) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A queue, closely.
-fn look(detail: &QueueDetail, form: Json) -> Result<()> {
+/// Prints a queue in detail.
+fn show_detail(detail: &QueueDetail, form: Json) -> Result<()> {
     if form.json {
         return document::print(detail);
     }
     let mut facts = facts(&detail.queue);
-    // Both are told apart further below.
+    // The counts by state below are more precise.
     facts.retain(|(name, _)| *name != "ready" && *name != "owned");
     let Depth { blocked, scheduled, queued, leased, running } = detail.depth;
     for (name, count) in [
@@ -297,7 +295,7 @@ fn look(detail: &QueueDetail, form: Json) -> Result<()> {
         ("oldest", format!("{}, {}", short(&oldest.id), moment::cell(oldest.submitted_at)))
     }));
     facts.push(("ended in the last minute", detail.ended_last_minute.to_string()));
-    facts.push(("why not faster", detail.why.text.clone()));
+    facts.push(("limited by", detail.why.text.clone()));
     facts.extend(detail.why.help.clone().map(|help| ("try", help)));
     table::facts(&facts)
 }
@@ -309,20 +307,20 @@ struct Purged {
     dry_run: bool,
 }
 
-/// The states that are meant if none is said.
+/// The default states.
 const WAITING: &str = "blocked,scheduled,queued,leased";
 
 async fn purge(client: &Client, options: &PurgeArgs) -> Result<()> {
     let PurgeArgs { state, confirm, form, queue } = options;
-    // A queue that is misspelt would look like an empty one.
+    // A misspelt queue would look like an empty one.
     let queues = client.queues().await?;
     let queue = find(&queues, queue)?.name.clone();
     let wanted = |dry_run| cluster::Purge { states: state.clone(), dry_run };
     let count = client.purge_queue(&queue, &wanted(true)).await?.count;
     let states = state.as_ref().map_or_else(|| WAITING.to_owned(), |states| states.join(","));
-    let terms =
+    let filter =
         JobFilter { state: Some(states), queue: Some(queue.clone()), ..JobFilter::default() };
-    confirm.confirm_jobs("cancel", count, Some(&terms.to_string()))?;
+    confirm.confirm_jobs("cancel", count, Some(&filter.to_string()))?;
     let dry_run = confirm.dry_run;
     let count =
         if dry_run { count } else { client.purge_queue(&queue, &wanted(false)).await?.count };

@@ -1,4 +1,4 @@
-//! `filch recruit`: what a server does in spare moments, and what came of it.
+//! `filch recruit`: the side jobs of the server (retention), and their results.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,25 +18,24 @@ use crate::table::Column::{Number, Text};
 /// Show the side jobs that the server runs in idle moments (retention)
 #[derive(Subcommand)]
 #[command(after_help = "\
-Ended jobs are forgotten after their time (--retention of the server), and no process has to be
-there for it: a slice of it is done every few commits, in idle moments of the server, and for
-idle workers.
+Ended jobs are purged after --retention of the server. No separate process is needed: the server
+purges a slice of them every few commits and in its idle moments.
 
 Examples:
   filch recruit list
   filch recruit report --json | jq .found")]
 pub(crate) enum RecruitCommand {
-    /// List side jobs: which moments they want, and how much of them
+    /// List side jobs: when they run and at which rate
     #[command(after_help = "Example:
   filch recruit list")]
     List(Json),
-    /// Show what side jobs did since the server started, and what they found
+    /// Show what side jobs have done since the server started
     #[command(after_help = "Example:
   filch recruit report --json | jq .found.jobs_purged")]
     Report(Json),
 }
 
-/// A side job, without what it did.
+/// A side job without its results.
 #[derive(Serialize)]
 struct Listed<'a> {
     job: &'a str,
@@ -87,7 +86,7 @@ fn list(recruit: &Recruit, form: Json) -> Result<()> {
     let row = |it: &SideJobStats| {
         vec![
             it.job.clone(),
-            words(&it.place).to_owned(),
+            runs_in(&it.place).to_owned(),
             it.rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.3}")),
             range(it.rate_min, it.rate_max),
             format!("{:.3}", it.share),
@@ -96,16 +95,16 @@ fn list(recruit: &Recruit, form: Json) -> Result<()> {
     };
     let columns = [
         Text("job"),
-        Text("enlists"),
-        Number("rate now"),
-        Number("between"),
-        Number("share so far"),
+        Text("runs in"),
+        Number("rate"),
+        Number("min-max"),
+        Number("share"),
         Number("budget"),
     ];
     table::list(&columns, &recruit.jobs.iter().map(row).collect::<Vec<_>>())
 }
 
-/// From the one to the other; one number if they are the same.
+/// A range, or one number if both ends are equal.
 fn range(least: Option<f64>, most: Option<f64>) -> String {
     match (least, most) {
         (Some(least), Some(most)) if least < most => format!("{least:.3}-{most:.3}"),
@@ -114,8 +113,8 @@ fn range(least: Option<f64>, most: Option<f64>) -> String {
     }
 }
 
-/// Where a side job finds its recruits.
-fn words(place: &str) -> &str {
+/// When a side job runs.
+fn runs_in(place: &str) -> &str {
     match place {
         "commits" => "every few commits",
         "idle" => "idle moments of the server",
@@ -126,7 +125,7 @@ fn words(place: &str) -> &str {
 /// Whether anything is overdue, and for how long.
 fn overdue(recruit: &Recruit) -> String {
     match recruit.overdue_ms.map(Duration::from_millis) {
-        // Nobody wants to read milliseconds of days.
+        // Whole seconds are precise enough.
         Some(span) => format!("for {}", span::write(Duration::from_secs(span.as_secs()))),
         None if recruit.overdue => "yes".to_owned(),
         None => "no".to_owned(),
@@ -184,12 +183,12 @@ fn report(recruit: &Recruit, form: Json) -> Result<()> {
         row
     };
     let columns = [
-        Text("forgotten"),
+        Text("purged on"),
         Text("queue"),
         Number("succeeded"),
         Number("dead"),
         Number("cancelled"),
-        Number("seconds from submission to end"),
+        Number("total seconds from submission to end"),
     ];
     table::list(&columns, &recruit.days.iter().map(row).collect::<Vec<_>>())
 }

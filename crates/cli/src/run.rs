@@ -1,4 +1,4 @@
-//! `filch run`: a command as a durable job, as if it were run here.
+//! `filch run`: runs a command as a durable job and waits for it.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -17,12 +17,12 @@ use crate::embedded::{Embedded, EmbeddedOptions, OpenResult, default_slots};
 use crate::exit::{self, Exit};
 use crate::job_options::{CommandOptions, JobOptions};
 use crate::logging::Logging;
-use crate::output::{Bytes, message, printed};
+use crate::output::{Escaping, message, printed};
 use crate::runtime::{ShutdownSignals, block_on};
 use crate::unserved;
 use crate::usage::Usage;
 
-/// Run a command as a durable job: wait for it, show what it prints, end with its code
+/// Run a command as a durable job: wait for it, print its output, exit with its exit code
 #[derive(Args)]
 #[command(after_help = "Examples:
   filch run -- make test
@@ -34,14 +34,14 @@ pub(crate) struct RunArgs {
     job: JobOptions,
     #[command(flatten)]
     how: CommandOptions,
-    /// The command and its arguments; no shell looks at them
+    /// The command and its arguments (no shell is involved)
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<String>,
 }
 
 pub(crate) fn run(options: RunArgs) -> Result<ExitCode> {
     let ran = block_on(run_here(&options));
-    // What goes wrong here must not be taken for the command's own code.
+    // Our own errors must not look like the exit code of the command.
     ran.map_err(|error| match error.downcast_ref::<Exit>() {
         Some(exit) if exit.code == exit::INTERRUPTED => error,
         _ if error.is::<Usage>() => error,
@@ -62,7 +62,7 @@ async fn run_here(options: &RunArgs) -> Result<ExitCode> {
     };
     if let (Err(_), SubmittedJob { client, id: Some(id) }) = (&ran, &submitted) {
         message(format_args!("cancelling {id}"));
-        // If it has ended meanwhile there is nothing to cancel, and nobody waits for long.
+        // If the job has ended in the meantime, there is nothing to cancel.
         let _ = tokio::time::timeout(CANCEL_TIMEOUT, client.cancel(id)).await;
     }
     if let Some(local) = local {
@@ -71,23 +71,23 @@ async fn run_here(options: &RunArgs) -> Result<ExitCode> {
     ran
 }
 
-/// How long somebody who wants to leave waits for an answer.
+/// How long an interrupted run waits for the cancellation.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn interrupted() -> anyhow::Error {
     Exit::new(exit::INTERRUPTED, "interrupted").into()
 }
 
-/// Whom we have submitted for what.
+/// The job, and the server it was submitted to.
 struct SubmittedJob {
     client: Client,
-    /// The job, as soon as it may be there.
+    /// The id, set as soon as the job may exist.
     id: Option<String>,
 }
 
 impl SubmittedJob {
-    /// Submits a job. The id is in the submission: to say it again is safe, and whoever is interrupted
-    /// before the answer has come can take it back.
+    /// Submits a job. The id is part of the submission: submitting again is safe, and an
+    /// interrupted run can cancel the job even if the response has not arrived yet.
     async fn submit(&mut self, submission: &Submission) -> Result<String> {
         self.id.clone_from(&submission.id);
         let answer = self.client.submit(submission).await;
@@ -96,16 +96,16 @@ impl SubmittedJob {
     }
 }
 
-/// Submits the command and watches it. The server may be another `filch run`'s and end with it: then the
-/// job is still in the file, and somebody else serves it, or we do.
+/// Submits the command and follows it. The server may belong to another `filch run` and end with
+/// it. The job is still in the store then, and another server takes over: a new one, or ours.
 async fn run_there(
     options: &RunArgs,
     submitted: &mut SubmittedJob,
     local: &mut Option<Box<Embedded>>,
 ) -> Result<ExitCode> {
-    let plain = options.job.plain(&submitted.client).await?;
-    let mut submission = options.how.command(&options.command, plain)?;
-    // Who sits in front of it sees it fail, and decides for themselves.
+    let job = options.job.submission(&submitted.client).await?;
+    let mut submission = options.how.command(&options.command, job)?;
+    // By default there is one attempt: the user sees the failure and decides.
     submission.retry = submission.retry.or(Some(RetryPolicy { max: 1, ..RetryPolicy::default() }));
     loop {
         let watched = async {
@@ -134,7 +134,7 @@ fn is_gone(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(filch_api::client::Error::Unreachable { .. }))
 }
 
-/// A server that can be submitted: the one that is meant, or else one of our own.
+/// Connects to the selected server, or starts one in this process.
 async fn reach(connection: &Connection) -> Result<(Client, Option<Box<Embedded>>)> {
     if connection.server.is_some() {
         return Ok((connection.client()?, None));
@@ -155,7 +155,7 @@ async fn reach(connection: &Connection) -> Result<(Client, Option<Box<Embedded>>
     Logging::QUIET.start();
     match Embedded::open(connection, wanted).await? {
         OpenResult::Started(local) => {
-            // It is our own: whatever tokens are kept with the data, we may.
+            // This server is ours, so we need no token from its store.
             let access = Access { token: Some(local.server.insider()), ..Access::default() };
             let client = Client::with(&local.server.url(), &access)?;
             Ok((client, Some(local)))
@@ -164,11 +164,11 @@ async fn reach(connection: &Connection) -> Result<(Client, Option<Box<Embedded>>
     }
 }
 
-/// Shows what a job prints until it has ended.
+/// Prints the output of a job until it has ended.
 async fn watch(client: &Client, id: &str) -> Result<Job> {
-    // Whoever runs a command here trusts it, as in a shell.
+    // Like a shell, `filch run` trusts the output of its command.
     tokio::select! {
-        logged = client.log(id, true, |piece| printed(&piece, Bytes::Raw)) => logged?,
+        logged = client.log(id, true, |piece| printed(&piece, Escaping::Raw)) => logged?,
         never = unserved::warn(client, id) => match never {},
     }
     loop {
@@ -179,7 +179,7 @@ async fn watch(client: &Client, id: &str) -> Result<Job> {
     }
 }
 
-/// The command's own code, as a shell would give it.
+/// The exit code of the command, as a shell would report it.
 fn code(job: &Job) -> u8 {
     let details = job.details.as_deref();
     let error = details.and_then(|details| details.error.as_deref()).unwrap_or_default();
@@ -187,7 +187,7 @@ fn code(job: &Job) -> u8 {
         "succeeded" => 0,
         "cancelled" => exit::JOB_CANCELLED,
         _ => {
-            // Behind a colon comes what the command said, which is on stderr already.
+            // After the colon comes the last line of stderr, which was printed already.
             let how = error.split_once(": ").map_or(error, |(how, _)| how);
             if let Some(code) = how.strip_prefix("exit code ") {
                 return code.parse().unwrap_or(exit::JOB_FAILED);

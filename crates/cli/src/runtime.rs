@@ -1,4 +1,4 @@
-//! The threads on which everything that waits runs, and the wish to end.
+//! The async runtime of the program, and its shutdown signals.
 
 use std::future::Future;
 
@@ -7,19 +7,19 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{self, Exit};
 
-/// Runs this to its end.
+/// Runs a future to completion.
 pub(crate) fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("cannot start the threads of the program")?;
+        .context("cannot start the async runtime")?;
     let result = runtime.block_on(future);
-    // Whatever still waits for a disk or a stubborn handler must not keep the program from ending.
+    // A task that still waits for a disk or a slow handler must not keep the program alive.
     runtime.shutdown_background();
     result
 }
 
-/// Runs this to its end, unless somebody interrupts it: nothing has to be cleaned up.
+/// Runs a future that needs no cleanup to completion, or until Ctrl-C.
 pub(crate) fn block_on_interruptible<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     block_on(async {
         tokio::select! {
@@ -31,22 +31,23 @@ pub(crate) fn block_on_interruptible<T>(future: impl Future<Output = Result<T>>)
     })
 }
 
-/// Somebody wants the program to end.
+/// SIGINT and SIGTERM.
 pub(crate) struct ShutdownSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl ShutdownSignals {
-    /// Listens from now on.
+    /// Starts to listen.
     pub(crate) fn listen() -> Result<Self> {
-        let listen = |kind| signal(kind).context("cannot listen to signals");
+        let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
         })
     }
 
+    /// Waits for the next of the two signals.
     pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}

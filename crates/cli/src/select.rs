@@ -1,5 +1,4 @@
-//! Which jobs are meant: ids, the ends of ids, `@last`, a list of them on stdin, or what they have in
-//! common (`filter`).
+//! Job selectors: ids, the last digits of ids, `@last`, ids on stdin, or filters (`filter`).
 
 use std::collections::BTreeSet;
 use std::io::BufRead as _;
@@ -18,66 +17,69 @@ use crate::usage::Usage;
 const LAST: &str = "@last";
 
 /// The help of every argument that names a job.
-pub(crate) const HELP: &str = "A job: its id, at least the last 4 digits of it, @last for the newest, or what only it has (state:running)";
+pub(crate) const HELP: &str = "A job: its id or at least the last 4 digits of it, @last for the newest job, or a filter that matches one job (state:running)";
 
-/// The same, where several can be named.
-pub(crate) const HELP_MANY: &str = "Jobs: ids, at least the last 4 digits of each, @last for the newest, - to read them from stdin; or what they have in common (state:dead kind:resize queue:img since:1h)";
+/// The help of every argument that names several jobs.
+pub(crate) const HELP_MANY: &str = "Jobs: ids or at least the last 4 digits of each, @last for the newest job, - to read ids from stdin, or filters (state:dead kind:resize queue:img since:1h)";
 
-/// Jobs that were chosen.
-pub(crate) struct Chosen {
+/// The selected jobs.
+pub(crate) struct Selected {
     pub(crate) jobs: Vec<Job>,
-    /// What they have in common, if that is how they were chosen.
-    pub(crate) terms: Option<JobFilter>,
+    /// The filter, if they were selected by one.
+    pub(crate) filter: Option<JobFilter>,
 }
 
-/// The id as the server takes it, which may still be only the end of one.
+/// The id as the server accepts it, which may be the last digits of one.
 pub(crate) async fn one(client: &Client, selector: &str) -> Result<String> {
     if is_filter(selector) {
         return only(client, &JobFilter::read(&[selector])?).await;
     }
     if selector.trim().is_empty() {
         let help = "write an id, at least the last 4 digits of one, or @last for the newest job";
-        return Err(Usage::new("the id of the job is empty", help).into());
+        return Err(Usage::new("the job id is empty", help).into());
     }
     if !selector.starts_with('@') {
         return Ok(selector.to_owned());
     }
     if selector != LAST {
         return Err(Usage::new(
-            format!("{selector:?} names no job"),
+            format!("unknown job selector {selector:?}"),
             "write @last for the newest job, or an id",
         )
         .into());
     }
     let newest = client.jobs("before=0&limit=1").await?.jobs.into_iter().next();
     let newest = newest.ok_or_else(|| {
-        Exit::new(exit::NOT_FOUND, "there is no last job\n  help: submit one with `filch submit`")
+        Exit::new(
+            exit::NOT_FOUND,
+            "no job has been submitted yet\n  help: submit one with `filch submit`",
+        )
     })?;
     Ok(newest.id)
 }
 
-/// The one job that fits.
-async fn only(client: &Client, terms: &JobFilter) -> Result<String> {
-    let mut fitting = terms.jobs(client).await?;
+/// The only job that matches the filter.
+async fn only(client: &Client, filter: &JobFilter) -> Result<String> {
+    let mut fitting = filter.jobs(client).await?;
     match (fitting.pop(), fitting.len()) {
         (Some(job), 0) => Ok(job.id),
-        (None, _) => Err(none(terms)),
+        (None, _) => Err(none(filter)),
         (Some(_), others) => {
             let count = count_jobs(others as u64 + 1);
-            let help = format!("choose one of them: `filch job list {terms}`");
-            let text = format!("{count} match `{terms}`\n  help: {help}");
+            let help = format!("choose one of them: `filch job list {filter}`");
+            let text = format!("{count} match `{filter}`\n  help: {help}");
             Err(Exit::new(exit::CONFLICT, text).into())
         }
     }
 }
 
-/// That there is no such job.
-fn none(terms: &JobFilter) -> anyhow::Error {
-    let text = format!("no job matches `{terms}`\n  help: `filch job list` shows which there are");
+/// The error if no job matches.
+fn none(filter: &JobFilter) -> anyhow::Error {
+    let text = format!("no job matches `{filter}`\n  help: list jobs with `filch job list`");
     Exit::new(exit::NOT_FOUND, text).into()
 }
 
-/// The whole id. One that is written in full is not looked for.
+/// The full id. An id that is written in full is not looked up.
 pub(crate) async fn whole(client: &Client, selector: &str) -> Result<String> {
     if id::read_job(selector).is_some() {
         return Ok(selector.to_owned());
@@ -89,40 +91,40 @@ pub(crate) async fn whole(client: &Client, selector: &str) -> Result<String> {
             None => Ok(client.job(&named).await?.id),
         }
     };
-    look.await.map_err(|error| blind(selector, error))
+    look.await.map_err(|error| explain_no_lookup(selector, error))
 }
 
-/// Some may name jobs, and not look for them.
-fn blind(selector: &str, error: anyhow::Error) -> anyhow::Error {
+/// A token may permit naming jobs but not looking them up.
+fn explain_no_lookup(selector: &str, error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<Error>() {
         Some(Error::Refused(problem)) if problem.status == 403 => {
-            let text = format!("{selector} has to be looked for, and {}", problem.title);
-            let help = "write the whole id, as `filch submit` printed it";
+            let text = format!("cannot look up {selector}: {}", problem.title);
+            let help = "write the full id, as printed by `filch submit`";
             Exit::new(exit::NOT_PERMITTED, format!("{text}\n  help: {help}")).into()
         }
         _ => error,
     }
 }
 
-/// All of them, in order; each exists, and so does one that fits if that is how they are chosen.
+/// The selected jobs, in order. It is an error if one does not exist or if no job matches a filter.
 pub(crate) async fn many(client: &Client, selectors: &[String]) -> Result<Vec<Job>> {
     match choose(client, selectors).await? {
-        Chosen { jobs, terms: Some(terms) } if jobs.is_empty() => Err(none(&terms)),
-        Chosen { jobs, .. } => Ok(jobs),
+        Selected { jobs, filter: Some(filter) } if jobs.is_empty() => Err(none(&filter)),
+        Selected { jobs, .. } => Ok(jobs),
     }
 }
 
-/// All of them, and how they were chosen.
-pub(crate) async fn choose(client: &Client, selectors: &[String]) -> Result<Chosen> {
-    let (terms, names): (Vec<String>, Vec<String>) =
+/// The selected jobs, and the filter if there was one.
+pub(crate) async fn choose(client: &Client, selectors: &[String]) -> Result<Selected> {
+    let (filter, names): (Vec<String>, Vec<String>) =
         written(selectors)?.into_iter().partition(|word| is_filter(word));
-    if !terms.is_empty() {
+    if !filter.is_empty() {
         if let Some(name) = names.first() {
-            let text = format!("{name:?} is a job, and {:?} what jobs have in common", terms[0]);
-            return Err(Usage::new(text, "write either the one or the other").into());
+            let text = format!("{name:?} is a job id and {:?} is a filter", filter[0]);
+            return Err(Usage::new(text, "use either ids or filters").into());
         }
-        let terms = JobFilter::read(&terms)?;
-        return Ok(Chosen { jobs: terms.jobs(client).await?, terms: Some(terms) });
+        let filter = JobFilter::read(&filter)?;
+        return Ok(Selected { jobs: filter.jobs(client).await?, filter: Some(filter) });
     }
     let (mut jobs, mut seen) = (Vec::new(), BTreeSet::new());
     for name in names {
@@ -131,10 +133,10 @@ pub(crate) async fn choose(client: &Client, selectors: &[String]) -> Result<Chos
             jobs.push(job);
         }
     }
-    Ok(Chosen { jobs, terms: None })
+    Ok(Selected { jobs, filter: None })
 }
 
-/// The words themselves, with those of stdin in the place of `-`.
+/// The selectors, with the ids from stdin in place of `-`.
 pub(crate) fn written(selectors: &[String]) -> Result<Vec<String>> {
     let mut words = Vec::new();
     for selector in selectors {
@@ -150,7 +152,7 @@ pub(crate) fn written(selectors: &[String]) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// The last eight digits, by which people know a job or a worker.
+/// The last eight digits of an id, as tables show it.
 pub(crate) fn short(id: &str) -> String {
     let from = id.len().saturating_sub(8);
     id.get(from..).unwrap_or(id).to_owned()

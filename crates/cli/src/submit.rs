@@ -1,4 +1,4 @@
-//! `filch submit`: commands as durable jobs, one or many, without waiting for them.
+//! `filch submit`: submits commands as durable jobs, one or many, without waiting for them.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, stdin};
@@ -21,10 +21,10 @@ use crate::template::{ArrayIndexes, Placeholders};
 use crate::usage::Usage;
 
 const AFTER_HELP: &str = "\
-Of many jobs each has {index}, and with --each-line also {line} and {stem} (the name of a file
-without its folders and its ending), replaced in its words; they are in FILCH_INDEX and FILCH_LINE,
-too. An array of up to 10,000 jobs is taken whole or not at all. With --key a repeated submit makes
-no job twice.
+With --array and --each-line, {index} in the command is replaced by the number of the job. With
+--each-line, {line} is replaced by the line and {stem} by the file name in it, without directories
+and extension. The environment has FILCH_INDEX and FILCH_LINE. An array of up to 10,000 jobs is
+submitted atomically. With --key, submitting again creates no duplicates.
 
 Examples:
   filch submit -- ./report.sh
@@ -43,15 +43,15 @@ pub(crate) struct SubmitArgs {
     job: JobOptions,
     #[command(flatten)]
     how: CommandOptions,
-    /// One job for each of these indexes: 1-1000, 0-99:10 or 1,4,7-9
+    /// Job array: one job for each number (1-1000, 0-99:10 or 1,4,7-9)
     #[arg(long, value_name = "NUMBERS", value_parser = ArrayIndexes::read)]
     array: Option<ArrayIndexes>,
-    /// One job for each line of this file; - is stdin
+    /// Submit one job for each line of this file (- for stdin)
     #[arg(long, value_name = "FILE", conflicts_with = "array")]
     each_line: Option<PathBuf>,
     #[command(flatten)]
     form: JsonOrLines,
-    /// The command and its arguments; no shell looks at them
+    /// The command and its arguments (no shell is involved)
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<String>,
 }
@@ -62,16 +62,16 @@ pub(crate) fn run(options: SubmitArgs) -> Result<ExitCode> {
 
 async fn submit(options: SubmitArgs) -> Result<ExitCode> {
     let client = options.connection.client()?;
-    // Looked for before anybody is asked: a file that is not there is found out first.
+    // Opened before the server is asked, so that a missing file is reported first.
     let lines = options.each_line.as_deref().map(open).transpose()?;
-    let plain = options.job.plain(&client).await?;
-    let template = options.how.command(&options.command, plain)?;
+    let job = options.job.submission(&client).await?;
+    let template = options.how.command(&options.command, job)?;
     let SubmitArgs { array, form, .. } = options;
     let key = template.key.clone();
     match (array, lines) {
         (None, None) => one(&client, &template, form).await,
         (Some(indexes), _) if indexes.count() <= limits::ARRAY_JOBS as u64 => {
-            whole(&client, &template, &indexes, form).await
+            array_at_once(&client, &template, &indexes, form).await
         }
         (Some(indexes), _) => {
             let total = Some(indexes.count());
@@ -91,7 +91,7 @@ async fn submit(options: SubmitArgs) -> Result<ExitCode> {
     }
 }
 
-/// A job by itself.
+/// Submits one job.
 pub(crate) async fn one(client: &Client, job: &Submission, form: JsonOrLines) -> Result<ExitCode> {
     let receipt = client.submit(job).await?;
     report_existing(u64::from(!receipt.new), 1);
@@ -103,8 +103,8 @@ pub(crate) async fn one(client: &Client, job: &Submission, form: JsonOrLines) ->
     Ok(ExitCode::SUCCESS)
 }
 
-/// An array, all or none.
-async fn whole(
+/// Submits an array atomically.
+async fn array_at_once(
     client: &Client,
     template: &Submission,
     indexes: &ArrayIndexes,
@@ -126,21 +126,20 @@ async fn whole(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why a line cannot be read.
+/// The error for a line that cannot be read.
 pub(crate) fn unread(number: u64, name: &str, error: std::io::Error) -> anyhow::Error {
     if error.kind() == ErrorKind::InvalidData {
-        let help =
-            "jobs are JSON, which is text only: put such bytes into a file, and submit its name";
+        let help = "jobs are stored as JSON, which is UTF-8; put binary data into a file and pass its path";
         return Usage::new(format!("line {number} of {name} is not UTF-8"), help).into();
     }
     anyhow::Error::new(error).context(format!("cannot read line {number} of {name}"))
 }
 
-/// Lines, and what they are called.
-type Lines = (Box<dyn BufRead + Send>, String);
+/// A reader, and its name in error messages.
+type NamedReader = (Box<dyn BufRead + Send>, String);
 
-/// A file, or stdin.
-pub(crate) fn open(path: &Path) -> Result<Lines> {
+/// Opens a file, or stdin for `-`.
+pub(crate) fn open(path: &Path) -> Result<NamedReader> {
     if path == Path::new("-") {
         let lines: Box<dyn Read + Send> = Box::new(stdin());
         return Ok((Box::new(BufReader::new(lines)), "stdin".into()));

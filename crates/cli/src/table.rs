@@ -1,4 +1,4 @@
-//! Tables: in columns for people on a terminal, with tabs between the cells for programs.
+//! Tables: aligned columns on a terminal, tab-separated cells in a pipe.
 
 use std::io::IsTerminal as _;
 use std::os::fd::AsFd;
@@ -9,8 +9,8 @@ use crate::color::{self, Style};
 use crate::escape::escaped;
 use crate::output;
 
-/// A column of a list: what it is called, and whether it holds numbers, or states in their colours, or is
-/// the last one and has the rest of a terminal's width.
+/// A column with its heading. Numbers are right-aligned, states have colors, and `Rest` is the last
+/// column, cut to the width of the terminal.
 pub(crate) enum Column {
     Text(&'static str),
     State(&'static str),
@@ -27,7 +27,7 @@ impl Column {
     }
 }
 
-/// Prints a list with a heading. Cells may hold whatever somebody has submitted.
+/// Prints a list with a heading. Cells may hold untrusted text.
 pub(crate) fn list(columns: &[Column], rows: &[Vec<String>]) -> Result<()> {
     let stdout = std::io::stdout();
     let width = stdout.is_terminal().then(|| width(&stdout));
@@ -36,13 +36,13 @@ pub(crate) fn list(columns: &[Column], rows: &[Vec<String>]) -> Result<()> {
     if is_painted { output::painted(&text) } else { output::data(&text) }
 }
 
-/// How many characters a line of a terminal has; any number if it does not know.
+/// The width of the terminal in characters; unlimited if it is unknown.
 fn width(terminal: impl AsFd) -> usize {
     let size = rustix::termios::tcgetwinsize(terminal);
     size.ok().map(|size| usize::from(size.ws_col)).filter(|width| *width > 0).unwrap_or(usize::MAX)
 }
 
-/// In columns if there is a terminal, which is so wide; else with tabs.
+/// Aligned columns for a terminal of this width; tab-separated if there is no terminal.
 fn lines(
     columns: &[Column],
     rows: &[Vec<String>],
@@ -81,7 +81,7 @@ fn lines(
     aligned(&shown, is_right, paint)
 }
 
-/// Cuts the cells of the last column so that no row is wider than this.
+/// Cuts the cells of the last column so that rows fit the width.
 fn cut(rows: &mut [Vec<String>], last: usize, width: usize) {
     let widest = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -97,15 +97,15 @@ fn cut(rows: &mut [Vec<String>], last: usize, width: usize) {
     }
 }
 
-/// What stands between two columns.
+/// The gap between two columns.
 const GAP: &str = "  ";
 
-/// Cells as they are.
+/// Cells without style.
 fn plain(_: usize, _: usize, _: &str, text: String) -> String {
     text
 }
 
-/// Prints what there is to say of one thing: a name and a value a row.
+/// Prints the fields of one thing: a name and a value per row.
 pub(crate) fn facts(rows: &[(&str, String)]) -> Result<()> {
     let rows: Vec<Vec<String>> = rows
         .iter()
@@ -115,7 +115,7 @@ pub(crate) fn facts(rows: &[(&str, String)]) -> Result<()> {
     output::data(&if is_terminal { aligned(&rows, |_| false, plain) } else { tabs(&rows) })
 }
 
-/// Prints rows of one length; a heading is a row.
+/// Prints rows of equal length; a heading counts as a row.
 pub(crate) fn print(rows: &[Vec<String>]) -> Result<()> {
     let is_terminal = std::io::stdout().is_terminal();
     output::data(&if is_terminal { columns(rows) } else { tabs(rows) })
@@ -125,15 +125,15 @@ fn tabs(rows: &[Vec<String>]) -> String {
     rows.iter().map(|row| row.join("\t") + "\n").collect()
 }
 
-/// The first column to the left, the others to the right: names, then numbers.
+/// The first column (names) is left-aligned, the others (numbers) are right-aligned.
 fn columns(rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| grouped(cell)).collect()).collect();
     aligned(&rows, |column| column > 0, plain)
 }
 
-/// Columns as wide as what is in them. `paint` gets the row, the column, the cell and the cell with the
-/// blanks around it; what it adds takes no room.
+/// Columns as wide as their widest cell. `paint` gets the row, the column, the cell and the padded
+/// cell; the codes it adds take no width.
 fn aligned(
     rows: &[Vec<String>],
     is_right: impl Fn(usize) -> bool,
@@ -166,7 +166,7 @@ fn aligned(
     text
 }
 
-/// A number with commas; anything else as it is.
+/// A number with thousands separators; other text unchanged.
 pub(crate) fn grouped(cell: &str) -> String {
     let (whole, fraction) =
         cell.split_once('.').map_or((cell, ""), |(whole, _)| (whole, &cell[whole.len()..]));
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_for_people_and_tabs_for_programs() {
+    fn terminals_get_columns_and_pipes_get_tabs() {
         let rows = [["worker", "jobs", "busy_ms"], ["w1", "1234567", "1234.5"], ["w10", "7", "x"]];
         let rows = rows.map(|row| row.map(String::from).to_vec());
         let seen = "\
@@ -202,7 +202,7 @@ w10             7        x
     }
 
     #[test]
-    fn a_list_groups_numbers_and_leaves_words_alone() {
+    fn a_list_groups_the_digits_of_numbers_only() {
         let columns = [Text("id"), Text("queue"), Number("jobs")];
         let rows = [["12345678", "a\tb", "1234"], ["9abcdef0", "img", "-"]];
         let rows = rows.map(|row| row.map(String::from).to_vec());
@@ -217,7 +217,7 @@ id        queue   jobs
     }
 
     #[test]
-    fn the_last_column_has_what_is_left_of_a_terminal() {
+    fn the_last_column_is_cut_to_the_width_of_the_terminal() {
         let columns = [Text("id"), Rest("command")];
         let rows =
             [["1", "make test all"], ["2", "true"]].map(|row| row.map(String::from).to_vec());
@@ -230,7 +230,7 @@ id        queue   jobs
     }
 
     #[test]
-    fn colours_take_no_room() {
+    fn colors_take_no_width() {
         let columns = [State("state"), Number("jobs")];
         let rows = [["dead", "7"], ["queued", "12"]].map(|row| row.map(String::from).to_vec());
         let seen = "\

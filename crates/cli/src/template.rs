@@ -1,23 +1,21 @@
-//! One command for many jobs: which indexes or lines there are, and what stands in a job's words for its
-//! own.
+//! Job arrays: the indexes of an array, and the placeholders in the command of each job.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use filch_api::submission::Submission;
 
-/// What a job of many is told.
+/// The values of the placeholders of one job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placeholders<'a> {
-    /// Its number: of the array, or of the line.
+    /// The array index, or the line number.
     pub(crate) index: u64,
-    /// Its line, if there are lines.
+    /// The line, with `--each-line`.
     pub(crate) line: Option<&'a str>,
 }
 
 impl Placeholders<'_> {
-    /// The same job with what is its own in place of `{index}`, `{line}` and `{stem}`, and in its
-    /// environment.
+    /// The job with `{index}`, `{line}` and `{stem}` replaced, and the values in its environment.
     pub(crate) fn fill(&self, template: &Submission) -> Submission {
         let mut job = template.clone();
         for word in job.run.iter_mut().flatten() {
@@ -30,7 +28,7 @@ impl Placeholders<'_> {
         job
     }
 
-    /// One pass from left to right: what a line brings in is not looked at again.
+    /// One pass from left to right: placeholders in a replacement are not replaced again.
     fn fill_word(&self, word: &str) -> String {
         let mut filled = String::with_capacity(word.len());
         let mut rest = word;
@@ -55,7 +53,7 @@ impl Placeholders<'_> {
     }
 }
 
-/// The name of a file, without its folders and its last ending.
+/// The file name in a path, without directories and the last extension.
 fn stem(line: &str) -> &str {
     Path::new(line).file_stem().and_then(|stem| stem.to_str()).unwrap_or(line)
 }
@@ -67,12 +65,12 @@ pub(crate) struct ArrayIndexes {
     count: u64,
 }
 
-/// The most jobs that one array has.
+/// The maximum size of an array.
 const ARRAY_MAX: u64 = 10_000_000;
 
 impl ArrayIndexes {
     pub(crate) fn read(text: &str) -> Result<Self, String> {
-        let wrong = || "write indexes like 1-1000, 0-99:10 or 1,4,7-9".to_owned();
+        let wrong = || "write numbers like 1-1000, 0-99:10 or 1,4,7-9".to_owned();
         let mut ranges = Vec::new();
         let mut count = 0_u64;
         for part in text.split(',') {
@@ -81,7 +79,7 @@ impl ArrayIndexes {
             let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
             let (first, last, step) = (number(first)?, number(last)?, number(step)?);
             if step == 0 {
-                return Err("the step is at least 1".into());
+                return Err("the step must be at least 1".into());
             }
             if first > last {
                 return Err(format!("the range is empty; write {last}-{first}"));
@@ -90,7 +88,7 @@ impl ArrayIndexes {
             ranges.push((first, last, step));
         }
         if count > ARRAY_MAX {
-            return Err(format!("an array has {ARRAY_MAX} jobs at most"));
+            return Err(format!("an array can have at most {ARRAY_MAX} jobs"));
         }
         Ok(Self { ranges, count })
     }
@@ -112,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_job_gets_what_is_its_own() {
+    fn placeholders_are_replaced_once() {
         let own = Placeholders { index: 7, line: Some("in/{index}.tar.gz") };
         for (word, filled) in [
             ("plain", "plain"),
@@ -138,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_are_lists_of_numbers() {
+    fn array_indexes_are_ranges_and_lists() {
         let all = |text: &str| {
             ArrayIndexes::read(text).map(|indexes| {
                 let list: Vec<u64> = indexes.iter().collect();
@@ -151,9 +149,9 @@ mod tests {
         assert_eq!(all("1,4,7-8").unwrap(), [1, 4, 7, 8]);
         assert_eq!(all("18446744073709551615").unwrap(), [u64::MAX]);
         assert_eq!(all("3-1").unwrap_err(), "the range is empty; write 1-3");
-        assert_eq!(all("1-4:0").unwrap_err(), "the step is at least 1");
+        assert_eq!(all("1-4:0").unwrap_err(), "the step must be at least 1");
         for wrong in ["", "a", "1-", "1..4", "-3", "1,,2"] {
-            assert!(all(wrong).unwrap_err().contains("write indexes like"), "{wrong}");
+            assert!(all(wrong).unwrap_err().contains("write numbers like"), "{wrong}");
         }
         assert!(all("0-18446744073709551615").unwrap_err().contains("at most"));
     }

@@ -1,7 +1,7 @@
-//! `filch token`: who may do what with a server.
+//! `filch token`: creates, lists and revokes access tokens.
 //!
-//! A server that runs is asked; if none has the data open, the file with the data is. So the first token
-//! can be made before the first start.
+//! If a server has the data open, the commands ask it. Otherwise they open the store, so that the
+//! first token can be created before the first start.
 
 use std::process::ExitCode;
 
@@ -40,47 +40,49 @@ pub(crate) enum TokenCommand {
     Revoke(RevokeArgs),
 }
 
-/// Make a token; it is shown once and never again
+/// Create a token and print it; it is shown only once
 #[derive(Args)]
-#[command(after_help = "Roles: submit hands jobs in and sees to them by their ids; work runs jobs;
-view looks; operate looks and sees to what is there; admin may do everything.
-The first token has to be an admin's: from then on everybody needs one.
+#[command(
+    after_help = "Roles: submit may submit jobs, and show and cancel them by id; work may run jobs; view may read
+everything; operate may also change jobs, queues and workers; admin may do everything. The first
+token must have the role admin; from then on every request needs a token.
 
 Examples:
   (umask 077; filch token create --role admin > admin.token)
-  FILCH_TOKEN_FILE=admin.token filch token create --role submit --queue ci --expires 30d")]
+  FILCH_TOKEN_FILE=admin.token filch token create --role submit --queue ci --expires 30d"
+)]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     form: Json,
-    /// What it is for: submit, work, view, operate or admin
+    /// Role: submit, work, view, operate or admin
     #[arg(long, value_name = "ROLE")]
     role: Role,
-    /// Only for this queue; may be given several times
+    /// Restrict the token to this queue (repeatable)
     #[arg(long = "queue", value_name = "NAME")]
     queues: Vec<String>,
-    /// Let it end after this span: 30d, 12h
-    #[arg(long, value_name = "SPAN", value_parser = checked_span)]
+    /// Expire after this time (30d, 12h)
+    #[arg(long, value_name = "DURATION", value_parser = checked_span)]
     expires: Option<String>,
-    /// Whose it is, for people
+    /// Description, such as the name of the user
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
 }
 
-/// List tokens, those that have ended too; never the tokens themselves
+/// List tokens, including expired and revoked ones (without the secrets)
 #[derive(Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     form: JsonOrLines,
 }
 
-/// End a token at once; whoever is connected with it is sent away
+/// Revoke a token at once and close its connections
 #[derive(Args)]
 pub(crate) struct RevokeArgs {
     #[command(flatten)]
     confirm: ConfirmOptions,
     #[command(flatten)]
     form: Json,
-    /// Its id, as `filch token list` shows it
+    /// Token id, from `filch token list`
     #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     id: String,
 }
@@ -92,20 +94,20 @@ fn checked_span(text: &str) -> Result<String, String> {
 pub(crate) fn run(group: Group<TokenCommand>) -> Result<ExitCode> {
     let Group { connection, command } = group;
     block_on_interruptible(async {
-        let tokens_in = TokenStore::find(&connection, &command).await?;
+        let store = TokenStore::find(&connection, &command).await?;
         match command {
-            TokenCommand::Create(create) => self::create(&tokens_in, create).await,
-            TokenCommand::List(list) => self::list(&tokens_in, &list).await,
-            TokenCommand::Revoke(revoke) => self::revoke(&tokens_in, &revoke).await,
+            TokenCommand::Create(create) => self::create(&store, create).await,
+            TokenCommand::List(list) => self::list(&store, &list).await,
+            TokenCommand::Revoke(revoke) => self::revoke(&store, &revoke).await,
         }
     })
 }
 
-/// Who keeps the tokens.
+/// Where the tokens are.
 enum TokenStore {
-    /// A server.
+    /// On a running server.
     Server(Client),
-    /// We ourselves, for a moment.
+    /// In a store that no server has open.
     File(Box<Sqlite>),
 }
 
@@ -120,8 +122,8 @@ impl TokenStore {
             }
             if !matches!(command, TokenCommand::Create(_)) {
                 let text = format!(
-                    "there are no tokens: nothing is kept in {}, and no server was found\n  \
-                     help: say where they are, with --data DIR or --server URL",
+                    "no tokens: there is no store in {}, and no server was found\n  help: name the \
+                     data directory with --data DIR, or the server with --server URL",
                     connection.data_dir().display()
                 );
                 return Err(Exit::new(exit::NOT_FOUND, text).into());
@@ -137,15 +139,15 @@ impl TokenStore {
     }
 }
 
-/// What the store said no to, as a server would have.
+/// A refusal by the store, in the same form as a refusal by a server.
 fn refused(problem: Problem) -> anyhow::Error {
     Error::Refused(problem).into()
 }
 
-async fn create(tokens_in: &TokenStore, create: CreateArgs) -> Result<ExitCode> {
+async fn create(store: &TokenStore, create: CreateArgs) -> Result<ExitCode> {
     let CreateArgs { form, role, queues, expires, name } = create;
     let wanted = TokenRequest { role, queues, expires, name };
-    let made = match tokens_in {
+    let made = match store {
         TokenStore::Server(client) => client.make_token(&wanted).await?,
         TokenStore::File(store) => {
             wanted.validate().and_then(|judged| tokens::make(&**store, judged)).map_err(refused)?
@@ -158,8 +160,8 @@ async fn create(tokens_in: &TokenStore, create: CreateArgs) -> Result<ExitCode> 
     }
     let Made { token: Token { id, role, .. }, .. } = &made;
     message(format_args!(
-        "made token {id} with the role {role}; it is not shown again\n  \
-         to use it: write it to a file with mode 600 and set FILCH_TOKEN_FILE to that file's name"
+        "created token {id} with the role {role}; it is not shown again\n  help: store it in a \
+         file with mode 600, and set FILCH_TOKEN_FILE to the path of that file"
     ));
     Ok(ExitCode::SUCCESS)
 }
@@ -169,20 +171,14 @@ struct Tokens {
     tokens: Vec<Token>,
 }
 
-async fn list(tokens_in: &TokenStore, options: &ListArgs) -> Result<ExitCode> {
-    let tokens = all(tokens_in).await?;
-    if options.form.json {
-        document::print(Tokens { tokens })?;
-    } else if options.form.jsonl {
-        tokens.iter().try_for_each(document::line)?;
-    } else {
-        show(&tokens)?;
-    }
+async fn list(store: &TokenStore, options: &ListArgs) -> Result<ExitCode> {
+    let tokens = all(store).await?;
+    document::list(options.form, tokens, |tokens| Tokens { tokens }, show)?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn all(tokens_in: &TokenStore) -> Result<Vec<Token>> {
-    Ok(match tokens_in {
+async fn all(store: &TokenStore) -> Result<Vec<Token>> {
+    Ok(match store {
         TokenStore::Server(client) => client.tokens().await?,
         TokenStore::File(store) => tokens::list(&**store).map_err(refused)?,
     })
@@ -211,19 +207,20 @@ struct Revoked<'a> {
     dry_run: bool,
 }
 
-async fn revoke(tokens_in: &TokenStore, options: &RevokeArgs) -> Result<ExitCode> {
+async fn revoke(store: &TokenStore, options: &RevokeArgs) -> Result<ExitCode> {
     let RevokeArgs { confirm, form, id } = options;
     if filch_api::token::is_in(id) {
-        let text = "this is a token itself, where its id is meant; now it is in the list of processes \
-                    and perhaps in a history\n  help: `filch token list` shows the id: the eight \
-                    digits after filch_";
+        let text = "this is the secret token, not its id; it is now visible in the process list and perhaps \
+                    in the shell history\n  help: revoke it by its id, the eight digits after \
+                    filch_ (see `filch token list`)";
         return Err(Exit::new(exit::USAGE, text).into());
     }
     if confirm.dry_run {
-        let mut tokens = all(tokens_in).await?;
+        let mut tokens = all(store).await?;
         tokens.retain(|token| token.id == *id && token.revoked_at.is_none());
         if tokens.is_empty() {
-            let text = format!("no token {id:?} is in use\n  help: `filch token list` shows them");
+            let text =
+                format!("no active token {id:?}\n  help: list the tokens with `filch token list`");
             return Err(Exit::new(exit::NOT_FOUND, text).into());
         }
         if form.json {
@@ -235,7 +232,7 @@ async fn revoke(tokens_in: &TokenStore, options: &RevokeArgs) -> Result<ExitCode
         return Ok(ExitCode::SUCCESS);
     }
     confirm.confirm(&format!("revoke token {id}?"))?;
-    match tokens_in {
+    match store {
         TokenStore::Server(client) => client.revoke_token(id).await?,
         TokenStore::File(store) => tokens::revoke(&**store, id).map_err(refused)?,
     }

@@ -1,4 +1,4 @@
-//! A job that somebody sits and waits for, and that nobody takes: they are told so, once.
+//! A warning for `filch run` if no worker can take the job.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use filch_api::client::Client;
 
 use crate::output::message;
 
-/// So long a job may wait before it is asked why: whoever would take it may be about to come.
+/// How long a job may wait before the warning: a worker may be about to connect.
 const GRACE_PERIOD: Duration = Duration::from_secs(1);
 
-/// Says why the job is not taken and what would change it, if that takes somebody to act. Goes on for
-/// ever: it is meant to run beside what waits for the job, which also finds out what is wrong with the
-/// way to the server.
+/// Prints once why no worker takes the job and how to fix it, if it needs a person to act. Never
+/// returns: it runs next to the future that waits for the job, which also reports connection
+/// errors.
 pub(crate) async fn warn(client: &Client, id: &str) -> std::convert::Infallible {
-    // Answered when the job has ended, or else after this time.
+    // The server answers when the job has ended, or else after this time.
     while let Ok(job) = client.wait(id, GRACE_PERIOD).await
         && job.ended_at.is_none()
         && job.worker.is_none()

@@ -20,7 +20,7 @@ use crate::output::{data, message};
 use crate::runtime::{ShutdownSignals, block_on};
 use crate::usage::Usage;
 
-/// Start a server and a worker in one process; the jobs are kept in DIR/filch.db
+/// Start a server and a worker in one process; jobs are stored in DIR/filch.db
 #[derive(Args)]
 #[command(after_help = "Examples:
   filch up
@@ -30,39 +30,39 @@ pub(crate) struct UpArgs {
     pub(crate) connection: Connection,
     #[command(flatten)]
     pub(crate) serve: Serve,
-    /// How many jobs run at once; 0 starts no worker
+    /// Worker concurrency: jobs that run at once (0 starts no worker)
     #[arg(long, value_name = "N")]
     slots: Option<u32>,
-    /// Serve only these queues, with commas between them
+    /// Take jobs from these queues only (comma-separated)
     #[arg(long, value_delimiter = ',', value_parser = name_list::parse, value_name = "NAMES")]
     queues: Option<Vec<String>>,
-    /// Run no commands
+    /// Do not run commands, only built-in kinds
     #[arg(long)]
     no_commands: bool,
 }
 
-/// How a server is started
+/// Server options
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Serve {
-    /// Where to listen
+    /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS", value_parser = read_address)]
     pub(crate) listen: SocketAddr,
-    /// How long a worker may be silent before its jobs go to others
-    #[arg(long, value_name = "SPAN", value_parser = filch_api::span::read)]
+    /// Lease: time without a heartbeat after which a worker is lost and its jobs are reclaimed
+    #[arg(long, value_name = "DURATION", value_parser = filch_api::span::read)]
     pub(crate) lease: Duration,
-    /// How long ended jobs are kept
-    #[arg(long, value_name = "SPAN", value_parser = filch_api::span::read)]
+    /// Retention: how long to keep ended jobs
+    #[arg(long, value_name = "DURATION", value_parser = filch_api::span::read)]
     retention: Duration,
-    /// The server's certificate, and those that lead to its CA, in PEM
+    /// Server certificate with its chain, in PEM
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
-    /// Its key, in PEM
+    /// Private key of the server certificate, in PEM
     #[arg(long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// Let only those in who show a certificate of this CA, in PEM
+    /// Require client certificates signed by this CA (mutual TLS), in PEM
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
-    /// Further names by which the server may be called; may be given several times
+    /// Further host names to accept in the `Host` header (comma-separated or repeated)
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = name_list::parse)]
     allow_host: Vec<String>,
     #[command(flatten)]
@@ -71,14 +71,14 @@ pub(crate) struct Serve {
 
 fn read_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
-        "write an address in numbers and a port, like 127.0.0.1:7420 for this machine alone, or \
-         0.0.0.0:7420 for all that can reach it"
+        "write an IP address and a port, like 127.0.0.1:7420 (this machine only) or 0.0.0.0:7420 (all \
+         interfaces)"
             .to_owned()
     })
 }
 
 impl Serve {
-    /// How the server behaves. The files are read, and nothing is changed.
+    /// The server configuration. Reads the TLS files and changes nothing.
     pub(crate) fn config(self, connection: &Connection) -> Result<ServerConfig> {
         let Self { listen, lease, retention, tls_cert, tls_key, tls_client_ca, allow_host, .. } =
             self;
@@ -89,11 +89,11 @@ impl Serve {
                 Some(ServerFiles { identity, client_ca }.read().map_err(Error::NoAccess)?)
             }
             (None, None, Some(_)) => {
-                let what = "others can show a certificate only to a server that has one itself";
-                return Err(Usage::new(what, "give --tls-cert and --tls-key, too").into());
+                let what = "--tls-client-ca needs a server certificate";
+                return Err(Usage::new(what, "add --tls-cert and --tls-key").into());
             }
             (Some(_), None, _) | (None, Some(_), _) => {
-                let what = "a certificate is of no use without its key, nor a key without it";
+                let what = "a server certificate and its key must be given together";
                 return Err(Usage::new(what, "give --tls-cert and --tls-key").into());
             }
         };
@@ -115,7 +115,7 @@ pub(crate) fn run(options: UpArgs) -> Result<ExitCode> {
     block_on(serve_until_stopped(&connection, wanted))
 }
 
-/// Serves until somebody wants the program to end, or it cannot go on.
+/// Serves until a shutdown signal or a fatal error.
 pub(crate) async fn serve_until_stopped(
     connection: &Connection,
     wanted: EmbeddedOptions,
@@ -126,8 +126,8 @@ pub(crate) async fn serve_until_stopped(
         OpenResult::Started(local) => local,
         OpenResult::AlreadyRunning(url) => {
             let text = format!(
-                "{} is open already: a server has it at {url}\n  help: use that one, or choose \
-                 another folder with --data DIR",
+                "{} is in use by the server at {url}\n  help: use that server, or choose \
+                 another directory with --data DIR",
                 connection.store_file().display()
             );
             return Err(Exit::new(exit::CONFLICT, text).into());
@@ -138,10 +138,10 @@ pub(crate) async fn serve_until_stopped(
     let file = file.display();
     match slots {
         0 => message(format_args!(
-            "filch is up with no worker: jobs are kept in {file} and wait for `filch worker start`"
+            "filch is up without a worker, jobs are stored in {file}\n  try: filch worker start"
         )),
         _ => message(format_args!(
-            "filch is up: {slots} slots, jobs are kept in {file}\n  try: filch run -- echo hello"
+            "filch is up: {slots} slots, jobs are stored in {file}\n  try: filch run -- echo hello"
         )),
     }
     tokio::select! {
@@ -149,11 +149,13 @@ pub(crate) async fn serve_until_stopped(
             return Err(Exit::new(1, stopped.to_string()).into());
         }
         () = local.worker_crashed() => {
-            return Err(Exit::new(1, "the worker has crashed; what it said is above").into());
+            return Err(Exit::new(1, "the worker has crashed; its error is above").into());
         }
         () = signals.received() => {}
     }
-    message(format_args!("letting what runs finish; once more to stop now"));
+    message(format_args!(
+        "Shutting down: waiting for running jobs. Press Ctrl-C again to stop now."
+    ));
     tokio::select! {
         () = local.close(SHUTDOWN_GRACE) => {}
         () = signals.received() => local.close(Duration::ZERO).await,

@@ -1,4 +1,4 @@
-//! A command line that cannot be meant: what is wrong with it, and what to write instead.
+//! Usage errors: what is wrong with the command line, and what to write instead.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! `filch wait`: until jobs have ended, with a code that says how.
+//! `filch wait`: waits until jobs have ended; the exit code is their outcome.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -19,8 +19,8 @@ use crate::runtime::block_on_interruptible;
 use crate::select;
 
 const AFTER_HELP: &str = "\
-Each job that ends is printed with its state. Codes: 0 all succeeded, 100 one failed, 102 one was
-cancelled and none failed, 124 the time was up. Without any job, if stdin names none, it is 0.
+Prints each job with its state when it has ended. Exit codes: 0 all succeeded, 100 one failed,
+102 one was cancelled and none failed, 124 timed out. If stdin holds no ids, the exit code is 0.
 
 Examples:
   filch wait @last
@@ -28,22 +28,22 @@ Examples:
   filch wait queue:img state:queued,leased,running
   filch submit --array 1-100 -- ./render.sh {index} | filch wait -";
 
-/// Wait until jobs have ended; the exit code says how
+/// Wait until jobs have ended; the exit code is their outcome
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct WaitArgs {
     #[command(flatten)]
     connection: Connection,
-    /// How long to wait at most
-    #[arg(long, value_name = "SPAN", value_parser = filch_api::span::read)]
+    /// Maximum time to wait
+    #[arg(long, value_name = "DURATION", value_parser = filch_api::span::read)]
     timeout: Option<Duration>,
     #[command(flatten)]
     form: JsonOrLines,
-    #[arg(required = true, value_name = "SEL", help = select::HELP_MANY)]
+    #[arg(required = true, value_name = "JOB", help = select::HELP_MANY)]
     jobs: Vec<String>,
 }
 
-/// One answer of a server takes this long at most.
+/// The longest time that one request waits on the server.
 const ROUND: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(options: WaitArgs) -> Result<ExitCode> {
@@ -56,7 +56,7 @@ async fn wait(options: WaitArgs) -> Result<ExitCode> {
     let jobs = select::many(&client, &options.jobs).await?;
     let ids: Vec<String> = jobs.into_iter().map(|job| job.id).collect();
     if ids.is_empty() {
-        message(format_args!("there was nothing to wait for: stdin named no job"));
+        message(format_args!("nothing to wait for: stdin holds no job ids"));
     }
     for_all(&client, &ids, deadline, options.form).await
 }
@@ -66,7 +66,7 @@ struct Document {
     jobs: Vec<Job>,
 }
 
-/// Waits for all of them, one after the other: nobody is told later for that.
+/// Waits for the jobs one after the other, which takes no longer than waiting for all at once.
 pub(crate) async fn for_all(
     client: &Client,
     ids: &[String],
@@ -85,8 +85,8 @@ pub(crate) async fn for_all(
             if form.json {
                 document::print(Document { jobs: ended })?;
             }
-            let text = format!("the time is up, and {} has not ended", select::short(id));
-            let help = format!("`filch why {}` says what it waits for", select::short(id));
+            let text = format!("timed out waiting for {}", select::short(id));
+            let help = format!("`filch why {}` explains what it waits for", select::short(id));
             return Err(Exit::new(exit::WAIT_TIMED_OUT, format!("{text}\n  help: {help}")).into());
         };
         failed |= job.state == "dead";
@@ -108,7 +108,7 @@ pub(crate) async fn for_all(
     }))
 }
 
-/// The job once it has ended; `None` if the time was up before.
+/// The job once it has ended; `None` if the deadline came first.
 pub(crate) async fn until(
     client: &Client,
     id: &str,
@@ -116,7 +116,7 @@ pub(crate) async fn until(
 ) -> Result<Option<Job>> {
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        // Also asked with no time left: it may have ended all the same.
+        // Asked once more even after the deadline: the job may have ended by now.
         let job = client.wait(id, left.map_or(ROUND, |left| left.min(ROUND))).await?;
         if job.ended_at.is_some() {
             return Ok(Some(job));

@@ -1,4 +1,4 @@
-//! `filch why`: what a job waits for, and the command that would change it.
+//! `filch why`: explains what a job waits for, and which command would change it.
 
 use std::process::ExitCode;
 
@@ -17,10 +17,10 @@ use crate::select::{self, short};
 const AFTER_HELP: &str = "\
 Example:
   $ filch why 3f2a
-  queued: queue img has 4 of 4 slots busy; 17 jobs ahead; at the present rate about 40 s
+  queued: queue img has 4 of 4 slots busy; 17 jobs ahead; about 40 s at the current rate
     try: filch queue set img --limit N";
 
-/// Say why a job is not running, and what would change it
+/// Explain why a job is not running, and how to change it
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct WhyArgs {
@@ -28,7 +28,7 @@ pub(crate) struct WhyArgs {
     connection: Connection,
     #[command(flatten)]
     form: Json,
-    #[arg(value_name = "SEL", help = select::HELP)]
+    #[arg(value_name = "JOB", help = select::HELP)]
     job: String,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn run(options: WhyArgs) -> Result<ExitCode> {
     })
 }
 
-/// What the server says of a live job; of one that it only keeps, what is kept says it.
+/// The server's explanation of a live job. For an ended job, the stored outcome is the explanation.
 fn reasoning(job: &Job) -> Reasoning {
     let details = job.details.as_deref();
     let said = details.and_then(|details| details.why.clone());
@@ -61,12 +61,12 @@ fn reasoning(job: &Job) -> Reasoning {
     said.filter(|_| !is_ended).unwrap_or_else(|| {
         let error = details.and_then(|details| details.error.as_deref());
         let (text, help) = match (job.state.as_str(), job.reason.as_deref()) {
-            ("succeeded", _) => ("it has succeeded".to_owned(), None),
+            ("succeeded", _) => ("the job has succeeded".to_owned(), None),
             ("cancelled", Some("condition")) => {
-                let text = "its parents did not end as it asks, so it was cancelled".to_owned();
+                let text = "its dependencies did not meet its condition".to_owned();
                 (text, Some(format!("filch job show {}", short(&job.id))))
             }
-            ("cancelled", _) => ("somebody cancelled it".to_owned(), None),
+            ("cancelled", _) => ("cancelled by a user".to_owned(), None),
             ("dead", reason) => {
                 let attempts = match job.attempts {
                     1 => "the only attempt".to_owned(),
@@ -82,7 +82,7 @@ fn reasoning(job: &Job) -> Reasoning {
                     Some(format!("filch job retry {}", short(&job.id))),
                 )
             }
-            (state, _) => (format!("it is {state}"), None),
+            (state, _) => (format!("the job is {state}"), None),
         };
         let code = if is_ended { "ended" } else { "unknown" }.to_owned();
         Reasoning { code, text, help, turn: None }

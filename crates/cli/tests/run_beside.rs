@@ -1,4 +1,4 @@
-//! Two commands in one folder: the second uses the first one's server, and outlives it.
+//! Two `filch run` in one directory: the second uses the server of the first, and outlives it.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -12,7 +12,7 @@ fn filch(folder: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// A command that says that it has begun, and ends once a file is there.
+/// A command that creates a file when it starts, and ends once another file exists.
 fn run_until(folder: &Path, name: &str) -> Child {
     let script =
         format!("touch {name}-began; while [ ! -e {name} ]; do sleep 0.02; done; echo {name}");
@@ -26,20 +26,20 @@ fn run_until(folder: &Path, name: &str) -> Child {
 fn wait_for(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(60), "it never came to this: {what}");
+        assert!(began.elapsed() < Duration::from_secs(60), "timed out: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 fn printed(mut child: Child) -> (Option<i32>, String) {
     let mut text = String::new();
-    child.stdout.take().expect("asked for").read_to_string(&mut text).expect("it is text");
+    child.stdout.take().expect("it is piped").read_to_string(&mut text).expect("it is UTF-8");
     (child.wait().expect("it was started").code(), text)
 }
 
 #[test]
-fn who_used_another_ones_server_goes_on_when_that_one_ends() {
-    let folder = tempfile::tempdir().expect("there is room for a folder");
+fn a_run_outlives_the_run_whose_server_it_used() {
+    let folder = tempfile::tempdir().expect("a directory can be created");
     let path = folder.path();
     let first = run_until(path, "first");
     wait_for("the first runs", || path.join("first-began").exists());

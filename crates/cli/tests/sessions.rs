@@ -1,42 +1,42 @@
-//! The sessions in the README and in docs/, typed into a shell as they stand there.
+//! The shell sessions in the README and in docs/, run as written.
 //!
-//! In a block of `console`, what follows `$ ` is typed; what follows until the next `$ ` is what must be
-//! printed. Blocks of code whose first line is a comment with a file's name are that file. All blocks of a
-//! page are one session with one server.
+//! In a `console` block, lines after `$ ` are typed, and the lines up to the next `$ ` must be
+//! printed. A `python` block starts with a comment that names its file. All blocks of a page are
+//! one session with one server.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Where pages say that the server is.
-const USUAL: &str = "http://127.0.0.1:7420";
+/// The URL of the server on the pages.
+const DEFAULT_URL: &str = "http://127.0.0.1:7420";
 
 #[test]
-fn the_session_in_the_readme_goes_as_it_says() {
-    goes_as_it_says(include_str!("../../../README.md"), &[]);
+fn the_session_in_the_readme_works() {
+    check_sessions(include_str!("../../../README.md"), &[]);
 }
 
 #[test]
-fn a_first_job_goes_as_it_says() {
+fn the_sessions_in_first_job_work() {
     let page = include_str!("../../../docs/first-job.md");
     let handler = include_str!("../../../examples/handler.rs");
     let example = folder_of_programs().join("examples/handler");
-    assert!(example.exists(), "to be built first: cargo build -p filch-cli --example handler");
+    assert!(example.exists(), "build it first: cargo build -p filch-cli --example handler");
     assert!(blocks(page, "rust").any(|block| block == handler), "the page shows the example");
-    goes_as_it_says(page, &["--queues", "default"]);
+    check_sessions(page, &["--queues", "default"]);
 }
 
-fn goes_as_it_says(page: &str, arguments: &[&str]) {
-    let folder = tempfile::tempdir().expect("there is room for a folder");
+fn check_sessions(page: &str, arguments: &[&str]) {
+    let folder = tempfile::tempdir().expect("a directory can be created");
     let server = Server::start(folder.path(), arguments);
-    let page = page.replace(USUAL, &server.url);
+    let page = page.replace(DEFAULT_URL, &server.url);
     for block in blocks(&page, "python") {
         let name = block.lines().next().and_then(|line| line.strip_prefix("# "));
         let name = name.expect("a block of code begins with the name of its file");
-        std::fs::write(folder.path().join(name), block).expect("there is room for a file");
+        std::fs::write(folder.path().join(name), block).expect("a file can be written");
     }
     let session: String = blocks(&page, "console").collect();
-    // All of it in one shell, since lines use what earlier ones have set.
+    // One shell for all lines, since they use variables of earlier ones.
     let script: String = session
         .lines()
         .filter_map(|line| line.strip_prefix("$ "))
@@ -51,7 +51,7 @@ fn goes_as_it_says(page: &str, arguments: &[&str]) {
     assert_eq!(String::from_utf8_lossy(&output.stdout), session);
 }
 
-/// What is fenced as this language, in order.
+/// The code blocks of this language, in order.
 fn blocks<'a>(page: &'a str, language: &str) -> impl Iterator<Item = &'a str> {
     let fence = format!("```{language}\n");
     let starts: Vec<usize> =
@@ -64,7 +64,7 @@ fn folder_of_programs() -> &'static Path {
     program.parent().expect("a program lies in a folder")
 }
 
-/// Where the program is, and before all others the examples.
+/// The PATH with the examples and the program first.
 fn path() -> String {
     let folder = folder_of_programs();
     let others = std::env::var("PATH").expect("there is a path");
@@ -87,9 +87,9 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .expect("the program was built for this test");
-        let stdout = process.stdout.take().expect("asked for");
+        let stdout = process.stdout.take().expect("it is piped");
         let mut url = String::new();
-        BufReader::new(stdout).read_line(&mut url).expect("the server says where it is");
+        BufReader::new(stdout).read_line(&mut url).expect("the server prints its URL");
         Self { process, url: url.trim_end().to_owned() }
     }
 }

@@ -1,4 +1,4 @@
-//! The command line as its users meet it: what is printed where, and the code at the end.
+//! `filch simulate`: output and exit codes.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -23,8 +23,8 @@ fn filch(words: &str, input: &str) -> Ended {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program was built for this test");
-    // Who does not read its input may be gone already.
-    let _ = child.stdin.take().expect("asked for").write_all(input.as_bytes());
+    // The program may exit without reading its input.
+    let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
     let output = child.wait_with_output().expect("it was started");
     Ended {
         code: output.status.code().expect("it was not killed"),
@@ -39,17 +39,17 @@ fn file(name: &str) -> PathBuf {
 }
 
 #[test]
-fn what_cannot_be_meant_ends_with_code_2_and_the_way_out() {
+fn invalid_options_exit_with_2_and_help() {
     for (words, said) in [
         ("", &["Usage: filch [OPTIONS] <COMMAND>", "simulate"][..]),
         ("simulte", &["'simulate'"]),
         ("simulate --sed 4", &["'--seed'"]),
         (
             "simulate --svg a.svg",
-            &["--svg draws a workload\n  help: add --workload W (for example"],
+            &["--svg needs a workload\n  help: add --workload W (for example"],
         ),
-        ("simulate --slots 2", &["--slots is for a workload\n  help: add --workload W"]),
-        ("simulate --seed 2", &["help: write --seeds N to hunt with one seed, or add --workload"]),
+        ("simulate --slots 2", &["--slots needs a workload\n  help: add --workload W"]),
+        ("simulate --seed 2", &["help: use --seeds N for one seed, or add --workload"]),
         ("simulate --seeds 9..1", &["'9..1'", "write 1..9"]),
         ("simulate --seeds x", &["write a range like 1..100, or a single number"]),
         ("simulate --seeds 1..", &["write a range like 1..100"]),
@@ -58,17 +58,17 @@ fn what_cannot_be_meant_ends_with_code_2_and_the_way_out() {
         ("simulate --duration 5", &["'5'", "write one like 90s, 10m, 1h30m"]),
         ("simulate --duration 0s", &["between 1ms and 720h"]),
         ("simulate --faults some", &["none, swarm, all"]),
-        ("simulate --workload uniform:9:1ms --faults all", &["help: leave out --faults, or leave"]),
-        ("simulate --workload uniform:9:1ms --seeds 7", &["help: write --seed N instead"]),
+        ("simulate --workload uniform:9:1ms --faults all", &["help: remove --faults, or remove"]),
+        ("simulate --workload uniform:9:1ms --seeds 7", &["help: use --seed N instead"]),
         ("simulate --workload uniform:9:1ms --steal all", &["half, one, none"]),
-        ("simulate --workload uniform:9:1ms --reserve all", &["write a number, or auto"]),
+        ("simulate --workload uniform:9:1ms --reserve all", &["write a number or auto"]),
         ("simulate --workload uniform:9:1ms --reserve 99999", &["at most 16384"]),
-        ("simulate --workload uniform:9:1ms --delay 2s", &["1s at most"]),
+        ("simulate --workload uniform:9:1ms --delay 2s", &["at most 1s"]),
         ("simulate --workload uniform:9", &["help: write uniform:N:COST, for example"]),
         ("simulate --workload file:none.jsonl", &["cannot read the workload none.jsonl"]),
         ("simulate --replay none.trace", &["cannot read none.trace", "help: name a trace"]),
-        ("simulate --replay a --workload b", &["help: leave out --workload"]),
-        ("simulate --replay a --json", &["help: leave out --json"]),
+        ("simulate --replay a --workload b", &["help: remove --workload"]),
+        ("simulate --replay a --json", &["help: remove --json"]),
     ] {
         let Ended { code, stdout, stderr } = filch(words, "");
         assert_eq!((code, stdout.as_str()), (2, ""), "{words}: {stderr}");
@@ -79,7 +79,7 @@ fn what_cannot_be_meant_ends_with_code_2_and_the_way_out() {
 }
 
 #[test]
-fn help_and_version_are_data() {
+fn help_and_version_are_printed_on_stdout() {
     for (words, said) in [
         ("--version", &["filch 0."][..]),
         ("--help", &["Run the real scheduler", "Usage: filch [OPTIONS] <COMMAND>"]),
@@ -106,13 +106,13 @@ fn help_and_version_are_data() {
 }
 
 #[test]
-fn a_hunt_where_nothing_breaks_finds_nothing() {
-    let hunt = "simulate --seeds 1..2 --duration 1s --workers 2 --faults none --threads 2";
-    let Ended { code, stdout, stderr } = filch(hunt, "");
+fn a_search_without_faults_finds_no_violations() {
+    let search = "simulate --seeds 1..2 --duration 1s --workers 2 --faults none --threads 2";
+    let Ended { code, stdout, stderr } = filch(search, "");
     assert_eq!((code, stderr.as_str()), (0, ""));
     assert!(stdout.starts_with("seeds\t2\n") && stdout.contains("\nviolations\t0\n"), "{stdout}");
 
-    let json: Value = serde_json::from_str(&filch(&format!("{hunt} --json"), "").stdout).unwrap();
+    let json: Value = serde_json::from_str(&filch(&format!("{search} --json"), "").stdout).unwrap();
     assert_eq!((&json["v"], &json["seeds"]), (&1.into(), &2.into()));
     assert_eq!((&json["violations"], &json["failure"]), (&0.into(), &Value::Null));
     for key in ["steps", "faults", "jobs", "starts", "steals", "stolen", "stale", "lost"] {
@@ -129,7 +129,7 @@ fn a_workload_is_reported_and_drawn() {
     assert_eq!(code, 0, "{stderr}");
     assert!(stdout.starts_with("jobs\t8\nmakespan_ms\t") && stdout.contains("\nideal_ms\t8.000\n"));
     assert!(stdout.contains("\nworker\tjobs\tbusy_ms\tstolen\tgiven\n"), "{stdout}");
-    assert!(stderr.starts_with("drawn into "), "{stderr}");
+    assert!(stderr.starts_with("wrote "), "{stderr}");
     let drawn = std::fs::read_to_string(&svg).unwrap();
     assert!(drawn.starts_with("<svg ") && drawn.contains("uniform:8:2ms on 2 workers of 1 slot<"));
 
@@ -150,9 +150,10 @@ fn a_workload_is_reported_and_drawn() {
     assert!(stderr.contains("cannot write no/such/folder/a.svg: "), "{stderr}");
 }
 
-/// The first 64 of 512 jobs are long, and eight workers take up to 65 each: stealing makes up for that.
+/// The first 64 of 512 jobs are long, and eight workers prefetch up to 65 each: stealing balances
+/// that.
 #[test]
-fn stealing_shows_its_worth() {
+fn stealing_shortens_an_uneven_workload() {
     let uneven = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/uneven.jsonl");
     let times_ideal = |steal: &str| {
         let words = format!(
@@ -168,7 +169,7 @@ fn stealing_shows_its_worth() {
 }
 
 #[test]
-fn a_run_is_played_again() {
+fn a_run_is_replayed() {
     let run = "\
 run seed 7 lease 10s strategy fifo steal half commit 100us 1ms retention - heals 20s
 clients delay 200us 2ms lost 0 repeated 0 overtaken 0
@@ -183,12 +184,12 @@ worker slots 1 reserve auto home apart rate 1000000 delay 100us 1ms lost 0 repea
     let broken = run.replace("crash 1", "crash 2");
     let Ended { code, stdout, stderr } = filch("simulate --replay -", &broken);
     assert_eq!((code, stdout.as_str()), (1, ""));
-    let said = "error: stdin cannot be played: line 5: there is no worker `2`";
+    let said = "error: cannot replay stdin: line 5: there is no worker `2`";
     assert!(stderr.starts_with(said), "{stderr}");
 }
 
 #[test]
-fn a_closed_pipe_does_not_hide_how_it_went() {
+fn a_closed_pipe_keeps_the_exit_code() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_filch"))
         .args(["simulate", "--replay", "-"])
         .stdin(Stdio::piped())
@@ -196,17 +197,17 @@ fn a_closed_pipe_does_not_hide_how_it_went() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program was built for this test");
-    // Nobody listens by the time it has read its input.
+    // The pipes are closed before it has read its input.
     drop((child.stdout.take(), child.stderr.take()));
-    let mut stdin = child.stdin.take().expect("asked for");
+    let mut stdin = child.stdin.take().expect("it is piped");
     stdin.write_all(b"dispatch\n0s submit a\n  -> nothing\n").expect("it reads");
     drop(stdin);
     let status = child.wait().expect("it was started");
-    assert_eq!(status.code(), Some(1), "it does not play as it was written");
+    assert_eq!(status.code(), Some(1), "the replay differs");
 }
 
 #[test]
-fn a_trace_is_played_again() {
+fn a_trace_is_replayed() {
     let trace = "dispatch lease 10s\n\n0s    r1 submit a\n";
     let played = filch("simulate --replay -", trace);
     assert_eq!((played.code, played.stderr.as_str()), (0, ""));
@@ -219,9 +220,9 @@ fn a_trace_is_played_again() {
     let claimed = format!("{trace}  -> commit 1: put #1 at 0s: b: queued\n");
     let Ended { code, stderr, .. } = filch("simulate --replay -", &claimed);
     assert_eq!(code, 1);
-    assert!(stderr.starts_with("error: stdin does not play as it was written\n"), "{stderr}");
+    assert!(stderr.starts_with("error: stdin: the replay differs from the trace\n"), "{stderr}");
 
     let Ended { code, stdout, stderr } = filch("simulate --replay -", "nonsense\n");
     assert_eq!((code, stdout.as_str()), (1, ""));
-    assert!(stderr.starts_with("error: stdin cannot be played: line 1: "), "{stderr}");
+    assert!(stderr.starts_with("error: cannot replay stdin: line 1: "), "{stderr}");
 }

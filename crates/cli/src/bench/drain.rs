@@ -1,4 +1,4 @@
-//! Many jobs that do nothing: submitted, then drained.
+//! Throughput: many empty jobs are submitted, then drained.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,22 +13,22 @@ use crate::processes::{TempFolder, server, wait_for_workers, wait_until_drained,
 
 #[derive(Args)]
 pub(super) struct DrainArgs {
-    /// How many jobs
+    /// Number of jobs
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     jobs: u64,
-    /// Bytes of arguments of each
+    /// Bytes of arguments per job
     #[arg(long, default_value_t = 100, value_name = "N")]
     payload: usize,
-    /// How many worker processes
+    /// Number of worker processes
     #[arg(long, default_value_t = 1, value_name = "N")]
     workers: u32,
-    /// How many slots each has
+    /// Slots of each worker
     #[arg(long, default_value_t = 2, value_name = "N")]
     slots: u32,
-    /// How many requests submit at once
+    /// Number of concurrent submit requests
     #[arg(long, default_value_t = 2, value_name = "N")]
     clients: u64,
-    /// The folder for the data [default: a temporary one]
+    /// Data directory [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
 }
@@ -44,7 +44,7 @@ pub(super) async fn run(options: &DrainArgs) -> Result<Report> {
     let memory = first.memory()?;
     let syncs = client.status().await?.syncs;
 
-    // As a crash would: nothing is closed, nothing is said.
+    // Like a crash: the process is killed without a shutdown.
     drop(first);
     let restarting = Instant::now();
     let (_server, client) = server(folder.path()).await?;
@@ -71,7 +71,7 @@ pub(super) async fn run(options: &DrainArgs) -> Result<Report> {
             Figure::new("submit, then drain", rate(submitted + drained), "jobs/s")
                 .at_least(100_000.0),
             Figure::new(
-                "server's memory with all of them queued",
+                "server memory with all jobs queued",
                 rounded(memory as f64 / 1e6, 1),
                 "MB",
             )
@@ -82,7 +82,7 @@ pub(super) async fn run(options: &DrainArgs) -> Result<Report> {
     })
 }
 
-/// Submits so many jobs as lines of JSON, in several requests at once.
+/// Submits jobs as JSON lines, in several concurrent requests.
 pub(super) async fn submit(client: &Client, jobs: u64, payload: usize, clients: u64) -> Result<()> {
     let requests = (0..clients).map(|index| {
         let count = jobs / clients + u64::from(index < jobs % clients);
@@ -95,21 +95,21 @@ pub(super) async fn submit(client: &Client, jobs: u64, payload: usize, clients: 
     Ok(())
 }
 
-/// How many lines go in one piece.
-const LINES_TOGETHER: u64 = 1_024;
+/// Lines per chunk of a request body.
+const CHUNK_LINES: u64 = 1_024;
 
-/// Lines of JSON, made as they are wanted.
+/// JSON lines, generated on demand.
 fn lines(count: u64, payload: usize) -> impl futures_util::Stream<Item = std::io::Result<Vec<u8>>> {
     let tail =
         format!("\",\"kind\":\"noop\",\"args\":\"{}\"}}\n", "x".repeat(payload.saturating_sub(2)));
     futures_util::stream::unfold(count, move |left| {
-        let some = left.min(LINES_TOGETHER);
-        let mut piece = Vec::with_capacity(some as usize * (tail.len() + 48));
+        let some = left.min(CHUNK_LINES);
+        let mut chunk = Vec::with_capacity(some as usize * (tail.len() + 48));
         for _ in 0..some {
-            piece.extend_from_slice(b"{\"id\":\"");
-            piece.extend_from_slice(filch_api::id::job(filch_api::id::new_job()).as_bytes());
-            piece.extend_from_slice(tail.as_bytes());
+            chunk.extend_from_slice(b"{\"id\":\"");
+            chunk.extend_from_slice(filch_api::id::job(filch_api::id::new_job()).as_bytes());
+            chunk.extend_from_slice(tail.as_bytes());
         }
-        std::future::ready((some > 0).then_some((Ok(piece), left - some)))
+        std::future::ready((some > 0).then_some((Ok(chunk), left - some)))
     })
 }

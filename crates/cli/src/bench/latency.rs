@@ -1,4 +1,4 @@
-//! One job at a time, on an idle cluster: from submit to start.
+//! Latency from submit to start on an idle cluster, one job at a time.
 
 use std::path::PathBuf;
 
@@ -13,10 +13,10 @@ use crate::processes::{TempFolder, server, wait_for_workers, worker};
 
 #[derive(Args)]
 pub(super) struct LatencyArgs {
-    /// How many jobs
+    /// Number of jobs
     #[arg(long, default_value_t = 1_000, value_name = "N")]
     jobs: usize,
-    /// The folder for the data [default: a temporary one]
+    /// Data directory [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
 }
@@ -34,7 +34,8 @@ pub(super) async fn run(options: &LatencyArgs) -> Result<Report> {
         let job = client.wait(&receipt.id, std::time::Duration::from_secs(30)).await?;
         let result = job.details.and_then(|details| details.result);
         let result = result.context("the job has no result")?;
-        let started: u64 = serde_json::from_str(result.get()).context("its result is no number")?;
+        let started: u64 =
+            serde_json::from_str(result.get()).context("its result is not a number")?;
         waits.push(started.saturating_sub(asked));
     }
     waits.sort_unstable();
@@ -48,9 +49,9 @@ pub(super) async fn run(options: &LatencyArgs) -> Result<Report> {
         settings: json!({ "jobs": options.jobs, "worker_processes": 1, "slots_each": 2 }),
         syncs: client.status().await?.syncs,
         figures: vec![
-            Figure::new("submit to start, median", at(0.5), "ms").at_most(1.0),
-            Figure::new("submit to start, 99 of 100", at(0.99), "ms").at_most(4.0),
-            Figure::new("submit to start, longest", at(1.0), "ms"),
+            Figure::new("submit to start, p50", at(0.5), "ms").at_most(1.0),
+            Figure::new("submit to start, p99", at(0.99), "ms").at_most(4.0),
+            Figure::new("submit to start, max", at(1.0), "ms"),
         ],
     })
 }

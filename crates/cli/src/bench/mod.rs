@@ -1,4 +1,4 @@
-//! `filch bench`: how fast, with a server and workers as processes of their own, over a file that is
+//! `filch bench`: benchmarks with a server and workers as separate processes, and a store that is
 //! synced.
 
 mod drain;
@@ -18,7 +18,7 @@ use crate::output;
 use crate::runtime::block_on;
 use crate::table;
 
-/// Measure this machine with this program: server and workers as processes, every commit synced
+/// Benchmark this machine: server and workers as processes, every commit synced
 #[derive(Args)]
 #[command(after_help = "Examples:
   filch bench drain
@@ -36,37 +36,36 @@ pub(crate) struct BenchArgs {
 
 #[derive(Subcommand)]
 enum Benchmark {
-    /// Submit many jobs that do nothing, then let workers drain them
+    /// Throughput: submit many empty jobs, then let workers drain them
     Drain(drain::DrainArgs),
-    /// One job at a time: from submit to start
+    /// Latency from submit to start, one job at a time
     Latency(latency::LatencyArgs),
-    /// A few long jobs among many short ones
+    /// Makespan of a few long jobs among many short ones
     Skew(skew::SkewArgs),
-    /// The same slots in one process and in several
+    /// Throughput of the same slots in one and in several processes
     Split(split::SplitArgs),
-    /// A worker joins while others are loaded: how soon it works
+    /// Time until a new worker runs its first stolen job
     Newcomer(newcomer::NewcomerArgs),
 }
 
-/// What was measured: with which settings, and what came out.
+/// The settings and results of a benchmark.
 #[derive(Debug)]
 struct Report {
     v: u32,
     bench: &'static str,
     settings: Value,
-    /// How often the server made the disk hold on to what was written. None would mean that nothing
-    /// was durable.
+    /// Number of disk syncs. Zero would mean that nothing was durable.
     syncs: u64,
     figures: Vec<Figure>,
 }
 
-/// One number that came out.
+/// One result.
 #[derive(Debug)]
 struct Figure {
     what: String,
     value: f64,
     unit: &'static str,
-    /// What was hoped for, and whether that came true.
+    /// The target, and whether it was met.
     aim: Option<(String, bool)>,
 }
 
@@ -96,7 +95,7 @@ impl Figure {
 }
 
 impl Report {
-    /// The form of which `cargo xtask table` makes the README's tables.
+    /// The format from which `cargo xtask table` makes the tables in the documentation.
     fn json(&self) -> Value {
         json!({
             "v": self.v,
@@ -110,7 +109,7 @@ impl Report {
     }
 }
 
-/// What the system calls the processor.
+/// The model name of the CPU.
 fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = info.lines().find_map(|line| line.strip_prefix("model name"));
@@ -128,7 +127,7 @@ pub(crate) fn run(options: BenchArgs) -> Result<ExitCode> {
             Benchmark::Newcomer(options) => newcomer::run(&options).await,
         }
     })?;
-    anyhow::ensure!(report.syncs > 0, "no sync was seen: what was measured is not durable");
+    anyhow::ensure!(report.syncs > 0, "no disk syncs: the measured jobs were not durable");
     if options.json {
         output::document(&report.json())?;
     } else {
@@ -149,7 +148,7 @@ pub(crate) fn run(options: BenchArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Rounded to what a reader can use.
+/// Rounds a result for printing.
 fn rounded(number: f64, places: i32) -> f64 {
     let scale = 10_f64.powi(places);
     (number * scale).round() / scale

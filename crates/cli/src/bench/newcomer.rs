@@ -1,4 +1,4 @@
-//! A worker joins while another is loaded: how soon it runs its first stolen job.
+//! Time until a worker that joins a loaded cluster runs its first stolen job.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,18 +19,18 @@ use crate::processes::{
 
 #[derive(Args)]
 pub(super) struct NewcomerArgs {
-    /// How many jobs the first worker is loaded with
+    /// Number of jobs on the first worker
     #[arg(long, default_value_t = 400, value_name = "N")]
     jobs: usize,
-    /// How long each takes, in milliseconds
+    /// Duration of each job in milliseconds
     #[arg(long, default_value_t = 5, value_name = "MS")]
     length: u64,
-    /// The folder for the data [default: a temporary one]
+    /// Data directory [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
 }
 
-/// What a job of kind `sleep` comes to.
+/// The result of a job of kind `sleep`.
 #[derive(Deserialize)]
 struct Slept {
     pid: u32,
@@ -50,7 +50,7 @@ pub(super) async fn run(options: &NewcomerArgs) -> Result<Report> {
         })
         .collect();
     let receipts = client.submit_all(&submissions).await?;
-    // Everything that was submitted is in the worker's deque, so that there is nothing else to take.
+    // All jobs are in the worker's deque, so that the newcomer can only steal.
     let is_loaded = async {
         loop {
             let queues = client.queues().await?;
@@ -70,14 +70,15 @@ pub(super) async fn run(options: &NewcomerArgs) -> Result<Report> {
     for receipt in &receipts {
         let job: Job = client.job(&receipt.id).await?;
         let result = job.details.and_then(|details| details.result).context("no result")?;
-        let slept: Slept = serde_json::from_str(result.get()).context("a strange result")?;
+        let slept: Slept =
+            serde_json::from_str(result.get()).context("unexpected result of a job")?;
         if slept.pid == newcomer.pid() {
             stolen += 1;
             let wait = slept.started_us.saturating_sub(joined);
             first = Some(first.map_or(wait, |first: u64| first.min(wait)));
         }
     }
-    let first = first.context("the newcomer has run nothing")?;
+    let first = first.context("the newcomer has run no job")?;
     let status = client.status().await?;
     Ok(Report {
         v: 1,
@@ -92,7 +93,7 @@ pub(super) async fn run(options: &NewcomerArgs) -> Result<Report> {
             )
             .at_most(50.0),
             Figure::new("jobs run by the newcomer", f64::from(stolen), "jobs"),
-            Figure::new("thefts", status.steals as f64, ""),
+            Figure::new("steals", status.steals as f64, ""),
         ],
     })
 }

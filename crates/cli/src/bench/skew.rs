@@ -1,4 +1,4 @@
-//! A few long jobs among many short ones: how far from the schedule that nothing holds up.
+//! Makespan of a few long jobs among many short ones, compared with an ideal schedule.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,16 +16,16 @@ use crate::processes::{TempFolder, server, wait_for_workers, wait_until_drained,
 
 #[derive(Args)]
 pub(super) struct SkewArgs {
-    /// How many jobs
+    /// Number of jobs
     #[arg(long, default_value_t = 400, value_name = "N")]
     jobs: usize,
-    /// How many worker processes
+    /// Number of worker processes
     #[arg(long, default_value_t = 4, value_name = "N")]
     workers: u32,
-    /// How many slots each has
+    /// Slots of each worker
     #[arg(long, default_value_t = 2, value_name = "N")]
     slots: u32,
-    /// The folder for the data [default: a temporary one]
+    /// Data directory [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
 }
@@ -64,16 +64,16 @@ pub(super) async fn run(options: &SkewArgs) -> Result<Report> {
         }),
         syncs: status.syncs,
         figures: vec![
-            Figure::new("from submit to the last end", rounded(makespan, 3), "s"),
-            Figure::new("the greedy schedule without any cost", rounded(ideal, 3), "s"),
-            Figure::new("the one against the other", rounded(makespan / ideal, 3), "times")
+            Figure::new("makespan", rounded(makespan, 3), "s"),
+            Figure::new("greedy schedule without overhead", rounded(ideal, 3), "s"),
+            Figure::new("makespan / greedy schedule", rounded(makespan / ideal, 3), "times")
                 .at_most(1.1),
-            Figure::new("thefts", status.steals as f64, ""),
+            Figure::new("steals", status.steals as f64, ""),
         ],
     })
 }
 
-/// Each job in turn to the slot that is free first, without any cost.
+/// Assigns each job to the slot that is free first, without overhead.
 fn greedy(jobs: usize, slots: usize) -> u64 {
     let mut free: BinaryHeap<Reverse<u64>> = (0..slots).map(|_| Reverse(0)).collect();
     for index in 0..jobs {

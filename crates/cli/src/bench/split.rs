@@ -1,4 +1,4 @@
-//! The same slots in one process, and in several.
+//! Throughput of the same slots in one process and in several.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -13,13 +13,13 @@ use crate::processes::{TempFolder, server, wait_for_workers, wait_until_drained,
 
 #[derive(Args)]
 pub(super) struct SplitArgs {
-    /// How many jobs each time
+    /// Number of jobs per run
     #[arg(long, default_value_t = 200_000, value_name = "N")]
     jobs: u64,
-    /// How many slots altogether
+    /// Total number of slots
     #[arg(long, default_value_t = 8, value_name = "N")]
     slots: u32,
-    /// The folder for the data [default: a temporary one]
+    /// Data directory [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
 }
@@ -43,7 +43,7 @@ pub(super) async fn run(options: &SplitArgs) -> Result<Report> {
         figures.push(Figure::new(&what, rounded(rate, 0), "jobs/s"));
         if processes > 1 {
             let share = rounded(rate / whole, 2);
-            figures.push(Figure::new(what + " against one", share, "times").at_least(0.9));
+            figures.push(Figure::new(what + " vs. one", share, "times").at_least(0.9));
         }
         syncs += client.status().await?.syncs;
     }

@@ -1,4 +1,4 @@
-//! The filch program; everything it does is in the library beside it, where tests can reach its words.
+//! The filch program. The code is in the library next to it, where tests can walk the command tree.
 
 use std::process::ExitCode;
 

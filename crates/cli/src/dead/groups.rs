@@ -1,4 +1,4 @@
-//! `filch dead groups`: dead jobs by what went wrong, with the command that tries a group again.
+//! `filch dead groups`: dead jobs grouped by error, with the command that retries a group.
 
 use std::process::ExitCode;
 
@@ -14,12 +14,12 @@ use crate::select::short;
 use crate::table::Column::{Number, Text};
 use crate::{moment, table};
 
-/// Group dead jobs by what went wrong, the largest group first
+/// Group dead jobs by error, the largest group first
 #[derive(Args)]
 #[command(after_help = "\
-Errors of one queue and one kind are alike if they differ only in numbers, ids, paths, addresses and
-times. Codes count: `exit code 1` and `exit code 137` are two groups. The error of a command is how
-it ended, and the last line that it wrote to stderr.
+A group has one queue, one kind, and errors that differ only in numbers, ids, paths, addresses and
+times. Exit codes matter: `exit code 1` and `exit code 137` are two groups. The error of a command
+is its exit code or signal and the last line that it wrote to stderr.
 
 Examples:
   filch dead groups --since 24h
@@ -28,13 +28,13 @@ pub(crate) struct GroupsArgs {
     /// Only jobs of this queue
     #[arg(long, short, value_name = "NAME")]
     queue: Option<String>,
-    /// Only jobs of this kind; commands are of the kind `command`
+    /// Only jobs of this kind (commands have the kind `command`)
     #[arg(long, short, value_name = "KIND")]
     kind: Option<String>,
-    /// Only those that died since this moment (2026-01-31T12:00:00Z) or within this span (1h)
-    #[arg(long, value_name = "WHEN")]
+    /// Only jobs that died since this time (2026-01-31T12:00:00Z) or this long ago (1h)
+    #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// So many groups at most
+    /// Print at most this many groups
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50,
           value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
@@ -45,8 +45,8 @@ pub(crate) struct GroupsArgs {
 pub(super) async fn run(client: &Client, options: &GroupsArgs) -> Result<ExitCode> {
     let GroupsArgs { queue, kind, since, limit, form } = options;
     let (queue, kind, since) = (queue.clone(), kind.clone(), since.clone());
-    let terms = JobFilter { state: None, queue, kind, since };
-    let found = client.dead_groups(&format!("limit={limit}{}", terms.query()?)).await?;
+    let filter = JobFilter { state: None, queue, kind, since };
+    let found = client.dead_groups(&format!("limit={limit}{}", filter.query()?)).await?;
     if form.json {
         document::print(&found)?;
         return Ok(ExitCode::SUCCESS);
@@ -82,7 +82,7 @@ pub(super) async fn run(client: &Client, options: &GroupsArgs) -> Result<ExitCod
     table::list(&columns, &rows)?;
     if found.rest > 0 {
         message(format_args!(
-            "{} are in smaller groups: --limit N shows more",
+            "{} are in smaller groups: use --limit N to see them",
             count_jobs(found.rest)
         ));
     }

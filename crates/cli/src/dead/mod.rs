@@ -1,4 +1,4 @@
-//! `filch dead`: jobs whose attempts are used up, and what becomes of them.
+//! `filch dead`: the dead letters, jobs that have used all attempts.
 
 mod groups;
 
@@ -40,32 +40,32 @@ pub(crate) enum DeadCommand {
     /// List dead jobs
     List {
         #[command(flatten)]
-        like: Like,
+        filter: DeadFilter,
         #[command(flatten)]
         count: paging::ListLimit,
         #[command(flatten)]
         form: JsonOrLines,
     },
     Groups(groups::GroupsArgs),
-    /// Give dead jobs new attempts
-    Retry(Choice),
-    /// Forget dead jobs for ever
-    Discard(Choice),
+    /// Retry dead jobs with a new set of attempts
+    Retry(DeadSelection),
+    /// Delete dead jobs permanently
+    Discard(DeadSelection),
 }
 
-/// What they have in common
+/// Filter options
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Like {
+pub(crate) struct DeadFilter {
     /// Only jobs of this queue
     #[arg(long, short, value_name = "NAME")]
     queue: Option<String>,
-    /// Only jobs of this kind; commands are of the kind `command`
+    /// Only jobs of this kind (commands have the kind `command`)
     #[arg(long, short, value_name = "KIND")]
     kind: Option<String>,
-    /// Only those that died since this moment (2026-01-31T12:00:00Z) or within this span (1h)
-    #[arg(long, value_name = "WHEN")]
+    /// Only jobs that died since this time (2026-01-31T12:00:00Z) or this long ago (1h)
+    #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Only those that ended alike: a fingerprint, as `filch dead groups` shows it
+    /// Only jobs of this error group: a fingerprint from `filch dead groups`
     #[arg(long, value_name = "FINGERPRINT", value_parser = fingerprint)]
     group: Option<String>,
 }
@@ -74,57 +74,56 @@ fn fingerprint(text: &str) -> Result<String, String> {
     match filch_api::fingerprint::is_one(text) {
         true => Ok(text.to_owned()),
         false => {
-            Err("this is no fingerprint of a group: twelve hexadecimal digits, as `filch dead \
-                      groups` shows them"
+            Err("expected a fingerprint from `filch dead groups`: twelve hexadecimal digits"
                 .to_owned())
         }
     }
 }
 
-impl Like {
-    /// The same and what words say, each once.
-    fn joined(&self, terms: &JobFilter) -> Result<Self> {
+impl DeadFilter {
+    /// Adds the filters from the arguments; each field may be given once.
+    fn joined(&self, filter: &JobFilter) -> Result<Self> {
         let mut all = JobFilter {
-            state: terms.state.clone(),
+            state: filter.state.clone(),
             kind: self.kind.clone(),
             queue: self.queue.clone(),
             since: self.since.clone(),
         };
         for (field, value) in
-            [("kind", &terms.kind), ("queue", &terms.queue), ("since", &terms.since)]
+            [("kind", &filter.kind), ("queue", &filter.queue), ("since", &filter.since)]
         {
             if let Some(value) = value {
                 all.add(field, value)?;
             }
         }
         if let Some(state) = all.state.filter(|state| state != "dead") {
-            let text = format!("`filch dead` is about dead jobs, and not about state:{state}");
-            return Err(Usage::new(text, "`filch job` is about all of them").into());
+            let text = format!("`filch dead` only selects dead jobs, not state:{state}");
+            return Err(Usage::new(text, "use `filch job` for other states").into());
         }
         let JobFilter { kind, queue, since, .. } = all;
         Ok(Self { kind, queue, since, group: self.group.clone() })
     }
 }
 
-/// Which dead jobs are meant
+/// Which dead jobs to select
 #[derive(Args)]
-pub(crate) struct Choice {
+pub(crate) struct DeadSelection {
     #[command(flatten)]
-    like: Like,
-    /// All of them
+    filter: DeadFilter,
+    /// Select all dead jobs
     #[arg(long)]
     all: bool,
     #[command(flatten)]
     confirm: ConfirmOptions,
     #[command(flatten)]
     form: Json,
-    #[arg(value_name = "SEL", help = select::HELP_MANY)]
+    #[arg(value_name = "JOB", help = select::HELP_MANY)]
     jobs: Vec<String>,
 }
 
 pub(crate) async fn run(client: &Client, command: DeadCommand) -> Result<ExitCode> {
     match command {
-        DeadCommand::List { like, count, form } => list(client, like, count, form).await,
+        DeadCommand::List { filter, count, form } => list(client, filter, count, form).await,
         DeadCommand::Groups(options) => groups::run(client, &options).await,
         DeadCommand::Retry(choice) => act(client, &choice, Act::Retry).await,
         DeadCommand::Discard(choice) => act(client, &choice, Act::Discard).await,
@@ -133,11 +132,11 @@ pub(crate) async fn run(client: &Client, command: DeadCommand) -> Result<ExitCod
 
 async fn list(
     client: &Client,
-    like: Like,
+    filter: DeadFilter,
     count: paging::ListLimit,
     form: JsonOrLines,
 ) -> Result<ExitCode> {
-    let Like { queue, kind, since, group } = like;
+    let DeadFilter { queue, kind, since, group } = filter;
     let mut query = JobFilter { state: None, queue, kind, since }.query()?;
     if let Some(group) = &group {
         query.push_str(&format!("&group={}", path(group)));
@@ -147,7 +146,7 @@ async fn list(
     Ok(ExitCode::SUCCESS)
 }
 
-/// A dead job as it stands, with arguments that only text can hold.
+/// A dead job as raw JSON, so that its arguments are printed digit for digit.
 impl ListedJob for Box<RawValue> {
     const COLUMNS: &[Column] =
         &[Text("id"), Text("queue"), Text("kind"), Number("attempts"), Text("died"), Text("error")];
@@ -199,13 +198,13 @@ struct Done<'a> {
     dry_run: bool,
 }
 
-async fn act(client: &Client, choice: &Choice, act: Act) -> Result<ExitCode> {
-    let chosen = chosen(client, choice, act).await?;
-    let dry = Selection { dry_run: true, ..chosen.clone() };
+async fn act(client: &Client, choice: &DeadSelection, act: Act) -> Result<ExitCode> {
+    let selected = selection(client, choice, act).await?;
+    let dry = Selection { dry_run: true, ..selected.clone() };
     let ConfirmOptions { dry_run, .. } = choice.confirm;
     let would = act.carry_out(client, &dry).await?;
-    choice.confirm.confirm_jobs(act.verb(), would.count, common(&chosen).as_deref())?;
-    let count = if dry_run { would } else { act.carry_out(client, &chosen).await? };
+    choice.confirm.confirm_jobs(act.verb(), would.count, common(&selected).as_deref())?;
+    let count = if dry_run { would } else { act.carry_out(client, &selected).await? };
     for refusal in &count.refused {
         report_error(format_args!("{}", escaped(&refusal.title)));
     }
@@ -221,32 +220,36 @@ async fn act(client: &Client, choice: &Choice, act: Act) -> Result<ExitCode> {
     }))
 }
 
-/// Either jobs that are named, or those that fit, or all: nobody means everything by saying nothing.
-async fn chosen(client: &Client, choice: &Choice, act: Act) -> Result<Selection> {
+/// Selects by ids, by filters or by `--all`. Selecting nothing is an error, so that no command acts
+/// on every dead job by accident.
+async fn selection(client: &Client, choice: &DeadSelection, act: Act) -> Result<Selection> {
     let words = select::written(&choice.jobs)?;
-    let (terms, names): (Vec<String>, Vec<String>) =
+    let (filter, names): (Vec<String>, Vec<String>) =
         words.into_iter().partition(|word| is_filter(word));
-    let Like { queue, kind, since, group } = choice.like.joined(&JobFilter::read(&terms)?)?;
-    let is_like = queue.is_some()
+    let DeadFilter { queue, kind, since, group } =
+        choice.filter.joined(&JobFilter::read(&filter)?)?;
+    let is_filtered = queue.is_some()
         || kind.is_some()
         || since.is_some()
         || group.is_some()
-        || !terms.is_empty();
-    let ways = [!names.is_empty(), is_like, choice.all];
+        || !filter.is_empty();
+    let ways = [!names.is_empty(), is_filtered, choice.all];
     let verb = act.verb();
     match ways.into_iter().filter(|way| *way).count() {
         1 => {}
         0 => {
             return Err(Usage::new(
-                format!("which jobs to {verb} is not said"),
-                format!("write `filch dead {verb} ID...`, a filter like --kind resize, or --all"),
+                format!("no jobs selected to {verb}"),
+                format!(
+                    "write `filch dead {verb} ID...`, or use a filter like --kind resize, or --all"
+                ),
             )
             .into());
         }
         _ => {
             return Err(Usage::new(
-                format!("which jobs to {verb} is said twice"),
-                "write either ids, or filters like --kind resize, or --all",
+                format!("jobs to {verb} are selected in two ways"),
+                "use either ids, or filters like --kind resize, or --all",
             )
             .into());
         }
@@ -260,23 +263,23 @@ async fn chosen(client: &Client, choice: &Choice, act: Act) -> Result<Selection>
             Some(chosen.into_iter().map(|job| job.id).collect())
         }
     };
-    // `state:dead` alone means every one.
+    // `state:dead` alone selects all dead jobs.
     let is_any = queue.is_none() && kind.is_none() && since.is_none() && group.is_none();
-    let all = choice.all || is_like && is_any;
+    let all = choice.all || is_filtered && is_any;
     Ok(Selection { ids, queue, kind, since, group, all, dry_run: false })
 }
 
-/// What chosen jobs have in common; nothing if they are named one by one.
-fn common(chosen: &Selection) -> Option<String> {
-    if chosen.ids.is_some() {
+/// The filter as text; `None` if the jobs are named by id.
+fn common(selected: &Selection) -> Option<String> {
+    if selected.ids.is_some() {
         return None;
     }
-    let terms = JobFilter {
+    let filter = JobFilter {
         state: Some("dead".to_owned()),
-        kind: chosen.kind.clone(),
-        queue: chosen.queue.clone(),
-        since: chosen.since.as_ref().map(ToString::to_string),
+        kind: selected.kind.clone(),
+        queue: selected.queue.clone(),
+        since: selected.since.as_ref().map(ToString::to_string),
     };
-    let group = chosen.group.as_ref().map(|group| format!(" group:{group}")).unwrap_or_default();
-    Some(format!("{terms}{group}"))
+    let group = selected.group.as_ref().map(|group| format!(" group:{group}")).unwrap_or_default();
+    Some(format!("{filter}{group}"))
 }

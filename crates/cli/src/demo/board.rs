@@ -1,6 +1,6 @@
-//! What is known of the demo's workers: out of what the server tells of, and what it is seen to hold.
+//! The state of the demo's workers, computed from server events and the list of workers.
 //!
-//! Nothing here waits or draws: events in, rows out.
+//! No I/O: events in, rows out.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use filch_api::cluster::Worker;
 use filch_api::event::ClusterEvent;
 use filch_api::time::Moment;
 
-/// A worker and how it has fared.
+/// A worker with its counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct WorkerRow {
     pub(super) name: String,
@@ -16,36 +16,36 @@ pub(super) struct WorkerRow {
     pub(super) waiting: u64,
     pub(super) running: u64,
     pub(super) done: u64,
-    /// Jobs that it has taken from others.
+    /// Jobs that it has stolen from others.
     pub(super) stolen: u64,
-    /// Jobs that others have taken from it.
+    /// Jobs that others have stolen from it.
     pub(super) given: u64,
     pub(super) status: WorkerStatus,
 }
 
-/// How a worker is.
+/// The status of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum WorkerStatus {
     #[default]
     Alive,
-    /// It was killed with this many jobs, and nobody has noticed yet.
+    /// Killed while it held this many jobs; the server has not noticed yet.
     Killed { held: u64 },
-    /// Its lease ran out, and its jobs went back to the queue.
+    /// Its lease has expired, and its jobs are back in the queue.
     Lost { held: u64 },
 }
 
-/// Everything that is shown.
+/// All rows and totals.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Board {
     pub(super) rows: Vec<WorkerRow>,
-    /// Thefts that moved something.
-    pub(super) thefts: u64,
-    /// Jobs that were moved by thefts.
+    /// Steals that moved jobs.
+    pub(super) steals: u64,
+    /// Jobs that were moved by steals.
     pub(super) moved: u64,
-    /// When each job that the lost worker had was somebody's again.
+    /// When each job of the lost worker got a new owner.
     rescued: BTreeMap<u64, Option<Moment>>,
-    /// Which row is which worker's.
-    places: BTreeMap<String, usize>,
+    /// The row of each worker id.
+    row_of: BTreeMap<String, usize>,
     owners: BTreeMap<u64, usize>,
     ends: BTreeMap<u64, u32>,
 }
@@ -56,17 +56,17 @@ impl Board {
         Self { rows: names.iter().map(row).collect(), ..Self::default() }
     }
 
-    /// What the server shows of its workers.
+    /// Applies the server's list of workers.
     pub(super) fn update_workers(&mut self, workers: &[Worker]) {
         for worker in workers {
             let Some(name) = &worker.name else { continue };
-            let Some(place) = self.rows.iter().position(|row| row.name == *name) else {
+            let Some(index) = self.rows.iter().position(|row| row.name == *name) else {
                 continue;
             };
-            let is_new = self.places.insert(worker.id.clone(), place).is_none();
-            let row = &mut self.rows[place];
+            let is_new = self.row_of.insert(worker.id.clone(), index).is_none();
+            let row = &mut self.rows[index];
             if is_new {
-                // On a busy machine a worker may have been too slow, and has come back.
+                // On a busy machine a worker may have missed its lease and come back.
                 row.status = WorkerStatus::Alive;
             }
             if row.status == WorkerStatus::Alive {
@@ -76,18 +76,18 @@ impl Board {
         }
     }
 
-    /// The fullest of those that live and have something.
+    /// The living worker with the most jobs, if one has any.
     pub(super) fn fullest(&self) -> Option<usize> {
         let alive =
             self.rows.iter().enumerate().filter(|(_, row)| row.status == WorkerStatus::Alive);
         let full = alive.filter(|(_, row)| row.waiting + row.running > 0);
-        full.max_by_key(|(_, row)| row.waiting + row.running).map(|(place, _)| place)
+        full.max_by_key(|(_, row)| row.waiting + row.running).map(|(index, _)| index)
     }
 
-    /// Whether there is something that others have to take over if this one never goes on: it is seen with
-    /// jobs just now, or was lost with some.
-    pub(super) fn holds_jobs(&self, place: usize, workers: &[Worker]) -> bool {
-        let row = &self.rows[place];
+    /// Whether others would have to take over jobs of this worker: it holds some now, or was lost
+    /// with some.
+    pub(super) fn holds_jobs(&self, index: usize, workers: &[Worker]) -> bool {
+        let row = &self.rows[index];
         match row.status {
             WorkerStatus::Lost { held } => held > 0,
             WorkerStatus::Alive | WorkerStatus::Killed { .. } => workers
@@ -96,9 +96,9 @@ impl Board {
         }
     }
 
-    /// This one was killed just now.
-    pub(super) fn kill(&mut self, place: usize) {
-        let row = &mut self.rows[place];
+    /// Marks a worker as killed.
+    pub(super) fn kill(&mut self, index: usize) {
+        let row = &mut self.rows[index];
         if row.status == WorkerStatus::Alive {
             row.status = WorkerStatus::Killed { held: row.waiting + row.running };
         }
@@ -114,13 +114,13 @@ impl Board {
                 }
             }
             ClusterEvent::Moved { at, cause, from, to, jobs, .. } => {
-                let place =
-                    |id: &Option<String>| id.as_ref().and_then(|id| self.places.get(id)).copied();
-                let (from, to) = (place(from), place(to));
+                let index_of =
+                    |id: &Option<String>| id.as_ref().and_then(|id| self.row_of.get(id)).copied();
+                let (from, to) = (index_of(from), index_of(to));
                 let count = jobs.len() as u64;
                 match cause.as_str() {
                     "steal" => {
-                        self.thefts += 1;
+                        self.steals += 1;
                         self.moved += count;
                         if let (Some(from), Some(to)) = (from, to) {
                             self.rows[from].given += count;
@@ -159,18 +159,18 @@ impl Board {
         self.ends.len() as u64
     }
 
-    /// Jobs that were accepted as done more than once.
+    /// Jobs that were reported as succeeded more than once.
     pub(super) fn double(&self) -> u64 {
         self.ends.values().filter(|count| **count > 1).count() as u64
     }
 
-    /// How many jobs the lost worker had, and when the last of them was somebody's again.
+    /// How many jobs the lost worker had, and when the last of them got a new owner.
     pub(super) fn rescue(&self) -> Option<(u64, Moment)> {
         let last = self.rescued.values().flatten().max()?;
         Some((self.rescued.len() as u64, *last))
     }
 
-    /// The most jobs that any deque holds.
+    /// The length of the longest deque.
     pub(super) fn longest(&self) -> u64 {
         self.rows.iter().map(|row| row.waiting).max().unwrap_or(0)
     }
@@ -228,19 +228,19 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_workers_jobs_are_counted_until_they_are_somebodys_again() {
+    fn jobs_of_a_killed_worker_are_counted_until_they_have_a_new_owner() {
         let mut board = Board::new(&["w1".to_owned(), "w2".to_owned()]);
         board.update_workers(&[worker("1", 3, 2), worker("2", 0, 0)]);
         board.apply(&moved(1, "claim", None, Some("1"), &[1, 2, 3]));
         board.apply(&moved(2, "steal", Some("1"), Some("2"), &[3]));
         board.apply(&done(3));
-        assert_eq!((board.thefts, board.moved, board.done(), board.double()), (1, 1, 1, 0));
+        assert_eq!((board.steals, board.moved, board.done(), board.double()), (1, 1, 1, 0));
         assert_eq!((board.rows[0].given, board.rows[1].stolen, board.rows[1].done), (1, 1, 1));
         assert_eq!((board.fullest(), board.longest()), (Some(0), 2));
 
         assert!(board.holds_jobs(0, &[worker("1", 1, 0)]));
         assert!(!board.holds_jobs(0, &[worker("1", 0, 0), worker("2", 3, 2)]));
-        assert!(!board.holds_jobs(0, &[]), "what was seen before may be over");
+        assert!(!board.holds_jobs(0, &[]), "an older list does not count");
         board.kill(0);
         assert_eq!(
             (board.rows[0].status, board.fullest()),
@@ -249,13 +249,17 @@ mod tests {
         board.update_workers(&[worker("2", 1, 0)]);
         assert_eq!(board.fullest(), Some(1));
         board.update_workers(&[worker("1", 2, 2)]);
-        assert_eq!(board.rows[0].waiting, 0, "what the server still believes of it is not shown");
+        assert_eq!(board.rows[0].waiting, 0, "the stale list of the server is not shown");
         assert_eq!(board.rescue(), None);
         board.apply(&moved(5, "lost", Some("1"), None, &[1, 2]));
         assert_eq!(board.rows[0].status, WorkerStatus::Lost { held: 2 });
         assert!(board.holds_jobs(0, &[]));
         board.kill(0);
-        assert_eq!(board.rows[0].status, WorkerStatus::Lost { held: 2 }, "that is known already");
+        assert_eq!(
+            board.rows[0].status,
+            WorkerStatus::Lost { held: 2 },
+            "a lost worker stays lost"
+        );
         board.apply(&moved(6, "claim", None, Some("2"), &[1]));
         board.apply(&moved(8, "claim", None, Some("2"), &[2]));
         board.apply(&moved(9, "steal", Some("2"), Some("1"), &[1]));

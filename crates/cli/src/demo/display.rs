@@ -1,4 +1,4 @@
-//! The demo for people: drawn again and again on a terminal, a line now and then elsewhere.
+//! The display of the demo: animated on a terminal, a line every half second in a pipe.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _, stderr};
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use super::board::{Board, WorkerRow, WorkerStatus};
 
-/// Cells of a bar.
+/// Width of a bar in cells.
 pub(super) const BAR: u64 = 28;
 
-/// How often a line is printed where nothing can be drawn.
+/// How often a line is printed without a terminal.
 const LINE_EVERY: Duration = Duration::from_millis(500);
 
-/// Shows a board as it changes.
+/// Shows the board.
 pub(super) enum Display {
-    /// Over and over in the same place.
+    /// Redrawn in place.
     Terminal {
         lines: usize,
     },
-    /// A line now and then.
+    /// A line every half second.
     Lines {
         next: Duration,
     },
@@ -36,7 +36,7 @@ impl Display {
         }
     }
 
-    /// How it stands after so much time.
+    /// Draws one frame.
     pub(super) fn draw(&mut self, frame: &Frame<'_>) {
         match self {
             Self::Terminal { lines } => {
@@ -59,43 +59,43 @@ impl Display {
         }
     }
 
-    /// Something has happened that a drawing shows by itself.
-    pub(super) fn say(&self, words: &str) {
+    /// Prints a message, except on a terminal, where the drawing shows it.
+    pub(super) fn message(&self, text: &str) {
         if matches!(self, Self::Lines { .. }) {
-            let _ = writeln!(stderr(), "{words}");
+            let _ = writeln!(stderr(), "{text}");
         }
     }
 }
 
-/// What is shown at one moment.
+/// One frame of the display.
 pub(super) struct Frame<'a> {
     pub(super) board: &'a Board,
     pub(super) after: Duration,
     pub(super) jobs: u64,
-    /// The most jobs that a deque has held so far: a whole bar.
+    /// The longest deque so far, which is a full bar.
     pub(super) full: u64,
 }
 
-/// The first line of a drawing.
+/// The first line of a frame.
 pub(super) fn heading(frame: &Frame<'_>) -> String {
     let Frame { board, after, jobs, .. } = frame;
     format!(
-        "{:>4.1} s   {} of {jobs} jobs done   {} thefts moved {}",
+        "{:>4.1} s   {} of {jobs} jobs done   {} steals moved {} jobs",
         after.as_secs_f64(),
         board.done(),
-        board.thefts,
+        board.steals,
         board.moved
     )
 }
 
-/// How a worker is, in words.
-pub(super) fn words(row: &WorkerRow) -> String {
+/// The status of a worker as text.
+pub(super) fn describe(row: &WorkerRow) -> String {
     match row.status {
         WorkerStatus::Alive => format!(
-            "{:>3} wait  {} run  {:>3} done  {:>3} stolen  {:>3} given",
+            "{:>3} waiting  {} running  {:>3} done  {:>3} stolen  {:>3} given",
             row.waiting, row.running, row.done, row.stolen, row.given
         ),
-        WorkerStatus::Killed { held } => format!("killed with -9, holding {held} jobs"),
+        WorkerStatus::Killed { held } => format!("killed (SIGKILL) with {held} jobs"),
         WorkerStatus::Lost { held } => {
             format!("lost: {held} jobs back in the queue; {} done before", row.done)
         }
@@ -107,7 +107,7 @@ fn drawing(frame: &Frame<'_>) -> String {
     for row in &frame.board.rows {
         let cells = (row.waiting * BAR).div_ceil(frame.full.max(1)).min(BAR) as usize;
         let bar = "█".repeat(cells) + &"·".repeat(BAR as usize - cells);
-        let _ = writeln!(text, "  {}  {bar}  {}", row.name, words(row));
+        let _ = writeln!(text, "  {}  {bar}  {}", row.name, describe(row));
     }
     text
 }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_are_as_long_as_deques() {
+    fn bars_are_proportional_to_deques() {
         let mut board = Board::new(&["w1".to_owned(), "w2".to_owned()]);
         board.rows[0].waiting = 10;
         board.rows[1].waiting = 1;
@@ -133,12 +133,12 @@ mod tests {
         let frame = Frame { board: &board, after, jobs: 40, full: 20 };
         let seen = drawing(&frame);
         let lines: Vec<&str> = seen.lines().collect();
-        assert_eq!(lines[0], " 1.2 s   0 of 40 jobs done   0 thefts moved 0");
+        assert_eq!(lines[0], " 1.2 s   0 of 40 jobs done   0 steals moved 0 jobs");
         assert!(lines[1].starts_with(&format!("  w1  {}··", "█".repeat(14))), "{seen}");
         assert!(lines[2].starts_with("  w2  ██··"), "{seen}");
         board.kill(0);
         let frame = Frame { board: &board, after, jobs: 40, full: 20 };
-        assert!(drawing(&frame).contains("killed with -9, holding 10 jobs"));
+        assert!(drawing(&frame).contains("killed (SIGKILL) with 10 jobs"));
         assert!(line(&frame).ends_with("waiting+running: w1 gone  w2 1+0"), "{}", line(&frame));
     }
 }

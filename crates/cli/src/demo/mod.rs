@@ -1,6 +1,6 @@
-//! `filch demo`: a few seconds of a real cluster. A server and four workers as processes, jobs that one
-//! worker gets too many of, thefts, a worker that is killed; and in the end the proof that nothing is
-//! missing and nothing was done twice.
+//! `filch demo`: a few seconds of a real cluster. A server and four worker processes; one worker
+//! gets too many jobs, the others steal, one worker is killed; in the end the integrity check shows
+//! that no job was lost or done twice.
 
 mod board;
 mod display;
@@ -33,14 +33,14 @@ use crate::processes::{
 };
 use crate::runtime::{ShutdownSignals, block_on};
 
-/// Watch a real cluster for a few seconds: four workers steal from one another, one is killed
+/// Watch a real cluster for a few seconds: four workers steal, one is killed
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-Everything happens in a temporary folder, in processes of its own, and is gone in the end, also
-after Ctrl-C. On a terminal it is drawn, elsewhere it is told in lines. The code is 0 if every
-job was done once and the ledger proves it.
+The demo runs in a temporary directory with its own processes, and cleans up at the end, also after
+Ctrl-C. On a terminal it is animated, in a pipe it prints lines. The exit code is 0 if every job was
+done exactly once and the integrity check passes.
 
 Examples:
   filch demo
@@ -49,38 +49,38 @@ Examples:
 pub(crate) struct DemoArgs {
     #[command(subcommand)]
     other: Option<OtherDemo>,
-    /// How long it should take, roughly
+    /// Approximate duration in seconds
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u64).range(2..=600))]
     seconds: u64,
-    /// Decides how long each job takes
+    /// Seed for the durations of the jobs
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
     form: Json,
-    /// Also write what was seen as a picture
+    /// Also write an animated SVG of the run
     #[arg(long, value_name = "FILE", hide = true)]
     svg: Option<PathBuf>,
 }
 
-/// What else there is to watch.
+/// Other demos.
 #[derive(Subcommand)]
 enum OtherDemo {
     Imbalance(imbalance::ImbalanceArgs),
 }
 
-/// How many workers.
+/// The number of workers.
 const WORKERS: u64 = 4;
 
-/// The share of the time after which one of them is killed.
+/// When a worker is killed, as a fraction of the duration.
 const KILL_AT: f64 = 0.35;
 
-/// How long the server waits for a worker that says nothing.
+/// The lease of the server.
 const LEASE: Duration = Duration::from_secs(1);
 
-/// How often it is looked.
+/// How often the workers are polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What came of it.
+/// The totals.
 #[derive(Debug, Serialize)]
 struct Totals {
     seed: u64,
@@ -88,12 +88,13 @@ struct Totals {
     done: u64,
     lost: u64,
     double: u64,
-    thefts: u64,
+    steals: u64,
     stolen: u64,
     killed: String,
-    /// Jobs that the killed worker had.
+    /// Jobs that the killed worker held.
     held: u64,
-    /// From the kill, for which it stood still a moment before, until the last of these was somebody else's.
+    /// From the kill (the worker was suspended just before) until the last of these had a new
+    /// owner.
     rescued_after_ms: Option<u64>,
     took_ms: u64,
     verified: bool,
@@ -105,7 +106,7 @@ pub(crate) fn run(options: DemoArgs) -> Result<ExitCode> {
     }
     block_on(async {
         let mut signals = ShutdownSignals::listen()?;
-        // Whatever was started ends when it is let go of.
+        // Child processes are killed on drop.
         tokio::select! {
             played = play(&options) => played,
             () = signals.received() => Err(Exit::new(exit::INTERRUPTED, "interrupted").into()),
@@ -121,7 +122,7 @@ async fn play(options: &DemoArgs) -> Result<ExitCode> {
     let (server, client) = server_with(folder.path(), &environment, &["--lease", &lease]).await?;
     let names: Vec<String> = (1..=WORKERS).map(|number| format!("w{number}")).collect();
     let jobs = jobs(options.seconds, seed);
-    // Each takes as many as it can get, so that the first ones get too many.
+    // Each worker prefetches as many jobs as it can get, so that the first ones get too many.
     let hold = jobs.len().to_string();
     let start = |name: &String| {
         worker_with(client.url(), 1, &environment, &["--name", name, "--hold", &hold]).map(Some)
@@ -132,7 +133,7 @@ async fn play(options: &DemoArgs) -> Result<ExitCode> {
     let mut board = Board::new(&names);
     board.update_workers(&client.workers().await?);
     let events = EventWatch { client: &client, board: Arc::new(Mutex::new(board)) };
-    let listening = events.listen().await?;
+    let event_task = events.listen().await?;
     let mut watch = Watch {
         began: Instant::now(),
         kill_at: Duration::from_secs_f64(options.seconds as f64 * KILL_AT),
@@ -141,18 +142,19 @@ async fn play(options: &DemoArgs) -> Result<ExitCode> {
         show: Display::new(options.form.json),
         recording: Recording::default(),
         full: 1,
-        halted: None,
+        suspended: None,
         killed: None,
     };
     submit(&client, &jobs).await?;
     let late = watch.began + Duration::from_secs(options.seconds * 10 + 60);
     loop {
-        let is_over = watch.look(&client.workers().await?, &mut events.board());
+        let is_over = watch.poll(&client.workers().await?, &mut events.board());
         if is_over && watch.killed.is_some() || Instant::now() >= late {
             break;
         }
         if is_over {
-            // The machine stood still when somebody was to be killed at work: once more.
+            // All jobs were done before a worker could be killed (a slow machine): submit them
+            // again.
             submit(&client, &jobs).await?;
             watch.jobs += jobs.len() as u64;
         }
@@ -160,14 +162,14 @@ async fn play(options: &DemoArgs) -> Result<ExitCode> {
     }
     let took = watch.began.elapsed();
     let succeeded = succeeded(&client).await?;
-    listening.abort();
+    event_task.abort();
     let Watch { workers, recording, killed, jobs: count, .. } = watch;
-    // The proof is that of the file alone: whoever wrote it is gone.
+    // The integrity check reads the file after all processes have ended.
     drop((workers, server));
     let proof = verify(folder.path(), &environment)?;
 
     let board = events.board().clone();
-    let (place, killed_at) = killed.context("it was over before anybody was killed")?;
+    let (index, killed_at) = killed.context("all jobs were done before a worker was killed")?;
     let rescue = board.rescue();
     let totals = Totals {
         seed,
@@ -175,9 +177,9 @@ async fn play(options: &DemoArgs) -> Result<ExitCode> {
         done: succeeded,
         lost: count.saturating_sub(succeeded),
         double: board.double(),
-        thefts: board.thefts,
+        steals: board.steals,
         stolen: board.moved,
-        killed: names[place].clone(),
+        killed: names[index].clone(),
         held: rescue.map_or(0, |(held, _)| held),
         rescued_after_ms: rescue.map(|(_, at)| at.0.0.saturating_sub(killed_at)),
         took_ms: took.as_millis() as u64,
@@ -194,31 +196,31 @@ async fn play(options: &DemoArgs) -> Result<ExitCode> {
         data(&(closing.join("\n") + "\n"))?;
     }
     if let Err(why) = proof {
-        return Err(Exit::new(1, format!("the ledger does not hold: {why}")).into());
+        return Err(Exit::new(1, format!("the integrity check failed: {why}")).into());
     }
     Ok(ExitCode::from(u8::from(totals.lost + totals.double > 0)))
 }
 
-/// Looks on, kills at the right moment, and shows it.
+/// Polls the workers, kills one at the right time, and draws the state.
 struct Watch {
     began: Instant,
     kill_at: Duration,
     jobs: u64,
-    /// Those that were not killed.
+    /// The workers that were not killed.
     workers: Vec<Option<ChildProcess>>,
     show: Display,
     recording: Recording,
-    /// The most jobs that a deque has held so far.
+    /// The longest deque so far.
     full: u64,
-    /// Who was made to stand still in order to be killed, and when by the wall clock.
-    halted: Option<(usize, u64)>,
-    /// Who was killed, and since when it stood still.
+    /// The worker that was suspended in order to be killed, and when (wall clock).
+    suspended: Option<(usize, u64)>,
+    /// The worker that was killed, and when it was suspended.
     killed: Option<(usize, u64)>,
 }
 
 impl Watch {
-    /// True once every job is done.
-    fn look(&mut self, workers: &[Worker], board: &mut Board) -> bool {
+    /// Returns true once every job is done.
+    fn poll(&mut self, workers: &[Worker], board: &mut Board) -> bool {
         board.update_workers(workers);
         let after = self.began.elapsed();
         if self.killed.is_none() && after >= self.kill_at {
@@ -230,46 +232,48 @@ impl Watch {
         board.done() >= self.jobs
     }
 
-    /// Kills the fullest in two looks. What is shown is durable, so where the disk is slow it is old, and the
-    /// worker may have done it all since. So it is made to stand still, and killed if it is then seen with
-    /// something, which nobody but others can do any more; if not, it goes on, and the fullest is looked for anew.
+    /// Kills the worker with the most jobs, in two steps. The list of workers shows durable state,
+    /// which is old if the disk is slow: the worker may have finished its jobs since. So it is
+    /// suspended first, and killed if the next list still shows jobs, which only other workers can
+    /// then run. Otherwise it is resumed, and the next candidate is chosen.
     fn kill(&mut self, workers: &[Worker], board: &mut Board) {
-        match self.halted.take() {
-            Some((place, at)) if board.holds_jobs(place, workers) => {
-                // Letting go of it is kill -9.
-                drop(self.workers[place].take());
-                board.kill(place);
-                self.show.say(&format!("{} is killed with -9", board.rows[place].name));
-                self.killed = Some((place, at));
+        match self.suspended.take() {
+            Some((index, at)) if board.holds_jobs(index, workers) => {
+                // Dropping it is kill -9.
+                drop(self.workers[index].take());
+                board.kill(index);
+                self.show.message(&format!("{} is killed (SIGKILL)", board.rows[index].name));
+                self.killed = Some((index, at));
             }
-            Some((place, _)) => self.workers[place].iter().for_each(ChildProcess::resume),
+            Some((index, _)) => self.workers[index].iter().for_each(ChildProcess::resume),
             None => {
-                if let Some(place) = board.fullest() {
-                    self.halted = Some((place, now_ms()));
-                    self.workers[place].iter().for_each(ChildProcess::suspend);
+                if let Some(index) = board.fullest() {
+                    self.suspended = Some((index, now_ms()));
+                    self.workers[index].iter().for_each(ChildProcess::suspend);
                 }
             }
         }
     }
 }
 
-/// What there is to say in the end.
+/// The summary at the end.
 fn closing(totals: &Totals) -> Vec<String> {
-    let Totals { jobs, lost, double, thefts, stolen, killed, held, .. } = totals;
-    let mut lines =
-        vec![format!("{jobs} jobs, {lost} lost, {double} double, {thefts} thefts moved {stolen}")];
+    let Totals { jobs, lost, double, steals, stolen, killed, held, .. } = totals;
+    let mut lines = vec![format!(
+        "{jobs} jobs, {lost} lost, {double} done twice, {steals} steals moved {stolen} jobs"
+    )];
     if let Some(millis) = totals.rescued_after_ms {
         let seconds = Duration::from_millis(millis).as_secs_f64();
         lines.push(format!(
-            "{killed} was killed with {held} jobs: others had all of them after {seconds:.1} s"
+            "{killed} was killed with {held} jobs: other workers had all of them after {seconds:.1} s"
         ));
     }
-    let word = if totals.verified { "every step of every job holds" } else { "something is wrong" };
+    let word = if totals.verified { "no violations" } else { "integrity check failed" };
     lines.push(format!("server verify: {word}"));
     lines
 }
 
-/// Who listens to what happens, and what is known by that.
+/// Follows the events of the server and keeps the board up to date.
 struct EventWatch<'a> {
     client: &'a Client,
     board: Arc<Mutex<Board>>,
@@ -277,57 +281,58 @@ struct EventWatch<'a> {
 
 impl EventWatch<'_> {
     fn board(&self) -> std::sync::MutexGuard<'_, Board> {
-        self.board.lock().expect("nobody panics with it")
+        self.board.lock().expect("no thread panics while it holds this lock")
     }
 
-    /// Listens until it is aborted.
-    async fn listen(&self) -> Result<Listening> {
+    /// Follows events until the task is aborted.
+    async fn listen(&self) -> Result<EventTask> {
         let (client, board) = (self.client.clone(), Arc::clone(&self.board));
         let (ready, is_ready) = tokio::sync::oneshot::channel();
         let task = tokio::spawn(async move {
             let Ok(events) = client.events("follow=true", None).await else { return };
             let mut ready = Some(ready);
-            let apply = events.each(|told| {
+            let apply = events.each(|received| {
                 if let Some(ready) = ready.take() {
                     let _ = ready.send(());
                 }
-                if let Ok(event) = serde_json::from_str::<ClusterEvent>(&told.data) {
-                    board.lock().expect("nobody panics with it").apply(&event);
+                if let Ok(event) = serde_json::from_str::<ClusterEvent>(&received.data) {
+                    board.lock().expect("no thread panics while it holds this lock").apply(&event);
                 }
                 ControlFlow::Continue(())
             });
-            // If it breaks, the totals will say so.
+            // If the stream breaks, the totals show it.
             let _ = apply.await;
         });
-        let listening = Listening(task);
-        is_ready.await.context("the server does not tell what happens")?;
-        Ok(listening)
+        let event_task = EventTask(task);
+        is_ready.await.context("the server sends no events")?;
+        Ok(event_task)
     }
 }
 
-/// A task that ends when it is let go of.
-struct Listening(tokio::task::JoinHandle<()>);
+/// A task that is aborted on drop.
+struct EventTask(tokio::task::JoinHandle<()>);
 
-impl Listening {
+impl EventTask {
     fn abort(&self) {
         self.0.abort();
     }
 }
 
-impl Drop for Listening {
+impl Drop for EventTask {
     fn drop(&mut self) {
         self.abort();
     }
 }
 
-/// Jobs that keep four workers busy for so long, of which one is lost on the way; few are long.
+/// Jobs that keep four workers busy for this long, taking into account that one is killed. A few
+/// are long.
 fn jobs(seconds: u64, seed: u64) -> Vec<Submission> {
     let work_ms =
         (seconds * 1_000) as f64 * (WORKERS as f64 * KILL_AT + 3.0 * (1.0 - KILL_AT)) * 0.7;
     let mut random = seed;
     let (mut jobs, mut planned) = (Vec::new(), 0.0);
     while planned < work_ms {
-        // Numbers without a pattern that anybody would see.
+        // A linear congruential generator is random enough here.
         random =
             random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let (sort, length) = ((random >> 33) % 10, (random >> 40) % 100);
@@ -349,7 +354,7 @@ async fn submit(client: &Client, jobs: &[Submission]) -> Result<()> {
     Ok(())
 }
 
-/// How many jobs the server shows as succeeded.
+/// The number of succeeded jobs on the server.
 async fn succeeded(client: &Client) -> Result<u64> {
     let (mut count, mut next) = (0, Some(0));
     while let Some(after) = next {
@@ -369,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_decides_the_jobs() {
+    fn a_seed_determines_the_jobs() {
         let lengths = |seconds, seed| {
             let args =
                 jobs(seconds, seed).into_iter().map(|job| job.args.map(|args| args.to_string()));

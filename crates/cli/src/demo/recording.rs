@@ -1,11 +1,12 @@
-//! The demo as a picture that moves: every frame as shapes and text, shown one after another by a style
-//! sheet. Without one, or for whoever wants nothing to move, the last frame stands still.
+//! The demo as an animated SVG: every frame as shapes and text, shown one after another by CSS.
+//! Without CSS, or with reduced motion, only the last frame is visible.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::board::{Board, WorkerStatus};
-use super::display::{Frame, heading, words};
+use super::display::{Frame, describe, heading};
+use crate::svg;
 
 const WIDTH: u32 = 860;
 const LANE: u32 = 34;
@@ -13,10 +14,10 @@ const TOP: u32 = 64;
 const BAR_LEFT: u32 = 64;
 const BAR_WIDTH: u64 = 330;
 
-/// How long the last frame stands before it begins again.
+/// How long the last frame is shown before the animation repeats.
 const LAST: Duration = Duration::from_secs(6);
 
-/// What was seen, in order.
+/// The recorded frames, in order.
 #[derive(Default)]
 pub(super) struct Recording {
     frames: Vec<(Duration, Board)>,
@@ -27,22 +28,14 @@ impl Recording {
         self.frames.push((after, board.clone()));
     }
 
-    /// The picture; `closing` is written under the last frame.
+    /// The SVG; `closing` is printed below the last frame.
     pub(super) fn svg(&self, jobs: u64, closing: &[String]) -> String {
         let full = self.frames.iter().map(|(_, board)| board.longest()).max().unwrap_or(1).max(1);
         let rows = self.frames.first().map_or(0, |(_, board)| board.rows.len()) as u32;
         let height = TOP + rows * LANE + 24 + 20 * closing.len() as u32;
         let end = self.frames.last().map_or(Duration::ZERO, |(after, _)| *after) + LAST;
-        let mut svg = String::new();
-        let _ = writeln!(
-            svg,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
-             width=\"{WIDTH}\" height=\"{height}\" role=\"img\" xml:space=\"preserve\">"
-        );
-        let _ = writeln!(
-            svg,
-            "<title>filch demo: {rows} workers share {jobs} jobs, one is killed</title>"
-        );
+        let title = format!("filch demo: {rows} workers share {jobs} jobs, one is killed");
+        let mut svg = svg::start(WIDTH as usize, height as usize, &title);
         self.style(&mut svg, end);
         let _ =
             writeln!(svg, "<rect class=\"paper\" width=\"{WIDTH}\" height=\"{height}\" rx=\"8\"/>");
@@ -59,7 +52,7 @@ impl Recording {
                     let _ = writeln!(
                         svg,
                         "<text class=\"closing\" x=\"18\" y=\"{y}\">{}</text>",
-                        escaped(line)
+                        svg::text(line)
                     );
                 }
             }
@@ -69,7 +62,7 @@ impl Recording {
         svg
     }
 
-    /// Each frame is visible in its part of the whole, and again in the next round.
+    /// Each frame is visible during its part of the animation, which repeats.
     fn style(&self, svg: &mut String, end: Duration) {
         let total = end.as_secs_f64();
         svg.push_str(STYLE);
@@ -80,7 +73,7 @@ impl Recording {
         );
         for (index, (after, _)) in self.frames.iter().enumerate() {
             let percent = |moment: Duration| 100.0 * moment.as_secs_f64() / total;
-            // The first one is there from the beginning, however late it was seen.
+            // The first frame is visible from the start, even if it was recorded later.
             let from = if index == 0 { 0.0 } else { percent(*after) };
             let until = self.frames.get(index + 1).map_or(100.0, |(next, _)| percent(*next));
             let _ = writeln!(
@@ -106,12 +99,12 @@ const STYLE: &str = "<style>
 ";
 
 fn draw(svg: &mut String, frame: &Frame<'_>) {
-    let _ = writeln!(svg, "<text x=\"140\" y=\"28\">{}</text>", escaped(&heading(frame)));
-    for (row, place) in frame.board.rows.iter().zip(0_u32..) {
-        let y = TOP + place * LANE;
+    let _ = writeln!(svg, "<text x=\"140\" y=\"28\">{}</text>", svg::text(&heading(frame)));
+    for (row, index) in frame.board.rows.iter().zip(0_u32..) {
+        let y = TOP + index * LANE;
         let text = y + 6;
         let class = if row.status == WorkerStatus::Alive { "" } else { " class=\"gone\"" };
-        let _ = writeln!(svg, "<text{class} x=\"18\" y=\"{text}\">{}</text>", escaped(&row.name));
+        let _ = writeln!(svg, "<text{class} x=\"18\" y=\"{text}\">{}</text>", svg::text(&row.name));
         let width = (row.waiting * BAR_WIDTH).div_ceil(frame.full).min(BAR_WIDTH);
         let top = y - 8;
         if row.status == WorkerStatus::Alive {
@@ -127,13 +120,12 @@ fn draw(svg: &mut String, frame: &Frame<'_>) {
         } else {
             64
         };
-        let _ =
-            writeln!(svg, "<text{class} x=\"{left}\" y=\"{text}\">{}</text>", escaped(&words(row)));
+        let _ = writeln!(
+            svg,
+            "<text{class} x=\"{left}\" y=\"{text}\">{}</text>",
+            svg::text(&describe(row))
+        );
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
@@ -141,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recording_becomes_one_picture_without_scripts() {
+    fn a_recording_is_one_svg_without_scripts() {
         let mut board = Board::new(&["w1".to_owned(), "w<2".to_owned()]);
         let mut recording = Recording::default();
         for (millis, waiting) in [(100, 9), (600, 4), (1_000, 0)] {
@@ -154,7 +146,7 @@ mod tests {
         assert_eq!(svg.matches("class=\"last f2\"").count(), 1);
         assert!(svg.contains("10 jobs &amp; nothing lost") && svg.contains("w&lt;2"));
         assert!(!svg.contains("<script") && !svg.contains("href"));
-        assert!(svg.contains("width=\"330\""), "the fullest deque is a whole bar");
+        assert!(svg.contains("width=\"330\""), "the longest deque is a full bar");
         assert!(
             svg.contains(
                 ".f2 { animation-name: k2 } @keyframes k2 { 0% { visibility: hidden } 14.29%"

@@ -1,4 +1,4 @@
-//! A flow drawn in text: as a tree, or as a graph for Graphviz.
+//! A flow as text: a tree, or a graph for Graphviz.
 
 use filch_api::flow::Flow;
 use filch_api::submission::When;
@@ -7,7 +7,7 @@ use super::graph::{Graph, what, word};
 use crate::confirm::count_jobs;
 use crate::escape::escaped;
 
-/// A tree of more jobs than this, or of more generations, is no picture any more.
+/// A larger or deeper flow is printed as a list instead of a tree.
 const JOBS_MAX: usize = 1_000;
 const DEPTH_MAX: usize = 40;
 
@@ -28,7 +28,7 @@ pub(super) fn text(flow: &Flow) -> String {
     text
 }
 
-/// A job and what comes after it. `last` is whether it is the last child, `None` for one without parents.
+/// A job and the jobs that depend on it. `last` is whether it is the last child, `None` for a root.
 fn branch(
     graph: &Graph<'_>,
     at: usize,
@@ -52,12 +52,12 @@ fn branch(
     text.push_str(&format!("{indent}{corner}{name}: {what}{}\n", condition(graph, at)));
     let indent = format!("{indent}{below}");
     let children = &graph.children[at];
-    for (place, &child) in children.iter().enumerate() {
-        branch(graph, child, Some(place + 1 == children.len()), &indent, drawn, text);
+    for (index, &child) in children.iter().enumerate() {
+        branch(graph, child, Some(index + 1 == children.len()), &indent, drawn, text);
     }
 }
 
-/// What a tree does not show: that there are several parents, and how they must end.
+/// What a tree does not show: several parents, and the condition on them.
 fn condition(graph: &Graph<'_>, at: usize) -> String {
     let parents = &graph.parents[at];
     let when = word(graph.flow.jobs[at].1.when);
@@ -68,11 +68,11 @@ fn condition(graph: &Graph<'_>, at: usize) -> String {
     format!("  ({when}: {})", names.join(", "))
 }
 
-/// One job a line, with what it waits for.
+/// One job per line, with its parents.
 fn steps(graph: &Graph<'_>, text: &mut String) {
-    let mut places: Vec<usize> = (0..graph.flow.jobs.len()).collect();
-    places.sort_by_key(|&at| graph.depth[at]);
-    for at in places {
+    let mut order: Vec<usize> = (0..graph.flow.jobs.len()).collect();
+    order.sort_by_key(|&at| graph.depth[at]);
+    for at in order {
         let parents: Vec<_> =
             graph.parents[at].iter().map(|&parent| escaped(graph.name(parent))).collect();
         let after = match parents.is_empty() {
@@ -152,7 +152,7 @@ alone: k\"alone
     }
 
     #[test]
-    fn what_is_too_deep_for_a_tree_is_a_list() {
+    fn a_flow_that_is_too_deep_for_a_tree_is_a_list() {
         let names: Vec<String> = (0..100_000).map(|number| number.to_string()).collect();
         let mut jobs = vec![("a", vec![], When::AllSucceeded)];
         let mut before = "a";

@@ -1,4 +1,4 @@
-//! A flow in a file: found, read, and judged without a server. What is wrong is shown where it stands.
+//! Reads and validates a flow file without a server. Errors show the line they are about.
 
 use std::path::PathBuf;
 
@@ -11,63 +11,64 @@ use crate::escape::escaped;
 use crate::submit::open;
 use crate::usage::Usage;
 
-/// Where the flow is
+/// The flow file
 #[derive(Args)]
 pub(crate) struct Source {
-    /// How it is written, where the name of the file does not say it
-    #[arg(long, value_name = "FORM")]
-    form: Option<Word>,
-    /// A file in TOML, JSON or YAML; - is stdin
+    /// Format of the file, if its name has no known extension
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<FlowFormat>,
+    /// File in TOML, JSON or YAML (- for stdin)
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
 
-/// How a flow is written
+/// Format of a flow file
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Word {
+pub(crate) enum FlowFormat {
     Toml,
     Json,
     Yaml,
 }
 
-impl From<Word> for Form {
-    fn from(word: Word) -> Self {
-        match word {
-            Word::Toml => Self::Toml,
-            Word::Json => Self::Json,
-            Word::Yaml => Self::Yaml,
+impl From<FlowFormat> for Form {
+    fn from(format: FlowFormat) -> Self {
+        match format {
+            FlowFormat::Toml => Self::Toml,
+            FlowFormat::Json => Self::Json,
+            FlowFormat::Yaml => Self::Yaml,
         }
     }
 }
 
 impl Source {
-    /// Reads and judges it.
+    /// Reads and validates the flow.
     pub(super) fn flow(&self) -> Result<Flow> {
         let (mut reader, name) = open(&self.file)?;
         let mut text = String::new();
         std::io::Read::read_to_string(&mut reader, &mut text).map_err(|error| {
             let what = format!("cannot read {name}: {error}");
-            Usage::new(what, "name a file that holds text in TOML, JSON or YAML")
+            Usage::new(what, "name a text file in TOML, JSON or YAML")
         })?;
-        let form =
-            self.form.map(Form::from).or_else(|| Form::of(&self.file, &text)).ok_or_else(|| {
+        let form = self.format.map(Form::from).or_else(|| Form::of(&self.file, &text)).ok_or_else(
+            || {
                 Usage::new(
-                    format!("how {name} is written is not clear from its name"),
-                    "write --form toml, json or yaml",
+                    format!("unknown file format: {name}"),
+                    "add --format toml, json or yaml",
                 )
-            })?;
-        let here = std::env::current_dir().context("cannot tell the present folder")?;
+            },
+        )?;
+        let here = std::env::current_dir().context("cannot determine the current directory")?;
         let file = File { path: &self.file, text: &text };
         Ok(file.read(form, &here).map_err(|wrong| explain(&name, &wrong))?)
     }
 }
 
 fn explain(name: &str, wrong: &Wrong) -> Usage {
-    let place = match wrong.line {
+    let location = match wrong.line {
         Some(line) => format!("{name}:{line}  {}", escaped(&wrong.written)),
         None => name.to_owned(),
     };
-    Usage::new(format!("{}\n  {}", escaped(&wrong.what), place.trim_end()), &wrong.help)
+    Usage::new(format!("{}\n  {}", escaped(&wrong.what), location.trim_end()), &wrong.help)
 }
 
 #[cfg(test)]
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_shown_where_it_stands() {
+    fn errors_show_the_line_they_are_about() {
         let rows = [
             (
                 "nmae = \"x\"",

@@ -1,4 +1,4 @@
-//! The jobs of a flow as a graph, for whoever draws it.
+//! The jobs of a flow as a graph, for drawing.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use filch_api::submission::{Submission, When};
 
 use crate::escape::{command, escaped};
 
-/// Who comes after whom, by place in the flow.
+/// The edges between jobs, which are identified by their position in the flow.
 pub(super) struct Graph<'a> {
     pub(super) flow: &'a Flow,
     pub(super) children: Vec<Vec<usize>>,
     pub(super) parents: Vec<Vec<usize>>,
-    /// How many jobs must come before each, one after the other.
+    /// The length of the longest path to each job.
     pub(super) depth: Vec<usize>,
 }
 
 impl<'a> Graph<'a> {
-    /// The flow has no cycle.
+    /// Builds the graph of a flow without cycles.
     pub(super) fn of(flow: &'a Flow) -> Self {
         let places: BTreeMap<&str, usize> =
             flow.jobs.iter().enumerate().map(|(at, (name, _))| (name.as_str(), at)).collect();
@@ -25,7 +25,7 @@ impl<'a> Graph<'a> {
         let mut children = vec![Vec::new(); count];
         let mut parents = vec![Vec::new(); count];
         for (at, (_, job)) in flow.jobs.iter().enumerate() {
-            // A parent that is not in the flow is there already: nothing is drawn of it.
+            // Parents outside the flow exist already and are not drawn.
             for &parent in job.after.iter().filter_map(|after| places.get(after.as_str())) {
                 children[parent].push(at);
                 parents[at].push(parent);
@@ -51,7 +51,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// What a job does, in a line.
+/// The command or kind of a job, on one line.
 pub(super) fn what(job: &Submission) -> String {
     let what = match (&job.run, &job.kind) {
         (Some(words), _) => command(words),

@@ -1,4 +1,4 @@
-//! `filch flow`: graphs of jobs out of a file: checked, drawn, and submitted all or none.
+//! `filch flow`: checks, draws and submits job graphs (DAGs) from files.
 
 mod draw;
 mod file;
@@ -29,17 +29,17 @@ use crate::wait::until;
 use crate::{escape, table};
 
 const AFTER_HELP: &str = "\
-A flow in TOML (JSON and YAML have the same names):
+A flow in TOML (JSON and YAML have the same keys):
   name = \"report\"
-  [defaults]                          # what the jobs do not say themselves
+  [defaults]                          # for jobs that do not set it
   retry = { max = 3, backoff = \"exponential\", base = \"2s\", cap = \"5m\" }
   [job.fetch]
-  run = [\"./fetch.sh\", \"a.csv\"]       # a command, in the folder of the file
+  run = [\"./fetch.sh\", \"a.csv\"]       # a command, run in the directory of the file
   timeout = \"2m\"
   [job.join]
   after = [\"fetch\"]
   when = \"all-succeeded\"              # also any-succeeded, all-done, any-failed
-  kind = \"join_report\"                # a typed job for a worker that knows it
+  kind = \"join_report\"                # a typed job for a worker that handles it
   args = { out = \"report.html\" }
 
 Examples:
@@ -52,41 +52,40 @@ Examples:
 #[command(after_help = AFTER_HELP)]
 pub(crate) enum FlowCommand {
     Run(FlowRunArgs),
-    /// Say what is wrong with a flow; needs no server
+    /// Check a flow for errors (needs no server)
     Check {
         #[command(flatten)]
         source: file::Source,
         #[command(flatten)]
         form: Json,
     },
-    /// Draw a flow; needs no server
+    /// Draw a flow (needs no server)
     Show {
         #[command(flatten)]
         source: file::Source,
-        /// As a picture
+        /// Print an SVG picture
         #[arg(long, conflicts_with_all = ["json", "dot"])]
         svg: bool,
-        /// For Graphviz
+        /// Print the graph for Graphviz
         #[arg(long, conflicts_with = "json")]
         dot: bool,
-        /// As it would be sent
         #[command(flatten)]
         form: Json,
     },
 }
 
-/// Submit the jobs of a flow, all or none, and print their ids
+/// Submit the jobs of a flow atomically and print their ids
 #[derive(Args)]
 pub(crate) struct FlowRunArgs {
     #[command(flatten)]
     source: file::Source,
-    /// Wait until all of them have ended; the exit code says how
+    /// Wait until all jobs have ended; the exit code is their outcome
     #[arg(long)]
     wait: bool,
-    /// How long to wait at most
-    #[arg(long, value_name = "SPAN", value_parser = filch_api::span::read, requires = "wait")]
+    /// Maximum time to wait
+    #[arg(long, value_name = "DURATION", value_parser = filch_api::span::read, requires = "wait")]
     timeout: Option<Duration>,
-    /// The same key once more, the same jobs
+    /// Idempotency key: submitting again with the same key returns the same jobs
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     #[command(flatten)]
@@ -113,7 +112,7 @@ pub(crate) fn run(group: Group<FlowCommand>) -> Result<ExitCode> {
             } else {
                 let name = escape::escaped(&flow.name);
                 let count = count_jobs(checked.jobs as u64);
-                message(format_args!("{name} is fine: {count}, {edges} dependencies"));
+                message(format_args!("{name} is valid: {count}, {edges} dependencies"));
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -132,9 +131,9 @@ pub(crate) fn run(group: Group<FlowCommand>) -> Result<ExitCode> {
 }
 
 fn picture(flow: &Flow) -> Result<String> {
-    svg::svg(flow).ok_or_else(|| {
+    svg::draw(flow).ok_or_else(|| {
         let text = format!("{} are too many for a picture", count_jobs(flow.jobs.len() as u64));
-        let help = "`filch flow show` without --svg lists them, and --dot is for Graphviz";
+        let help = "use --dot with Graphviz, or omit --svg for a list";
         Exit::new(exit::USAGE, format!("{text}\n  help: {help}")).into()
     })
 }
@@ -145,7 +144,7 @@ async fn submit(connection: &Connection, options: FlowRunArgs) -> Result<ExitCod
     let client = connection.client()?;
     let receipt = client.submit_flow(&flow, options.key.as_deref()).await?;
     if receipt.jobs.values().all(|job| !job.new) {
-        message(format_args!("this flow was there already"));
+        message(format_args!("this flow already exists"));
     }
     if options.wait {
         return wait(&client, &flow, &receipt, deadline, options.form).await;
@@ -161,7 +160,7 @@ async fn submit(connection: &Connection, options: FlowRunArgs) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names and ids, as the file has them.
+/// Names and ids, in the order of the file.
 fn in_order<'a>(
     flow: &'a Flow,
     receipt: &'a FlowReceipt,
@@ -198,8 +197,8 @@ async fn wait(
         let ending = until(client, id, deadline);
         let Some(job) = progress.beside(count, ending).await? else {
             progress.end();
-            let text = format!("the time is up, and {} has not ended", escape::escaped(name));
-            let help = format!("`filch why {}` says what it waits for", short(id));
+            let text = format!("timed out waiting for {}", escape::escaped(name));
+            let help = format!("`filch why {}` explains what it waits for", short(id));
             return Err(Exit::new(exit::WAIT_TIMED_OUT, format!("{text}\n  help: {help}")).into());
         };
         let details = job.details.as_deref();
@@ -209,7 +208,7 @@ async fn wait(
             message(format_args!("{}: {}", escape::escaped(name), escape::escaped(error)));
         }
         failed |= job.state == "dead";
-        // A branch that was not taken is no failure; what it waited for says how that ended.
+        // A branch that was not taken does not count; the job it depends on does.
         cancelled |= job.state == "cancelled" && job.reason.as_deref() != Some("condition");
         if form.json {
             ended.push(EndedJob { name, job });

@@ -1,5 +1,5 @@
-//! A flow as a picture: a box for each job, in columns by what must come before, and a line to each from
-//! what it waits for. Dashed lines have another condition than success.
+//! A flow as SVG: a box for each job, in columns by depth, and a line from each parent. Dashed
+//! lines have a condition other than success.
 
 use std::fmt::Write as _;
 
@@ -7,12 +7,12 @@ use filch_api::flow::Flow;
 use filch_api::submission::When;
 
 use super::graph::{Graph, what, word};
-use crate::escape::escaped;
+use crate::svg;
 
-/// Of more jobs than this, a picture shows nothing.
+/// A picture of more jobs would be unreadable.
 const JOBS_MAX: usize = 1_000;
 
-/// Longer words are cut; the whole is shown to who points at the box.
+/// Longer text is cut; the tooltip of the box shows all of it.
 const CHARS_MAX: usize = 32;
 
 const CHAR_WIDTH: usize = 8;
@@ -41,7 +41,7 @@ const STYLE: &str = "\
 markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0 8 4 0 8z\"/></marker></defs>
 ";
 
-/// Where a job's box is.
+/// The position of a job's box.
 #[derive(Clone, Copy, Default)]
 struct BoxPosition {
     x: usize,
@@ -50,17 +50,13 @@ struct BoxPosition {
 }
 
 /// The flow as SVG; `None` if it has too many jobs for a picture.
-pub(super) fn svg(flow: &Flow) -> Option<String> {
+pub(super) fn draw(flow: &Flow) -> Option<String> {
     if flow.jobs.len() > JOBS_MAX {
         return None;
     }
     let graph = Graph::of(flow);
     let (boxes, width, height) = layout(&graph);
-    let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         viewBox=\"0 0 {width} {height}\">\n  <title>{}</title>\n{STYLE}",
-        xml(&flow.name)
-    );
+    let mut text = svg::start(width, height, &flow.name) + STYLE;
     for (at, (_, job)) in flow.jobs.iter().enumerate() {
         for &parent in &graph.parents[at] {
             line(&mut text, boxes[parent], boxes[at], job.when);
@@ -72,7 +68,7 @@ pub(super) fn svg(flow: &Flow) -> Option<String> {
     Some(text + "</svg>\n")
 }
 
-/// Columns from left to right; in each, jobs stand about as high as what they wait for.
+/// Columns from left to right. In each, jobs are about as high as their parents.
 fn layout(graph: &Graph<'_>) -> (Vec<BoxPosition>, usize, usize) {
     let count = graph.flow.jobs.len();
     let mut columns = vec![Vec::new(); graph.depth.iter().max().map_or(0, |deepest| deepest + 1)];
@@ -83,7 +79,7 @@ fn layout(graph: &Graph<'_>) -> (Vec<BoxPosition>, usize, usize) {
     for column in &mut columns {
         column.sort_by_key(|&at| {
             let above: usize = graph.parents[at].iter().map(|&parent| rows[parent]).sum();
-            // In hundredths of a row, so that two parents can be told from one.
+            // In hundredths of a row, because the average of two parents may be half a row.
             above * 100 / graph.parents[at].len().max(1)
         });
         let chars = column.iter().map(|&at| {
@@ -125,12 +121,12 @@ fn boxed(text: &mut String, position: BoxPosition, name: &str, what: &str) {
         "  <g><title>{}: {}</title><rect x=\"{x}\" y=\"{y}\" width=\"{width}\" \
          height=\"{BOX_HEIGHT}\" rx=\"5\"/><text x=\"{left}\" y=\"{}\">{}</text>\
          <text class=\"what\" x=\"{left}\" y=\"{}\">{}</text></g>",
-        xml(name),
-        xml(what),
+        svg::text(name),
+        svg::text(what),
         y + 18,
-        xml(&cut(name)),
+        svg::text(&cut(name)),
         y + 36,
-        xml(&cut(what))
+        svg::text(&cut(what))
     );
 }
 
@@ -139,22 +135,6 @@ fn cut(text: &str) -> String {
         Some(_) => text.chars().take(CHARS_MAX - 1).chain(['…']).collect(),
         None => text.to_owned(),
     }
-}
-
-/// As text between tags. What XML cannot have at all is shown as elsewhere, or by a stand-in.
-fn xml(text: &str) -> String {
-    let mut safe = String::new();
-    for character in escaped(text).chars() {
-        match character {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
-            character => safe.push(character),
-        }
-    }
-    safe
 }
 
 #[cfg(test)]
@@ -173,9 +153,9 @@ mod tests {
     }
 
     #[test]
-    fn boxes_stand_in_columns_and_lines_lead_to_those_that_wait() {
+    fn jobs_are_boxes_in_columns_with_lines_from_their_parents() {
         let all = When::AllSucceeded;
-        let drawn = svg(&flow(
+        let drawn = draw(&flow(
             "report",
             &[
                 ("fetch", &[], all),
@@ -197,24 +177,24 @@ mod tests {
     }
 
     #[test]
-    fn no_name_gets_out_of_its_place() {
+    fn names_are_escaped_and_cut() {
         let name = "</text><script>alert(1)</script>&\"\u{1b}[2J\u{202e}\u{ffff}";
-        let drawn = svg(&flow(name, &[(name, &[], When::AllSucceeded)])).expect("it is small");
+        let drawn = draw(&flow(name, &[(name, &[], When::AllSucceeded)])).expect("it is small");
         assert!(!drawn.contains("<script") && !drawn.contains('\u{1b}'), "{drawn}");
         assert!(drawn.contains("&lt;/text&gt;&lt;script&gt;"), "{drawn}");
         assert!(drawn.contains("&amp;&quot;\\u001b[2J\\u202e\u{fffd}"), "{drawn}");
         let long = "é".repeat(500);
-        let drawn = svg(&flow("n", &[(&long, &[], When::AllSucceeded)])).expect("it is small");
+        let drawn = draw(&flow("n", &[(&long, &[], When::AllSucceeded)])).expect("it is small");
         assert!(drawn.contains(&format!(">{}…</text>", "é".repeat(CHARS_MAX - 1))), "{drawn}");
     }
 
     #[test]
-    fn there_is_a_picture_of_nothing_and_none_of_everything() {
-        assert!(svg(&flow("n", &[])).is_some_and(|drawn| drawn.ends_with("</svg>\n")));
+    fn an_empty_flow_is_drawn_and_a_huge_one_is_not() {
+        assert!(draw(&flow("n", &[])).is_some_and(|drawn| drawn.ends_with("</svg>\n")));
         let names: Vec<String> = (0..=JOBS_MAX).map(|number| number.to_string()).collect();
         let jobs: Vec<(&str, &[&str], When)> =
             names.iter().map(|name| (name.as_str(), &[][..], When::AllSucceeded)).collect();
-        assert!(svg(&flow("n", &jobs)).is_none());
-        assert!(svg(&flow("n", &jobs[1..])).is_some());
+        assert!(draw(&flow("n", &jobs)).is_none());
+        assert!(draw(&flow("n", &jobs[1..])).is_some());
     }
 }

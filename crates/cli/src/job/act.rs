@@ -1,4 +1,4 @@
-//! `filch job cancel`, `retry` and `priority`: what can be done to jobs that are named.
+//! `filch job cancel`, `retry` and `priority`.
 
 use std::process::ExitCode;
 
@@ -13,11 +13,11 @@ use crate::confirm::{ConfirmOptions, count_jobs};
 use crate::document::{self, Json};
 use crate::output::{data, message, report_error};
 use crate::progress::Progress;
-use crate::select::{self, Chosen, short};
+use crate::select::{self, Selected, short};
 use crate::table::Column::{State, Text};
 use crate::{exit, table};
 
-/// Cancel jobs: what has not started never does, what runs is stopped
+/// Cancel jobs; running ones are stopped
 #[derive(Args)]
 #[command(after_help = "Examples:
   filch job cancel @last
@@ -28,11 +28,11 @@ pub(crate) struct CancelArgs {
     confirm: ConfirmOptions,
     #[command(flatten)]
     form: Json,
-    #[arg(required = true, value_name = "SEL", help = select::HELP_MANY)]
+    #[arg(required = true, value_name = "JOB", help = select::HELP_MANY)]
     jobs: Vec<String>,
 }
 
-/// Give dead jobs new attempts
+/// Retry dead jobs with a new set of attempts
 #[derive(Args)]
 #[command(after_help = "Examples:
   filch job retry 3f2a 77c0
@@ -42,20 +42,20 @@ pub(crate) struct RetryArgs {
     confirm: ConfirmOptions,
     #[command(flatten)]
     form: Json,
-    #[arg(required = true, value_name = "SEL", help = select::HELP_MANY)]
+    #[arg(required = true, value_name = "JOB", help = select::HELP_MANY)]
     jobs: Vec<String>,
 }
 
-/// Give a job another priority; higher is sooner
+/// Change the priority of a job; higher runs sooner
 #[derive(Args)]
 #[command(after_help = "Example:
   filch job priority @last 10
 
-Priorities count under the strategy of that name: `filch queue strategy priority`.")]
+Priorities take effect with the strategy `priority`: `filch queue strategy priority`.")]
 pub(crate) struct PriorityArgs {
     #[command(flatten)]
     form: Json,
-    #[arg(value_name = "SEL", help = select::HELP)]
+    #[arg(value_name = "JOB", help = select::HELP)]
     job: String,
     /// The new priority
     #[arg(value_name = "N")]
@@ -63,47 +63,53 @@ pub(crate) struct PriorityArgs {
 }
 
 pub(super) async fn cancel(client: &Client, options: &CancelArgs) -> Result<ExitCode> {
-    let mut chosen = select::choose(client, &options.jobs).await?;
-    if chosen.terms.is_some() {
-        chosen.jobs.retain(|job| job.ended_at.is_none());
+    let mut selected = select::choose(client, &options.jobs).await?;
+    if selected.filter.is_some() {
+        selected.jobs.retain(|job| job.ended_at.is_none());
     }
-    if !options.confirm.agree("cancel", "cancelled", &chosen, options.form)? {
+    if !options.confirm.confirm_selection("cancel", "cancelled", &selected, options.form)? {
         return Ok(ExitCode::SUCCESS);
     }
-    for_each(&chosen.jobs, options.form, "cancelled", async |id| client.cancel(id).await).await
+    for_each(&selected.jobs, options.form, "cancelled", async |id| client.cancel(id).await).await
 }
 
 pub(super) async fn retry(client: &Client, options: &RetryArgs) -> Result<ExitCode> {
-    let mut chosen = select::choose(client, &options.jobs).await?;
-    if chosen.terms.is_some() {
-        chosen.jobs.retain(|job| job.state == "dead");
+    let mut selected = select::choose(client, &options.jobs).await?;
+    if selected.filter.is_some() {
+        selected.jobs.retain(|job| job.state == "dead");
     }
-    // Named one by one, there is nothing to think twice about: it can be cancelled again.
-    let confirm = match &chosen.terms {
+    // A retry of jobs named by id needs no confirmation: they can be cancelled again.
+    let confirm = match &selected.filter {
         Some(_) => options.confirm,
         None => ConfirmOptions { yes: true, ..options.confirm },
     };
-    if !confirm.agree("retry", "retried", &chosen, options.form)? {
+    if !confirm.confirm_selection("retry", "retried", &selected, options.form)? {
         return Ok(ExitCode::SUCCESS);
     }
-    for_each(&chosen.jobs, options.form, "retried", async |id| client.retry(id).await).await
+    for_each(&selected.jobs, options.form, "retried", async |id| client.retry(id).await).await
 }
 
 impl ConfirmOptions {
-    /// Whether it may be done to these jobs. In a rehearsal they are only shown.
-    fn agree(&self, verb: &str, done: &str, chosen: &Chosen, form: Json) -> Result<bool> {
-        let count = chosen.jobs.len() as u64;
-        let terms = chosen.terms.as_ref().map(ToString::to_string);
-        self.confirm_jobs(verb, count, terms.as_deref())?;
+    /// Whether to go ahead. With `--dry-run` the jobs are only listed.
+    fn confirm_selection(
+        &self,
+        verb: &str,
+        done: &str,
+        selected: &Selected,
+        form: Json,
+    ) -> Result<bool> {
+        let count = selected.jobs.len() as u64;
+        let filter = selected.filter.as_ref().map(ToString::to_string);
+        self.confirm_jobs(verb, count, filter.as_deref())?;
         if !self.dry_run {
             return Ok(true);
         }
         if form.json {
-            let ids = chosen.jobs.iter().map(|job| job.id.clone()).collect();
+            let ids = selected.jobs.iter().map(|job| job.id.clone()).collect();
             document::print(Document { count, ids, dry_run: true })?;
         } else {
             let row = |job: &Job| vec![short(&job.id), job.state.clone()];
-            let rows: Vec<Vec<String>> = chosen.jobs.iter().map(row).collect();
+            let rows: Vec<Vec<String>> = selected.jobs.iter().map(row).collect();
             table::list(&[Text("id"), State("state")], &rows)?;
         }
         message(format_args!("{} would be {done}", count_jobs(count)));
@@ -112,9 +118,9 @@ impl ConfirmOptions {
 }
 
 pub(super) async fn priority(client: &Client, options: &PriorityArgs) -> Result<ExitCode> {
-    let chosen = select::many(client, std::slice::from_ref(&options.job)).await?;
+    let selected = select::many(client, std::slice::from_ref(&options.job)).await?;
     let set = async |id: &str| client.set_priority(id, options.priority).await;
-    for_each(&chosen, options.form, "changed", set).await
+    for_each(&selected, options.form, "changed", set).await
 }
 
 #[derive(Serialize)]
@@ -124,22 +130,22 @@ struct Document {
     dry_run: bool,
 }
 
-/// So many requests are under way at once.
-const TOGETHER: usize = 16;
+/// How many requests are in flight at once.
+const CONCURRENCY: usize = 16;
 
-/// Does it to each, prints the ids of those it was done to, and ends with the code of the first that it
-/// could not be done to.
+/// Applies `act` to each job, prints the ids of those that succeeded, and returns the exit code of
+/// the first failure.
 async fn for_each(
-    chosen: &[Job],
+    selected: &[Job],
     form: Json,
     done: &'static str,
     act: impl AsyncFn(&str) -> Result<(), Error>,
 ) -> Result<ExitCode> {
     let (mut ids, mut code) = (Vec::new(), 0);
-    let mut progress = Progress::of(Some(chosen.len() as u64), done);
-    // Several at once: what comes together is made durable together.
-    let answers = stream::iter(chosen).map(async |job| (job, act(&job.id).await));
-    let mut answers = std::pin::pin!(answers.buffered(TOGETHER));
+    let mut progress = Progress::of(Some(selected.len() as u64), done);
+    // Concurrent requests share commits.
+    let answers = stream::iter(selected).map(async |job| (job, act(&job.id).await));
+    let mut answers = std::pin::pin!(answers.buffered(CONCURRENCY));
     while let Some((job, answer)) = answers.next().await {
         match answer {
             Ok(()) => {

@@ -1,4 +1,4 @@
-//! `filch job events`: what has happened to one job, and what happens to it until it has ended.
+//! `filch job events`: the history of one job, followed until it has ended.
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
@@ -16,22 +16,22 @@ use crate::events::follow;
 use crate::output::data;
 use crate::select::{self, short};
 
-/// Show what has happened to a job, step by step
+/// Print the history of a job
 #[derive(Args)]
 #[command(after_help = "\
-Submitted; claimed, stolen, lost, returned when it changed hands; running; how attempts failed; what
-operators did; how it ended.
+Events: submitted; claimed, stolen, lost or returned (changes of owner); running; failed attempts;
+operator actions; the outcome.
 
 Examples:
   filch job events 3f2a
   filch job events -f --jsonl @last | jq -r .event")]
 pub(crate) struct JobEventsArgs {
-    /// Go on until the job has ended
+    /// Follow the history until the job has ended
     #[arg(long, short, conflicts_with = "json")]
     follow: bool,
     #[command(flatten)]
     form: JsonOrLines,
-    #[arg(value_name = "SEL", help = select::HELP)]
+    #[arg(value_name = "JOB", help = select::HELP)]
     job: String,
 }
 
@@ -47,11 +47,11 @@ pub(super) async fn run(client: &Client, options: &JobEventsArgs) -> Result<Exit
         printed.print(&seen)?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Something has happened: what that was, and what came before it, is told by what is kept.
+    // An event only triggers a new read of the stored history, which is complete and in order.
     let (again, mut asked) = tokio::sync::mpsc::channel::<()>(1);
     let query = format!("follow=true&since={}&job={}", path("1970-01-01T00:00:00Z"), path(&id));
     let listening = follow(client, &query, |_| {
-        // One more that waits to be looked at is enough.
+        // One pending trigger is enough.
         let _ = again.try_send(());
         ControlFlow::Continue(())
     });
@@ -72,14 +72,14 @@ pub(super) async fn run(client: &Client, options: &JobEventsArgs) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// What has been printed already.
+/// The events that have been printed.
 struct Printed {
     form: JsonOrLines,
     events: BTreeSet<JobEvent>,
 }
 
 impl Printed {
-    /// Prints what is new.
+    /// Prints the new events.
     fn print(&mut self, seen: &JobEvents) -> Result<()> {
         for event in &seen.events {
             if self.events.insert(event.clone()) {

@@ -1,4 +1,5 @@
-//! A job's ledger in plain words: who had it under which fence, how that came, and what came of it.
+//! The ownership ledger of a job as text: each owner with its fence, how it got the job, the
+//! outcome.
 
 use filch_api::job::{Act, Details, Ownership};
 use filch_api::time::Moment;
@@ -6,37 +7,38 @@ use filch_api::time::Moment;
 use crate::moment;
 use crate::select::short;
 
-/// Everything that happened to a job, in order, each in a sentence.
+/// The history of a job, in order, one sentence per entry.
 pub(super) fn sentences(details: &Details) -> Vec<String> {
     let owners = details.ledger.iter().map(|owner| (owner.at, owned(owner)));
     let acts = details.acts.iter().map(|act| (act.at, acted(act)));
     let mut all: Vec<(Moment, String)> = owners.chain(acts).collect();
-    // What happened at one moment stays in the order of the ledger.
+    // The sort is stable: entries of the same time stay in ledger order.
     all.sort_by_key(|(at, _)| at.0);
     all.into_iter().map(|(at, words)| format!("{}: {words}", moment::cell(at))).collect()
 }
 
 fn owned(owner: &Ownership) -> String {
     let Ownership { fence, worker, cause, from, outcome, error, ended_at, .. } = owner;
-    let name = |worker: &Option<String>| worker.as_deref().map_or_else(|| "nobody".into(), short);
+    let name =
+        |worker: &Option<String>| worker.as_deref().map_or_else(|| "no worker".into(), short);
     let (worker, from) = (name(worker), name(from));
     let came = match cause.as_str() {
         "claim" => format!("claimed by {worker}"),
         "steal" => format!("stolen from {from} by {worker}"),
-        "lost" => format!("taken back because worker {from} was lost; queued again"),
-        "returned" => format!("handed back by {from}; queued again"),
+        "lost" => format!("reclaimed from lost worker {from}; queued again"),
+        "returned" => format!("returned by {from}; queued again"),
         other => format!("{other} by {worker} from {from}"),
     };
     let Some(outcome) = outcome else {
         return format!("{came} (fence {fence})");
     };
     let became = match outcome.as_str() {
-        "stolen" => "given away before it started".to_owned(),
-        "returned" => "given back before it started".to_owned(),
+        "stolen" => "stolen before it started".to_owned(),
+        "returned" => "returned before it started".to_owned(),
         "lost" => "the worker was lost".to_owned(),
-        "lost-among-others" => "the worker was lost, and other jobs may be why".to_owned(),
-        "interrupted" => "interrupted, which counts no attempt".to_owned(),
-        "snoozed" => "wants to be asked again later".to_owned(),
+        "lost-among-others" => "the worker was lost, possibly because of another job".to_owned(),
+        "interrupted" => "interrupted (does not count as an attempt)".to_owned(),
+        "snoozed" => "snoozed".to_owned(),
         other => other.to_owned(),
     };
     let error = error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
@@ -46,11 +48,11 @@ fn owned(owner: &Ownership) -> String {
 
 fn acted(act: &Act) -> String {
     let what = match act.act.as_str() {
-        "retried" => "all its attempts were given to it again",
-        "prioritised" => "its priority was changed",
+        "retried" => "attempts reset",
+        "prioritised" => "priority changed",
         other => other,
     };
-    format!("{what} by request")
+    format!("{what} by a user")
 }
 
 #[cfg(test)]
@@ -60,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_life_reads_like_one() {
+    fn the_ledger_is_printed_in_order() {
         let moment = |at: u64| Moment(Wall(1_000 * at));
         let owned = |at, fence, cause: &str, worker: Option<&str>, from: Option<&str>| Ownership {
             fence,
@@ -82,7 +84,7 @@ mod tests {
         let details = Details {
             ledger: vec![
                 came(owned(1, 1, "claim", one, None), "stolen", None, 2),
-                came(owned(2, 2, "steal", two, one), "failed", Some("no room"), 3),
+                came(owned(2, 2, "steal", two, one), "failed", Some("disk full"), 3),
                 came(owned(4, 3, "claim", two, None), "lost", None, 5),
                 owned(5, 4, "lost", None, two),
                 owned(7, 5, "claim", one, None),
@@ -93,21 +95,18 @@ mod tests {
         let at = |second| format!("1970-01-01T00:00:0{second}Z");
         let expected = [
             format!(
-                "{}: claimed by aaaaaaaa (fence 1); given away before it started, {}",
+                "{}: claimed by aaaaaaaa (fence 1); stolen before it started, {}",
                 at(1),
                 at(2)
             ),
             format!(
-                "{}: stolen from aaaaaaaa by bbbbbbbb (fence 2); failed: no room, {}",
+                "{}: stolen from aaaaaaaa by bbbbbbbb (fence 2); failed: disk full, {}",
                 at(2),
                 at(3)
             ),
             format!("{}: claimed by bbbbbbbb (fence 3); the worker was lost, {}", at(4), at(5)),
-            format!(
-                "{}: taken back because worker bbbbbbbb was lost; queued again (fence 4)",
-                at(5)
-            ),
-            format!("{}: all its attempts were given to it again by request", at(6)),
+            format!("{}: reclaimed from lost worker bbbbbbbb; queued again (fence 4)", at(5)),
+            format!("{}: attempts reset by a user", at(6)),
             format!("{}: claimed by aaaaaaaa (fence 5)", at(7)),
         ];
         assert_eq!(sentences(&details), expected);

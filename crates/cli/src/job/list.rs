@@ -1,4 +1,4 @@
-//! `filch job list`: the newest jobs, or those that a filter lets through.
+//! `filch job list`: lists the newest jobs, or those that match a filter.
 
 use std::process::ExitCode;
 
@@ -16,8 +16,8 @@ use crate::select::short;
 use crate::table::Column::{self, Number, Rest, State, Text};
 
 const AFTER_HELP: &str = "\
-States: blocked, scheduled, queued, leased, running, succeeded, dead, cancelled; also PENDING,
-QUEUED, RUNNING, SUCCESS, COMPLETED and FAILED, as other systems call them.
+States: blocked, scheduled, queued, leased, running, succeeded, dead, cancelled. The names PENDING,
+QUEUED, RUNNING, SUCCESS, COMPLETED and FAILED of other systems are accepted, too.
 
 Examples:
   filch job list
@@ -29,61 +29,61 @@ Examples:
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    filter: Filter,
-    /// Only jobs in these states, with commas between them
+    filter: FilterOptions,
+    /// Only jobs in these states (comma-separated)
     #[arg(long, short, value_name = "STATES")]
     state: Option<String>,
     #[command(flatten)]
     count: ListLimit,
-    /// The oldest first
+    /// List the oldest first
     #[arg(long)]
     reverse: bool,
     #[command(flatten)]
     form: JsonOrLines,
-    /// What they have in common: state:dead, kind:resize, queue:img, since:1h
-    #[arg(value_name = "TERM")]
-    filter_words: Vec<String>,
+    /// Filters: state:dead, kind:resize, queue:img, since:1h
+    #[arg(value_name = "FILTER")]
+    filters: Vec<String>,
 }
 
-/// Which jobs are meant
+/// Filter options
 #[derive(Args, Clone, Debug)]
-struct Filter {
+struct FilterOptions {
     /// Only jobs of this queue
     #[arg(long, short, value_name = "NAME")]
     queue: Option<String>,
-    /// Only jobs of this kind; commands are of the kind `command`
+    /// Only jobs of this kind (commands have the kind `command`)
     #[arg(long, short, value_name = "KIND")]
     kind: Option<String>,
-    /// Only jobs submitted since this moment (2026-01-31T12:00:00Z) or within this span (1h)
-    #[arg(long, value_name = "WHEN")]
+    /// Only jobs submitted since this time (2026-01-31T12:00:00Z) or this long ago (1h)
+    #[arg(long, value_name = "TIME")]
     since: Option<String>,
 }
 
 pub(super) async fn run(client: &Client, options: &ListArgs) -> Result<ExitCode> {
-    let filter_words = options.filter_words()?;
-    let query = format!("&command=true{}", filter_words.query()?);
+    let filter = options.job_filter()?;
+    let query = format!("&command=true{}", filter.query()?);
     let direction = if options.reverse { "after" } else { "before" };
     let source = PageSource { client, path: "/v1/jobs", direction, query };
     let shown = paging::print_jobs::<Job>(&source, options.count, options.form).await?;
     if shown == 0 {
-        filter_words.suggest(client).await?;
+        filter.suggest(client).await?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 impl ListArgs {
-    /// What is said by flags and by words.
-    fn filter_words(&self) -> Result<JobFilter> {
-        let mut filter_words = JobFilter::read(&self.filter_words)?;
-        let Filter { queue, kind, since } = &self.filter;
+    /// The filter from options and arguments.
+    fn job_filter(&self) -> Result<JobFilter> {
+        let mut filter = JobFilter::read(&self.filters)?;
+        let FilterOptions { queue, kind, since } = &self.filter;
         for (field, flag) in
             [("state", &self.state), ("queue", queue), ("kind", kind), ("since", since)]
         {
             if let Some(value) = flag {
-                filter_words.add(field, value)?;
+                filter.add(field, value)?;
             }
         }
-        Ok(filter_words)
+        Ok(filter)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `filch job`: what jobs there are, and what can be done to them.
+//! `filch job`: lists, shows and changes jobs.
 
 mod act;
 mod events;

@@ -1,4 +1,4 @@
-//! `filch job show` and `filch job result`: everything that is kept of a job, and what it came to.
+//! `filch job show` and `filch job result`: everything that is stored about a job, and its result.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ use crate::output::data;
 use crate::select::{self, short};
 use crate::{moment, table};
 
-/// Show everything that is kept of a job
+/// Show a job in detail
 #[derive(Args)]
 #[command(after_help = "Examples:
   filch job show @last
@@ -26,7 +26,7 @@ use crate::{moment, table};
 pub(crate) struct ShowArgs {
     #[command(flatten)]
     form: Json,
-    #[arg(value_name = "SEL", help = select::HELP)]
+    #[arg(value_name = "JOB", help = select::HELP)]
     job: String,
 }
 
@@ -88,19 +88,19 @@ fn add(facts: &mut Vec<(&'static str, String)>, details: &Details) {
     facts.extend(details.result.as_deref().map(|result| ("result", raw(result))));
 }
 
-/// Print what a job came to, as JSON
+/// Print the result of a job as JSON
 #[derive(Args)]
 #[command(after_help = "\
-The result of a command is what it wrote into the file $FILCH_RESULT, else its last line if that is
-JSON; of other jobs, what their handler returned. Codes: 100 the job failed, 102 it was cancelled,
-4 it has not ended.
+The result of a command is the content of the file $FILCH_RESULT, or else its last line of output if
+that is JSON. The result of other jobs is the value that their handler returned. Exit codes: 100 the
+job failed, 102 it was cancelled, 4 it has not ended.
 
 Example:
   filch job result @last | jq .total")]
 pub(crate) struct ResultArgs {
     #[command(flatten)]
     form: Json,
-    #[arg(value_name = "SEL", help = select::HELP)]
+    #[arg(value_name = "JOB", help = select::HELP)]
     job: String,
 }
 
@@ -116,7 +116,7 @@ pub(super) async fn result(client: &Client, options: &ResultArgs) -> Result<Exit
     let details = job.details.as_deref();
     let result = details.and_then(|details| details.result.as_deref());
     if job.ended_at.is_none() {
-        let text = format!("{} has not ended: it is {}", short(&job.id), job.state);
+        let text = format!("{} has not ended: its state is {}", short(&job.id), job.state);
         let help = format!("wait for it with `filch wait {}`", short(&job.id));
         return Err(Exit::new(exit::CONFLICT, format!("{text}\n  help: {help}")).into());
     }
@@ -131,7 +131,8 @@ pub(super) async fn result(client: &Client, options: &ResultArgs) -> Result<Exit
             Err(Exit::new(exit::JOB_CANCELLED, format!("{} was cancelled", short(&job.id))).into())
         }
         _ => {
-            let error = details.and_then(|details| details.error.as_deref()).unwrap_or("no word");
+            let error =
+                details.and_then(|details| details.error.as_deref()).unwrap_or("no error message");
             let error = crate::escape::escaped(error);
             let text = format!("{} failed: {error}", short(&job.id));
             Err(Exit::new(exit::JOB_FAILED, text).into())

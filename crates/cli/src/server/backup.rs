@@ -1,4 +1,4 @@
-//! `filch server backup`: a copy of everything in a file of its own, while the server goes on.
+//! `filch server backup`: copies the store into a new file while the server runs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,21 +15,21 @@ use crate::document::{self, Json};
 use crate::exit::{self, Exit};
 use crate::output::data;
 
-/// Copy everything that is kept into a new file, while the server goes on
+/// Back up the store to a new file while the server runs
 #[derive(Args)]
 #[command(after_help = "\
-Runs where the data is, beside a server that has it open or after one; it does not ask the
-server, so --server does not matter. The copy is of one moment, on the disk when this ends,
-readable by nobody else, and proved like by `filch server verify`. To restore, put it where
-filch.db was, without the files beside that, and start a server. Codes: 4 the file is there
-already, 1 what was copied cannot be believed.
+Run this on the machine that holds the data; the server may be running or not. It reads the file
+and does not ask the server, so --server is ignored. The backup is a consistent snapshot, synced to
+disk, readable by its owner only, and verified like by `filch server verify`. To restore, stop the
+server, replace filch.db by the backup, remove filch.db-wal and filch.db-shm, and start it again.
+Exit codes: 4 the file exists, 1 the integrity check failed.
 
 Example:
   filch server backup --data /var/lib/filch /backup/filch.db")]
 pub(crate) struct BackupArgs {
     #[command(flatten)]
     form: Json,
-    /// A file that is not there yet
+    /// New file for the backup
     file: PathBuf,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn run(connection: &Connection, options: &BackupArgs) -> Result<ExitC
     let BackupArgs { form, file } = options;
     verify::open(&connection.store_file())?
         .backup(file)
-        .map_err(|error| refusal(file.clone(), &error))?;
+        .map_err(|error| cannot_write(file.clone(), &error))?;
     let report = integrity::check(&Snapshot::open(file)?)?;
     if form.json {
         document::print(json!({
@@ -48,23 +48,23 @@ pub(super) fn run(connection: &Connection, options: &BackupArgs) -> Result<ExitC
     } else {
         data(&format!("{}\n", file.display()))?;
     }
-    if report.holds() { Ok(ExitCode::SUCCESS) } else { Err(doubt(options, &report).into()) }
+    if report.holds() { Ok(ExitCode::SUCCESS) } else { Err(unverified(options, &report).into()) }
 }
 
-fn refusal(file: PathBuf, error: &StoreError) -> Exit {
+fn cannot_write(file: PathBuf, error: &StoreError) -> Exit {
     if file.exists() {
-        let text = format!("{} is there already\n  help: name a new file", file.display());
+        let text = format!("{} already exists\n  help: choose a new file", file.display());
         return Exit::new(exit::CONFLICT, text);
     }
-    let help = "name a file in a folder that is there, may be written to, and has room";
+    let help = "choose a file in an existing, writable directory with enough disk space";
     Exit::new(1, format!("{}: {error}\n  help: {help}", file.display()))
 }
 
-fn doubt(options: &BackupArgs, report: &IntegrityReport) -> Exit {
+fn unverified(options: &BackupArgs, report: &IntegrityReport) -> Exit {
     let (file, findings) = (options.file.display(), report.violations.len());
     let text = format!(
-        "{file} is a faithful copy of what cannot be believed: {findings} findings\n  help: see them \
-         with `filch server verify {file}`, and keep older copies"
+        "{file} is a complete copy, but its integrity check failed: {findings} violations\n  help: \
+         list them with `filch server verify {file}`, and keep older backups"
     );
     Exit::new(1, text)
 }

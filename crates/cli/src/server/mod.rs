@@ -1,4 +1,5 @@
-//! `filch server`: a server without workers, how one is doing, and whether what it keeps can be believed.
+//! `filch server`: starts a server without workers, shows its status, verifies and backs up its
+//! data.
 
 mod backup;
 mod verify;
@@ -22,7 +23,7 @@ use crate::up::{Serve, serve_until_stopped};
 pub(crate) enum ServerCommand {
     /// Start a server without workers
     Start(Serve),
-    /// Show how the server is doing
+    /// Show the status of the server
     Status {
         /// Print one JSON document
         #[arg(long)]

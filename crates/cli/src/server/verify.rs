@@ -1,4 +1,4 @@
-//! `filch server verify`: whether what is kept is the ledger of a history in which every promise was kept.
+//! `filch server verify`: checks the integrity of the store and of the job history in it.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,12 +18,12 @@ use crate::document::Json;
 use crate::exit::{self, Exit};
 use crate::{document, table};
 
-/// Prove by the ledger that no promise was broken
+/// Check the integrity of the job history
 #[derive(Args)]
 #[command(after_help = "\
-Reads the file that the server keeps its jobs in, whether a server has it open or not, or a copy
-of it that `filch server backup` made. Nothing is written, and a server at work goes on meanwhile.
-Codes: 0 everything holds, 1 something does not (with the evidence), 3 there is no such file.
+Reads the store file, or a copy made by `filch server backup`. It writes nothing, and a server that
+has the file open keeps running. Exit codes: 0 no violations, 1 violations (with evidence),
+3 no such file.
 
 Examples:
   filch server verify
@@ -31,7 +31,7 @@ Examples:
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
     form: Json,
-    /// The file [default: filch.db in the folder with the data]
+    /// Store file [default: filch.db in the data directory]
     file: Option<PathBuf>,
 }
 
@@ -49,18 +49,18 @@ pub(super) fn run(connection: &Connection, options: VerifyArgs) -> Result<ExitCo
     }
     let broken = report.violations.len() as u64 + report.more;
     let text = format!(
-        "{} is not the ledger of a history in which every promise was kept: {broken} findings\n  \
-         help: keep a copy of it as it is; `filch server backup` makes one that is known to be good",
+        "{}: integrity check failed: {broken} violations\n  help: keep a copy of this file, and \
+         restore the last good backup",
         file.display()
     );
     Err(Exit::new(1, text).into())
 }
 
-/// Opens a file to look at it.
+/// Opens a file for reading.
 pub(super) fn open(file: &Path) -> Result<Snapshot> {
     if !data::is_there(file) {
         let text = format!(
-            "there is no file {}\n  help: name the folder with --data, or the file itself",
+            "no such file: {}\n  help: name the data directory with --data, or the file itself",
             file.display()
         );
         return Err(Exit::new(exit::NOT_FOUND, text).into());
@@ -89,29 +89,29 @@ fn facts(report: &IntegrityReport) -> Vec<(&'static str, String)> {
                 report.counts.purged()
             ),
         ),
-        ("owners", format!("{}: {claims} by a claim, {steals} by a theft", report.counts.owners())),
-        ("taken back", format!("{losses} from lost workers, {returns} handed back")),
-        ("attempts", format!("{failures} that did not succeed")),
+        ("owners", format!("{}: {claims} by a claim, {steals} by a steal", report.counts.owners())),
+        ("reclaimed", format!("{losses} from lost workers, {returns} returned")),
+        ("attempts", format!("{failures} failed")),
         (
             "ledger",
             format!(
-                "{} rows, and {} that were trimmed and cannot be looked at: all their jobs are purged",
+                "{} rows, and {} trimmed rows of purged jobs",
                 report.counts.ledger_rows_kept,
                 report.counts.ledger_rows_trimmed()
             ),
         ),
-        ("children", format!("{children}, and {orphans} whose parents are purged")),
+        ("children", format!("{children}, {orphans} of them with purged parents")),
     ];
     for rule in IntegrityRule::ALL {
         let broken = report.violations.iter().filter(|finding| finding.rule == rule).count();
-        let verdict = if broken == 0 { "holds" } else { "DOES NOT HOLD" };
+        let verdict = if broken == 0 { "ok" } else { "VIOLATED" };
         facts.push((rule.name(), format!("{verdict}: {}", rule.words())));
     }
     for finding in &report.violations {
         facts.push(("evidence", format!("{}: {}", finding.rule.name(), words(finding))));
     }
     if report.more > 0 {
-        facts.push(("more", format!("{} findings", report.more)));
+        facts.push(("more", format!("{} violations", report.more)));
     }
     facts
 }

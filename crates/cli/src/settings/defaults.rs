@@ -1,13 +1,13 @@
-//! Flags get what was settings as their defaults, and their help says where else they can be set.
+//! Makes settings the defaults of flags, and adds default and variable to the help of each flag.
 
 use clap::{Arg, Command};
 
 use super::{Fallback, Origin, SETTINGS, Setting, Settings, Value};
 
-/// The command that takes every flag, to say what would hold with it.
+/// The command that accepts the flag of every setting.
 const CONFIG_SHOW: &str = "config show";
 
-/// The same commands, where a flag that is not given has the value that was settings.
+/// The command tree in which the settings are the defaults of the flags.
 pub(crate) fn apply_defaults(root: Command, settings: &Settings) -> Command {
     walk(root, "", settings)
 }
@@ -40,10 +40,10 @@ fn with_default(arg: Arg, value: &Value) -> Arg {
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
     let help = format!("{help} [default: {default}] [env: {}]", value.setting.variable());
     let arg = arg.help(help).hide_default_value(true);
-    // What can be left open stays open as long as nobody has said anything: that may matter.
-    let is_said = value.origin != Origin::Default || arg.is_required_set();
+    // An optional flag stays unset unless the setting was set: some commands need to know that.
+    let is_set = value.origin != Origin::Default || arg.is_required_set();
     match &value.text {
-        Some(text) if is_said => arg.required(false).default_value(text.clone()),
+        Some(text) if is_set => arg.required(false).default_value(text.clone()),
         _ => arg,
     }
 }
@@ -62,11 +62,11 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_is_a_flag_of_its_commands_and_its_help_says_where_else_it_is_set() {
+    fn every_setting_is_a_documented_flag_of_its_commands() {
         let root = crate::command();
         for setting in SETTINGS {
             let commands: &[&str] = match setting.commands {
-                // Above all others, or of every command that asks a server.
+                // A flag of the root command, or of every command that talks to a server.
                 Commands::All if setting.flag == "color" => continue,
                 Commands::All => &["job", "worker", "up"],
                 Commands::Only(commands) => commands,

@@ -1,4 +1,4 @@
-//! A file with settings: read, and judged key by key. What is wrong is shown where it stands.
+//! Reads and validates a settings file. Errors show the line they are about.
 
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -12,13 +12,13 @@ use crate::escape::escaped;
 use crate::usage::Usage;
 use filch_api::suggest::did_you_mean;
 
-/// A setting in a file, its value, and the line on which it stands.
+/// A setting in a file, its value and its line number.
 pub(super) type Line = (&'static Setting, String, usize);
 
-/// What a file sets; nothing if there is none.
+/// The settings of a file; none if it does not exist.
 ///
 /// # Errors
-/// If it cannot be read, or not be meant.
+/// If the file cannot be read or is invalid.
 pub(super) fn read(path: &Path) -> Result<Vec<Line>, Usage> {
     match std::fs::read_to_string(path) {
         Ok(text) => File { path, text: &text }.settings(),
@@ -27,7 +27,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Line>, Usage> {
         }
         Err(error) => {
             let what = format!("cannot read {}: {error}", path.display());
-            Err(Usage::new(what, "mend the file, or take it away"))
+            Err(Usage::new(what, "fix the permissions of the file, or remove it"))
         }
     }
 }
@@ -37,13 +37,13 @@ struct File<'a> {
     text: &'a str,
 }
 
-const HELP: &str = "`filch config show` lists what can be set";
+const HELP: &str = "`filch config show` lists all settings";
 
 impl File<'_> {
     fn settings(&self) -> Result<Vec<Line>, Usage> {
         let top = DeTable::parse(self.text).map_err(|error| {
-            let what = format!("this cannot be read as TOML: {}", error.message());
-            self.wrong(&what, error.span().unwrap_or_default(), "write KEY = VALUE, one a line")
+            let what = format!("invalid TOML: {}", error.message());
+            self.wrong(&what, error.span().unwrap_or_default(), "write one KEY = VALUE per line")
         })?;
         let mut lines = Vec::new();
         self.table("", top.get_ref(), &mut lines)?;
@@ -72,7 +72,7 @@ impl File<'_> {
         match setting.kind.read_toml(value.get_ref(), folder) {
             Ok(text) => Ok((setting, text, self.line_of(value.span().start).0)),
             Err(help) => {
-                Err(self.wrong(&format!("{} cannot be this", setting.key), value.span(), &help))
+                Err(self.wrong(&format!("invalid value of {}", setting.key), value.span(), &help))
             }
         }
     }
@@ -81,23 +81,23 @@ impl File<'_> {
         let tables =
             SETTINGS.iter().filter_map(|setting| setting.key.split_once('.')).map(|it| it.0);
         let known: Vec<&str> = SETTINGS.iter().map(|setting| setting.key).chain(tables).collect();
-        let what = format!("there is no setting {key:?}{}", did_you_mean(key, &known));
+        let what = format!("unknown setting {key:?}{}", did_you_mean(key, &known));
         self.wrong(&what, span, HELP)
     }
 
-    /// What is wrong, with the line on which it stands and a mark below it.
+    /// An error with the line it is about, and a marker below it.
     fn wrong(&self, what: &str, span: Range<usize>, help: &str) -> Usage {
         let (number, start) = self.line_of(span.start);
         let line = self.text[start..].lines().next().unwrap_or_default();
         let (at, end) = (span.start - start, (span.end - start).min(line.len()));
         let before = escaped(line.get(..at).unwrap_or_default()).chars().count();
         let marked = escaped(line.get(at..end).unwrap_or_default()).chars().count().max(1);
-        let place = format!("  {}:{number}  ", self.path.display());
-        let mark = " ".repeat(place.chars().count() + before) + &"^".repeat(marked);
-        Usage::new(format!("{}\n{place}{}\n{mark}", escaped(what), escaped(line)), help)
+        let location = format!("  {}:{number}  ", self.path.display());
+        let mark = " ".repeat(location.chars().count() + before) + &"^".repeat(marked);
+        Usage::new(format!("{}\n{location}{}\n{mark}", escaped(what), escaped(line)), help)
     }
 
-    /// The number of the line with this byte, and where it begins.
+    /// The number of the line with this byte, and the offset of its start.
     fn line_of(&self, at: usize) -> (usize, usize) {
         let before = &self.text[..at.min(self.text.len())];
         let start = before.rfind('\n').map_or(0, |end| end + 1);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_value_is_read_and_the_line_is_known() {
+    fn every_kind_of_value_is_read_with_its_line() {
         let text =
             "slots = 4\nqueues = [\"a\", \"b\"]\ndata = \"kept\"\n\n[submit]\npriority = -3\n";
         let read: Vec<(&str, String, usize)> = settings(text)
@@ -138,31 +138,31 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_shown_where_it_stands() {
+    fn errors_show_the_line_they_are_about() {
         for (text, said) in [
             (
                 "# ours\nslotz = 4\n",
-                "there is no setting \"slotz\"; did you mean \"slots\"?\n  dir/filch.toml:2  slotz = 4\n                    ^^^^^\n  help: `filch",
+                "unknown setting \"slotz\"; did you mean \"slots\"?\n  dir/filch.toml:2  slotz = 4\n                    ^^^^^\n  help: `filch",
             ),
             (
                 "lease = \"5 apples\"",
-                "lease cannot be this\n  dir/filch.toml:1  lease = \"5 apples\"\n                            ^^^^^^^^^^\n  help: ",
+                "invalid value of lease\n  dir/filch.toml:1  lease = \"5 apples\"\n                            ^^^^^^^^^^\n  help: ",
             ),
-            ("slots = \"4\"", "help: write a number, without quotation marks"),
-            ("slots = -1", "help: write a number, at least 0"),
-            ("url = 7", "help: write text, in quotation marks"),
+            ("slots = \"4\"", "help: write a number without quotation marks"),
+            ("slots = -1", "help: write a number of at least 0"),
+            ("url = 7", "help: write text in quotation marks"),
             ("url = \"localhost\"", "help: write a URL like http://127.0.0.1:7420"),
             ("color = \"allways\"", "write auto, always, never; did you mean \"always\"?"),
             (
                 "[submit]\nqueu = \"a\"",
-                "no setting \"submit.queu\"; did you mean \"submit.queue\"?",
+                "unknown setting \"submit.queu\"; did you mean \"submit.queue\"?",
             ),
-            ("[sumbit]\nqueue = \"a\"", "no setting \"sumbit\"; did you mean \"submit\"?"),
-            ("[slots]\na = 1", "slots cannot be this"),
-            ("submit = 1", "there is no setting \"submit\""),
-            ("url = ", "this cannot be read as TOML"),
-            ("a\u{1b}[2J = 1", "this cannot be read as TOML"),
-            ("\"\u{1b}\" = 1", "this cannot be read as TOML"),
+            ("[sumbit]\nqueue = \"a\"", "unknown setting \"sumbit\"; did you mean \"submit\"?"),
+            ("[slots]\na = 1", "invalid value of slots"),
+            ("submit = 1", "unknown setting \"submit\""),
+            ("url = ", "invalid TOML"),
+            ("a\u{1b}[2J = 1", "invalid TOML"),
+            ("\"\u{1b}\" = 1", "invalid TOML"),
         ] {
             let error = settings(text).unwrap_err();
             assert!(error.contains(said), "{text}\n{error}");

@@ -1,6 +1,7 @@
-//! What can be set, and where: by a flag, a variable, the file `filch.toml` in the present folder, the
-//! user's own file, or not at all. This one table says it; the flags get their defaults from it
-//! (`apply_defaults`), files and variables are read by it (`settings`), and `filch config show` prints it.
+//! Settings. Each can be set by a flag, an environment variable, `filch.toml` in the current
+//! directory or the user's file. One table lists them all: flags get their defaults from it
+//! (`defaults`), files and variables are read by it (`resolved`), and `filch config show` prints
+//! it.
 
 mod defaults;
 mod file;
@@ -12,33 +13,33 @@ use value_kind::ValueKind;
 pub(crate) use defaults::apply_defaults;
 pub(crate) use resolved::{Origin, Settings, Value};
 
-/// One thing that can be set.
+/// A setting.
 #[derive(Debug)]
 pub(crate) struct Setting {
-    /// Its name in a file. What comes before a dot is the name of a table.
+    /// Its key in a file. The part before a dot is the name of a TOML table.
     pub(crate) key: &'static str,
-    /// Its flag, without the dashes.
+    /// Its flag, without dashes.
     pub(crate) flag: &'static str,
-    /// What kind of value it has.
+    /// The kind of its value.
     kind: ValueKind,
-    /// What holds if nobody says anything.
+    /// Its default.
     pub(crate) default: Fallback,
-    /// The commands whose flag it is: elsewhere a flag of that name means something else.
+    /// The commands whose flag it is. Other commands may have a different flag of that name.
     commands: Commands,
 }
 
-/// What holds if nobody says anything.
+/// A default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fallback {
-    /// This value.
+    /// A fixed value.
     Value(&'static str),
-    /// What the program finds out, in words.
+    /// Determined at run time, with a description.
     Described(&'static str),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Commands {
-    /// Wherever there is such a flag.
+    /// Every command with this flag.
     All,
     Only(&'static [&'static str]),
 }
@@ -61,17 +62,17 @@ const fn setting(
     Setting { key, flag, kind, default, commands }
 }
 
-/// Everything that can be set, in the order in which it is shown.
+/// All settings, in the order of `filch config show`.
 pub(crate) const SETTINGS: &[Setting] = &[
     setting(
         "url",
         "server",
         ValueKind::Url,
-        Described("the one that has the data open, else http://127.0.0.1:7420"),
+        Described("the server that has the data open, else http://127.0.0.1:7420"),
         All,
     ),
     setting("token_file", "token-file", ValueKind::Path, Described("none"), All),
-    setting("tls_ca", "tls-ca", ValueKind::Path, Described("those that the system trusts"), All),
+    setting("tls_ca", "tls-ca", ValueKind::Path, Described("the CAs of the system"), All),
     setting("tls_client_cert", "tls-client-cert", ValueKind::Path, Described("none"), All),
     setting("tls_client_key", "tls-client-key", ValueKind::Path, Described("none"), All),
     setting("data", "data", ValueKind::Path, Fixed("."), All),
@@ -118,19 +119,19 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "submit.retry",
         "retry",
         ValueKind::Count { least: 1 },
-        Described("what the server takes"),
+        Described("the default of the server"),
         Only(&["submit", "enqueue"]),
     ),
     setting("submit.timeout", "timeout", ValueKind::Span, Described("none"), SUBMITTERS),
 ];
 
 impl Setting {
-    /// The variable that sets it.
+    /// Its environment variable.
     pub(crate) fn variable(&self) -> String {
         format!("FILCH_{}", self.key.to_ascii_uppercase().replace('.', "_"))
     }
 
-    /// Whether a flag of this command (`worker start`) is this setting's.
+    /// Whether the flag of this command (`worker start`) belongs to this setting.
     fn applies_to(&self, command: &str) -> bool {
         match self.commands {
             All => true,
@@ -144,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_variables_are_named_once() {
+    fn keys_and_variables_are_unique() {
         for (at, setting) in SETTINGS.iter().enumerate() {
             for other in &SETTINGS[at + 1..] {
                 assert_ne!(setting.key, other.key);
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_values_that_could_be_written() {
+    fn defaults_are_valid_values() {
         for setting in SETTINGS {
             if let Fixed(value) = setting.default {
                 assert_eq!(setting.kind.validate(value), Ok(()), "{}", setting.key);

@@ -1,27 +1,27 @@
-//! What is set here, and by whom: the first of variable, file of this folder, file of the user, default.
+//! The resolved settings: the first of variable, `filch.toml`, the user's file, default.
 
 use std::path::{Path, PathBuf};
 
 use super::{Fallback, SETTINGS, Setting, file};
 use crate::usage::Usage;
 
-/// The file of the present folder.
+/// The settings file in the current directory.
 const HERE: &str = "filch.toml";
 
-/// The values of all settings before any flag.
+/// The values of all settings, before flags.
 #[derive(Debug)]
 pub(crate) struct Settings(Vec<Value>);
 
-/// What a setting is set to.
+/// The value of a setting.
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
     pub(crate) setting: &'static Setting,
-    /// As a flag would take it; nothing if the program finds it out by itself.
+    /// As its flag would be written; `None` if the program determines it at run time.
     pub(crate) text: Option<String>,
     pub(crate) origin: Origin,
 }
 
-/// Who said so.
+/// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Flag,
@@ -31,13 +31,13 @@ pub(crate) enum Origin {
 }
 
 impl Settings {
-    /// Looks everywhere.
+    /// Reads files and variables.
     ///
     /// # Errors
-    /// If a file or a variable says what cannot be meant.
+    /// If a file or a variable is invalid.
     pub(crate) fn load() -> Result<Self, Usage> {
         let mut settings = Self::defaults();
-        // The later counts more.
+        // Later files take precedence.
         for path in user_config().iter().map(PathBuf::as_path).chain([Path::new(HERE)]) {
             for (setting, text, line) in file::read(path)? {
                 settings.set(setting, text, Origin::File { path: path.to_owned(), line });
@@ -51,7 +51,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Defaults only.
+    /// The defaults.
     pub(crate) fn defaults() -> Self {
         let default = |setting: &'static Setting| Value {
             setting,
@@ -82,7 +82,7 @@ impl Settings {
 }
 
 impl Value {
-    /// Who said so, in words: `filch.toml:3`.
+    /// Where the value comes from, as text: `filch.toml:3`.
     pub(crate) fn origin(&self) -> String {
         match &self.origin {
             Origin::Flag => format!("--{}", self.setting.flag),
@@ -102,24 +102,24 @@ fn user_config() -> Option<PathBuf> {
     Some(config.join("filch").join("config.toml"))
 }
 
-/// An empty variable says nothing.
+/// The value of the variable. An empty variable counts as unset.
 fn variable(setting: &Setting) -> Result<Option<String>, Usage> {
     let name = setting.variable();
     let Some(value) = std::env::var_os(&name).filter(|value| !value.is_empty()) else {
         return Ok(None);
     };
     let text = value.into_string().map_err(|value| {
-        Usage::new(format!("{name} is {value:?}, which is not UTF-8"), "write it in UTF-8")
+        Usage::new(format!("{name} is {value:?}, which is not UTF-8"), "use UTF-8")
     })?;
     if filch_api::token::is_in(&text) {
-        let help = "revoke it, and set FILCH_TOKEN or FILCH_TOKEN_FILE to another";
+        let help = "revoke the token, and set FILCH_TOKEN or FILCH_TOKEN_FILE to a new one";
         return Err(Usage::new(
-            format!("{name} has a token in it, which is shown here and there"),
+            format!("{name} contains a token, and its value is printed in messages"),
             help,
         ));
     }
     match setting.kind.validate(&text) {
         Ok(()) => Ok(Some(text)),
-        Err(help) => Err(Usage::new(format!("{name} is {text:?}"), help)),
+        Err(help) => Err(Usage::new(format!("invalid value of {name}: {text:?}"), help)),
     }
 }

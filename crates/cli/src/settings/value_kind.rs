@@ -1,4 +1,4 @@
-//! What kinds of values settings have: how each is judged, and how it is written in TOML.
+//! The kinds of setting values: how each is validated, and how it is written in TOML.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -20,12 +20,12 @@ pub(super) enum ValueKind {
 }
 
 impl ValueKind {
-    /// Whether a flag would take it.
+    /// Validates a value like its flag does.
     ///
     /// # Errors
-    /// With what to write instead.
+    /// What to write instead.
     pub(super) fn validate(self, text: &str) -> Result<(), String> {
-        let ok = |is_fine: bool, say: &str| if is_fine { Ok(()) } else { Err(say.to_owned()) };
+        let ok = |is_valid: bool, help: &str| if is_valid { Ok(()) } else { Err(help.to_owned()) };
         match self {
             Self::Text => ok(!text.is_empty(), "write a name"),
             Self::Path => ok(!text.is_empty(), "write a path"),
@@ -39,14 +39,14 @@ impl ValueKind {
             Self::Span => filch_api::span::read(text).map(drop),
             Self::Names => ok(
                 text.split(',').all(|name| !name.trim().is_empty()),
-                "write names, like img,default",
+                "write comma-separated names, like img,default",
             ),
             Self::Priority => {
                 ok(text.parse::<i16>().is_ok(), "write a number from -32768 to 32767")
             }
             Self::Count { least } => {
-                let is_fine = text.parse::<u32>().is_ok_and(|count| count >= least);
-                ok(is_fine, &format!("write a number, at least {least}"))
+                let is_valid = text.parse::<u32>().is_ok_and(|count| count >= least);
+                ok(is_valid, &format!("write a number of at least {least}"))
             }
             Self::Choice(words) => {
                 let near = filch_api::suggest::did_you_mean(text, words);
@@ -55,10 +55,10 @@ impl ValueKind {
         }
     }
 
-    /// A value of a file, as a flag would take it. Paths are meant from the file's folder on.
+    /// A TOML value as its flag would be written. Paths are relative to the directory of the file.
     ///
     /// # Errors
-    /// With what to write instead.
+    /// What to write instead.
     pub(super) fn read_toml(self, value: &DeValue<'_>, folder: &Path) -> Result<String, String> {
         let text = match (self, value) {
             (Self::Count { .. } | Self::Priority, DeValue::Integer(number)) => {
@@ -72,14 +72,14 @@ impl ValueKind {
                 names.collect::<Result<Vec<&str>, String>>()?.join(",")
             }
             (Self::Count { .. } | Self::Priority, _) => {
-                return Err("write a number, without quotation marks".to_owned());
+                return Err("write a number without quotation marks".to_owned());
             }
             (Self::Path, DeValue::String(path)) if !path.is_empty() => {
                 folder.join(path.as_ref()).display().to_string()
             }
             (_, DeValue::String(text)) => text.clone().into_owned(),
             (Self::Names, _) => return Err("write names, like [\"img\", \"default\"]".to_owned()),
-            _ => return Err("write text, in quotation marks".to_owned()),
+            _ => return Err("write text in quotation marks".to_owned()),
         };
         self.validate(&text).map(|()| text)
     }

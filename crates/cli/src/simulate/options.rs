@@ -1,4 +1,4 @@
-//! The options of `filch simulate`, and which of its three modes they ask for.
+//! The options of `filch simulate`, and which of its three modes they select.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -13,20 +13,20 @@ use filch_sim::whatif::{DEFAULT_AGING, Reserve, Steal, Strategy, WhatIfSetup};
 
 use crate::usage::Usage;
 
-const HUNTING: &str = "Hunting (the default)";
-const ASKING: &str = "What if (with --workload)";
-const REPLAYING: &str = "Replaying";
+const SEARCHING: &str = "Seed search (the default)";
+const ASKING: &str = "What-if (with --workload)";
+const REPLAYING: &str = "Replay";
 
-/// What a worker may own, as the server sees it.
+/// The maximum number of jobs that the server lets a worker own.
 const RESERVE_MAX: u32 = 16_384;
 
-/// A tenth of a lease: with more, a cluster in which nothing breaks would lose workers.
+/// A tenth of a lease: with a longer delay, workers would be lost without any fault.
 const DELAY_MAX: Duration = Duration::from_secs(1);
 
 const AFTER_HELP: &str = "\
-A hunt lets clusters break in the ways that their seeds draw, and checks every step; what goes wrong
-is made small and printed, with exit code 1. With --workload nothing breaks, and the report says how
-long the workload took. Spans are written like 200us, 1.5s, 10m, 1h30m or PT90S.
+A seed search injects the faults that each seed selects and checks every step. A violation is
+minimized and printed, with exit code 1. With --workload there are no faults, and the report shows
+how long the workload took. Durations are written like 200us, 1.5s, 10m, 1h30m or PT90S.
 
 Examples:
   filch simulate --seeds 1..1000 --faults all
@@ -34,77 +34,76 @@ Examples:
   filch simulate --workload file:jobs.jsonl --strategy fair --json
   filch simulate --replay crates/sim/found/l3-suspects-on-both-sides.run";
 
-/// Run the real scheduler in an invented cluster: hunt for bugs, ask what if, or replay
+/// Run the real scheduler in a simulated cluster: seed search, what-if or replay
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct SimulateArgs {
-    /// How many workers a cluster has [default: 10, or 4 with --workload]
+    /// Number of workers [default: 10, or 4 with --workload]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
     workers: Option<u32>,
     /// Print one JSON document instead of a table
     #[arg(long)]
     json: bool,
 
-    /// The seeds to run, both ends included, or a single one [default: 1..100]
-    #[arg(long, value_name = "A..B", value_parser = read_seeds, help_heading = HUNTING)]
+    /// Seeds to run: a range (both ends included) or one seed [default: 1..100]
+    #[arg(long, value_name = "A..B", value_parser = read_seeds, help_heading = SEARCHING)]
     seeds: Option<RangeInclusive<u64>>,
-    /// How long each cluster lives before everything heals [default: 10m]
-    #[arg(long, value_name = "SPAN", value_parser = read_duration, help_heading = HUNTING)]
+    /// Simulated time with faults, before everything heals [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = read_duration, help_heading = SEARCHING)]
     duration: Option<Duration>,
-    /// What may break: nothing, what each seed draws, or everything in every seed [default: swarm]
-    #[arg(long, value_name = "WHAT", value_parser = one_of(&FAULTS), help_heading = HUNTING)]
+    /// Faults: none, those that each seed selects (swarm), or all in every seed [default: swarm]
+    #[arg(long, value_name = "FAULTS", value_parser = one_of(&FAULTS), help_heading = SEARCHING)]
     faults: Option<Faults>,
-    /// How many seeds are run at once [default: as many as there are cores]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1_024), help_heading = HUNTING)]
+    /// Number of seeds that run at once [default: the number of cores]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1_024), help_heading = SEARCHING)]
     threads: Option<u16>,
 
-    /// What is submitted: uniform:N:COST, skew:N:SHORT:LONG:EVERY, zipf:N:MAX:EXPONENT,
-    /// pareto:N:MIN:ALPHA, tree:DEPTH:FANOUT:COST, or file:PATH with a JSON object a line
+    /// Workload: uniform:N:COST, skew:N:SHORT:LONG:EVERY, zipf:N:MAX:EXPONENT,
+    /// pareto:N:MIN:ALPHA, tree:DEPTH:FANOUT:COST, or file:PATH with one JSON object per line
     #[arg(long, value_name = "W", help_heading = ASKING)]
     workload: Option<String>,
-    /// How many jobs a worker runs at once [default: 1]
+    /// Jobs that a worker runs at once [default: 1]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_024), help_heading = ASKING)]
     slots: Option<u32>,
-    /// What an idle worker takes of a busy one's unstarted jobs [default: half]
-    #[arg(long, value_name = "HOW", value_parser = one_of(&STEALS), help_heading = ASKING)]
+    /// How many unstarted jobs an idle worker steals from a busy one [default: half]
+    #[arg(long, value_name = "AMOUNT", value_parser = one_of(&STEALS), help_heading = ASKING)]
     steal: Option<Steal>,
-    /// How many jobs a worker holds beyond those it runs: a number, or what a round trip takes
-    /// [default: auto]
+    /// Jobs that a worker prefetches: a number, or as many as a round trip needs [default: auto]
     #[arg(long, value_name = "N|auto", value_parser = read_reserve, help_heading = ASKING)]
     reserve: Option<Reserve>,
-    /// The order in which jobs are taken [default: fifo]
-    #[arg(long, value_name = "ORDER", value_parser = one_of(&STRATEGIES), help_heading = ASKING)]
+    /// Scheduling strategy [default: fifo]
+    #[arg(long, value_name = "STRATEGY", value_parser = one_of(&STRATEGIES), help_heading = ASKING)]
     strategy: Option<Strategy>,
-    /// How long a message is under way [default: 200us]
-    #[arg(long, value_name = "SPAN", value_parser = read_delay, help_heading = ASKING)]
+    /// Network delay of a message [default: 200us]
+    #[arg(long, value_name = "DURATION", value_parser = read_delay, help_heading = ASKING)]
     delay: Option<Duration>,
-    /// Decides whatever is left to chance [default: 1]
+    /// Random seed [default: 1]
     #[arg(long, value_name = "N", help_heading = ASKING)]
     seed: Option<u64>,
-    /// Draw the run into this file
+    /// Write a chart of the run to this SVG file
     #[arg(long, value_name = "FILE", help_heading = ASKING)]
     svg: Option<PathBuf>,
 
-    /// Play this trace or run and print what it causes; - is stdin
+    /// Replay this trace or run and print the result (- for stdin)
     #[arg(long, value_name = "FILE", help_heading = REPLAYING)]
     replay: Option<PathBuf>,
 }
 
-/// What is to be done.
+/// The selected mode.
 pub(crate) enum Mode {
-    Hunt(HuntOrder),
-    WhatIf(Question),
+    Search(SearchOptions),
+    WhatIf(WhatIfOptions),
     Replay(PathBuf),
 }
 
-pub(crate) struct HuntOrder {
-    pub(crate) hunt: SeedSearch,
-    /// The options that decide what a seed means, as they were given.
+pub(crate) struct SearchOptions {
+    pub(crate) search: SeedSearch,
+    /// The options that change what a seed does, as they were given.
     pub(crate) given: String,
     pub(crate) json: bool,
 }
 
-pub(crate) struct Question {
+pub(crate) struct WhatIfOptions {
     pub(crate) workload: String,
     pub(crate) setup: WhatIfSetup,
     pub(crate) svg: Option<PathBuf>,
@@ -112,10 +111,12 @@ pub(crate) struct Question {
 }
 
 impl SimulateArgs {
+    /// The selected mode.
+    ///
     /// # Errors
     /// If options of several modes are mixed.
     pub(crate) fn mode(mut self) -> Result<Mode, Usage> {
-        let hunting = [
+        let searching = [
             ("--seeds", self.seeds.is_some()),
             ("--duration", self.duration.is_some()),
             ("--faults", self.faults.is_some()),
@@ -139,40 +140,40 @@ impl SimulateArgs {
                 ("--workers", self.workers.is_some()),
                 ("--json", self.json),
             ];
-            return match given(&[&hunting[..], &asking, &others].concat()) {
+            return match given(&[&searching[..], &asking, &others].concat()) {
                 Some(other) => Err(Usage::new(
-                    format!("--replay and {other} do not go together: the file says all"),
-                    format!("leave out {other}"),
+                    format!("--replay and {other} cannot be combined: the file defines the run"),
+                    format!("remove {other}"),
                 )),
                 None => Ok(Mode::Replay(path)),
             };
         }
         if let Some(workload) = self.workload.take() {
-            return match given(&hunting) {
+            return match given(&searching) {
                 Some("--seeds") => Err(Usage::new(
-                    "--seeds is for a hunt: a workload is played once",
-                    "write --seed N instead",
+                    "--seeds is for a seed search: a workload is simulated once",
+                    "use --seed N instead",
                 )),
                 Some(other) => Err(Usage::new(
-                    format!("{other} is for a hunt: nothing breaks while a workload is played"),
-                    format!("leave out {other}, or leave out --workload to hunt"),
+                    format!("{other} is for a seed search: a workload has no faults"),
+                    format!("remove {other}, or remove --workload for a seed search"),
                 )),
-                None => Ok(Mode::WhatIf(self.question(workload))),
+                None => Ok(Mode::WhatIf(self.what_if(workload))),
             };
         }
         let add = "add --workload W (for example uniform:1000:2ms)";
         match given(&asking) {
-            Some("--svg") => Err(Usage::new("--svg draws a workload", add)),
+            Some("--svg") => Err(Usage::new("--svg needs a workload", add)),
             Some("--seed") => Err(Usage::new(
-                "--seed is for a workload",
-                format!("write --seeds N to hunt with one seed, or {add}"),
+                "--seed needs a workload",
+                format!("use --seeds N for one seed, or {add}"),
             )),
-            Some(other) => Err(Usage::new(format!("{other} is for a workload"), add)),
-            None => Ok(Mode::Hunt(self.hunt())),
+            Some(other) => Err(Usage::new(format!("{other} needs a workload"), add)),
+            None => Ok(Mode::Search(self.search())),
         }
     }
 
-    fn hunt(self) -> HuntOrder {
+    fn search(self) -> SearchOptions {
         let mut given = String::new();
         if let Some(duration) = self.duration {
             given += &format!(" --duration {}", span::write(duration));
@@ -184,28 +185,28 @@ impl SimulateArgs {
             given += &format!(" --faults {word}");
         }
         let cores = || available_parallelism().map_or(1, usize::from);
-        let hunt = SeedSearch {
+        let search = SeedSearch {
             seeds: self.seeds.unwrap_or(1..=100),
             duration: self.duration.unwrap_or(Duration::from_secs(600)),
             workers: self.workers.unwrap_or(10),
             faults: self.faults.unwrap_or(Faults::Swarm),
             threads: self.threads.map_or_else(cores, usize::from),
         };
-        HuntOrder { hunt, given, json: self.json }
+        SearchOptions { search, given, json: self.json }
     }
 
-    fn question(self, workload: String) -> Question {
-        let usual = WhatIfSetup::default();
+    fn what_if(self, workload: String) -> WhatIfOptions {
+        let default = WhatIfSetup::default();
         let setup = WhatIfSetup {
-            workers: self.workers.unwrap_or(usual.workers),
-            slots: self.slots.unwrap_or(usual.slots),
-            steal: self.steal.unwrap_or(usual.steal),
-            reserve: self.reserve.unwrap_or(usual.reserve),
-            strategy: self.strategy.unwrap_or(usual.strategy),
-            delay: self.delay.unwrap_or(usual.delay),
-            seed: self.seed.unwrap_or(usual.seed),
+            workers: self.workers.unwrap_or(default.workers),
+            slots: self.slots.unwrap_or(default.slots),
+            steal: self.steal.unwrap_or(default.steal),
+            reserve: self.reserve.unwrap_or(default.reserve),
+            strategy: self.strategy.unwrap_or(default.strategy),
+            delay: self.delay.unwrap_or(default.delay),
+            seed: self.seed.unwrap_or(default.seed),
         };
-        Question { workload, setup, svg: self.svg, json: self.json }
+        WhatIfOptions { workload, setup, svg: self.svg, json: self.json }
     }
 }
 
@@ -222,7 +223,7 @@ const STRATEGIES: [(&str, Strategy); 4] = [
     ("fair", Strategy::Fair),
 ];
 
-/// Takes one of these words for what it stands for.
+/// Parses one of these words.
 fn one_of<T: Copy + Send + Sync + 'static>(
     words: &'static [(&'static str, T)],
 ) -> impl TypedValueParser<Value = T> {
@@ -235,7 +236,7 @@ fn one_of<T: Copy + Send + Sync + 'static>(
 fn read_seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     let (first, last) = text.split_once("..").unwrap_or((text, text));
     let (Ok(first), Ok(last)) = (first.parse::<u64>(), last.parse::<u64>()) else {
-        return Err("these are no seeds; write a range like 1..100, or a single number".into());
+        return Err("write a range like 1..100, or a single number".into());
     };
     if first > last {
         return Err(format!("the range is empty; write {last}..{first}"));
@@ -248,7 +249,7 @@ fn read_duration(text: &str) -> Result<Duration, String> {
     let duration = span::read(text)?;
     match (least..=most).contains(&duration) {
         true => Ok(duration),
-        false => Err("a cluster lives between 1ms and 720h".into()),
+        false => Err("write a duration between 1ms and 720h".into()),
     }
 }
 
@@ -256,7 +257,7 @@ fn read_delay(text: &str) -> Result<Duration, String> {
     let delay = span::read(text)?;
     match delay <= DELAY_MAX {
         true => Ok(delay),
-        false => Err("a message is under way for 1s at most, a tenth of a lease".into()),
+        false => Err("write at most 1s, a tenth of a lease".into()),
     }
 }
 
@@ -264,8 +265,8 @@ fn read_reserve(text: &str) -> Result<Reserve, String> {
     match text.parse() {
         _ if text == "auto" => Ok(WhatIfSetup::default().reserve),
         Ok(count) if count <= RESERVE_MAX => Ok(Reserve::Fixed(count)),
-        Ok(_) => Err(format!("a worker holds at most {RESERVE_MAX} jobs")),
-        Err(_) => Err("write a number, or auto for what a round trip takes".into()),
+        Ok(_) => Err(format!("write at most {RESERVE_MAX}")),
+        Err(_) => Err("write a number or auto".into()),
     }
 }
 
@@ -283,27 +284,30 @@ mod tests {
     }
 
     #[test]
-    fn a_hunt_knows_how_to_repeat_it() {
+    fn a_search_keeps_the_options_to_reproduce_it() {
         let words = "--seeds 7 --duration 90s --workers 3 --faults all --threads 2 --json";
-        let Mode::Hunt(HuntOrder { hunt, given, json }) = mode(words) else {
-            panic!("no hunt");
+        let Mode::Search(SearchOptions { search, given, json }) = mode(words) else {
+            panic!("expected a search");
         };
         assert_eq!(given, " --duration 1m30s --workers 3 --faults all");
-        assert_eq!((hunt.seeds, hunt.duration), (7..=7, Duration::from_secs(90)));
-        assert_eq!((hunt.workers, hunt.faults, hunt.threads, json), (3, Faults::All, 2, true));
+        assert_eq!((search.seeds, search.duration), (7..=7, Duration::from_secs(90)));
+        assert_eq!(
+            (search.workers, search.faults, search.threads, json),
+            (3, Faults::All, 2, true)
+        );
 
-        let Mode::Hunt(HuntOrder { hunt, given, .. }) = mode("") else {
-            panic!("no hunt");
+        let Mode::Search(SearchOptions { search, given, .. }) = mode("") else {
+            panic!("expected a search");
         };
-        assert_eq!((given.as_str(), hunt.seeds, hunt.workers), ("", 1..=100, 10));
+        assert_eq!((given.as_str(), search.seeds, search.workers), ("", 1..=100, 10));
     }
 
     #[test]
-    fn a_question_is_about_the_cluster_that_was_described() {
+    fn a_workload_runs_on_the_described_cluster() {
         let words = "--workload w --workers 3 --slots 2 --steal none --reserve 5 --strategy priority \
                      --delay 1ms --seed 9";
-        let Mode::WhatIf(Question { workload, setup, .. }) = mode(words) else {
-            panic!("no question");
+        let Mode::WhatIf(WhatIfOptions { workload, setup, .. }) = mode(words) else {
+            panic!("expected a what-if");
         };
         let asked = WhatIfSetup {
             workers: 3,
@@ -315,8 +319,8 @@ mod tests {
             seed: 9,
         };
         assert_eq!((workload.as_str(), setup), ("w", asked));
-        let Mode::WhatIf(Question { setup, .. }) = mode("--workload w --reserve auto") else {
-            panic!("no question");
+        let Mode::WhatIf(WhatIfOptions { setup, .. }) = mode("--workload w --reserve auto") else {
+            panic!("expected a what-if");
         };
         assert_eq!(setup, WhatIfSetup::default());
     }

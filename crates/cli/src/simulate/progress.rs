@@ -1,4 +1,4 @@
-//! How far a hunt has come: a bar on a terminal, else a line every ten seconds.
+//! Progress of a seed search: a bar on a terminal, otherwise a line every ten seconds.
 
 use std::io::{IsTerminal as _, stderr};
 use std::sync::Mutex;
@@ -28,7 +28,7 @@ impl Progress {
         Self::Bar(bar)
     }
 
-    /// Called after each seed, by whichever thread ran it.
+    /// Called after each seed, by the thread that ran it.
     pub(crate) fn show(&self, stats: &SearchStats) {
         match self {
             Self::Bar(bar) => {
@@ -36,7 +36,7 @@ impl Progress {
                 bar.set_message(text(stats));
             }
             Self::Lines { seeds, last } => {
-                let mut last = last.lock().expect("nobody panics while printing a line");
+                let mut last = last.lock().expect("no thread panics while it holds this lock");
                 if last.elapsed() >= EVERY {
                     *last = Instant::now();
                     message(format_args!("{} of {seeds} seeds, {}", stats.seeds, text(stats)));

@@ -1,4 +1,4 @@
-//! Replaying: plays a trace or a run that was written down, and says whether it went as it should.
+//! Replays a trace or a run from a file, and checks that it matches.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -17,29 +17,29 @@ pub(crate) fn run(path: &Path) -> Result<ExitCode> {
     let text = if is_stdin { read_stdin() } else { std::fs::read_to_string(path) };
     let text = text.map_err(|error| {
         let what = format!("cannot read {name} ({error})");
-        Usage::new(what, "name a trace, or a run that a hunt has printed")
+        Usage::new(what, "name a trace, or a run that a seed search has printed")
     })?;
     match replay(&text).map_err(|error| {
-        let help = "docs/simulate.md says what a trace and a run look like";
-        anyhow!("{name} cannot be played: {error}\n  help: {help}")
+        let help = "docs/simulate.md describes traces and runs";
+        anyhow!("cannot replay {name}: {error}\n  help: {help}")
     })? {
         Replayed::Trace { played, difference } => {
             output::data(&played)?;
             let Some((written, now)) = difference else {
                 return Ok(ExitCode::SUCCESS);
             };
-            message(format_args!("error: {name} does not play as it was written"));
-            message(format_args!("  written: {}\n  played:  {}", written.trim(), now.trim()));
+            message(format_args!("error: {name}: the replay differs from the trace"));
+            message(format_args!("  trace:  {}\n  replay: {}", written.trim(), now.trim()));
             Ok(ExitCode::FAILURE)
         }
         Replayed::Run { stats, violation } => {
-            table::print(&super::hunt::rows(&stats))?;
+            table::print(&super::search::rows(&stats))?;
             let Some(violation) = violation else {
                 return Ok(ExitCode::SUCCESS);
             };
             let at = violation.at.0 as f64 / 1_000_000.0;
             message(format_args!(
-                "error: {} is broken at {at} s: {}",
+                "error: {} is violated at {at} s: {}",
                 violation.rule.name(),
                 violation.what
             ));

@@ -1,4 +1,4 @@
-//! What if: plays a workload, and reports how long it took and who did what.
+//! What-if: simulates a workload, and reports how long it took and what each worker did.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,8 +10,7 @@ use filch_sim::whatif::workload::{Workload, WorkloadError};
 use filch_sim::whatif::{self, WhatIfOutcome, WhatIfSetup};
 use serde::Serialize;
 
-use super::options::Question;
-use super::print_json;
+use super::options::WhatIfOptions;
 use crate::output::{self, message};
 use crate::table;
 use crate::usage::Usage;
@@ -47,8 +46,8 @@ struct Share {
     given: u64,
 }
 
-pub(crate) fn run(question: &Question) -> Result<ExitCode> {
-    let Question { workload: text, setup, svg, json } = question;
+pub(crate) fn run(options: &WhatIfOptions) -> Result<ExitCode> {
+    let WhatIfOptions { workload: text, setup, svg, json } = options;
     let workload = Workload::parse(text, setup.seed)
         .map_err(|WorkloadError { what, help }| Usage::new(what, help))?;
     let slots = setup.workers as usize * setup.slots as usize;
@@ -59,11 +58,11 @@ pub(crate) fn run(question: &Question) -> Result<ExitCode> {
         let path = path.display();
         std::fs::write(path.to_string(), picture)
             .with_context(|| format!("cannot write {path}"))?;
-        message(format_args!("drawn into {path}"));
+        message(format_args!("wrote {path}"));
     }
     let report = Report::new(&outcome, workload.jobs.len(), best, bound(&workload, slots));
     if *json {
-        print_json(&report)?;
+        output::document(&report)?;
     } else {
         table::print(&report.rows())?;
         output::data("\n")?;
@@ -74,8 +73,8 @@ pub(crate) fn run(question: &Question) -> Result<ExitCode> {
 
 impl Report {
     fn new(outcome: &WhatIfOutcome, jobs: usize, ideal: Duration, bound: Duration) -> Self {
-        let share = |(place, share): (usize, &whatif::WorkerShare)| Share {
-            worker: format!("w{}", place + 1),
+        let share = |(index, share): (usize, &whatif::WorkerShare)| Share {
+            worker: format!("w{}", index + 1),
             jobs: share.jobs,
             busy_ms: millis(share.busy),
             stolen: share.stolen,
@@ -142,9 +141,9 @@ fn draw(
     let counted =
         |count: u32, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     let title = format!("{text} on {} of {}", counted(workers, "worker"), counted(slots, "slot"));
-    let name = |place: usize| {
-        let id = workload.jobs.get(place).and_then(|job| job.id.clone());
-        id.unwrap_or_else(|| format!("#{}", place + 1))
+    let name = |index: usize| {
+        let id = workload.jobs.get(index).and_then(|job| job.id.clone());
+        id.unwrap_or_else(|| format!("#{}", index + 1))
     };
     let chart = Chart {
         title: &title,

@@ -1,4 +1,4 @@
-//! `filch worker list`, `drain` and `stop`: the workers that a server knows.
+//! `filch worker list`, `drain` and `stop`: the workers that are connected to a server.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) struct ListArgs {
     form: JsonOrLines,
 }
 
-/// Let workers finish what they run, give back the rest and leave
+/// Drain workers: finish running jobs, return the others, then exit
 #[derive(Args)]
 #[command(after_help = "Examples:
   filch worker drain 5b1e
@@ -40,19 +40,19 @@ pub(crate) struct DrainArgs {
     confirm: ConfirmOptions,
     #[command(flatten)]
     form: Json,
-    /// Every worker
+    /// Select all workers
     #[arg(long, conflicts_with = "workers")]
     all: bool,
-    /// Workers: ids, or at least the last 4 digits of each
-    #[arg(required_unless_present = "all", value_name = "ID")]
+    /// Workers: ids, at least the last 4 digits of each, or names
+    #[arg(required_unless_present = "all", value_name = "WORKER")]
     workers: Vec<String>,
 }
 
-/// Stop workers: they finish what they run within the grace, hand back the rest, and their processes end
+/// Stop workers: finish running jobs within a grace period, return the others, then exit
 #[derive(Args)]
 #[command(after_help = "\
-What still runs when the grace is over is stopped and handed back; no attempt is charged for that. A
-worker within `filch up` leaves, and the server goes on.
+Jobs that still run after the grace period are stopped and returned; this does not count as an
+attempt. If the worker is part of `filch up`, the server keeps running.
 
 Examples:
   filch worker stop 5b1e
@@ -63,20 +63,20 @@ pub(crate) struct StopArgs {
     confirm: ConfirmOptions,
     #[command(flatten)]
     form: Json,
-    /// How long what runs may take
-    #[arg(long, value_name = "SPAN", default_value = "30s", value_parser = filch_api::span::read)]
+    /// Grace period for running jobs
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = filch_api::span::read)]
     grace: Duration,
-    /// Stop what runs at once
+    /// Stop running jobs at once
     #[arg(long, conflicts_with = "grace")]
     now: bool,
-    /// Wait until they have gone
+    /// Wait until the workers have exited
     #[arg(long)]
     wait: bool,
-    /// Every worker
+    /// Select all workers
     #[arg(long, conflicts_with = "workers")]
     all: bool,
     /// Workers: ids, at least the last 4 digits of each, or names
-    #[arg(required_unless_present = "all", value_name = "NAME|ID")]
+    #[arg(required_unless_present = "all", value_name = "WORKER")]
     workers: Vec<String>,
 }
 
@@ -87,13 +87,7 @@ struct Workers {
 
 pub(crate) async fn list(client: &Client, options: &ListArgs) -> Result<ExitCode> {
     let workers = client.workers().await?;
-    if options.form.json {
-        document::print(Workers { workers })?;
-    } else if options.form.jsonl {
-        workers.iter().try_for_each(document::line)?;
-    } else {
-        show(&workers)?;
-    }
+    document::list(options.form, workers, |workers| Workers { workers }, show)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -131,7 +125,7 @@ struct Drained {
 
 pub(crate) async fn drain(client: &Client, options: &DrainArgs) -> Result<ExitCode> {
     let mut chosen = chosen(client, &options.workers, options.all).await?;
-    // Those that are leaving already need not be told.
+    // Workers that are draining already need no second request.
     chosen.retain(|worker| !options.all || worker.state != "draining");
     let count = counted(chosen.len());
     if options.confirm.dry_run {
@@ -139,14 +133,14 @@ pub(crate) async fn drain(client: &Client, options: &DrainArgs) -> Result<ExitCo
         message(format_args!("{count} would be drained"));
         return Ok(ExitCode::SUCCESS);
     }
-    ask(options.confirm, &format!("drain {count}"), &options.workers)?;
+    confirm_stop(options.confirm, &format!("drain {count}"), &options.workers)?;
     for worker in &chosen {
         client.drain(&worker.id).await?;
         if !options.form.json {
             data(&format!("{}\n", worker.id))?;
         }
     }
-    message(format_args!("{count} told to leave"));
+    message(format_args!("{count} draining"));
     if options.form.json {
         let ids = chosen.into_iter().map(|worker| worker.id).collect::<Vec<_>>();
         document::print(Drained { count: ids.len(), ids })?;
@@ -154,7 +148,7 @@ pub(crate) async fn drain(client: &Client, options: &DrainArgs) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// How often it is looked whether they have gone.
+/// How often `--wait` checks whether the workers have exited.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) async fn stop(client: &Client, options: &StopArgs) -> Result<ExitCode> {
@@ -165,7 +159,7 @@ pub(crate) async fn stop(client: &Client, options: &StopArgs) -> Result<ExitCode
         message(format_args!("{count} would be stopped"));
         return Ok(ExitCode::SUCCESS);
     }
-    ask(options.confirm, &format!("stop {count}"), &options.workers)?;
+    confirm_stop(options.confirm, &format!("stop {count}"), &options.workers)?;
     let grace = if options.now { Duration::ZERO } else { options.grace };
     let millis = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
     let stop = WorkerStop { grace: Some(Span(Millis(millis))) };
@@ -175,7 +169,7 @@ pub(crate) async fn stop(client: &Client, options: &StopArgs) -> Result<ExitCode
             data(&format!("{}\n", worker.id))?;
         }
     }
-    message(format_args!("{count} told to stop"));
+    message(format_args!("{count} stopping"));
     let ids = chosen.into_iter().map(|worker| worker.id).collect::<Vec<_>>();
     if options.wait {
         let is_there = |worker: &Worker| ids.contains(&worker.id);
@@ -189,8 +183,8 @@ pub(crate) async fn stop(client: &Client, options: &StopArgs) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether this is meant. All workers, when none is named, may be more than one thinks.
-fn ask(confirm: ConfirmOptions, what: &str, named: &[String]) -> Result<()> {
+/// Asks for confirmation. `--all` requires one, since it may select more workers than expected.
+fn confirm_stop(confirm: ConfirmOptions, what: &str, named: &[String]) -> Result<()> {
     if named.is_empty() { confirm.require(what) } else { confirm.confirm(&format!("{what}?")) }
 }
 
@@ -201,7 +195,7 @@ fn counted(count: usize) -> String {
     }
 }
 
-/// Those that are named, each once; or all.
+/// The named workers, each once; or all.
 async fn chosen(client: &Client, words: &[String], all: bool) -> Result<Vec<Worker>> {
     let workers = client.workers().await?;
     if all {
@@ -217,7 +211,7 @@ async fn chosen(client: &Client, words: &[String], all: bool) -> Result<Vec<Work
     Ok(chosen)
 }
 
-/// The whole id of a worker that is known, or of one that is not there any more.
+/// The full id of a worker. A full id may belong to a worker that has left.
 pub(crate) async fn resolve_id(client: &Client, word: &str) -> Result<String> {
     if filch_api::id::read_worker(word).is_some() {
         return Ok(word.to_ascii_lowercase());
@@ -225,20 +219,20 @@ pub(crate) async fn resolve_id(client: &Client, word: &str) -> Result<String> {
     Ok(find(&client.workers().await?, word)?.id.clone())
 }
 
-/// The fewest digits that name a worker.
+/// How many digits of an id are needed at least.
 const SUFFIX_MIN: usize = 4;
 
 fn find<'a>(workers: &'a [Worker], word: &str) -> Result<&'a Worker> {
     let digits = word.to_ascii_lowercase();
-    let help = "`filch worker list` shows who is there";
+    let help = "list the workers with `filch worker list`";
     if word.trim().is_empty() {
-        return Err(Usage::new("the name of the worker is empty", help).into());
+        return Err(Usage::new("the worker name is empty", help).into());
     }
     let mut called = workers.iter().filter(|worker| worker.name.as_deref() == Some(word));
     match (called.next(), called.next()) {
         (Some(worker), None) => return Ok(worker),
         (Some(_), Some(_)) => {
-            let text = format!("several workers are called {word}\n  help: write its id; {help}");
+            let text = format!("several workers have the name {word}\n  help: use an id; {help}");
             return Err(Exit::new(exit::CONFLICT, text).into());
         }
         (None, _) => {}
@@ -247,8 +241,8 @@ fn find<'a>(workers: &'a [Worker], word: &str) -> Result<&'a Worker> {
         let names: Vec<&str> = workers.iter().filter_map(|worker| worker.name.as_deref()).collect();
         let near = did_you_mean(word, &names);
         let text = format!(
-            "no worker is called {word:?}, and it is no id of one{near}\n  help: write at least its \
-             last 4 digits; {help}"
+            "no worker with the name or id {word:?}{near}\n  help: write at least the last 4 digits of \
+             its id; {help}"
         );
         return Err(Exit::new(exit::NOT_FOUND, text).into());
     }
@@ -259,7 +253,8 @@ fn find<'a>(workers: &'a [Worker], word: &str) -> Result<&'a Worker> {
             Err(Exit::new(exit::NOT_FOUND, format!("no worker {word}\n  help: {help}")).into())
         }
         (Some(_), Some(_)) => {
-            let text = format!("several workers end with {word}\n  help: write more of its digits");
+            let text =
+                format!("the ids of several workers end with {word}\n  help: write more digits");
             Err(Exit::new(exit::CONFLICT, text).into())
         }
     }

@@ -1,4 +1,4 @@
-//! `filch worker`: workers of their own.
+//! `filch worker`: starts a worker process, and manages connected workers (`manage`).
 
 mod manage;
 
@@ -32,36 +32,36 @@ pub(crate) enum WorkerCommand {
     Stop(manage::StopArgs),
 }
 
-/// Start a worker that runs jobs for a server
+/// Start a worker process that runs jobs for a server
 #[derive(Args)]
 #[command(after_help = "Examples:
   filch worker start --server http://127.0.0.1:7500 --slots 4
   filch worker start --queues img,default
   filch worker start --trace-schedule 1s")]
 pub(crate) struct StartArgs {
-    /// Another server to try when the first does not answer; may be given several times
+    /// Failover server to try if the first does not answer (repeatable)
     #[arg(long, value_name = "URL")]
-    or: Vec<String>,
-    /// What to call it [default: the name of this machine]
+    failover: Vec<String>,
+    /// Name of the worker [default: the host name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// How many jobs run at once
+    /// Concurrency: jobs that run at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     slots: Option<u32>,
-    /// Serve only these queues, with commas between them
+    /// Take jobs from these queues only (comma-separated)
     #[arg(long, value_delimiter = ',', value_parser = name_list::parse, value_name = "NAMES")]
     queues: Option<Vec<String>>,
-    /// Hold at most so many jobs beyond the slots
+    /// Prefetch at most this many jobs beyond the slots
     #[arg(long, value_name = "N")]
     reserve: u32,
-    /// Always hold so many jobs beyond the slots, however long they take
+    /// Always prefetch this many jobs beyond the slots, even if they take long
     #[arg(long, value_name = "N", conflicts_with = "reserve")]
     hold: Option<u32>,
-    /// Run no commands
+    /// Do not run commands, only built-in kinds
     #[arg(long)]
     no_commands: bool,
-    /// Print what the threads that compute do, this often, to stderr; else as FILCH_SCHEDTRACE says
-    #[arg(long, value_name = "SPAN", value_parser = filch_api::span::read)]
+    /// Print a scheduler trace to stderr at this interval [env: FILCH_SCHEDTRACE, in milliseconds]
+    #[arg(long, value_name = "DURATION", value_parser = filch_api::span::read)]
     trace_schedule: Option<Duration>,
     #[command(flatten)]
     logging: Logging,
@@ -87,7 +87,7 @@ async fn work(connection: &Connection, start: StartArgs) -> Result<ExitCode> {
     start.logging.start();
     let mut signals = ShutdownSignals::listen()?;
     let mut urls = vec![connection.url()?];
-    urls.extend(start.or);
+    urls.extend(start.failover);
     let access = connection.access()?;
     let target = |url: &String| {
         let target = Target::read(url)?;
@@ -97,7 +97,7 @@ async fn work(connection: &Connection, start: StartArgs) -> Result<ExitCode> {
     let targets = urls.iter().map(target).collect::<Result<Vec<_>, NoAccess>>();
     let targets = targets.map_err(Error::NoAccess)?;
     let slots = start.slots.unwrap_or_else(default_slots);
-    message(format_args!("working for {} in {slots} slots", urls.join(", ")));
+    message(format_args!("working for {} with {slots} slots", urls.join(", ")));
     let config = WorkerConfig {
         slots,
         queues: start.queues,
@@ -111,10 +111,10 @@ async fn work(connection: &Connection, start: StartArgs) -> Result<ExitCode> {
     let worker = RunningWorker::start(config, handlers(!start.no_commands), connect);
     let left = tokio::select! {
         left = until_left(&worker) => left,
-        // What runs is stopped with us: it is not ours to run any more.
+        // Running jobs are stopped: this worker may not run them any more.
         exit = refused(&mut notices) => return Err(exit.into()),
         () = signals.received() => {
-            message(format_args!("letting what runs finish; once more to stop now"));
+            message(format_args!("Shutting down: waiting for running jobs. Press Ctrl-C again to stop now."));
             worker.drain(SHUTDOWN_GRACE);
             tokio::select! {
                 left = worker.left() => left,
@@ -126,7 +126,7 @@ async fn work(connection: &Connection, start: StartArgs) -> Result<ExitCode> {
             }
         }
     };
-    anyhow::ensure!(left == Left::InOrder, "the worker has crashed; what it said is above");
+    anyhow::ensure!(left == Left::InOrder, "the worker has crashed; its error is above");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -141,16 +141,16 @@ async fn refused(notices: &mut Notices) -> Exit {
     }
 }
 
-/// Waits until the worker has left; if the server tells it to, that is said.
+/// Waits until the worker has left, and prints a message if the server asked it to.
 async fn until_left(worker: &RunningWorker) -> Left {
     tokio::select! {
         left = worker.left() => return left,
         grace = worker.told_to_leave() => message(format_args!(
-            "told to stop: what runs may take {}, the rest is handed back",
+            "Shutting down, as the server asked: running jobs have {} to finish, the others are returned.",
             filch_api::span::write(grace)
         )),
     }
     let left = worker.left().await;
-    message(format_args!("stopped, as the server asked"));
+    message(format_args!("Stopped."));
     left
 }

@@ -1,5 +1,4 @@
-//! What a command is given is what somebody wrote: no shell, no template and no form in between makes
-//! anything else of it.
+//! Arguments reach the command byte for byte: no shell, template or format changes them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -7,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use crate::server::{Running, Server, end, program};
 
-/// Two hundred words that some shell, some format or some parser would make something of.
+/// Two hundred words with a special meaning to some shell, format or parser.
 fn words() -> Vec<String> {
     let whole = [
         "",
@@ -109,7 +108,7 @@ fn words() -> Vec<String> {
     let mut words: Vec<String> = whole.map(str::to_owned).into();
     words.push("x".repeat(100_000));
     words.push("'\"\\$\n".repeat(2_000));
-    // Then every two of these beside one another, as far as there is room.
+    // Then pairs of these characters, up to 200 words.
     let signs = ["'", "\"", "\\", "$", "`", "\n", "*", ";", "&", "|", "(", "é"];
     let pairs =
         signs.iter().flat_map(|one| signs.map(|other| format!("{one}{other} {other}{one}")));
@@ -120,10 +119,10 @@ fn words() -> Vec<String> {
 #[test]
 fn two_hundred_strange_words_arrive_byte_for_byte() {
     let words = words();
-    assert_eq!(words.iter().collect::<BTreeSet<_>>().len(), 200, "each is another one");
+    assert_eq!(words.iter().collect::<BTreeSet<_>>().len(), 200, "they are distinct");
     let server = Server::idle();
     let _worker = Running::start(&mut server.command(&["worker", "start"]));
-    // What the system itself says that the process was given.
+    // The arguments of the process, as the kernel reports them.
     let script = "cat /proc/$$/cmdline > seen; :";
     let expected: Vec<u8> = ["sh", "-c", script, "name"]
         .into_iter()
@@ -142,9 +141,9 @@ fn two_hundred_strange_words_arrive_byte_for_byte() {
     }
 }
 
-/// JSON has no other bytes than text, so nothing could be done with them.
+/// Jobs are stored as JSON, which cannot hold other bytes.
 #[test]
-fn what_is_not_utf_8_is_refused_by_its_place() {
+fn arguments_that_are_not_utf_8_are_rejected_by_position() {
     for words in [&[&b"submit"[..], b"--", b"echo", b"a\xffb"][..], &[b"\xffsubmit"]] {
         let words: Vec<&OsStr> = words.iter().map(|word| OsStr::from_bytes(word)).collect();
         let ended = end(program().args(&words), "");

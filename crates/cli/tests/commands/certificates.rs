@@ -1,11 +1,11 @@
-//! A CA of the test's own, and certificates that it has signed.
+//! A CA for tests, and certificates signed by it.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-/// A CA, and where its certificates lie.
+/// A CA, and the directory of its certificates.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     folder: PathBuf,
@@ -27,7 +27,7 @@ impl Authority {
         let key = KeyPair::generate().expect("there is randomness");
         let own = params.self_signed(&key).expect("it can be signed");
         let certificate = folder.join(format!("{name}.pem"));
-        std::fs::write(&certificate, own.pem()).expect("there is room for a file");
+        std::fs::write(&certificate, own.pem()).expect("a file can be written");
         let issuer = Issuer::new(params, key);
         Self { issuer, folder: folder.to_owned(), certificate }
     }
@@ -40,8 +40,8 @@ impl Authority {
         let certificate = params.signed_by(&key, &self.issuer).expect("it can be signed");
         let path = |ending: &str| self.folder.join(format!("{name}.{ending}"));
         let signed = Signed { certificate: path("pem"), key: path("key") };
-        std::fs::write(&signed.certificate, certificate.pem()).expect("there is room for a file");
-        std::fs::write(&signed.key, key.serialize_pem()).expect("there is room for a file");
+        std::fs::write(&signed.certificate, certificate.pem()).expect("a file can be written");
+        std::fs::write(&signed.key, key.serialize_pem()).expect("a file can be written");
         std::fs::set_permissions(&signed.key, PermissionsExt::from_mode(0o600)).expect("ours");
         signed
     }

@@ -1,18 +1,18 @@
-//! The published exit codes: a process that ends with each of them, and the page that lists them.
+//! The documented exit codes: a process that exits with each of them, and the page that lists them.
 
 use std::collections::BTreeSet;
 
 use crate::responses::stub_server;
 use crate::server::{Ended, Running, Server, filch, interrupt};
 
-/// Somewhere nobody listens.
+/// An address without a server.
 fn nowhere() -> String {
-    // Bound and let go: whoever gets it next is no filch server.
+    // A port that was just released.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     format!("http://{}", listener.local_addr().expect("it listens"))
 }
 
-/// Ends a process with this code, by itself or by a signal.
+/// Runs a process that exits with this code.
 fn end_with(code: i32, server: &Server) -> i32 {
     let never = || server.id(&["submit", "--at", "1h", "--", "true"]);
     let Ended { code, .. } = match code {
@@ -47,12 +47,12 @@ fn end_with(code: i32, server: &Server) -> i32 {
             interrupt(&waiting);
             return waiting.code().expect("it was not killed");
         }
-        code => panic!("{code} is published, and no process ends with it here"),
+        code => panic!("{code} is documented, but no process here exits with it"),
     };
     code
 }
 
-/// The codes in the first column of a table of the page.
+/// The codes in the first column of the table.
 fn published() -> BTreeSet<i32> {
     let page = include_str!("../../../../docs/cli.md");
     let (_, rest) = page.split_once("## Exit codes").expect("the page has the codes");
@@ -62,7 +62,7 @@ fn published() -> BTreeSet<i32> {
 }
 
 #[test]
-fn a_process_ends_with_each_published_code() {
+fn every_documented_exit_code_occurs() {
     let codes = [0, 1, 2, 3, 4, 5, 6, 7, 100, 102, 124, 125, 130];
     assert_eq!(published(), BTreeSet::from(codes));
     let server = Server::up();
@@ -72,7 +72,7 @@ fn a_process_ends_with_each_published_code() {
 }
 
 #[test]
-fn run_hands_the_commands_own_code_on() {
+fn run_exits_with_the_code_of_its_command() {
     let server = Server::up();
     for code in [0, 1, 3, 42, 125, 255] {
         let script = format!("exit {code}");
@@ -82,7 +82,7 @@ fn run_hands_the_commands_own_code_on() {
 }
 
 #[test]
-fn the_help_lists_them_too() {
+fn the_help_lists_all_exit_codes() {
     let help = filch(&["--help"]).fine().stdout;
     let (_, listed) = help.split_once("Exit codes:").expect("the help has the codes");
     for code in published() {

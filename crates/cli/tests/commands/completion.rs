@@ -1,11 +1,11 @@
-//! The words themselves: suggestions, help, completions.
+//! Suggestions for misspelt words, and shell completion.
 
 use std::process::Command;
 
 use crate::server::filch;
 
 #[test]
-fn a_word_that_is_nearly_right_is_recognised() {
+fn a_misspelt_word_is_answered_with_a_suggestion() {
     for (words, said) in [
         (&["sumbit"][..], "'submit'"),
         (&["job", "cancle"], "'cancel'"),
@@ -19,7 +19,7 @@ fn a_word_that_is_nearly_right_is_recognised() {
 }
 
 #[test]
-fn shells_can_complete_it() {
+fn there_is_a_completion_script_for_each_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = filch(&["completions", shell]).fine().stdout;
         assert!(script.contains("enqueue") && script.contains("each-line"), "{shell}");
@@ -27,10 +27,10 @@ fn shells_can_complete_it() {
     filch(&["completions", "bsh"]).refused(2, "'bash'");
 }
 
-/// Each script is read by its shell, where that shell is here; `bash` is everywhere.
+/// Each script is parsed by its shell, if that is installed; `bash` always is.
 #[test]
-fn shells_can_read_what_completes_it() {
-    let folder = tempfile::tempdir().expect("there is room for a folder");
+fn completion_scripts_are_valid_and_complete_words() {
+    let folder = tempfile::tempdir().expect("a directory can be created");
     for shell in ["bash", "zsh", "fish"] {
         let script = folder.path().join(shell);
         std::fs::write(&script, filch(&["completions", shell]).fine().stdout).unwrap();
@@ -42,7 +42,7 @@ fn shells_can_read_what_completes_it() {
             Err(error) => assert_ne!(shell, "bash", "{error}"),
         }
     }
-    // What is typed is completed: the words of a command, and its flags.
+    // Commands and flags are completed.
     let complete = |typed: &str, word: usize| {
         let words: Vec<&str> = typed.split(' ').collect();
         let script = format!(

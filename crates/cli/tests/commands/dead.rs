@@ -1,9 +1,9 @@
-//! `filch dead`: jobs whose attempts are used up.
+//! `filch dead`: dead jobs, which have used all attempts.
 
 use crate::server::Server;
 
 #[test]
-fn dead_jobs_are_listed_with_what_went_wrong() {
+fn dead_jobs_are_listed_with_their_errors() {
     let server = Server::up();
     assert_eq!(server.filch(&["dead", "list"]).fine().rows().len(), 0);
     let a = server.dead(&["--queue", "a"]);
@@ -27,7 +27,7 @@ fn dead_jobs_are_listed_with_what_went_wrong() {
 }
 
 #[test]
-fn a_filter_names_many_and_says_how_many() {
+fn a_filter_selects_and_counts_dead_jobs() {
     let server = Server::up();
     for queue in ["a", "a", "b"] {
         server.dead(&["--queue", queue]);
@@ -38,13 +38,17 @@ fn a_filter_names_many_and_says_how_many() {
     assert_eq!(dry.stderr, format!("{target}2 jobs would be retried\n"));
     assert_eq!(server.filch(&["dead", "list"]).fine().rows().len(), 3);
 
-    // The same by a word; and nobody can be asked here.
+    // The same with filter arguments; without a terminal there is no confirmation.
     for words in [&["--queue", "a"][..], &["queue:a"], &["state:dead", "queue:a"]] {
         let words = [&["dead", "discard"], words].concat();
-        server.filch(&words).refused(2, "discard 2 jobs matching `state:dead queue:a`: nobody");
+        server
+            .filch(&words)
+            .refused(2, "discard 2 jobs matching `state:dead queue:a`: confirmation needed");
     }
-    server.filch(&["dead", "discard", "state:queued"]).refused(2, "is about dead jobs");
-    server.filch(&["dead", "discard", "queue:a", "--queue", "b"]).refused(2, "queue is said twice");
+    server.filch(&["dead", "discard", "state:queued"]).refused(2, "only selects dead jobs");
+    server
+        .filch(&["dead", "discard", "queue:a", "--queue", "b"])
+        .refused(2, "the filter `queue` is given twice");
     let done = server.filch(&["dead", "discard", "queue:a", "--yes"]).fine();
     assert_eq!(done.line(), "2");
     let target = "discard 2 jobs matching `state:dead queue:a`\n";
@@ -56,7 +60,7 @@ fn a_filter_names_many_and_says_how_many() {
 }
 
 #[test]
-fn those_that_ended_alike_are_one_group() {
+fn dead_jobs_with_similar_errors_are_one_group() {
     let server = Server::up();
     let script = "echo fine; exit $1";
     for code in ["3", "4", "3"] {
@@ -83,15 +87,16 @@ fn those_that_ended_alike_are_one_group() {
     let done = server.filch(&["dead", "discard", "--group", name, "--yes"]).fine();
     assert!(done.stderr.ends_with("\n2 jobs discarded\n"), "{done:?}");
     assert_eq!(server.filch(&["dead", "list"]).fine().rows().len(), 1);
-    server.filch(&["dead", "retry", "--group", "xyz"]).refused(
-        2,
-        "is no fingerprint of a group: twelve hexadecimal digits, as `filch dead groups` shows",
-    );
-    server.filch(&["dead", "retry", "--group", name, "--all"]).refused(2, "is said twice");
+    server
+        .filch(&["dead", "retry", "--group", "xyz"])
+        .refused(2, "expected a fingerprint from `filch dead groups`: twelve hexadecimal digits");
+    server
+        .filch(&["dead", "retry", "--group", name, "--all"])
+        .refused(2, "are selected in two ways");
 }
 
 #[test]
-fn commands_that_said_the_same_at_last_are_one_group() {
+fn commands_are_grouped_by_their_last_line_of_stderr() {
     let server = Server::up();
     let script = "echo starting >&2; printf '\\033[31m%s\\033[0m\\n\\n' \"$1\" >&2; exit 1";
     for last in ["no table 18", "no table 19", "no route to host"] {
@@ -107,14 +112,14 @@ fn commands_that_said_the_same_at_last_are_one_group() {
 }
 
 #[test]
-fn the_dead_come_back_by_name() {
+fn dead_jobs_are_retried_and_discarded_by_id() {
     let server = Server::up();
     let script = "[ -e there ] || { touch there; exit 1; }";
     let id = server.id(&["submit", "--retry", "1", "--", "sh", "-c", script]);
     server.filch(&["wait", &id]).refused(100, "exit code 1");
     assert_eq!(server.filch(&["dead", "retry", &id[28..]]).fine().line(), "1");
     server.filch(&["wait", &id]).fine();
-    // It lives now: there is nothing to retry.
+    // It has succeeded: there is nothing to retry.
     server.filch(&["dead", "retry", &id]).refused(4, "error: ");
 
     let id = server.dead(&[]);
@@ -123,11 +128,15 @@ fn the_dead_come_back_by_name() {
 }
 
 #[test]
-fn nobody_means_everything_by_saying_nothing() {
+fn selecting_no_jobs_is_an_error() {
     let server = Server::idle();
-    server.filch(&["dead", "retry"]).refused(2, "which jobs to retry is not said");
+    server.filch(&["dead", "retry"]).refused(2, "no jobs selected to retry");
     server.filch(&["dead", "discard", "--dry-run"]).refused(2, "or --all");
-    server.filch(&["dead", "discard", "--all", "--queue", "a"]).refused(2, "is said twice");
-    server.filch(&["dead", "retry", "--kind", "k", "0123abcd"]).refused(2, "is said twice");
+    server
+        .filch(&["dead", "discard", "--all", "--queue", "a"])
+        .refused(2, "are selected in two ways");
+    server
+        .filch(&["dead", "retry", "--kind", "k", "0123abcd"])
+        .refused(2, "are selected in two ways");
     server.filch(&["dead", "retry", "0123abcd"]).refused(3, "no job 0123abcd");
 }

@@ -1,20 +1,20 @@
-//! `filch demo`: what it shows holds, and nothing of it is left behind.
+//! `filch demo`: its claims are true, and it cleans up.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::server::{Running, end, program, until};
 
-/// The program in a fixture of its own, whose temporary folder is this one.
+/// The demo, with this directory for temporary files.
 fn demo(folder: &Path, words: &[&str]) -> Command {
     let mut command = program();
     command.arg("demo").args(words).env("TMPDIR", folder).current_dir(folder);
     command
 }
 
-/// Processes that were started with something in this folder.
+/// The number of processes with this directory in their arguments.
 fn processes(folder: &Path) -> usize {
-    let folder = folder.to_str().expect("it is text");
+    let folder = folder.to_str().expect("it is UTF-8");
     let all = std::fs::read_dir("/proc").expect("the system shows its processes").flatten();
     let words = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
     words.filter(|words| String::from_utf8_lossy(words).contains(folder)).count()
@@ -25,7 +25,7 @@ fn is_empty(folder: &Path) -> bool {
 }
 
 #[test]
-fn nothing_is_lost_and_nothing_is_done_twice() {
+fn no_job_is_lost_or_done_twice() {
     let folder = tempfile::tempdir().unwrap();
     let picture = tempfile::tempdir().unwrap();
     let file = picture.path().join("demo.svg");
@@ -37,28 +37,28 @@ fn nothing_is_lost_and_nothing_is_done_twice() {
         (&totals["done"], &totals["lost"], &totals["double"]),
         (&count.into(), &0.into(), &0.into())
     );
-    assert!(totals["thefts"].as_u64().unwrap() > 0, "{totals}");
+    assert!(totals["steals"].as_u64().unwrap() > 0, "{totals}");
     assert!(totals["held"].as_u64().unwrap() > 0, "{totals}");
     assert!(totals["rescued_after_ms"].as_u64().unwrap() > 0, "{totals}");
     assert_eq!((&totals["verified"], &totals["seed"]), (&true.into(), &7.into()));
     let picture = std::fs::read_to_string(file).unwrap();
-    assert!(picture.contains("server verify: every step of every job holds"));
+    assert!(picture.contains("server verify: no violations"));
     assert!(is_empty(folder.path()));
 }
 
 #[test]
-fn it_is_told_in_lines_where_it_cannot_be_drawn() {
+fn without_a_terminal_it_prints_lines() {
     let folder = tempfile::tempdir().unwrap();
     let ended = end(&mut demo(folder.path(), &["--seconds", "2"]), "").fine();
     let lines = ended.lines();
-    assert!(lines[0].contains(" jobs, 0 lost, 0 double, "), "{ended:?}");
+    assert!(lines[0].contains(" jobs, 0 lost, 0 done twice, "), "{ended:?}");
     assert!(lines[1].contains("was killed with"), "{ended:?}");
-    assert_eq!(lines[2], "server verify: every step of every job holds");
-    assert!(ended.stderr.contains("is killed with -9") && !ended.stderr.contains('\u{1b}'));
+    assert_eq!(lines[2], "server verify: no violations");
+    assert!(ended.stderr.contains("is killed (SIGKILL)") && !ended.stderr.contains('\u{1b}'));
 }
 
 #[test]
-fn whoever_interrupts_it_finds_nothing_left() {
+fn an_interrupted_demo_cleans_up() {
     let folder = tempfile::tempdir().unwrap();
     let mut running = Running::start(&mut demo(folder.path(), &["--seconds", "60"]));
     until("the server is there", || processes(folder.path()) > 0);

@@ -1,4 +1,4 @@
-//! `--dry-run`: what cannot be undone can be rehearsed, and a rehearsal changes nothing.
+//! `--dry-run`: every command that cannot be undone has it, and it changes nothing.
 
 use crate::fixture::{Fixture, has_flag, runnable_commands};
 use crate::server::{Server, end, program};
@@ -20,31 +20,31 @@ const DRY_RUNS: &[&str] = &[
     "queue purge --dry-run later",
 ];
 
-/// Commands that have tests of their own below.
+/// Commands with their own tests below.
 const ELSEWHERE: [&str; 1] = ["token revoke"];
 
-/// Verbs that take something away.
+/// Verbs of commands that cannot be undone.
 const VERBS: [&str; 9] =
     ["cancel", "retry", "discard", "drain", "stop", "purge", "revoke", "rm", "restore"];
 
 #[test]
-fn every_verb_that_takes_something_away_can_be_rehearsed() {
+fn every_command_that_cannot_be_undone_has_a_dry_run() {
     let root = filch_cli::command();
     for (path, _) in runnable_commands(&root) {
         let verb = path.rsplit(' ').next().expect("a path has a word");
         let has_dry_run = ELSEWHERE.contains(&path.as_str())
             || DRY_RUNS.iter().any(|case| case.starts_with(&format!("{path} --dry-run")));
         assert_eq!(has_flag(&root, &path, "dry-run"), has_dry_run, "filch {path}");
-        // A bench drains its own.
+        // A benchmark drains its own jobs.
         if VERBS.contains(&verb) && !path.starts_with("bench ") {
-            assert!(has_dry_run, "filch {path} cannot be rehearsed");
-            assert!(has_flag(&root, &path, "yes"), "filch {path} cannot be told not to ask");
+            assert!(has_dry_run, "filch {path} has no --dry-run");
+            assert!(has_flag(&root, &path, "yes"), "filch {path} has no --yes");
         }
     }
 }
 
 #[test]
-fn a_rehearsal_changes_nothing() {
+fn a_dry_run_changes_nothing() {
     let server = Server::up();
     let fixture = Fixture::new(&server);
     let seen = || {
@@ -68,16 +68,15 @@ fn a_rehearsal_changes_nothing() {
 }
 
 #[test]
-fn a_token_outlives_the_rehearsal_of_its_end() {
-    let folder = tempfile::tempdir().expect("there is room for a folder");
+fn a_token_survives_the_dry_run_of_its_revocation() {
+    let folder = tempfile::tempdir().expect("a directory can be created");
     let filch = |words: &[&str]| end(program().args(words).current_dir(folder.path()), "");
     filch(&["token", "create", "--role", "admin"]).fine();
     let list = filch(&["token", "list"]).fine();
     let id = list.rows()[0][0].to_owned();
     filch(&["token", "revoke", "--dry-run", &id]).fine();
     assert_eq!(filch(&["token", "list"]).fine().stdout, list.stdout);
-    filch(&["token", "revoke", "--dry-run", "00000000"])
-        .refused(3, "no token \"00000000\" is in use");
+    filch(&["token", "revoke", "--dry-run", "00000000"]).refused(3, "no active token \"00000000\"");
     filch(&["token", "revoke", &id]).fine();
     assert_ne!(filch(&["token", "list"]).fine().stdout, list.stdout);
 }

@@ -1,9 +1,9 @@
-//! `filch enqueue`: typed jobs, one or a line each.
+//! `filch enqueue`: typed jobs, one or one per line.
 
 use crate::server::Server;
 
 #[test]
-fn arguments_arrive_as_they_were_written() {
+fn arguments_arrive_digit_for_digit() {
     let server = Server::up();
     let args = r#"{"n": 12345678901234567890123, "f": 1.50}"#;
     let id = server.id(&["enqueue", "--queue", "img", "noop", args]);
@@ -45,27 +45,26 @@ fn the_same_key_and_lines_are_the_same_jobs() {
     assert_eq!(more.lines()[..2], first.lines());
     assert_eq!(server.filch(&["queue", "list"]).fine().rows()[0][2], "3");
     let other = server.feed(&words, "other\n");
-    let other = other.refused(2, "line 1 of stdin cannot be read as JSON");
-    assert!(other.stderr.contains("0 jobs submitted before it went wrong; repeat"), "{other:?}");
+    let other = other.refused(2, "line 1 of stdin: invalid JSON");
+    assert!(other.stderr.contains("0 jobs submitted before the error; to continue"), "{other:?}");
     server.feed(&words, "7\n").refused(4, "submit it under a new id");
 }
 
 #[test]
-fn what_came_before_a_bad_line_is_kept() {
+fn jobs_before_an_invalid_line_are_kept() {
     let server = Server::idle();
     let ended = server.feed(&["enqueue", "resize", "-"], "{\"a\": 1}\n\n{\"a\": }\n[2]\n");
-    let ended =
-        ended.refused(2, "line 3 of stdin cannot be read as JSON: expected value at column 7");
+    let ended = ended.refused(2, "line 3 of stdin: invalid JSON: expected value at column 7");
     assert_eq!(ended.lines().len(), 1);
-    assert!(ended.stderr.contains("1 job submitted before it went wrong"), "{ended:?}");
+    assert!(ended.stderr.contains("1 job submitted before the error"), "{ended:?}");
     assert_eq!(server.job(ended.line())["state"], "queued");
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn invalid_arguments_are_rejected() {
     let server = Server::idle();
     for (words, said) in [
-        (&["resize", "{"][..], "the arguments cannot be read as JSON"),
+        (&["resize", "{"][..], "the arguments: invalid JSON"),
         (&["resize", "a b"], "write JSON, for example"),
         (&["command", "1"], "a command needs a program"),
         (&["", "1"], "the kind has no name"),

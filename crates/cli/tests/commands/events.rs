@@ -1,9 +1,9 @@
-//! `filch events` and `filch job events`: what happens, what has happened, and going on after a break.
+//! `filch events` and `filch job events`: past events, new events, and reconnecting.
 
 use crate::server::{Running, Server, filch};
 
 #[test]
-fn what_has_happened_is_printed_and_narrowed() {
+fn past_events_are_printed_and_filtered() {
     let server = Server::up();
     let a = server.id(&["submit", "--queue", "a", "--", "true"]);
     let b = server.id(&["submit", "--queue", "b", "--", "true"]);
@@ -28,10 +28,11 @@ fn what_has_happened_is_printed_and_narrowed() {
 }
 
 #[test]
-fn a_reader_goes_on_after_the_server_has_come_back() {
+fn following_resumes_after_the_server_has_restarted() {
     let mut server = Server::idle();
     let mut reader = Running::start(&mut server.command(&["events", "-f", "--jsonl"]));
-    // Whatever happens after it listens is told; when that is, it does not say.
+    // The reader does not print when its subscription starts, so jobs are submitted until it sees
+    // one.
     let (mut ids, mut line) = (Vec::new(), None);
     while line.is_none() {
         ids.push(server.id(&["submit", "--", "true"]));
@@ -48,11 +49,11 @@ fn a_reader_goes_on_after_the_server_has_come_back() {
         }
     }
     let said = reader.kill_and_read_stderr();
-    assert!(said.contains("broke; trying again\nconnected again\n"), "{said}");
+    assert!(said.contains("lost; reconnecting\nreconnected\n"), "{said}");
 }
 
 #[test]
-fn what_happened_to_a_job_is_told_until_it_has_ended() {
+fn the_history_of_a_job_is_followed_until_it_has_ended() {
     let server = Server::up();
     let gate = server.folder().join("gate");
     let script = "echo on >&2; until [ -e gate ]; do sleep 0.02; done; exit 3";

@@ -1,5 +1,5 @@
-//! Where a server listens: on loopback as it likes, elsewhere only with a token, and with TLS unless
-//! somebody insists. All cases, with the program as it is.
+//! Where a server may listen: freely on loopback, elsewhere only with a token, and with TLS unless
+//! `--insecure-no-tls` is given. All combinations, with the real program.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use crate::certificates::Authority;
 use crate::server::{Ended, end, until};
 use crate::token::TokenEnv;
 
-/// What becomes of a server: for each address, without and with each of token, TLS and the insistence.
+/// The outcome for each address, with and without token, TLS and `--insecure-no-tls`.
 const TABLE: &str = "
     address      nothing  plain  tls    tls+plain  token  token+plain  token+tls  all
     127.0.0.1:0  serves   serves serves serves     serves serves       serves     serves
@@ -16,7 +16,7 @@ const TABLE: &str = "
     0.0.0.0:0    token    token  token  token      tls    serves       serves     serves";
 
 #[test]
-fn every_case_of_address_token_tls_and_insistence_is_as_the_table_says() {
+fn every_combination_of_address_token_and_tls_is_as_in_the_table() {
     let env = TokenEnv::new();
     let signed = Authority::new(&env.path(""), "authority").sign("server");
     let mut cases = 0;
@@ -63,18 +63,18 @@ fn refused(ended: Ended, missing: &str) {
     assert!(said.stderr.contains(help) && said.stdout.is_empty(), "{said:?}");
 }
 
-/// It says where it is, and stays.
+/// The server prints its URL and keeps running.
 fn serves(env: &TokenEnv, arguments: &[&str]) {
     let out = env.path("logs/serves.out");
     let mut command = env.command(None, arguments);
-    let file = std::fs::File::create(&out).expect("there is room for a file");
+    let file = std::fs::File::create(&out).expect("a file can be written");
     let mut child = command
         .stdin(Stdio::null())
         .stdout(file)
         .stderr(Stdio::null())
         .spawn()
         .expect("the program was built for this test");
-    until("it serves or ends", || {
+    until("the server serves or exits", || {
         let is_said = std::fs::read_to_string(&out).is_ok_and(|text| text.contains('\n'));
         is_said || child.try_wait().is_ok_and(|ended| ended.is_some())
     });
@@ -86,7 +86,7 @@ fn serves(env: &TokenEnv, arguments: &[&str]) {
     assert!(has_ended.is_none() && url.starts_with(scheme), "{arguments:?}: {has_ended:?} {url}");
 }
 
-/// The names and contents of all that is in a folder; nothing if there is none.
+/// The names and contents of the files in a folder; none if it does not exist.
 fn files(folder: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries
@@ -96,9 +96,9 @@ fn files(folder: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
     files
 }
 
-/// Names that nobody has given to the server are refused, also where others reach it.
+/// Unknown `Host` headers are rejected.
 #[test]
-fn a_server_goes_by_the_names_that_it_was_given() {
+fn a_server_accepts_only_its_own_host_names() {
     let mut env = TokenEnv::new();
     let admin = env.make(None, "admin.token", &["--role", "admin"]);
     let words = ["server", "start", "--allow-host", "build.example"];

@@ -1,5 +1,5 @@
-//! A small fixture to try commands on: a server, two workers, and jobs in several states. And every command
-//! that there is.
+//! A cluster to run commands against: a server, two workers, and jobs in several states. Also the
+//! list of all commands.
 
 use clap::Command;
 use serde_json::Value;
@@ -7,11 +7,11 @@ use serde_json::Value;
 use crate::mask::Mask;
 use crate::server::{Running, Server, until};
 
-/// What there is before the first case.
+/// The cluster before the first case.
 pub(crate) struct Fixture {
     names: Vec<(&'static str, String)>,
     pub(crate) mask: Mask,
-    /// A worker of a queue in which there is nothing.
+    /// A second worker, which serves an empty queue.
     _extra: Running,
 }
 
@@ -27,7 +27,7 @@ impl Fixture {
         let words = [&["enqueue", "--queue", "later"][..], &at, &["resize", "{\"n\": 1}"]].concat();
         let later = server.id(&words);
         server.filch(&["queue", "set", "later", "--weight", "2"]).fine();
-        // From a queue that is paused nothing starts, however often it is given new attempts.
+        // In a paused queue, retried jobs do not start.
         let [broken, spoiled] = [(); 2].map(|()| server.dead(&["--queue", "paused"]));
         server.filch(&["queue", "pause", "paused"]).fine();
         let words = ["worker", "start", "--name", "extra", "--slots", "1", "--queues", "extra"];
@@ -58,17 +58,17 @@ impl Fixture {
         mask.name(&server.url, "url");
         let host = first["name"].as_str().expect("it is called something");
         mask.name(host, "host");
-        mask.name(server.folder().to_str().expect("it is text"), "folder");
+        mask.name(server.folder().to_str().expect("it is UTF-8"), "folder");
         Self { names, mask, _extra: extra }
     }
 
-    /// From now on this id has a name, too.
+    /// Names an id, so that cases and snapshots can use the name.
     pub(crate) fn name(&mut self, name: &'static str, id: &str) {
         self.names.push((name, id.to_owned()));
         self.mask.name(id, name);
     }
 
-    /// The words of a case, with ids in the place of their names.
+    /// The words of a case, with names replaced by ids.
     pub(crate) fn words(&self, case: &str) -> Vec<String> {
         let fill = |word: &str| {
             let inner = word.strip_prefix('{').and_then(|word| word.strip_suffix('}'));
@@ -79,9 +79,9 @@ impl Fixture {
     }
 }
 
-/// A job that was seen running and has succeeded: how long it took does not decide what is told of it.
+/// A succeeded job that was seen running, so that its events do not depend on timing.
 fn done(server: &Server) -> String {
-    // Printed in one piece: of two, nobody knows whether they are read as one.
+    // One write: two could be read as one or two pieces of output.
     let script = "until [ -e gate ]; do sleep 0.02; done; printf 'hello\\n{\"total\": 1.50}\\n'";
     let id = server.id(&["submit", "--queue", "img", "--key", "k", "--", "sh", "-c", script]);
     until("it runs", || server.job(&id)["state"] == "running");
@@ -90,7 +90,7 @@ fn done(server: &Server) -> String {
     id
 }
 
-/// Commands that do something themselves, with their names in full.
+/// All commands that can be run, with their full names.
 pub(crate) fn runnable_commands(root: &Command) -> Vec<(String, &Command)> {
     let mut leaves = Vec::new();
     walk(root, "", &mut leaves);
@@ -109,7 +109,7 @@ fn walk<'a>(command: &'a Command, path: &str, leaves: &mut Vec<(String, &'a Comm
     }
 }
 
-/// Whether it has this flag, of its own or of a command above it.
+/// Whether a command has this flag, directly or from its group.
 pub(crate) fn has_flag(root: &Command, path: &str, flag: &str) -> bool {
     let mut command = root;
     let mut above = vec![root];

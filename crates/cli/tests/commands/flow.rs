@@ -1,4 +1,4 @@
-//! `filch flow`: graphs of jobs out of files.
+//! `filch flow`: job graphs from files.
 
 use crate::server::{Server, filch};
 
@@ -45,7 +45,7 @@ fetch: sh -c 'echo 1 > n'
 ";
 
 #[test]
-fn the_same_flow_in_three_forms_runs_in_order() {
+fn the_same_flow_in_three_formats_runs_in_order() {
     let server = Server::up();
     for (name, text) in [("a.toml", TOML), ("b.yaml", YAML), ("c.json", JSON)] {
         let path = server.file(name, text);
@@ -74,7 +74,7 @@ fn ids_are_printed_and_the_same_key_is_the_same_flow() {
     assert_eq!(server.job(first.rows()[1][1])["after"][0], first.rows()[0][1]);
     let again = server.filch(&words).fine();
     assert_eq!(first.stdout, again.stdout);
-    assert!(again.stderr.contains("was there already"), "{again:?}");
+    assert!(again.stderr.contains("already exists"), "{again:?}");
     let document = server.filch(&["flow", "run", "--json", path]).fine().json();
     assert_eq!(
         (&document["name"], &document["jobs"]["join"]["new"]),
@@ -82,11 +82,11 @@ fn ids_are_printed_and_the_same_key_is_the_same_flow() {
     );
     server
         .filch(&["flow", "run", "--wait", "--timeout", "50ms", path])
-        .refused(124, "the time is up, and fetch has not ended");
+        .refused(124, "timed out waiting for fetch");
 }
 
 #[test]
-fn the_code_says_how_a_flow_ended() {
+fn the_exit_code_is_the_outcome_of_the_flow() {
     let server = Server::up();
     let bad = "[job.a]\nrun = [\"false\"]\nretry = 1\n[job.b]\nrun = [\"true\"]\nafter = [\"a\"]\n";
     let path = server.file("bad.toml", bad);
@@ -94,7 +94,7 @@ fn the_code_says_how_a_flow_ended() {
     let ended = ended.refused(100, "a: exit code 1");
     assert!(ended.lines()[1].ends_with("\tcancelled"), "{ended:?}");
 
-    // A branch that is not taken is no failure.
+    // A branch that is not taken is not a failure.
     let fine = "[job.a]\nrun = [\"true\"]\n[job.b]\nrun = [\"true\"]\nafter = \"a\"\nwhen = \"any-failed\"";
     let path = server.file("fine.toml", fine);
     let path = path.to_str().unwrap();
@@ -104,7 +104,7 @@ fn the_code_says_how_a_flow_ended() {
 }
 
 #[test]
-fn what_is_wrong_is_found_without_a_server() {
+fn invalid_flows_are_rejected_without_a_server() {
     let server = Server::idle();
     let cycle =
         "[job.map]\nkind = \"k\"\nafter = [\"join\"]\n[job.join]\nkind = \"k\"\nafter = [\"map\"]";
@@ -129,7 +129,7 @@ fn what_is_wrong_is_found_without_a_server() {
         ("a.toml", "[job.a\n", "this cannot be read as TOML"),
         ("a.yaml", "a: [1,\n", "this cannot be read as YAML"),
         ("a.json", "{", "this cannot be read as JSON"),
-        ("a.txt", "name: x", "write --form toml, json or yaml"),
+        ("a.txt", "name: x", "add --format toml, json or yaml"),
     ];
     for (name, text, said) in rows {
         let path = server.file(name, text);
@@ -144,24 +144,24 @@ fn what_is_wrong_is_found_without_a_server() {
     let ended = filch(&["flow", "check", path]).fine();
     assert_eq!(
         (ended.stdout.as_str(), ended.stderr.as_str()),
-        ("", "report is fine: 3 jobs, 3 dependencies\n")
+        ("", "report is valid: 3 jobs, 3 dependencies\n")
     );
     let document = filch(&["flow", "check", "--json", path]).fine().json();
     assert_eq!((&document["jobs"], &document["edges"]), (&3.into(), &3.into()));
 }
 
 #[test]
-fn a_flow_is_read_from_stdin_and_drawn_for_others() {
+fn a_flow_is_read_from_stdin_and_drawn_as_dot_and_svg() {
     let server = Server::idle();
-    let ended = server.feed(&["flow", "show", "--form", "toml", "-"], TOML).fine();
+    let ended = server.feed(&["flow", "show", "--format", "toml", "-"], TOML).fine();
     assert_eq!(ended.stdout, DRAWN);
-    let dot = server.feed(&["flow", "show", "--dot", "--form", "yaml", "-"], YAML).fine().stdout;
+    let dot = server.feed(&["flow", "show", "--dot", "--format", "yaml", "-"], YAML).fine().stdout;
     assert!(dot.starts_with("digraph \"report\" {"), "{dot}");
     assert!(dot.contains("  \"left\" -> \"join\";\n"), "{dot}");
-    let svg = server.feed(&["flow", "show", "--svg", "--form", "yaml", "-"], YAML).fine().stdout;
+    let svg = server.feed(&["flow", "show", "--svg", "--format", "yaml", "-"], YAML).fine().stdout;
     assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""), "{svg}");
     assert!(svg.contains("<title>report</title>") && svg.contains(">join</text>"), "{svg}");
-    let both = server.feed(&["flow", "show", "--svg", "--dot", "--form", "yaml", "-"], YAML);
+    let both = server.feed(&["flow", "show", "--svg", "--dot", "--format", "yaml", "-"], YAML);
     both.refused(2, "cannot be used with");
     let document = server.feed(&["flow", "show", "--json", "-"], JSON).fine().json();
     assert_eq!(document["jobs"]["join"]["after"][1], "left");

@@ -1,4 +1,4 @@
-//! Text that a terminal would obey: wherever somebody can put it, no command prints it as it is.
+//! Terminal control characters in untrusted text: no command prints them unescaped.
 //!
 //! A command that prints is a line of [`COMMANDS`].
 
@@ -9,18 +9,19 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::server::{Ended, Running, Server, end, program, until};
+use crate::terminal::on_terminal;
 
-/// Clears the screen, renames the window, rings, goes back, ends the line; then the same as single
-/// characters of a later standard; then turns the reading order and ends the line as Unicode does.
+/// Clears the screen, sets the title, rings, moves back, ends the line; then the same as C1 control
+/// characters; then Unicode characters that change the reading order and end the line.
 const HOSTILE: &str = "\u{1b}[2J\u{1b}]0;pwned\u{7}\u{8}\r\u{7f}\u{9b}2J\u{9d}0;x\u{9c}\u{85}\u{202e}\u{2066}\u{2028}end";
 
-/// What may stand in a name: whatever is no control character.
+/// For names, which may not contain control characters.
 const NAME: &str = "n\u{202e}\u{2066}\u{200f}\u{61c}\u{2028}\u{2029}end";
 
-/// A folder with data that nobody has open.
+/// A data directory without a server.
 const TOKENS: &str = "tokens";
 
-/// What is looked at, each once in a pipe and once on a terminal. All of it shows somebody's text.
+/// The commands, each run in a pipe and on a terminal. All of them print untrusted text.
 const COMMANDS: &[&str] = &[
     "job list",
     "job list --json",
@@ -118,7 +119,7 @@ const COMMANDS: &[&str] = &[
     "job list --server http://{hostile}",
 ];
 
-/// A request by hand, as a worker of few lines would send it.
+/// Sends a plain HTTP request, like a minimal worker.
 fn post(server: &Server, path: &str, body: &Value) -> Value {
     let address = server.url.strip_prefix("http://").expect("a URL");
     let mut stream = TcpStream::connect(address).expect("the server listens");
@@ -137,7 +138,7 @@ fn post(server: &Server, path: &str, body: &Value) -> Value {
     serde_json::from_str(body).expect("JSON")
 }
 
-/// A cluster in which everything that somebody can say is hostile.
+/// A cluster in which all user-provided text is hostile.
 struct HostileCluster {
     server: Server,
     done: String,
@@ -180,7 +181,7 @@ impl HostileCluster {
         server.file("bad.json", &flow.to_string());
         let words = ["token", "create", "--role", "admin", "--name", NAME, "--data", TOKENS];
         end(program().args(words).current_dir(server.folder()), "").fine();
-        // It serves another queue, so that what waits goes on waiting.
+        // It serves another queue, so that the waiting job keeps waiting.
         let name = format!("worker {HOSTILE}");
         let words = ["worker", "start", "--name", &name, "--queues", "other", "--slots", "1"];
         let worker = Running::start(&mut server.command(&words));
@@ -205,7 +206,7 @@ impl HostileCluster {
         line.split(' ').map(word).collect()
     }
 
-    /// What says where its data is asks no server.
+    /// Commands with --data must not ask the server.
     fn command(&self, line: &str) -> Command {
         let mut command = self.server.command(&[]);
         if line.contains(" --data ") {
@@ -220,37 +221,24 @@ impl HostileCluster {
     }
 
     fn on_a_terminal(&self, line: &str) -> Ended {
-        on_a_terminal(&self.command(line))
+        on_a_terminal(&mut self.command(line))
     }
 }
 
-/// Runs this with a terminal at the other end.
-fn on_a_terminal(command: &Command) -> Ended {
-    let script = "import os, pty, sys\n\
-                  sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
-    let mut python = Command::new("python3");
-    python.args(["-c", script]).arg(command.get_program()).args(command.get_args());
-    python.current_dir(command.get_current_dir().expect("a folder of the test's own"));
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => python.env(name, value),
-            None => python.env_remove(name),
-        };
-    }
-    let mut ended = end(&mut python, "");
-    // What a terminal makes of the end of a line.
-    ended.stdout = ended.stdout.replace("\r\n", "\n");
-    ended
+/// Runs a command on a terminal.
+fn on_a_terminal(command: &mut Command) -> Ended {
+    let (code, stdout) = on_terminal(command, "");
+    Ended { code, stdout, stderr: String::new() }
 }
 
-fn is_obeyed(character: char) -> bool {
+fn is_control(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
         || matches!(character, '\u{2066}'..='\u{2069}')
         || (character.is_control() && !matches!(character, '\n' | '\t'))
 }
 
 #[test]
-fn nothing_that_a_terminal_obeys_is_printed() {
+fn no_command_prints_control_characters() {
     let cluster = HostileCluster::start();
     let mut wrong = Vec::new();
     for line in COMMANDS {
@@ -258,9 +246,9 @@ fn nothing_that_a_terminal_obeys_is_printed() {
             [("a pipe", cluster.in_a_pipe(line)), ("a terminal", cluster.on_a_terminal(line))]
         {
             let printed = format!("{}{}", ended.stdout, ended.stderr);
-            // Without the end of what somebody wrote, nothing has been tried.
+            // Without the end of the hostile text the case would prove nothing.
             let is_shown = printed.contains("end");
-            if !is_shown || printed.contains(is_obeyed) || printed.contains("panicked") {
+            if !is_shown || printed.contains(is_control) || printed.contains("panicked") {
                 wrong.push(format!("filch {line}, in {place}: {printed:?}"));
             }
         }
@@ -268,22 +256,22 @@ fn nothing_that_a_terminal_obeys_is_printed() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What a job printed is data in a pipe; a terminal is told nothing.
+/// Job output is unchanged in a pipe, and escaped on a terminal.
 #[test]
 fn logs_are_bytes_in_a_pipe_and_text_on_a_terminal() {
     let cluster = HostileCluster::start();
     let line = format!("logs {}", cluster.dead);
     assert_eq!(cluster.in_a_pipe(&line).fine().stdout, format!("{HOSTILE}\n"));
     let shown = cluster.on_a_terminal(&line).fine().stdout;
-    assert!(shown.contains(r"\u001b[2J") && !shown.contains(is_obeyed), "{shown:?}");
+    assert!(shown.contains(r"\u001b[2J") && !shown.contains(is_control), "{shown:?}");
     let raw = cluster.on_a_terminal(&format!("{line} --raw")).fine().stdout;
     assert!(raw.contains(HOSTILE), "{raw:?}");
 }
 
-/// A folder that somebody else made may have settings in it.
+/// A directory from another user may contain a settings file.
 #[test]
-fn settings_of_others_are_shown_as_text() {
-    let folder = tempfile::tempdir().expect("there is room for a folder");
+fn control_characters_in_settings_are_escaped() {
+    let folder = tempfile::tempdir().expect("a directory can be created");
     let quoted = json!(HOSTILE).to_string();
     for text in [
         format!("data = {quoted}\n"),
@@ -291,14 +279,14 @@ fn settings_of_others_are_shown_as_text() {
         format!("{quoted} = 1\n"),
         format!("data = 1 {HOSTILE}\n"),
     ] {
-        std::fs::write(folder.path().join("filch.toml"), text).expect("there is room for a file");
+        std::fs::write(folder.path().join("filch.toml"), text).expect("a file can be written");
         for words in [&["config", "show", "--origin"][..], &["job", "list"]] {
             let mut command = program();
             command.args(words).current_dir(folder.path());
-            for ended in [end(&mut command, ""), on_a_terminal(&command)] {
+            for ended in [end(&mut command, ""), on_a_terminal(&mut command)] {
                 let printed = format!("{}{}", ended.stdout, ended.stderr);
                 assert!(printed.contains("end"), "{words:?}: {printed:?}");
-                assert!(!printed.contains(is_obeyed), "{words:?}: {printed:?}");
+                assert!(!printed.contains(is_control), "{words:?}: {printed:?}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `filch demo imbalance`: every task is run once, and whoever had none has stolen.
+//! `filch demo imbalance`: every task runs once, and idle workers steal.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ fn numbers(list: &Value) -> Vec<u64> {
 }
 
 #[test]
-fn tasks_that_were_put_on_one_worker_are_shared() {
+fn tasks_of_one_worker_are_stolen_by_the_others() {
     let words = ["demo", "imbalance", "--workers", "2", "--tasks", "200", "--json"];
     let totals = filch(&words).fine().json();
     assert_eq!(
@@ -25,19 +25,19 @@ fn tasks_that_were_put_on_one_worker_are_shared() {
         let shares = numbers(&run["shares"]);
         assert_eq!(shares.iter().sum::<u64>(), 200, "{run}");
         assert!(shares.len() == 2 && shares[1] > 0, "{run}");
-        let (thefts, stolen) = (run["thefts"].as_u64().unwrap(), run["stolen"].as_u64().unwrap());
-        assert!(thefts > 0 && stolen >= thefts, "{run}");
+        let (steals, stolen) = (run["steals"].as_u64().unwrap(), run["stolen"].as_u64().unwrap());
+        assert!(steals > 0 && stolen >= steals, "{run}");
         assert!(run["overflowed"].is_u64() && run["makespan_us"].is_u64(), "{run}");
         let trace = run["trace"].as_array().unwrap();
         let last = trace.last().unwrap().as_str().unwrap();
         assert!(last.starts_with("SCHED ") && last.contains("ms: workers=2 "), "{last}");
     }
-    // One by one, each theft moves one.
-    assert_eq!(runs[0]["thefts"], runs[0]["stolen"]);
+    // With `one`, each steal moves one task.
+    assert_eq!(runs[0]["steals"], runs[0]["stolen"]);
 }
 
 #[test]
-fn it_is_told_in_bars_and_lines_of_the_trace() {
+fn it_prints_bars_and_trace_lines() {
     let words = ["demo", "imbalance", "--workers", "3", "--tasks", "20", "--steal", "half"];
     let ended = filch(&words).fine();
     let lines = ended.lines();
@@ -47,19 +47,19 @@ fn it_is_told_in_bars_and_lines_of_the_trace() {
     for worker in ["  worker 0  ", "  worker 1  ", "  worker 2  "] {
         assert!(lines.iter().any(|line| line.starts_with(worker)), "{ended:?}");
     }
-    assert!(ended.stdout.contains(" thefts moved ") && ended.stdout.contains(" at least: "));
+    assert!(ended.stdout.contains(" steals moved ") && ended.stdout.contains(" ideally: "));
 }
 
 #[test]
-fn alone_nobody_steals() {
+fn a_single_worker_steals_nothing() {
     let words = ["demo", "imbalance", "--workers", "1", "--tasks", "3", "--steal", "one", "--json"];
     let totals = filch(&words).fine().json();
     let run = &totals["runs"][0];
-    assert_eq!((numbers(&run["shares"]), &run["thefts"]), (vec![3], &0.into()));
+    assert_eq!((numbers(&run["shares"]), &run["steals"]), (vec![3], &0.into()));
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_options_are_rejected() {
     for (words, said) in [
         (["--workers", "0"], "0 is not in 1..=512"),
         (["--workers", "10000"], "10000 is not in 1..=512"),

@@ -1,9 +1,9 @@
-//! `filch job`: lists, one job, and what can be done to it.
+//! `filch job`: lists, shows and changes jobs.
 
 use crate::server::Server;
 
 #[test]
-fn lists_are_filtered_and_come_in_both_orders() {
+fn lists_are_filtered_and_sorted_both_ways() {
     let server = Server::idle();
     let a = server.id(&["submit", "--queue", "a", "--", "true"]);
     let b = server.id(&["enqueue", "--queue", "b", "--at", "1h", "resize", "1"]);
@@ -26,7 +26,7 @@ fn lists_are_filtered_and_come_in_both_orders() {
 
     let ended = server.filch(&["job", "list", "-n", "1"]).fine();
     assert_eq!(ended.lines()[0], "id\tstate\tqueue\tkind\tattempts\tsubmitted\tworker\tcommand");
-    assert!(ended.stderr.contains("there are more"), "{ended:?}");
+    assert!(ended.stderr.contains("more jobs match"), "{ended:?}");
     let document = server.filch(&["job", "list", "--json", "-n", "2"]).fine().json();
     assert_eq!(document["jobs"][0]["id"], c.as_str(), "whole ids for programs");
     assert_eq!(document["more"], true);
@@ -34,7 +34,7 @@ fn lists_are_filtered_and_come_in_both_orders() {
     assert_eq!(lines.len(), 3);
 
     server.filch(&["job", "list", "--state", "succeded"]).refused(2, "did you mean \"succeeded\"?");
-    server.filch(&["job", "list", "--since", "then"]).refused(2, "since then: this is neither");
+    server.filch(&["job", "list", "--since", "then"]).refused(2, "since then: expected a time");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn long_lists_are_read_page_by_page() {
 }
 
 #[test]
-fn what_was_submitted_cannot_fool_a_terminal() {
+fn control_characters_of_a_command_are_escaped() {
     let server = Server::idle();
     let id = server.id(&["submit", "--", "echo", "\u{1b}[2J\u{202e}\n"]);
     let shown = server.filch(&["job", "show", &id]).fine();
@@ -56,7 +56,7 @@ fn what_was_submitted_cannot_fool_a_terminal() {
 }
 
 #[test]
-fn one_job_is_shown_with_everything() {
+fn a_job_is_shown_in_detail() {
     let server = Server::up();
     let id = server.dead(&["--priority", "-3", "--timeout", "90s", "--key", "k"]);
     let shown = server.filch(&["job", "show", &id[20..]]).fine();
@@ -72,7 +72,7 @@ fn one_job_is_shown_with_everything() {
 }
 
 #[test]
-fn a_result_is_what_the_command_left() {
+fn the_result_of_a_command_is_printed() {
     let server = Server::up();
     let id = server.id(&["submit", "--", "echo", "{\"total\": 1.50}"]);
     server.filch(&["wait", &id]).fine();
@@ -87,13 +87,13 @@ fn a_result_is_what_the_command_left() {
     let id = server.dead(&[]);
     server.filch(&["job", "result", &id]).refused(100, "failed: exit code 1");
     let id = server.id(&["submit", "--at", "1h", "--", "true"]);
-    server.filch(&["job", "result", &id]).refused(4, "has not ended: it is scheduled");
+    server.filch(&["job", "result", &id]).refused(4, "has not ended: its state is scheduled");
     server.filch(&["job", "cancel", &id]).fine();
     server.filch(&["job", "result", &id]).refused(102, "was cancelled");
 }
 
 #[test]
-fn jobs_are_cancelled_unless_it_is_only_a_rehearsal() {
+fn jobs_are_cancelled_except_in_a_dry_run() {
     let server = Server::idle();
     let a = server.id(&["submit", "--", "true"]);
     let b = server.id(&["submit", "--", "true"]);
@@ -102,7 +102,7 @@ fn jobs_are_cancelled_unless_it_is_only_a_rehearsal() {
     assert!(dry.stderr.contains("2 jobs would be cancelled"));
     assert_eq!(server.job(&a)["state"], "queued");
 
-    // One that is not there: nothing is done at all.
+    // If one of the jobs does not exist, none is cancelled.
     server.filch(&["job", "cancel", &a, "0123abcd"]).refused(3, "no job 0123abcd");
     assert_eq!(server.job(&a)["state"], "queued");
 

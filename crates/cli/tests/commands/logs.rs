@@ -1,9 +1,9 @@
-//! `filch logs`: what a job printed, as it printed it.
+//! `filch logs`: the output of a job.
 
 use crate::server::{Running, Server};
 
 #[test]
-fn streams_stay_apart_while_the_server_remembers_them() {
+fn stdout_and_stderr_are_separate_in_the_live_log() {
     let server = Server::up();
     let id = server.id(&["submit", "--", "sh", "-c", "echo out; echo err >&2; printf '\\033[1mx'"]);
     server.filch(&["wait", &id]).fine();
@@ -31,7 +31,7 @@ fn following_ends_with_the_job() {
 }
 
 #[test]
-fn without_a_job_there_is_nothing_to_show() {
+fn an_unknown_job_is_an_error_and_a_waiting_one_has_no_output() {
     let server = Server::idle();
     server.filch(&["logs", "0123abcd"]).refused(3, "no job 0123abcd");
     let id = server.id(&["submit", "--", "echo", "never"]);

@@ -1,5 +1,4 @@
-//! The commands as their users meet them, each against a server of its own: what is printed where, and
-//! the code at the end.
+//! The commands against real servers: their output and exit codes.
 
 mod arguments;
 mod certificates;

@@ -1,4 +1,4 @@
-//! The page of the command line: what it shows can be typed, and what there is is on it.
+//! docs/cli.md, the help texts and the man pages: complete, and every example is valid.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ fn every_flag_on_the_page_exists() {
     flags(&filch_cli::command(), &mut known);
     let is_part = |character: char| character.is_ascii_alphanumeric() || character == '-';
     let mut count = 0;
-    // What follows a ` -- ` is somebody else's.
+    // After ` -- ` comes a command of the user.
     let ours = PAGE.lines().map(|line| line.split(" -- ").next().unwrap_or_default());
     let page = ours.collect::<Vec<_>>().join("\n");
     for (at, _) in page.match_indices("--") {
@@ -36,7 +36,7 @@ fn every_flag_on_the_page_exists() {
     assert!(count > 50, "the page has flags");
 }
 
-/// Wider lines of a help would be broken after a word or two.
+/// clap wraps wider lines of a help text.
 const COLUMNS: usize = 100;
 
 fn check_width(command: &Command, path: &str) {
@@ -49,7 +49,7 @@ fn check_width(command: &Command, path: &str) {
 }
 
 #[test]
-fn no_line_of_a_help_is_broken() {
+fn no_line_of_a_help_text_is_wrapped() {
     check_width(&filch_cli::command(), "");
 }
 
@@ -65,7 +65,7 @@ fn every_command_is_on_the_page() {
     }
 }
 
-/// The words of a line as a shell would see them, up to what is not the program's.
+/// The words of a line as a shell would split them, up to a comment.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
     let mut is_word = false;
@@ -90,7 +90,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Every command that is shown, in every pipe, on the page and in the help.
+/// Every example command on the page and in the help, also within pipes.
 fn shown() -> Vec<Vec<String>> {
     let root = filch_cli::command();
     let helps = runnable_commands(&root).into_iter().filter_map(|(_, leaf)| leaf.get_after_help());
@@ -105,7 +105,7 @@ fn shown() -> Vec<Vec<String>> {
             let all = words(part);
             let is_theirs = |word: &String| [">", "<", "|"].contains(&word.as_str());
             let end = all.iter().position(is_theirs).unwrap_or(all.len());
-            // In columns, an explanation follows after several blanks.
+            // After several blanks comes an explanation.
             let explained = part.find("   ").map(|at| words(&part[..at]));
             shown.push(explained.unwrap_or_else(|| all[..end].to_vec()));
         }
@@ -114,24 +114,24 @@ fn shown() -> Vec<Vec<String>> {
 }
 
 #[test]
-fn what_is_shown_can_be_typed() {
+fn every_example_is_a_valid_command() {
     let shown = shown();
     assert!(shown.len() > 80, "{}", shown.len());
     for words in shown {
         let read = filch_cli::command().try_get_matches_from(&words);
         if let Err(error) = read {
             let is_answer = !error.use_stderr();
-            assert!(is_answer, "{words:?} cannot be typed: {error}");
+            assert!(is_answer, "{words:?} is not a valid command: {error}");
         }
     }
 }
 
 #[test]
 fn every_setting_is_on_the_page() {
-    let (_, rest) = PAGE.split_once("## What is set").expect("the page has the settings");
+    let (_, rest) = PAGE.split_once("## Settings").expect("the page has the settings");
     let (_, rest) = rest.split_once("```toml\n").expect("they are shown as a file");
     let (text, _) = rest.split_once("```").expect("the file ends");
-    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let folder = tempfile::tempdir().expect("a directory can be created");
     std::fs::write(folder.path().join("filch.toml"), text).unwrap();
     let mut command = program();
     command.args(["config", "show", "--json"]).current_dir(folder.path());
@@ -152,7 +152,7 @@ fn every_command_has_an_example() {
 
 #[test]
 fn the_manual_has_a_page_for_each_command() {
-    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let folder = tempfile::tempdir().expect("a directory can be created");
     let pages = folder.path().join("man1");
     filch(&["man", pages.to_str().unwrap()]).fine();
     for (path, _) in runnable_commands(&filch_cli::command()) {

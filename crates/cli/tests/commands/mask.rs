@@ -1,13 +1,13 @@
-//! What differs from run to run, made the same: ids, moments, places, and figures that are measured.
+//! Replaces values that differ between runs: ids, times, paths, and measured numbers.
 
 use serde_json::Value;
 
-/// Fields whose numbers are measured or chosen by chance, beside the program's own version.
+/// Fields with measured or random numbers.
 const MEASURED: &[&str] =
     &["pid", "ended_last_minute", "uptime", "uptime_ms", "started_us", "bytes", "syncs", "commits"];
 
-/// Fields of side-work: how often somebody had a moment is never the same twice.
-const MOMENTS: &[&str] = &[
+/// Fields of side jobs: how often the server is idle differs each time.
+const SIDE_JOB_COUNTERS: &[&str] = &[
     "rate",
     "share",
     "enlisted",
@@ -21,9 +21,9 @@ const MOMENTS: &[&str] = &[
 
 #[derive(Clone, Default)]
 pub(crate) struct Mask {
-    /// What is known, and what it is called.
+    /// Known values and their placeholders.
     known: Vec<(String, String)>,
-    /// Whether every number is measured, and what is concluded from them.
+    /// Whether to mask all numbers, and the verdicts that depend on them.
     is_of_numbers: bool,
 }
 
@@ -32,12 +32,12 @@ impl Mask {
         Self::default()
     }
 
-    /// For what counts and measures, and says nothing else.
+    /// For commands that only count and measure.
     pub(crate) fn of_numbers() -> Self {
         Self { is_of_numbers: true, ..Self::default() }
     }
 
-    /// From now on this is called so, and the end of it, by which people know it, too.
+    /// Replaces this text, and the short form of an id, by a placeholder.
     pub(crate) fn name(&mut self, text: &str, name: &str) {
         self.known.push((text.to_owned(), format!("<{name}>")));
         if is_id(text) {
@@ -49,20 +49,20 @@ impl Mask {
     pub(crate) fn apply(&mut self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.text(text),
-            // As many lines as there was time for.
+            // The number of lines depends on the duration.
             Value::Array(lines) if self.is_of_numbers && lines.iter().all(is_trace) => {
                 lines.truncate(1);
-                lines.fill("<line of a schedule trace>".into());
+                lines.fill("<line of a scheduler trace>".into());
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.apply(item)),
             Value::Object(fields) => {
                 for (name, field) in fields {
                     let is_measured =
-                        MEASURED.iter().chain(MOMENTS).any(|measured| measured == name);
+                        MEASURED.iter().chain(SIDE_JOB_COUNTERS).any(|measured| measured == name);
                     if name == "v" {
                         continue;
                     }
-                    // Whether it came true, which machine that was, and who had the most to do.
+                    // Met targets, the CPU and the killed worker depend on the machine.
                     let is_verdict =
                         self.is_of_numbers && ["met", "cpu", "killed"].contains(&name.as_str());
                     if name == "version" || is_verdict || field.is_number() && is_measured {
@@ -82,8 +82,8 @@ impl Mask {
             let count = self.known.iter().filter(|(_, name)| name.starts_with("<id ")).count();
             self.name(text, &format!("id {}", count + 1));
         }
-        if is_moment(text) {
-            return "<moment>".to_owned();
+        if is_time(text) {
+            return "<time>".to_owned();
         }
         if text.starts_with("filch_") {
             return "<secret>".to_owned();
@@ -96,18 +96,18 @@ impl Mask {
     }
 }
 
-/// A line of what the threads of a pool did.
+/// A line of a scheduler trace.
 fn is_trace(line: &Value) -> bool {
     line.as_str().is_some_and(|line| line.starts_with("SCHED "))
 }
 
-/// A job's UUID, the sixteen digits of a worker, the eight of a token.
+/// The UUID of a job, the 16 digits of a worker, or the 8 of a token.
 fn is_id(text: &str) -> bool {
     let is_digits = text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     is_digits && [8, 16, 36].contains(&text.len())
 }
 
-/// Of this century: what is far away was chosen by the test.
-fn is_moment(text: &str) -> bool {
+/// A time of this century; the tests use later ones as constants.
+fn is_time(text: &str) -> bool {
     text.len() >= 20 && text.starts_with("20") && text.ends_with('Z') && text.as_bytes()[10] == b'T'
 }

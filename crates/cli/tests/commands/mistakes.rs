@@ -1,4 +1,4 @@
-//! What people get wrong at first: each mistake is named, with what to write instead, and has its code.
+//! Common mistakes: each has a clear error with help, and its exit code.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -6,7 +6,7 @@ use std::process::Stdio;
 use crate::server::{DATA, Running, Server, end, filch, program, until};
 
 #[test]
-fn a_folder_that_nobody_serves_is_not_taken_for_another() {
+fn a_data_directory_without_a_server_does_not_fall_back_to_the_default_address() {
     let folder = tempfile::tempdir().unwrap();
     let typo = folder.path().join("typo");
     let said = format!("no server has {} open", typo.join("filch.db").display());
@@ -24,8 +24,8 @@ fn a_folder_that_nobody_serves_is_not_taken_for_another() {
     let mut command = program();
     command.args(["job", "list"]).current_dir(folder.path());
     end(command.env("FILCH_DATA", typo), "").refused(6, &said);
-    end(program().args(["token", "list", "--data", typo]), "").refused(3, "nothing is kept in");
-    assert!(!folder.path().join("typo").exists(), "whoever looks makes nothing");
+    end(program().args(["token", "list", "--data", typo]), "").refused(3, "there is no store in");
+    assert!(!folder.path().join("typo").exists(), "reading commands create nothing");
 
     let server = Server::idle();
     let data = server.folder().join(DATA);
@@ -33,7 +33,7 @@ fn a_folder_that_nobody_serves_is_not_taken_for_another() {
 }
 
 #[test]
-fn a_server_without_slots_says_that_nothing_runs_there() {
+fn a_server_without_slots_says_that_it_has_no_worker() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = program();
     command.args(["up", "--slots", "0", "--listen", "127.0.0.1:0"]).current_dir(folder.path());
@@ -43,11 +43,11 @@ fn a_server_without_slots_says_that_nothing_runs_there() {
     let workers = end(program().args(words).current_dir(folder.path()), "").fine();
     assert!(workers.rows().is_empty(), "{workers:?}");
     let said = up.next_stderr_line();
-    assert!(said.contains("no worker") && said.contains("filch worker start"), "{said}");
+    assert!(said.contains("without a worker"), "{said}");
 }
 
 #[test]
-fn a_worker_without_slots_is_refused() {
+fn a_worker_without_slots_is_rejected() {
     let server = Server::idle();
     server.filch(&["worker", "start", "--slots", "0"]).refused(2, "0 is not in 1..");
     let set = server.command(&["worker", "start"]).env("FILCH_SLOTS", "0").output().unwrap();
@@ -55,7 +55,7 @@ fn a_worker_without_slots_is_refused() {
 }
 
 #[test]
-fn blanks_around_commas_mean_nothing() {
+fn blanks_around_commas_are_ignored() {
     let server = Server::idle();
     let words = ["worker", "start", "--slots", "1", "--queues", "img, default"];
     let _worker = Running::start(&mut server.command(&words));
@@ -70,52 +70,51 @@ fn blanks_around_commas_mean_nothing() {
     let purged = server.filch(&purge).fine();
     assert_eq!(purged.line(), "1");
     let words = ["worker", "start", "--queues", "img,,default"];
-    server.filch(&words).refused(2, "write names with commas between them");
+    server.filch(&words).refused(2, "write comma-separated names");
 }
 
 #[test]
-fn a_name_that_is_empty_names_nothing() {
+fn empty_names_are_rejected() {
     let server = Server::up();
     for words in [&["job", "show", ""][..], &["wait", ""], &["logs", " "], &["why", ""]] {
-        server.filch(words).refused(2, "the id of the job is empty");
+        server.filch(words).refused(2, "the job id is empty");
     }
-    server.filch(&["job", "cancel", "--yes", ""]).refused(2, "the id of the job is empty");
-    server.filch(&["worker", "drain", ""]).refused(2, "the name of the worker is empty");
+    server.filch(&["job", "cancel", "--yes", ""]).refused(2, "the job id is empty");
+    server.filch(&["worker", "drain", ""]).refused(2, "the worker name is empty");
     for words in [&["queue", "pause", ""][..], &["queue", "show", ""], &["token", "revoke", ""]] {
         server.filch(words).refused(2, "a value is required");
     }
 }
 
 #[test]
-fn an_address_is_written_in_numbers() {
+fn a_listen_address_is_an_ip_address_and_a_port() {
     for listen in ["localhost:17555", "127.0.0.1", ":7420"] {
-        filch(&["up", "--listen", listen])
-            .refused(2, "write an address in numbers and a port, like");
+        filch(&["up", "--listen", listen]).refused(2, "write an IP address and a port, like");
     }
 }
 
 #[test]
-fn a_lease_that_is_too_short_is_a_wrong_value() {
+fn a_lease_that_is_too_short_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let words = ["up", "--listen", "127.0.0.1:0", "--lease", "0s"];
     let ended = end(program().args(words).current_dir(folder.path()), "");
     ended.refused(2, "a lease of 0s is too short");
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is made for it");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is created");
 }
 
 #[test]
-fn what_nobody_fits_is_not_waited_for() {
+fn waiting_for_a_filter_without_matches_is_an_error() {
     let server = Server::up();
     let ended = server.filch(&["wait", "queue:nope"]);
     ended.refused(3, "no job matches `queue:nope`");
 }
 
 #[test]
-fn an_attempt_needs_time() {
+fn a_timeout_of_zero_is_rejected() {
     let server = Server::idle();
     for words in [&["submit", "--timeout", "0s"][..], &["run", "--timeout", "100us"]] {
         let words = [words, &["--", "true"]].concat();
-        server.filch(&words).refused(2, "leave --timeout out");
+        server.filch(&words).refused(2, "omit --timeout");
     }
     let flow = server.file("flow.toml", "[job.a]\nkind = \"k\"\ntimeout = \"0s\"\n");
     let ended = server.filch(&["flow", "check", flow.to_str().unwrap()]);
@@ -124,7 +123,7 @@ fn an_attempt_needs_time() {
 }
 
 #[test]
-fn days_weeks_and_dates_are_understood_everywhere() {
+fn days_weeks_and_dates_are_accepted_everywhere() {
     let server = Server::up();
     server.id(&["submit", "--timeout", "2d", "--at", "1w", "--", "true"]);
     let dated = server.id(&["submit", "--at", "2100-01-31", "--", "true"]);
@@ -140,7 +139,7 @@ fn days_weeks_and_dates_are_understood_everywhere() {
 }
 
 #[test]
-fn whoever_runs_what_nobody_serves_is_told_so() {
+fn run_warns_if_no_worker_serves_the_queue() {
     let server = Server::idle();
     let mut run = Running::start(&mut server.command(&["run", "--queue", "img", "--", "true"]));
     let said = run.next_stderr_line();
@@ -152,7 +151,7 @@ fn whoever_runs_what_nobody_serves_is_told_so() {
 }
 
 #[test]
-fn a_line_that_is_no_text_is_named() {
+fn a_line_that_is_not_utf_8_is_named() {
     let server = Server::idle();
     let bytes = b"one\n\xff\xfe\nthree\n";
     let path = server.folder().join("lines");
@@ -171,7 +170,7 @@ fn a_line_that_is_no_text_is_named() {
 }
 
 #[test]
-fn a_condition_that_is_misspelt_is_told_from_those_that_there_are() {
+fn a_misspelt_condition_is_answered_with_the_known_ones() {
     let server = Server::idle();
     let text =
         "[job.a]\nkind = \"k\"\n[job.b]\nkind = \"k\"\nafter = \"a\"\nwhen = \"all-suceeded\"\n";
@@ -201,7 +200,7 @@ fn a_job_shows_where_it_runs_and_with_what() {
 }
 
 #[test]
-fn what_is_kept_and_cannot_be_opened_is_named_with_its_file() {
+fn a_store_that_cannot_be_opened_is_named_with_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     // Another version of filch has created it: the version is in the header of the file.
@@ -210,13 +209,13 @@ fn what_is_kept_and_cannot_be_opened_is_named_with_its_file() {
     let mut kept = std::fs::read(&file).unwrap();
     kept[60..64].copy_from_slice(&99_u32.to_be_bytes());
     std::fs::write(&file, kept).unwrap();
-    // Something is where the lock should be.
+    // A directory in place of the lock file.
     std::fs::create_dir_all(path("locked/filch.db.lock")).unwrap();
     for (data, code, said) in [
         ("other", 7, format!("error: {file}: schema version 99 is not supported, ")),
         ("locked", 1, format!("error: cannot lock {}: ", path("locked/filch.db.lock"))),
-        ("other/filch.db", 2, format!("error: {file} is a file, where a folder is meant")),
-        ("other/filch.db/x", 1, format!("error: cannot make the folder {file}/x: ")),
+        ("other/filch.db", 2, format!("error: {file} is a file, but --data needs a directory")),
+        ("other/filch.db/x", 1, format!("error: cannot create the directory {file}/x: ")),
     ] {
         for words in [&["up", "--listen", "127.0.0.1:0"][..], &["token", "create", "--role=admin"]]
         {
@@ -234,7 +233,7 @@ fn what_is_kept_and_cannot_be_opened_is_named_with_its_file() {
 }
 
 #[test]
-fn a_list_of_nothing_is_a_wrong_value() {
+fn a_limit_of_zero_is_rejected() {
     for words in [["job", "list"], ["dead", "list"], ["dead", "groups"]] {
         let words = [&words[..], &["--limit", "0"]].concat();
         filch(&words).refused(2, "'0' for '--limit <N>'");
@@ -242,10 +241,10 @@ fn a_list_of_nothing_is_a_wrong_value() {
 }
 
 #[test]
-fn a_number_below_zero_is_a_wrong_value_and_no_option() {
+fn a_negative_number_is_an_invalid_value_not_an_option() {
     for (words, said) in [
         (&["submit", "--retry", "-1", "--", "true"][..], "'-1' for '--retry <N>'"),
-        (&["submit", "--timeout", "-5", "--", "true"], "'-5' for '--timeout <SPAN>'"),
+        (&["submit", "--timeout", "-5", "--", "true"], "'-5' for '--timeout <DURATION>'"),
         (&["queue", "set", "img", "--limit", "-1"], "'-1' for '--limit <N|none>'"),
         (&["up", "--slots", "-1"], "'-1' for '--slots <N>'"),
     ] {
@@ -255,27 +254,28 @@ fn a_number_below_zero_is_a_wrong_value_and_no_option() {
 }
 
 #[test]
-fn a_command_without_dashes_before_it_is_shown_where_they_go() {
+fn a_command_without_dashes_is_answered_with_help() {
     for verb in ["run", "submit"] {
-        filch(&[verb, "--retry", "3", "echo", "hi"]).refused(2, "behind `--`, as in: -- echo ...");
+        filch(&[verb, "--retry", "3", "echo", "hi"])
+            .refused(2, "write `--` before the command: -- echo ...");
         let ended = filch(&[verb, "--retyr", "3", "--", "echo"]).refused(2, "'--retry'");
-        assert!(!ended.stderr.contains("behind"), "{ended:?}");
+        assert!(!ended.stderr.contains("write `--`"), "{ended:?}");
     }
 }
 
 #[test]
-fn a_flow_that_is_no_text_is_a_wrong_file() {
+fn a_binary_flow_file_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let binary = folder.path().join("flow.toml");
     std::fs::write(&binary, b"\xff\xfe").unwrap();
     for path in [folder.path(), &binary] {
         let ended = filch(&["flow", "check", path.to_str().unwrap()]);
-        ended.refused(2, "help: name a file that holds text in TOML, JSON or YAML");
+        ended.refused(2, "help: name a text file in TOML, JSON or YAML");
     }
 }
 
 #[test]
-fn a_port_that_is_taken_is_found_out_before_anything_is_made() {
+fn a_port_in_use_is_reported_before_anything_is_created() {
     let folder = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();

@@ -1,9 +1,9 @@
-//! `filch queue`: paused, limited, weighed, and in which order.
+//! `filch queue`: pause, limit, weight and strategy.
 
 use crate::server::Server;
 
 #[test]
-fn queues_are_listed_and_set() {
+fn queues_are_listed_and_changed() {
     let server = Server::idle();
     server.id(&["submit", "--queue", "img", "--", "true"]);
     let ended = server.filch(&["queue", "list"]).fine();
@@ -24,7 +24,7 @@ fn queues_are_listed_and_set() {
 }
 
 #[test]
-fn a_queue_is_shown_closely_and_purged() {
+fn a_queue_is_shown_in_detail_and_purged() {
     let server = Server::idle();
     let first = server.id(&["submit", "--queue", "img", "--", "true"]);
     server.id(&["submit", "--queue", "img", "--at", "2100-01-01T00:00:00Z", "--", "true"]);
@@ -36,7 +36,7 @@ fn a_queue_is_shown_closely_and_purged() {
         ("scheduled", "1"),
         ("blocked", "1"),
         ("running", "0"),
-        ("why not faster", "no worker serves it"),
+        ("limited by", "no worker serves it"),
         ("try", "filch worker start --queues img"),
     ] {
         assert_eq!(seen.fact(fact), value);
@@ -51,9 +51,10 @@ fn a_queue_is_shown_closely_and_purged() {
     let some =
         server.filch(&["queue", "purge", "img", "--state", "scheduled", "--json", "--yes"]).fine();
     assert_eq!(some.json()["count"], 1);
-    server
-        .filch(&["queue", "purge", "img"])
-        .refused(2, "matching `state:blocked,scheduled,queued,leased queue:img`: nobody");
+    server.filch(&["queue", "purge", "img"]).refused(
+        2,
+        "matching `state:blocked,scheduled,queued,leased queue:img`: confirmation needed",
+    );
     let done = server.filch(&["queue", "purge", "img", "--yes"]).fine();
     assert_eq!(done.line(), "2");
     assert!(done.stderr.ends_with("\n2 jobs cancelled\n"), "{done:?}");
@@ -64,18 +65,18 @@ fn a_queue_is_shown_closely_and_purged() {
 }
 
 #[test]
-fn a_queue_that_may_not_be_meant_is_pointed_out() {
+fn a_queue_that_may_be_misspelt_is_pointed_out() {
     let server = Server::idle();
     server.id(&["submit", "--queue", "images", "--", "true"]);
     server.filch(&["queue", "show", "image"]).refused(3, "did you mean \"images\"?");
-    // It may be set before its first job comes.
+    // A queue may be changed before its first job.
     let ended = server.filch(&["queue", "pause", "imagse"]).fine();
-    assert!(ended.stderr.contains("no job is in queue \"imagse\""), "{ended:?}");
+    assert!(ended.stderr.contains("queue \"imagse\" has no jobs"), "{ended:?}");
     assert!(ended.stderr.contains("did you mean \"images\"?"), "{ended:?}");
     for (words, said) in [
         (&["images"][..], "--limit <N|none>"),
-        (&["images", "--limit", "0"], "write `filch queue pause` for that"),
-        (&["images", "--limit", "some"], "write a number, or none"),
+        (&["images", "--limit", "0"], "use `filch queue pause` for that"),
+        (&["images", "--limit", "some"], "write a number or none"),
         (&["images", "--weight", "0"], "0 is not in 1..=4294967295"),
     ] {
         server.filch(&[&["queue", "set"], words].concat()).refused(2, said);
@@ -83,7 +84,7 @@ fn a_queue_that_may_not_be_meant_is_pointed_out() {
 }
 
 #[test]
-fn the_order_of_work_is_shown_and_chosen() {
+fn the_strategy_is_shown_and_set() {
     let server = Server::idle();
     for strategy in ["fifo", "priority", "round-robin", "fair"] {
         assert_eq!(server.filch(&["queue", "strategy", strategy]).fine().line(), strategy);

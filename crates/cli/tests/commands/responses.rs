@@ -1,11 +1,11 @@
-//! Where the answer comes from, and which codes there are for answers that nobody hoped for.
+//! Which server a command talks to, and the exit codes for error responses.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 
 use crate::server::{DATA, Server, end, filch, program};
 
-/// Something that answers everything with this.
+/// A server that answers every request with this.
 pub(crate) fn stub_server(status: &'static str, body: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let url = format!("http://{}", listener.local_addr().expect("it listens"));
@@ -25,7 +25,7 @@ pub(crate) fn stub_server(status: &'static str, body: &'static str) -> String {
 }
 
 #[test]
-fn each_answer_has_its_code() {
+fn each_error_response_has_its_exit_code() {
     for (status, body, code, said) in [
         ("200 OK", "<html>hello</html>", 7, "is no filch server, or one of another version"),
         ("404 Not Found", "nothing here", 7, "it answered 404 Not Found"),
@@ -61,13 +61,13 @@ fn each_answer_has_its_code() {
 }
 
 #[test]
-fn the_server_is_found_by_its_data() {
+fn the_server_is_found_by_its_data_directory() {
     let server = Server::idle();
     let id = server.id(&["submit", "--", "true"]);
     let data = server.folder().join(DATA);
     let found = filch(&["wait", "--timeout", "1ms", "--data", data.to_str().unwrap(), &id]);
-    found.refused(124, "the time is up");
-    // Named by a variable, or by the folder one is in.
+    found.refused(124, "timed out waiting");
+    // The data directory from a variable, or the current one.
     let words = ["job", "list"];
     for command in
         [program().args(words).env("FILCH_DATA", &data), program().args(words).current_dir(&data)]

@@ -1,4 +1,4 @@
-//! `filch run` as whoever sits in front of it meets it.
+//! `filch run`.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -18,10 +18,10 @@ fn request(stream: &TcpStream) -> (String, String) {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).expect("its body");
-    (first, String::from_utf8(body).expect("it is text"))
+    (first, String::from_utf8(body).expect("it is UTF-8"))
 }
 
-/// A server that takes jobs and is too slow to say so; all else it answers. Tells what it was asked.
+/// A server that never answers a submit but answers everything else. Reports the requests it gets.
 fn slow_to_answer(asked: Sender<(String, String)>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let url = format!("http://{}", listener.local_addr().expect("it listens"));
@@ -45,15 +45,15 @@ fn slow_to_answer(asked: Sender<(String, String)>) -> String {
 }
 
 #[test]
-fn who_is_interrupted_before_the_answer_takes_back_what_may_be_there() {
-    let (asked, told) = channel();
-    let url = slow_to_answer(asked);
+fn an_interrupted_run_cancels_its_job_before_the_response_has_arrived() {
+    let (requests, received) = channel();
+    let url = slow_to_answer(requests);
     let mut running = Running::start(program().args(["run", "--server", &url, "--", "true"]));
-    let (first, body) = told.recv().expect("the submit");
+    let (first, body) = received.recv().expect("the submit");
     assert!(first.starts_with("POST /v1/jobs "), "{first}");
     interrupt(&running);
     assert_eq!(running.code(), Some(130));
-    let (first, _) = told.recv().expect("something else is asked for");
+    let (first, _) = received.recv().expect("another request");
     let id = first.strip_prefix("POST /v1/jobs/").and_then(|rest| rest.split_once("/cancel "));
     let (id, _) = id.unwrap_or_else(|| panic!("a cancel: {first}"));
     assert!(body.contains(id), "{id} is in {body}");

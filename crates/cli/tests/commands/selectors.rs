@@ -1,9 +1,9 @@
-//! Jobs by their names, and by what they have in common.
+//! Job selectors: ids and filters.
 
 use crate::server::Server;
 
 #[test]
-fn a_job_has_many_names() {
+fn a_job_can_be_selected_in_many_ways() {
     let server = Server::idle();
     let first = server.id(&["submit", "--queue", "img", "--", "true"]);
     let id = server.id(&["submit", "--at", "1h", "--", "true"]);
@@ -17,7 +17,7 @@ fn a_job_has_many_names() {
         server.filch(&["logs", name]).fine();
         server.filch(&["job", "result", name]).refused(4, "has not ended");
         server.filch(&["job", "priority", name, "3"]).fine();
-        server.filch(&["wait", "--timeout", "1ms", name]).refused(124, "the time is up");
+        server.filch(&["wait", "--timeout", "1ms", name]).refused(124, "timed out waiting");
     }
     for name in [&id, &id[28..], "state:scheduled"] {
         let child = server.id(&["submit", "--queue", "child", "--after", name, "--", "true"]);
@@ -32,7 +32,7 @@ fn a_job_has_many_names() {
 }
 
 #[test]
-fn lists_take_words_as_well_as_flags() {
+fn lists_accept_filters_as_arguments_and_flags() {
     let server = Server::idle();
     server.id(&["submit", "--queue", "img", "--", "true"]);
     server.id(&["enqueue", "--queue", "img", "--at", "1h", "resize", "1"]);
@@ -46,11 +46,11 @@ fn lists_take_words_as_well_as_flags() {
     assert_eq!(count(&["state:queued,scheduled"]), 3);
     assert_eq!(count(&["since:1h"]), 3);
     for (words, said) in [
-        (&["queue:img", "--queue", "a"][..], "queue is said twice"),
+        (&["queue:img", "--queue", "a"][..], "the filter `queue` is given twice"),
         (&["sate:dead"], "did you mean \"state\"?"),
         (&["state:ded"], "did you mean \"dead\"?"),
-        (&["state:"], "state has no value"),
-        (&["3f2a"], "is nothing that jobs have"),
+        (&["state:"], "the filter `state` has no value"),
+        (&["3f2a"], "unknown filter `3f2a`"),
     ] {
         server.filch(&[&["job", "list"], words].concat()).refused(2, said);
     }
@@ -61,13 +61,13 @@ fn lists_take_words_as_well_as_flags() {
 }
 
 #[test]
-fn many_are_named_and_counted_before_anything_is_done() {
+fn a_filtered_command_announces_its_jobs_first() {
     let server = Server::idle();
     server.filch(&["submit", "--queue", "img", "--array", "1-1284", "--", "true"]).fine();
     let kept = server.id(&["submit", "--", "true"]);
     let words = ["job", "cancel", "queue:img", "state:queued"];
     let target = "cancel 1,284 jobs matching `state:queued queue:img`";
-    // Nobody can be asked here.
+    // There is no terminal to ask on.
     let refused = server.filch(&words).refused(2, target);
     assert!(refused.stderr.contains("help: add --yes"), "{refused:?}");
     let dry = server.filch(&[&words[..], &["--dry-run"]].concat()).fine();
@@ -80,21 +80,21 @@ fn many_are_named_and_counted_before_anything_is_done() {
 
     let done = server.filch(&[&words[..], &["--yes"]].concat()).fine();
     assert_eq!(done.lines().len(), 1_284);
-    // Where it takes long, it is told how many were cancelled so far.
+    // A slow run also prints its progress.
     let is_so_far = |line: &&str| line.ends_with(" of 1,284 jobs cancelled");
     let said: Vec<&str> = done.stderr.lines().filter(|line| !is_so_far(line)).collect();
     assert_eq!(said, [target, "1,284 jobs cancelled"]);
     assert_eq!(server.filch(&["job", "list", "state:queued"]).fine().rows().len(), 1);
     assert_eq!(server.job(&kept)["state"], "queued");
 
-    // What has ended is not meant, and where nothing is, nobody need be asked.
+    // Ended jobs are not selected, and without jobs no confirmation is needed.
     let none = server.filch(&["job", "cancel", "queue:img"]).fine();
     assert!(none.stderr.contains("0 jobs cancelled"), "{none:?}");
-    server.filch(&["job", "cancel", "queue:img", &kept]).refused(2, "write either the one or");
+    server.filch(&["job", "cancel", "queue:img", &kept]).refused(2, "use either ids or filters");
 }
 
 #[test]
-fn the_dead_are_retried_by_what_they_have_in_common() {
+fn dead_jobs_are_retried_by_filter() {
     let server = Server::up();
     let script = "[ -e there ] || { touch there; exit 1; }";
     let id = server.id(&["submit", "--retry", "1", "--queue", "img", "--", "sh", "-c", script]);

@@ -1,4 +1,4 @@
-//! A server that lives as long as a test, and the program that is run against it.
+//! A server for a test, and the program that runs against it.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
@@ -10,7 +10,7 @@ use filch_api::token::is_in;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What a command printed, and how it ended.
+/// The output and exit code of a command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: i32,
@@ -19,14 +19,14 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// The same, if it went well.
+    /// Asserts success.
     #[track_caller]
     pub(crate) fn fine(self) -> Self {
         assert_eq!(self.code, 0, "{self:?}");
         self
     }
 
-    /// The same, if it ended with this code and said this.
+    /// Asserts the exit code and a part of stderr.
     #[track_caller]
     pub(crate) fn refused(self, code: i32, said: &str) -> Self {
         assert_eq!(self.code, code, "{self:?}");
@@ -51,7 +51,7 @@ impl Ended {
         self.stdout.lines().skip(1).map(|line| line.split('\t').collect()).collect()
     }
 
-    /// What is said of one thing under this name.
+    /// The value of the field with this name.
     #[track_caller]
     pub(crate) fn fact(&self, name: &str) -> &str {
         let facts = self.stdout.lines().filter_map(|line| line.split_once('\t'));
@@ -67,7 +67,7 @@ impl Ended {
         document
     }
 
-    /// The objects on stdout, one a line.
+    /// The JSON lines on stdout.
     #[track_caller]
     pub(crate) fn json_lines(&self) -> Vec<Value> {
         let read = |line: &str| {
@@ -79,7 +79,7 @@ impl Ended {
     }
 }
 
-/// The program, away from whatever the machine has set.
+/// The program, without settings from the environment.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_filch"));
     let ours = std::env::vars_os().map(|(name, _)| name);
@@ -90,7 +90,7 @@ pub(crate) fn program() -> Command {
     command
 }
 
-/// Runs a command with this input to its end.
+/// Runs a command to its end, with this input.
 pub(crate) fn end(command: &mut Command, input: &str) -> Ended {
     let mut child = command
         .stdin(Stdio::piped())
@@ -98,9 +98,10 @@ pub(crate) fn end(command: &mut Command, input: &str) -> Ended {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program was built for this test");
-    let mut stdin = child.stdin.take().expect("asked for");
+    let mut stdin = child.stdin.take().expect("it is piped");
     let input = input.to_owned();
-    // Who does not read its input may be gone already; who answers meanwhile must be read.
+    // The program may exit without reading its input, and its output must be read while it gets
+    // input.
     let feeding = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
     let output = child.wait_with_output().expect("it was started");
     feeding.join().expect("feeding does not panic");
@@ -111,15 +112,15 @@ pub(crate) fn end(command: &mut Command, input: &str) -> Ended {
     }
 }
 
-/// Runs `filch` where no server is meant.
+/// Runs `filch` without a server.
 pub(crate) fn filch(words: &[&str]) -> Ended {
     end(program().args(words), "")
 }
 
-/// Where a server keeps its jobs, below the folder of the test.
+/// The data directory, below the directory of the test.
 pub(crate) const DATA: &str = "data";
 
-/// A server over a folder of its own. It is killed at the end.
+/// A server with its own directory. It is killed on drop.
 pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
@@ -132,21 +133,21 @@ impl Server {
         Self::start(&["up", "--slots", "2"])
     }
 
-    /// A server on which nothing ever starts.
+    /// A server without workers.
     pub(crate) fn idle() -> Self {
         Self::start(&["server", "start"])
     }
 
     fn start(words: &[&str]) -> Self {
-        Self::start_in(tempfile::tempdir().expect("there is room for a folder"), words)
+        Self::start_in(tempfile::tempdir().expect("a directory can be created"), words)
     }
 
-    /// A server over a folder that holds what this file holds.
+    /// A server on a copy of this file.
     pub(crate) fn restored(file: &Path) -> Self {
-        let folder = tempfile::tempdir().expect("there is room for a folder");
+        let folder = tempfile::tempdir().expect("a directory can be created");
         let data = folder.path().join(DATA);
-        std::fs::create_dir(&data).expect("there is room for a folder");
-        std::fs::copy(file, data.join("filch.db")).expect("there is room for a file");
+        std::fs::create_dir(&data).expect("a directory can be created");
+        std::fs::copy(file, data.join("filch.db")).expect("a file can be written");
         Self::start_in(folder, &["up", "--slots", "2"])
     }
 
@@ -155,12 +156,12 @@ impl Server {
         Self { child, url, folder }
     }
 
-    /// Kills it, and starts one without workers at the same place.
+    /// Kills the server, and starts one without workers at the same address.
     pub(crate) fn restart(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let place = self.url.trim_start_matches("http://").to_owned();
-        (self.child, self.url) = Self::serve(&["server", "start"], self.folder.path(), &place);
+        let address = self.url.trim_start_matches("http://").to_owned();
+        (self.child, self.url) = Self::serve(&["server", "start"], self.folder.path(), &address);
     }
 
     fn serve(words: &[&str], folder: &Path, listen: &str) -> (Child, String) {
@@ -174,25 +175,25 @@ impl Server {
             .spawn()
             .expect("the program was built for this test");
         let mut line = String::new();
-        let stdout = child.stdout.take().expect("asked for");
-        BufReader::new(stdout).read_line(&mut line).expect("it says where it is");
+        let stdout = child.stdout.take().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("it prints its URL");
         let url = line.trim().to_owned();
-        assert!(url.starts_with("http://127.0.0.1:"), "{url:?} is no place");
+        assert!(url.starts_with("http://127.0.0.1:"), "unexpected URL {url:?}");
         (child, url)
     }
 
-    /// A folder for files of the test's own.
+    /// The directory for files of the test.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
     pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder().join(name);
-        std::fs::write(&path, text).expect("there is room for a file");
+        std::fs::write(&path, text).expect("a file can be written");
         path
     }
 
-    /// The program with these words, for this server.
+    /// The program with these arguments, for this server.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = program();
         command.args(words).env("FILCH_URL", &self.url).current_dir(self.folder());
@@ -207,13 +208,13 @@ impl Server {
         end(&mut self.command(words), input)
     }
 
-    /// Submits by these words, and gives the id.
+    /// Submits a job, and returns its id.
     #[track_caller]
     pub(crate) fn id(&self, words: &[&str]) -> String {
         self.filch(words).fine().line().to_owned()
     }
 
-    /// A command that died, and its id.
+    /// Runs a command until it is dead, and returns its id.
     #[track_caller]
     pub(crate) fn dead(&self, words: &[&str]) -> String {
         let words = [&["submit", "--retry", "1"], words, &["--", "false"]].concat();
@@ -222,7 +223,7 @@ impl Server {
         id
     }
 
-    /// The job as the program shows it.
+    /// `filch job show --json`.
     #[track_caller]
     pub(crate) fn job(&self, id: &str) -> Value {
         self.filch(&["job", "show", "--json", id]).fine().json()
@@ -240,12 +241,12 @@ impl Drop for Server {
     }
 }
 
-/// What a server in this folder says on stderr.
+/// The stderr of a server in this directory.
 fn log(folder: &Path) -> PathBuf {
     folder.join("server.log")
 }
 
-/// A program that runs beside the test, and is killed if it still does at the end.
+/// A background process, killed on drop.
 pub(crate) struct Running(Child);
 
 impl Running {
@@ -260,12 +261,12 @@ impl Running {
 
     /// Waits for a line on stdout.
     pub(crate) fn next_line(&mut self) -> String {
-        line(self.0.stdout.as_mut().expect("asked for"))
+        line(self.0.stdout.as_mut().expect("it is piped"))
     }
 
     /// A line on stdout, if one begins within this time.
     pub(crate) fn line_within(&mut self, patience: Duration) -> Option<String> {
-        let stdout = self.0.stdout.as_ref().expect("asked for");
+        let stdout = self.0.stdout.as_ref().expect("it is piped");
         let mut fds = [rustix::event::PollFd::new(stdout, rustix::event::PollFlags::IN)];
         let patience = rustix::time::Timespec::try_from(patience).expect("it is short");
         let ready = rustix::event::poll(&mut fds, Some(&patience)).expect("it can be waited for");
@@ -275,7 +276,7 @@ impl Running {
     /// Waits for a line on stderr that is not a line of the log.
     pub(crate) fn next_stderr_line(&mut self) -> String {
         loop {
-            let line = line(self.0.stderr.as_mut().expect("asked for"));
+            let line = line(self.0.stderr.as_mut().expect("it is piped"));
             let is_log = line.starts_with("20") && line.contains("Z ");
             if !is_log {
                 return line;
@@ -286,7 +287,7 @@ impl Running {
     /// Waits for a line on stderr that contains this text.
     pub(crate) fn stderr_line_with(&mut self, text: &str) -> String {
         loop {
-            let line = line(self.0.stderr.as_mut().expect("asked for"));
+            let line = line(self.0.stderr.as_mut().expect("it is piped"));
             assert!(!line.is_empty(), "it ended without {text:?}");
             if line.contains(text) {
                 return line;
@@ -294,12 +295,12 @@ impl Running {
         }
     }
 
-    /// What it has said on stderr, after which it is ended.
+    /// Kills the process, and returns the rest of stderr.
     pub(crate) fn kill_and_read_stderr(&mut self) -> String {
         let _ = self.0.kill();
         let mut said = String::new();
-        let stderr = self.0.stderr.as_mut().expect("asked for");
-        stderr.read_to_string(&mut said).expect("it says text");
+        let stderr = self.0.stderr.as_mut().expect("it is piped");
+        stderr.read_to_string(&mut said).expect("it prints text");
         said
     }
 
@@ -308,7 +309,7 @@ impl Running {
         let pid = rustix::process::Pid::from_child(&self.0);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
         let mut stderr = String::new();
-        self.0.stderr.as_mut().expect("asked for").read_to_string(&mut stderr).expect("text");
+        self.0.stderr.as_mut().expect("it is piped").read_to_string(&mut stderr).expect("text");
         assert_eq!(self.code(), Some(0), "{stderr}");
         stderr
     }
@@ -335,26 +336,26 @@ impl Drop for Running {
     }
 }
 
-/// Waits until this holds, and no longer than a minute.
+/// Waits until a condition holds, for a minute at most.
 #[track_caller]
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(60), "in vain: {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "timed out: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Interrupts a program, once it listens to that: before, the signal would simply kill it.
+/// Interrupts a program once it handles SIGINT; before that, the signal would kill it.
 pub(crate) fn interrupt(running: &Running) {
     let pid = running.pid();
-    until("it listens to SIGINT", || {
+    until("the program handles SIGINT", || {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         caught
             .and_then(|caught| u64::from_str_radix(caught.trim(), 16).ok())
             .is_some_and(|it| it & 2 != 0)
     });
-    let told = Command::new("kill").args(["-INT", &pid.to_string()]).status();
-    assert!(told.is_ok_and(|status| status.success()));
+    let sent = Command::new("kill").args(["-INT", &pid.to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()));
 }

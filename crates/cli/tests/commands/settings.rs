@@ -1,4 +1,4 @@
-//! What is set by flags, variables and files: which counts, and what is said of what is wrong.
+//! Settings from flags, variables and files: their precedence, and the errors.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 use crate::server::{Ended, Server, end, program};
 
-/// For each setting three values, as flags take them. A setting without any fails the tests below.
+/// Three values for each setting, as flags accept them. A setting without values fails the tests
+/// below.
 const EXAMPLES: &[(&str, [&str; 3])] = &[
     ("url", ["http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3"]),
     ("token_file", ["/one", "/two", "/three"]),
@@ -35,15 +36,15 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
     ("submit.timeout", ["1s", "2s", "3s"]),
 ];
 
-/// A folder, a user's folder beside it, and the program in the one for the other.
+/// A working directory and a user configuration directory.
 struct SettingsDir(TempDir);
 
 impl SettingsDir {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("there is room for a folder");
-        std::fs::create_dir_all(folder.path().join("here")).expect("there is room for a folder");
+        let folder = tempfile::tempdir().expect("a directory can be created");
+        std::fs::create_dir_all(folder.path().join("here")).expect("a directory can be created");
         std::fs::create_dir_all(folder.path().join("user/filch"))
-            .expect("there is room for a folder");
+            .expect("a directory can be created");
         Self(folder)
     }
 
@@ -84,7 +85,7 @@ fn shown<'a>(document: &'a Value, key: &str) -> &'a Value {
 }
 
 #[test]
-fn every_setting_is_read_from_each_of_its_places_and_the_first_counts() {
+fn every_setting_is_read_from_each_source_in_order_of_precedence() {
     let dir = SettingsDir::new();
     let document = dir.filch(&["config", "show", "--json"]).fine().json();
     let settings = document["settings"].as_array().unwrap();
@@ -122,7 +123,7 @@ fn every_setting_is_read_from_each_of_its_places_and_the_first_counts() {
     };
     check(&mut with_variables(&words), "variable", 2, None);
 
-    // A flag that stands for the same thing, one after the other.
+    // The flag of each setting, one after the other.
     for (key, values) in EXAMPLES {
         let flag = shown(&document, key)["flag"].as_str().unwrap();
         let given = format!("{flag}={}", values[0]);
@@ -143,7 +144,7 @@ impl Keys for [(&str, [&str; 3])] {
 }
 
 #[test]
-fn people_are_told_where_a_value_came_from() {
+fn the_origin_of_a_value_is_shown() {
     let dir = SettingsDir::new();
     std::fs::write(dir.here().join("filch.toml"), "# ours\nslots = 3\n").unwrap();
     let ended = end(dir.command(&["config", "show", "--origin"]).env("FILCH_LEASE", "3s"), "");
@@ -163,21 +164,21 @@ fn people_are_told_where_a_value_came_from() {
 }
 
 #[test]
-fn what_is_wrong_in_a_file_is_shown_where_it_stands() {
+fn errors_in_a_file_show_the_line_they_are_about() {
     let dir = SettingsDir::new();
     std::fs::write(dir.here().join("filch.toml"), "url = \"http://127.0.0.1:1\"\nslotz = 4\n")
         .unwrap();
     let said = "\
-error: there is no setting \"slotz\"; did you mean \"slots\"?
+error: unknown setting \"slotz\"; did you mean \"slots\"?
   filch.toml:2  slotz = 4
                 ^^^^^
-  help: `filch config show` lists what can be set
+  help: `filch config show` lists all settings
 ";
     for words in [&["job", "list"][..], &["config", "show"], &["up"], &["submit", "--", "true"]] {
         let ended = dir.filch(words);
         assert_eq!((ended.code, ended.stderr.as_str()), (2, said), "{words:?}");
     }
-    // What does not go by it does not stumble over it.
+    // Commands that use no settings ignore the error.
     dir.filch(&["--help"]).fine();
     dir.filch(&["completions", "bash"]).fine();
     dir.filch(&["node"]).fine();
@@ -185,16 +186,17 @@ error: there is no setting \"slotz\"; did you mean \"slots\"?
     std::fs::remove_file(dir.here().join("filch.toml")).unwrap();
     std::fs::write(dir.user_file(), "[submit]\nretry = 0\n").unwrap();
     let ended = dir.filch(&["job", "list"]).refused(2, "config.toml:2  retry = 0\n");
-    assert!(ended.stderr.contains("^\n  help: write a number, at least 1"), "{ended:?}");
+    assert!(ended.stderr.contains("^\n  help: write a number of at least 1"), "{ended:?}");
     let ended = end(dir.command(&["up"]).env("FILCH_SLOTS", "many"), "");
     ended.refused(2, "config.toml:2");
     std::fs::remove_file(dir.user_file()).unwrap();
     let ended = end(dir.command(&["up"]).env("FILCH_SLOTS", "many"), "");
-    ended.refused(2, "FILCH_SLOTS is \"many\"\n  help: write a number, at least 0");
+    ended
+        .refused(2, "invalid value of FILCH_SLOTS: \"many\"\n  help: write a number of at least 0");
 }
 
 #[test]
-fn commands_go_by_what_is_set() {
+fn commands_use_the_settings() {
     let server = Server::idle();
     let dir = SettingsDir::new();
     let text = format!("url = \"{}\"\n[submit]\nqueue = \"img\"\nretry = 7\n", server.url);
@@ -204,19 +206,19 @@ fn commands_go_by_what_is_set() {
     assert_eq!((&job["queue"], &job["retry"]["max"]), (&"img".into(), &7.into()));
     let id = dir.filch(&["submit", "--queue", "a", "--", "true"]).fine().line().to_owned();
     assert_eq!(server.job(&id)["queue"], "a");
-    // A filter is not what jobs are submitted with.
+    // `submit.queue` does not affect filters.
     assert_eq!(dir.filch(&["job", "list"]).fine().rows().len(), 2);
 
     std::fs::write(dir.here().join("filch.toml"), "url = \"http://127.0.0.1:1\"\n").unwrap();
     let ended = dir.filch(&["job", "list"]).refused(6, "no server answers");
-    assert!(ended.stderr.contains("note: filch.toml:1 says it is there"), "{ended:?}");
+    assert!(ended.stderr.contains("note: this URL comes from filch.toml:1"), "{ended:?}");
     let ended = dir.filch(&["job", "list", "--server", "http://127.0.0.1:2"]);
     assert!(!ended.stderr.contains("note:"), "{ended:?}");
 }
 
-/// A server that is started by a file alone listens where the file says, with its slots.
+/// A server that is configured by a file only.
 #[test]
-fn a_server_goes_by_what_is_set() {
+fn a_server_uses_the_settings() {
     let dir = SettingsDir::new();
     let text = "listen = \"127.0.0.1:0\"\nslots = 3\nqueues = [\"a\", \"b\"]\ndata = \"kept\"\n";
     std::fs::write(dir.here().join("filch.toml"), text).unwrap();

@@ -1,8 +1,8 @@
-//! What programs read: the JSON of every command, held to the files in `tests/snapshots`.
+//! The JSON output of every command, compared with the files in `tests/snapshots`.
 //!
-//! A command with `--json` or `--jsonl` needs a line for each in [`CASES`] or [`ALONE`], any other a reason in
-//! [`REASONS`]; the file comes by `FILCH_BLESS=1 cargo nextest run -p filch-cli snapshots`. Look at it before
-//! it is committed: from then on programs go by it.
+//! A command with `--json` or `--jsonl` needs a line for each in [`CASES`] or [`ALONE`], any other
+//! a reason in [`REASONS`]. `FILCH_BLESS=1 cargo nextest run -p filch-cli snapshots` writes the
+//! files. Review them before the commit: programs will depend on them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ use crate::fixture::{Fixture, has_flag, runnable_commands};
 use crate::mask::Mask;
 use crate::server::{Ended, Server, end, program};
 
-/// What is run, in this order, against one server; what is in braces are ids, as in `fixture`. What changes
-/// something comes last.
+/// Run in this order against one server; names in braces are ids of `fixture`. Commands that change
+/// something come last.
 const CASES: &[&str] = &[
     "job list --json",
     "job list --jsonl",
@@ -51,7 +51,7 @@ const CASES: &[&str] = &[
     "job cancel --json --dry-run {later}",
     "job retry --json --dry-run {dead}",
     "dead retry --json --dry-run {dead}",
-    // From here on things change.
+    // Commands that change something.
     "queue pause --json later",
     "queue resume --json later",
     "queue set --json later --limit 4",
@@ -71,7 +71,7 @@ const CASES: &[&str] = &[
     "events --jsonl --job {later}",
     "worker drain --json {worker}",
     "worker stop --json {extra}",
-    // From then on everybody needs a token; it is shown by those that follow.
+    // From here on every command needs the token.
     "token create --json --role admin",
     "token create --json --role submit --queue ci --expires 30d --name CI",
     "token revoke --json --dry-run {token}",
@@ -80,7 +80,7 @@ const CASES: &[&str] = &[
     "token list --jsonl",
 ];
 
-/// What is run by itself, and counts or measures something: every number of it differs each time.
+/// Commands without a server that count or measure: their numbers differ each time.
 const ALONE: &[&str] = &[
     "simulate --json --seeds 1..2 --duration 1s --workers 2 --faults none --threads 1",
     "simulate --json --workload uniform:8:2ms --workers 2",
@@ -90,23 +90,23 @@ const ALONE: &[&str] = &[
     "bench latency --json --jobs 2",
     "bench skew --json --jobs 2 --workers 1",
     "bench split --json --jobs 10 --slots 2",
-    // Enough to do for as long as a process may take to start.
+    // Enough work until the new process has started.
     "bench newcomer --json --jobs 100 --length 100",
 ];
 
-/// Commands that have neither flag.
+/// Commands with neither flag.
 const REASONS: &[(&str, &str)] = &[
-    ("up", "serves until it is told to end; its one line is the URL"),
-    ("server start", "serves until it is told to end; its one line is the URL"),
-    ("worker start", "works until it is told to leave, and prints nothing"),
-    ("run", "prints what its command prints"),
-    ("node", "speaks JSON of its own: docs/node.md"),
+    ("up", "serves until it is stopped; its one line is the URL"),
+    ("server start", "serves until it is stopped; its one line is the URL"),
+    ("worker start", "runs until it is stopped, and prints nothing"),
+    ("run", "prints the output of its command"),
+    ("node", "has its own JSON protocol: docs/node.md"),
     ("completions", "prints a script"),
-    ("man", "prints a page"),
+    ("man", "prints a man page"),
 ];
 
 #[test]
-fn every_command_prints_json_as_it_always_did() {
+fn the_json_of_every_command_is_unchanged() {
     let server = Server::up();
     let mut fixture = Fixture::new(&server);
     let mut token = None;
@@ -119,7 +119,7 @@ fn every_command_prints_json_as_it_always_did() {
             command.env("FILCH_TOKEN", token);
         }
         let ended = end(&mut command, "");
-        snapshots.keep(case, &ended, fixture.mask.clone());
+        snapshots.compare(case, &ended, fixture.mask.clone());
         if case.starts_with("token create ") {
             let made = ended.json();
             let secret = made["secret"].as_str().expect("it is shown once").to_owned();
@@ -129,35 +129,35 @@ fn every_command_prints_json_as_it_always_did() {
             }
         }
     }
-    snapshots.judge();
+    snapshots.assert_unchanged();
 }
 
 #[test]
-fn what_counts_and_measures_prints_json_as_it_always_did() {
-    let folder = tempfile::tempdir().expect("there is room for a folder");
+fn the_json_of_measuring_commands_is_unchanged() {
+    let folder = tempfile::tempdir().expect("a directory can be created");
     let mut snapshots = Snapshots::default();
     for case in ALONE {
         let mut command = program();
         command.args(case.split(' ')).env("TMPDIR", folder.path()).current_dir(folder.path());
-        snapshots.keep(case, &end(&mut command, ""), Mask::of_numbers());
+        snapshots.compare(case, &end(&mut command, ""), Mask::of_numbers());
     }
-    snapshots.judge();
+    snapshots.assert_unchanged();
 }
 
-/// What was printed, beside what is kept of it.
+/// Compares output with the stored snapshots.
 #[derive(Default)]
 struct Snapshots {
     differing: Vec<String>,
 }
 
 impl Snapshots {
-    fn keep(&mut self, case: &str, ended: &Ended, mask: Mask) {
+    fn compare(&mut self, case: &str, ended: &Ended, mask: Mask) {
         assert!([0, 100].contains(&ended.code), "{case}: {ended:?}");
         let seen = masked(case, &ended.stdout, mask);
         let path = folder().join(file_name(case));
         if std::env::var_os("FILCH_BLESS").is_some() {
-            std::fs::create_dir_all(folder()).expect("there is room for a folder");
-            std::fs::write(&path, &seen).expect("there is room for a file");
+            std::fs::create_dir_all(folder()).expect("a directory can be created");
+            std::fs::write(&path, &seen).expect("a file can be written");
         }
         let kept = std::fs::read_to_string(&path).unwrap_or_default();
         if kept != seen {
@@ -166,7 +166,7 @@ impl Snapshots {
         }
     }
 
-    fn judge(self) {
+    fn assert_unchanged(self) {
         assert!(self.differing.is_empty(), "{}", self.differing.join("\n"));
     }
 }
@@ -175,7 +175,7 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots")
 }
 
-/// What is printed, each document by itself, with its version and without what differs each time.
+/// The printed documents, with their version and without values that differ each time.
 fn masked(case: &str, stdout: &str, mut mask: Mask) -> String {
     let mut shown = String::new();
     let documents = serde_json::Deserializer::from_str(stdout).into_iter::<Value>();
@@ -189,7 +189,7 @@ fn masked(case: &str, stdout: &str, mut mask: Mask) -> String {
     shown
 }
 
-/// Those that a case was run of must be kept, and no others.
+/// Every snapshot has a case.
 #[test]
 fn no_snapshot_is_left_over() {
     let names = std::fs::read_dir(folder()).expect("there are snapshots");

@@ -1,4 +1,4 @@
-//! `filch submit`: one job, many jobs, and what each is told.
+//! `filch submit`: single jobs, arrays and lines.
 
 use std::collections::BTreeSet;
 
@@ -95,41 +95,41 @@ fn the_same_key_is_the_same_job() {
     }
     let again = server.filch(&["submit", "--key", "key of 0", "--json", "--", "echo"]).fine();
     assert_eq!(again.json()["new"], false);
-    assert!(again.stderr.contains("was there already"));
+    assert!(again.stderr.contains("already exists"));
     let array = |numbers| {
         let words = ["submit", "--key", "grows", "--array", numbers, "--", "echo"];
         server.filch(&words).fine().stderr
     };
     assert_eq!(array("1-3"), "");
-    assert_eq!(array("1-3"), "all 3 jobs were there already\n");
-    assert_eq!(array("1-5"), "3 of 5 jobs were there already\n");
+    assert_eq!(array("1-3"), "all 3 jobs already exist\n");
+    assert_eq!(array("1-5"), "3 of 5 jobs already exist\n");
 }
 
 #[test]
-fn lines_that_were_there_already_are_counted() {
+fn existing_jobs_are_counted() {
     let server = Server::idle();
     let lines = |text: &str| {
         let words = ["submit", "--key", "grows", "--each-line", "-", "--", "echo", "{line}"];
         server.feed(&words, text).fine().stderr
     };
     assert_eq!(lines("a\n\n"), "");
-    assert_eq!(lines("a\n\n"), "this job was there already\n");
-    assert_eq!(lines("a\n\nb\nc\n"), "1 of 3 jobs were there already\n");
-    assert_eq!(lines("a\n\nb\nc\n"), "all 3 jobs were there already\n");
-    // So many that they go as lines, in several chunks.
+    assert_eq!(lines("a\n\n"), "this job already exists\n");
+    assert_eq!(lines("a\n\nb\nc\n"), "1 of 3 jobs already exist\n");
+    assert_eq!(lines("a\n\nb\nc\n"), "all 3 jobs already exist\n");
+    // Large enough to be sent as lines, in several chunks.
     let array = |numbers| {
         let words = ["submit", "--key", "many", "--array", numbers, "--", "true"];
         server.filch(&words).fine().stderr
     };
     assert_eq!(array("1-10001"), "");
-    assert_eq!(array("1-10002"), "10001 of 10002 jobs were there already\n");
+    assert_eq!(array("1-10002"), "10001 of 10002 jobs already exist\n");
     let enqueue = || server.feed(&["enqueue", "--key", "typed", "resize", "-"], "1\n2\n").fine();
     assert_eq!(enqueue().stderr, "");
-    assert_eq!(enqueue().stderr, "all 2 jobs were there already\n");
+    assert_eq!(enqueue().stderr, "all 2 jobs already exist\n");
 }
 
 #[test]
-fn a_job_comes_after_others_and_not_before_its_time() {
+fn a_job_has_dependencies_and_a_start_time() {
     let server = Server::up();
     let parent = server.id(&["submit", "--at", "1h", "--", "true"]);
     let child = server.id(&["submit", "--after", "@last", "--when", "all-done", "--", "true"]);
@@ -140,7 +140,7 @@ fn a_job_comes_after_others_and_not_before_its_time() {
     );
     assert_eq!(seen["when"], "all-done");
 
-    // By the end of its id, too.
+    // Also by a short id.
     let grandchild = server.id(&["submit", "--after", &child[28..], "--", "true"]);
     assert_eq!(server.job(&grandchild)["after"][0], child.as_str());
     server.filch(&["job", "cancel", &parent]).fine();
@@ -148,13 +148,13 @@ fn a_job_comes_after_others_and_not_before_its_time() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn invalid_submissions_are_rejected() {
     let server = Server::idle();
     for (words, code, said) in [
         (&["--after", "0123abcd", "--", "true"][..], 3, "no job 0123abcd"),
         (&["--after", "x", "--", "true"], 2, "\"x\" is no id of a job"),
         (&["--when", "all-done", "--", "true"], 2, "--after"),
-        (&["--at", "tomorrow", "--", "true"], 2, "neither a moment nor a span"),
+        (&["--at", "tomorrow", "--", "true"], 2, "expected a time or a duration"),
         (&["--array", "9-1", "--", "true"], 2, "write 1-9"),
         (&["--array", "1-2", "--each-line", "-", "--", "true"], 2, "cannot be used with"),
         (&["--env", "NAME", "--", "true"], 2, "write --env NAME=VALUE"),
@@ -172,8 +172,8 @@ fn what_cannot_be_meant_is_refused() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_said_to_be_so() {
-    // Bound and let go: whoever gets it next is no filch server.
+fn an_unreachable_server_is_reported() {
+    // A port that was just released.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{port}");
     for words in [
@@ -184,6 +184,6 @@ fn a_server_that_is_not_there_is_said_to_be_so() {
     ] {
         filch(words).refused(6, "help: start one with `filch up`");
     }
-    // Which must not be taken for the code of the command.
+    // It must not look like the exit code of the command.
     filch(&["run", "--server", &url, "--", "true"]).refused(125, "no server answers");
 }

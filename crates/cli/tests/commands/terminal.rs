@@ -1,4 +1,4 @@
-//! What is different on a terminal: tables, colours, questions, bars of progress.
+//! Output on a terminal: tables, colors, confirmation, progress bars.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -10,7 +10,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::server::{Server, program};
 
-/// A terminal with a program on its other side.
+/// A pseudo-terminal.
 struct Terminal {
     here: File,
     there: OwnedFd,
@@ -31,32 +31,32 @@ impl Terminal {
         self.there.try_clone().expect("there are descriptors").into()
     }
 
-    /// Types this, and reads all that is printed until the program ends.
+    /// Types this, and reads the output until the program exits.
     fn run(mut self, command: &mut Command, typed: &str) -> (i32, String) {
         command.stdin(self.stdio()).stderr(self.stdio());
         let mut child = command.spawn().expect("the program was built for this test");
-        // The terminal ends when the program's side of it is closed, which only the program has then.
+        // Close our copies: reading ends when the program has closed the last one.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let Self { ref mut here, there } = self;
         here.write_all(typed.as_bytes()).expect("it listens");
         drop(there);
         let mut shown = Vec::new();
-        // The end of a terminal is an error.
+        // A terminal ends with an error.
         let _ = here.read_to_end(&mut shown);
         let code = child.wait().expect("it was started").code().expect("it was not killed");
         (code, String::from_utf8(shown).expect("it prints text").replace("\r\n", "\n"))
     }
 }
 
-/// Runs it with all of its streams on a terminal.
-fn on_terminal(command: &mut Command, typed: &str) -> (i32, String) {
+/// Runs a command with all streams on a terminal.
+pub(crate) fn on_terminal(command: &mut Command, typed: &str) -> (i32, String) {
     let terminal = Terminal::new();
     command.stdout(terminal.stdio());
     terminal.run(command, typed)
 }
 
 #[test]
-fn tables_have_columns_and_colours_on_a_terminal() {
+fn tables_have_columns_and_colors_on_a_terminal() {
     let server = Server::up();
     let id = server.dead(&[]);
     let words = ["job", "list"];
@@ -64,7 +64,7 @@ fn tables_have_columns_and_colours_on_a_terminal() {
     assert_eq!(code, 0, "{plain}");
     let short = &id[28..];
     assert!(plain.contains(&format!("\n{short}  dead   default  command  ")), "{plain}");
-    assert!(plain.contains("s ago"), "a distance for people: {plain}");
+    assert!(plain.contains("s ago"), "a relative time: {plain}");
     let is_painted = |text: &str| text.contains("\u{1b}[1;31mdead ");
     assert!(!is_painted(&plain), "NO_COLOR is set: {plain}");
 
@@ -99,7 +99,7 @@ fn tables_have_columns_and_colours_on_a_terminal() {
     let widths: Vec<usize> = cut.lines().map(|line| line.chars().count()).collect();
     assert!(widths.contains(&80) && widths.iter().all(|width| *width <= 80), "{cut}");
 
-    // In a pipe only if that is said.
+    // In a pipe only with --color always.
     let piped = crate::server::end(server.command(&words).env_remove("NO_COLOR"), "").fine();
     assert!(!piped.stdout.contains('\u{1b}'), "{piped:?}");
     let piped = server.filch(&["job", "list", "--color", "always"]).fine();
@@ -110,7 +110,7 @@ fn tables_have_columns_and_colours_on_a_terminal() {
 }
 
 #[test]
-fn what_cannot_be_undone_is_asked_for() {
+fn commands_that_cannot_be_undone_ask_for_confirmation() {
     let server = Server::idle();
     let id = server.id(&["submit", "--at", "1h", "--", "true"]);
     server.id(&["submit", "--", "true"]);
@@ -119,7 +119,7 @@ fn what_cannot_be_undone_is_asked_for() {
         let words = ["job", "cancel", "state:scheduled"];
         let (code, shown) = on_terminal(&mut server.command(&words), no);
         assert_eq!(code, 1, "{shown}");
-        assert!(shown.contains(question) && shown.contains("nothing was done"), "{shown}");
+        assert!(shown.contains(question) && shown.contains("nothing was changed"), "{shown}");
         assert_eq!(server.job(&id)["state"], "scheduled");
     }
     let (code, shown) = on_terminal(&mut server.command(&["job", "cancel", &id]), "n\n");
@@ -129,7 +129,7 @@ fn what_cannot_be_undone_is_asked_for() {
     assert!(code == 0 && shown.contains(question), "{shown}");
     assert_eq!(server.job(&id)["state"], "cancelled");
 
-    // With --yes nobody is asked.
+    // With --yes there is no question.
     let words = ["job", "cancel", "--yes", "state:queued"];
     let (code, shown) = on_terminal(&mut server.command(&words), "");
     assert!(code == 0 && !shown.contains("[y/N]"), "{shown}");
@@ -137,7 +137,7 @@ fn what_cannot_be_undone_is_asked_for() {
 }
 
 #[test]
-fn long_work_has_a_bar_where_nothing_else_scrolls() {
+fn long_operations_show_a_progress_bar() {
     let server = Server::idle();
     let words = ["submit", "--array", "1-20000", "--at", "1h", "--", "true"];
     let file = File::create(server.folder().join("ids")).unwrap();
@@ -149,16 +149,16 @@ fn long_work_has_a_bar_where_nothing_else_scrolls() {
     assert_eq!(ids.lines().count(), 20_000);
 }
 
-/// The one test that has to wait: the line comes after ten seconds.
+/// The line comes after ten seconds.
 #[test]
-fn long_work_says_so_now_and_then_where_there_is_no_terminal() {
+fn long_operations_print_progress_lines_without_a_terminal() {
     let server = Server::idle();
     let id = server.id(&["submit", "--at", "1h", "--", "true"]);
     let mut waiting = server.command(&["wait", &id, "--timeout", "60s"]);
     let mut child =
         waiting.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
-    let stderr = child.stderr.take().expect("asked for");
+    let stderr = child.stderr.take().expect("it is piped");
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut line).unwrap();
     let _ = child.kill();
     let _ = child.wait();

@@ -1,4 +1,4 @@
-//! Servers that encrypt what is said, and clients and workers that know whom they talk to.
+//! TLS: encrypted connections, trusted servers and client certificates.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,7 +12,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-/// The words that start a server which encrypts.
+/// The arguments that start a server with TLS.
 fn serving<'a>(signed: &'a Signed, more: &[&'a str]) -> Vec<&'a str> {
     let words = [
         "server",
@@ -30,7 +30,7 @@ fn with_ca<'a>(command: &'a mut Command, ca: &Path) -> &'a mut Command {
 }
 
 #[test]
-fn clients_and_workers_talk_to_a_server_that_they_trust_and_to_no_other() {
+fn clients_and_workers_connect_only_to_trusted_servers() {
     let mut env = TokenEnv::new();
     let authority = Authority::new(&env.path(""), "authority");
     let stranger = Authority::new(&env.path(""), "stranger");
@@ -49,9 +49,9 @@ fn clients_and_workers_talk_to_a_server_that_they_trust_and_to_no_other() {
     env.note(end(with_ca(&mut trusted, &authority.certificate), "")).fine();
     let plain = url.replacen("https", "http", 1);
     let mut plain = env.command(Some(&admin), &["job", "list", "--server", &plain]);
-    assert_ne!(env.note(end(&mut plain, "")).code, 0, "it does not talk in the open");
+    assert_ne!(env.note(end(&mut plain, "")).code, 0, "it rejects plaintext");
 
-    // A worker's socket is encrypted like all else.
+    // The connection of a worker is encrypted, too.
     let words = ["worker", "start", "--server", &url, "--slots", "1"];
     let mut worker = env.command(Some(&admin), &words);
     env.start("worker", with_ca(&mut worker, &authority.certificate));
@@ -59,14 +59,14 @@ fn clients_and_workers_talk_to_a_server_that_they_trust_and_to_no_other() {
     let ran = env.note(end(with_ca(&mut run, &authority.certificate), "")).fine();
     assert_eq!(ran.stdout, "encrypted\n");
 
-    // One that does not trust the server says so, and goes on trying.
+    // A worker that does not trust the server reports it and keeps trying.
     let mut doubter = env.command(Some(&admin), &words);
     env.start("doubter", with_ca(&mut doubter, &stranger.certificate));
     crate::server::until("it says why", || env.said("doubter.err").contains("no secure"));
 }
 
 #[test]
-fn a_server_that_wants_certificates_lets_nobody_in_without_one() {
+fn a_server_with_a_client_ca_requires_client_certificates() {
     let mut env = TokenEnv::new();
     let authority = Authority::new(&env.path(""), "authority");
     let stranger = Authority::new(&env.path(""), "stranger");
@@ -86,7 +86,7 @@ fn a_server_that_wants_certificates_lets_nobody_in_without_one() {
     env.note(end(&mut shown(&["job", "list"], &other), "")).refused(6, "secure");
     env.note(end(&mut shown(&["job", "list"], &client), "")).fine();
     let half = ["job", "list", "--tls-client-cert", text(&client.certificate)];
-    env.filch(None, &half).refused(2, "of no use without its key");
+    env.filch(None, &half).refused(2, "must be given together");
 
     let mut worker = shown(&["worker", "start", "--server", &url, "--slots", "1"], &client);
     let run = shown(&["run", "--", "true"], &client);
@@ -96,7 +96,7 @@ fn a_server_that_wants_certificates_lets_nobody_in_without_one() {
 }
 
 #[test]
-fn files_that_do_not_do_are_refused_before_anything_is_made() {
+fn invalid_tls_files_are_rejected_before_anything_is_created() {
     let env = TokenEnv::new();
     let authority = Authority::new(&env.path(""), "authority");
     let (one, two) = (authority.sign("one"), authority.sign("two"));
@@ -109,7 +109,7 @@ fn files_that_do_not_do_are_refused_before_anything_is_made() {
         let words =
             serving(&signed, &[&["--listen", "127.0.0.1:0", "--data", "new"], more].concat());
         env.filch(None, &words).refused(2, why);
-        assert!(!env.path("new").exists(), "nothing is made");
+        assert!(!env.path("new").exists(), "nothing is created");
     };
     refused(&none, &one.key, &[], "none.pem");
     refused(&none, &one.key, &[], "  help: name a file that can be read and holds certificates");
@@ -125,7 +125,7 @@ fn files_that_do_not_do_are_refused_before_anything_is_made() {
     env.filch(None, &words).refused(2, "--tls-key");
     let words = ["server", "start", "--tls-client-ca", text(&one.certificate)];
     env.filch(None, &words).refused(2, "--tls-cert");
-    // Half of it in a variable is half of it.
+    // A key without a certificate, from a variable.
     let mut half = env.command(None, &["server", "start"]);
     env.note(end(half.env("FILCH_TLS_KEY", &one.key), "")).refused(2, "give --tls-cert and");
 }

@@ -1,5 +1,5 @@
-//! Tokens as their users meet them. Whatever any of the programs prints here is looked through for tokens
-//! in the end: none may be in it, but where one was asked for.
+//! Access tokens. The output of every program is searched for tokens at the end: none may be
+//! printed except by `token create`.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::server::{Ended, end, program, until};
 
-/// A folder with data, and every word that was printed about it.
+/// A data directory, and all output about it.
 pub(crate) struct TokenEnv {
     folder: TempDir,
     children: Vec<Child>,
@@ -20,8 +20,8 @@ pub(crate) struct TokenEnv {
 
 impl TokenEnv {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().expect("there is room for a folder");
-        std::fs::create_dir(folder.path().join("logs")).expect("there is room for a folder");
+        let folder = tempfile::tempdir().expect("a directory can be created");
+        std::fs::create_dir(folder.path().join("logs")).expect("a directory can be created");
         Self { folder, children: Vec::new() }
     }
 
@@ -50,19 +50,19 @@ impl TokenEnv {
     pub(crate) fn note(&self, ended: Ended) -> Ended {
         let path = self.path("logs/commands");
         let mut log = OpenOptions::new().create(true).append(true).open(path).expect("a file");
-        writeln!(log, "{}\n{}", ended.stdout, ended.stderr).expect("there is room");
+        writeln!(log, "{}\n{}", ended.stdout, ended.stderr).expect("it is writable");
         ended
     }
 
-    /// Makes a token and puts it into a file that nobody else can read.
+    /// Creates a token in a file that only its owner can read.
     #[track_caller]
     pub(crate) fn make(&self, token: Option<&Path>, name: &str, words: &[&str]) -> PathBuf {
         let words = [&["token", "create"], words].concat();
-        // The one output in which a token may be.
+        // The only output that may contain a token.
         let ended = end(&mut self.command(token, &words), "").fine();
         assert!(is_in(&ended.stdout) && !is_in(&ended.stderr), "it is shown once");
         let path = self.path(name);
-        std::fs::write(&path, &ended.stdout).expect("there is room for a file");
+        std::fs::write(&path, &ended.stdout).expect("a file can be written");
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("it is ours");
         path
     }
@@ -70,7 +70,7 @@ impl TokenEnv {
     /// Starts the program beside the test. What it prints is in the file of this name.
     pub(crate) fn start(&mut self, name: &str, command: &mut Command) -> usize {
         let file = |ending: &str| {
-            File::create(self.path(&format!("logs/{name}.{ending}"))).expect("there is room")
+            File::create(self.path(&format!("logs/{name}.{ending}"))).expect("it is writable")
         };
         let command = command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err"));
         self.children.push(command.spawn().expect("the program was built for this test"));
@@ -124,7 +124,7 @@ fn id(path: &Path) -> String {
 }
 
 #[test]
-fn the_first_token_is_made_before_the_first_start_and_locks_the_door() {
+fn the_first_token_is_created_before_the_first_start_and_enables_authentication() {
     let mut env = TokenEnv::new();
     let first = env.filch(None, &["token", "create", "--role", "view"]);
     first.refused(4, "the first token must have role admin");
@@ -143,12 +143,12 @@ fn the_first_token_is_made_before_the_first_start_and_locks_the_door() {
     let submit = ["submit", "--queue", "ci", "--", "true"];
     let job = env.filch(Some(&submitter), &submit).fine().line().to_owned();
     env.filch(Some(&viewer), &["job", "show", &job]).fine();
-    // It may name a job, and not look for one.
+    // The role submit may name jobs, but not look them up.
     let after = |parent| ["submit", "--queue", "ci", "--after", parent, "--", "true"];
     env.filch(Some(&submitter), &after(&job)).fine();
     let said = env.filch(Some(&submitter), &after("@last"));
-    let said = said.refused(5, "@last has to be looked for");
-    assert!(said.stderr.contains("  help: write the whole id"), "{said:?}");
+    let said = said.refused(5, "cannot look up @last");
+    assert!(said.stderr.contains("  help: write the full id"), "{said:?}");
     env.filch(Some(&viewer), &submit).refused(5, "role submit or admin is needed");
     let other = ["submit", "--", "true"];
     env.filch(Some(&submitter), &other).refused(5, "not valid for queue \"default\"");
@@ -171,7 +171,7 @@ fn the_first_token_is_made_before_the_first_start_and_locks_the_door() {
 }
 
 #[test]
-fn a_token_comes_from_a_file_of_ones_own_or_the_environment_and_from_nowhere_else() {
+fn a_token_comes_from_a_private_file_or_the_environment_only() {
     let mut env = TokenEnv::new();
     let admin = env.make(None, "admin.token", &["--role", "admin"]);
     let url = env.serve(&["server", "start"]);
@@ -189,7 +189,8 @@ fn a_token_comes_from_a_file_of_ones_own_or_the_environment_and_from_nowhere_els
     std::fs::set_permissions(&admin, PermissionsExt::from_mode(0o600)).unwrap();
     env.filch(Some(&env.path("none")), &["job", "list"]).refused(2, "cannot read the token");
     let mut broken = env.command(None, &["job", "list"]);
-    env.note(end(broken.env("FILCH_TOKEN", &secret[..40]), "")).refused(2, "holds no token");
+    env.note(end(broken.env("FILCH_TOKEN", &secret[..40]), ""))
+        .refused(2, "malformed token in FILCH_TOKEN");
 
     let address = url.strip_prefix("http://").unwrap();
     for url in [format!("http://x:{secret}@{address}"), format!("{url}/?token={secret}")] {
@@ -200,14 +201,14 @@ fn a_token_comes_from_a_file_of_ones_own_or_the_environment_and_from_nowhere_els
         }
     }
     let revoke = ["token", "revoke", secret];
-    env.filch(Some(&admin), &revoke).refused(2, "this is a token itself");
-    // Unencrypted to another machine only if somebody insists; nobody is there.
+    env.filch(Some(&admin), &revoke).refused(2, "this is the secret token");
+    // Plaintext to another host needs --insecure-no-tls.
     let mut far = env.command(Some(&admin), &["job", "list", "--server", "http://192.0.2.1:1"]);
     env.note(end(&mut far, "")).refused(2, "--insecure-no-tls");
 }
 
 #[test]
-fn a_worker_works_with_its_token_keeps_it_from_jobs_and_leaves_when_it_is_revoked() {
+fn a_worker_hides_its_token_from_jobs_and_exits_when_it_is_revoked() {
     let mut env = TokenEnv::new();
     let admin = env.make(None, "admin.token", &["--role", "admin"]);
     let url = env.serve(&["server", "start"]);
@@ -227,7 +228,7 @@ fn a_worker_works_with_its_token_keeps_it_from_jobs_and_leaves_when_it_is_revoke
         "{shown:?}"
     );
 
-    // What it runs goes with it.
+    // Its running job is stopped, too.
     let long =
         ["submit", "--", "sh", "-c", "echo $$ > pid.new && mv pid.new pid && exec sleep 1000"];
     env.filch(Some(&admin), &long).fine();
@@ -241,12 +242,12 @@ fn a_worker_works_with_its_token_keeps_it_from_jobs_and_leaves_when_it_is_revoke
 }
 
 #[test]
-fn a_worker_that_came_before_the_first_token_is_told_what_it_needs_now() {
+fn a_worker_without_a_token_exits_with_help_when_the_first_token_is_created() {
     let mut env = TokenEnv::new();
     let url = env.serve(&["server", "start"]);
     let mut command = env.command(None, &["worker", "start", "--server", &url]);
     let child = env.start("worker", &mut command);
-    // By then it is there.
+    // Then the worker is connected.
     env.filch(None, &["run", "--", "true"]).fine();
     env.make(None, "admin.token", &["--role", "admin"]);
     assert_eq!(env.code(child), Some(5));
@@ -257,7 +258,7 @@ fn a_worker_that_came_before_the_first_token_is_told_what_it_needs_now() {
 }
 
 #[test]
-fn a_worker_for_some_queues_serves_no_others() {
+fn a_worker_with_a_restricted_token_serves_only_its_queues() {
     let mut env = TokenEnv::new();
     let admin = env.make(None, "admin.token", &["--role", "admin"]);
     let url = env.serve(&["server", "start"]);
@@ -273,9 +274,9 @@ fn a_worker_for_some_queues_serves_no_others() {
     assert_eq!(job.json()["state"], "queued");
 }
 
-/// What serves itself needs no token.
+/// `filch up` and `filch run` need no token for their own server.
 #[test]
-fn up_and_run_go_on_by_themselves() {
+fn up_and_run_work_without_a_token_on_their_own_server() {
     let mut env = TokenEnv::new();
     let admin = env.make(None, "admin.token", &["--role", "admin"]);
     let hello = env.filch(None, &["run", "--", "echo", "hello"]).fine();

@@ -1,5 +1,5 @@
-//! `server verify` and `server backup`: a file that can be believed, beside a server at work, a copy of it, and one
-//! that cannot.
+//! `filch server verify` and `filch server backup`: a good store, a backup of it, and a damaged
+//! one.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ fn file(server: &Server) -> PathBuf {
 }
 
 #[test]
-fn a_server_at_work_can_be_believed_and_goes_on() {
+fn a_running_server_is_verified_and_keeps_running() {
     let server = Server::up();
     let words = ["submit", "--array", "1-40", "--retry", "2"];
     let words = [&words[..], &["--", "sh", "-c", "exit $(( $0 % 5 == 0 ))", "{index}"]].concat();
@@ -29,23 +29,24 @@ fn a_server_at_work_can_be_believed_and_goes_on() {
     let proved = server.filch(&["server", "verify", data]).fine();
     assert_eq!(proved.fact("acknowledged"), "40 jobs");
     assert_eq!(proved.fact("kept"), "40: 0 unfinished, 32 succeeded, 8 dead, 0 cancelled");
-    assert_eq!(proved.fact("attempts"), "16 that did not succeed");
-    assert!(proved.fact("S2").starts_with("holds: "), "{proved:?}");
+    assert_eq!(proved.fact("attempts"), "16 failed");
+    assert!(proved.fact("S2").starts_with("ok: "), "{proved:?}");
 }
 
 #[test]
-fn where_there_is_nothing_there_is_nothing_to_prove() {
-    let folder = tempfile::tempdir().expect("there is room for a folder");
+fn a_missing_or_foreign_file_is_an_error() {
+    let folder = tempfile::tempdir().expect("a directory can be created");
     let nowhere = folder.path().to_str().expect("a path of ours");
-    filch(&["server", "verify", "--data", nowhere]).refused(3, "there is no file");
+    filch(&["server", "verify", "--data", nowhere]).refused(3, "no such file");
     let letter = folder.path().join("letter");
-    std::fs::write(&letter, "Dear reader, this is no database.".repeat(99)).expect("room");
+    std::fs::write(&letter, "Dear reader, this is no database.".repeat(99))
+        .expect("it is writable");
     let letter = letter.to_str().expect("a path of ours");
     filch(&["server", "verify", letter]).refused(1, "is not a file of filch");
 }
 
 #[test]
-fn a_copy_is_made_while_the_server_works_and_can_take_its_place() {
+fn a_backup_of_a_running_server_can_be_restored() {
     use std::os::unix::fs::PermissionsExt as _;
     let server = Server::up();
     let done = server.id(&["submit", "--", "echo", "7"]);
@@ -59,7 +60,7 @@ fn a_copy_is_made_while_the_server_works_and_can_take_its_place() {
     let backup = || server.filch(&["server", "backup", "--data", data, path]);
     assert_eq!(backup().fine().line(), path);
     let mode = copy.metadata().expect("it is there").permissions().mode();
-    assert_eq!(mode & 0o777, 0o600, "it is nobody else's business");
+    assert_eq!(mode & 0o777, 0o600, "only its owner may read it");
     let names = |folder: &std::path::Path| {
         let entries = std::fs::read_dir(folder).expect("it is there");
         let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("readable").file_name();
@@ -67,16 +68,20 @@ fn a_copy_is_made_while_the_server_works_and_can_take_its_place() {
         names.sort();
         names
     };
-    assert_eq!(names(server.folder()), ["copy.db", DATA, "server.log"], "and nothing is beside it");
+    assert_eq!(
+        names(server.folder()),
+        ["copy.db", DATA, "server.log"],
+        "no other files are created"
+    );
     let before = std::fs::read(&copy).expect("it is there");
-    backup().refused(4, "is there already");
+    backup().refused(4, "already exists");
     assert_eq!(std::fs::read(&copy).expect("it is there"), before, "not overwritten");
     let document = filch(&["server", "verify", "--json", path]).fine().json();
     assert_eq!((&document["holds"], &document["counts"]["submitted"]), (&true.into(), &102.into()));
     assert_eq!(
         names(server.folder()),
         ["copy.db", DATA, "server.log"],
-        "a look leaves nothing behind"
+        "verifying creates no files"
     );
 
     let restored = Server::restored(&copy);
@@ -91,13 +96,15 @@ fn a_copy_is_made_while_the_server_works_and_can_take_its_place() {
     let nowhere = nowhere.to_str().expect("a path of ours");
     let other = server.folder().join("other.db");
     let other = other.to_str().expect("a path of ours");
-    filch(&["server", "backup", "--data", nowhere, other]).refused(3, "there is no file");
+    filch(&["server", "backup", "--data", nowhere, other]).refused(3, "no such file");
     let deep = format!("{nowhere}/copy.db");
-    server.filch(&["server", "backup", "--data", DATA, &deep]).refused(1, "help: name a file in a");
+    server
+        .filch(&["server", "backup", "--data", DATA, &deep])
+        .refused(1, "help: choose a file in an existing");
 }
 
 #[test]
-fn what_cannot_be_believed_is_shown_with_its_evidence() {
+fn a_damaged_store_fails_the_integrity_check_with_evidence() {
     let server = Server::up();
     let id = server.id(&["submit", "--", "true"]);
     server.filch(&["wait", &id]).fine();
@@ -112,13 +119,13 @@ fn what_cannot_be_believed_is_shown_with_its_evidence() {
     let has_payload = |page: &&mut [u8]| page.windows(6).any(|bytes| bytes == b"{\"run\"");
     let page = bytes.chunks_exact_mut(4_096).find(has_payload).expect("it is somewhere");
     page.iter_mut().for_each(|byte| *byte = !*byte);
-    std::fs::write(&copy, bytes).expect("there is room");
-    let broken = filch(&["server", "verify", "--json", path]).refused(1, "every promise was kept");
+    std::fs::write(&copy, bytes).expect("it is writable");
+    let broken = filch(&["server", "verify", "--json", path]).refused(1, "integrity check failed");
     let document = broken.json();
     assert_eq!(document["holds"], false);
     let findings = document["findings"].as_array().expect("a list");
     assert!(findings.iter().any(|finding| finding["rule"] == "file"), "{document}");
-    let broken = filch(&["server", "verify", path]).refused(1, "findings");
-    assert!(broken.fact("file").starts_with("DOES NOT HOLD"), "{broken:?}");
+    let broken = filch(&["server", "verify", path]).refused(1, "violations");
+    assert!(broken.fact("file").starts_with("VIOLATED"), "{broken:?}");
     assert!(broken.fact("evidence").contains(": "), "{broken:?}");
 }

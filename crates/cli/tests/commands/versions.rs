@@ -1,5 +1,4 @@
-//! A worker and a server of other versions: what stands between them here changes how their protocol is
-//! called.
+//! Version mismatches between worker and server, made by a proxy that changes the protocol version.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,20 +8,20 @@ use std::time::{Duration, Instant};
 
 use crate::server::{Running, Server, interrupt, until};
 
-/// What becomes of what is said in one direction.
+/// What the proxy does to the bytes of one direction.
 #[derive(Clone)]
 enum ProxyMode {
-    /// It comes through.
+    /// Passes everything.
     Open,
-    /// In the head, another number of the protocol is said, or none.
+    /// Replaces the protocol header.
     Changed(&'static str),
-    /// Nothing comes through behind the head.
+    /// Passes only the head.
     Cut,
-    /// What is said comes through until this is set; the next thing is this frame instead, and the last.
+    /// Passes everything until the flag is set, then sends this frame instead and nothing more.
     InvalidFrame(Arc<AtomicBool>, Vec<u8>),
 }
 
-/// Stands before a server, and changes heads; gives its own place.
+/// Starts a proxy in front of a server, and returns its URL.
 fn proxy(server: &Server, request: ProxyMode, answer: ProxyMode) -> String {
     let behind = server.url.trim_start_matches("http://").to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
@@ -33,7 +32,7 @@ fn proxy(server: &Server, request: ProxyMode, answer: ProxyMode) -> String {
             let Ok(front) = front else { return };
             let Ok(back) = TcpStream::connect(&behind) else { return };
             let (Ok(to_front), Ok(to_back)) = (front.try_clone(), back.try_clone()) else { return };
-            // The server answers only to its own name.
+            // The server accepts only its own `Host`.
             let names = (own.clone(), behind.clone());
             let (request, answer) = (request.clone(), answer.clone());
             std::thread::spawn(move || pass(front, to_back, &request, Some(names)));
@@ -43,7 +42,7 @@ fn proxy(server: &Server, request: ProxyMode, answer: ProxyMode) -> String {
     url
 }
 
-/// `names` are what the place is called here, and what behind it.
+/// `names` are the addresses of the proxy and of the server.
 fn pass(mut from: TcpStream, mut to: TcpStream, mode: &ProxyMode, names: Option<(String, String)>) {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -72,7 +71,7 @@ fn inject_frame(from: &mut TcpStream, to: &mut TcpStream, inject: &AtomicBool, f
     while let Ok(count @ 1..) = from.read(&mut bytes) {
         if inject.load(Ordering::SeqCst) {
             let _ = to.write_all(frame);
-            // The server's answer is on its mode; until it was read, nobody hangs up.
+            // Keep the connection open until the server's response has been read.
             let _ = std::io::copy(from, &mut std::io::sink());
             return;
         }
@@ -89,7 +88,7 @@ fn worker(server: &Server, url: &str) -> Running {
 }
 
 #[test]
-fn a_worker_of_another_protocol_ends_and_says_what_to_do() {
+fn a_worker_with_another_protocol_version_exits_with_help() {
     let server = Server::idle();
     let other = ProxyMode::Changed("filch-protocol: 2");
     for (request, answer, why) in [
@@ -105,7 +104,7 @@ fn a_worker_of_another_protocol_ends_and_says_what_to_do() {
 }
 
 #[test]
-fn older_ones_that_say_no_number_are_taken_as_they_are() {
+fn peers_without_a_version_header_are_accepted() {
     let server = Server::idle();
     let none = ProxyMode::Changed("x-nothing: 1");
     let _worker = worker(&server, &proxy(&server, none.clone(), none));
@@ -114,7 +113,7 @@ fn older_ones_that_say_no_number_are_taken_as_they_are() {
 }
 
 #[test]
-fn a_worker_says_so_if_it_is_hung_up_on() {
+fn a_worker_reports_a_closed_connection() {
     let server = Server::idle();
     let url = proxy(&server, ProxyMode::Open, ProxyMode::Cut);
     let mut worker = worker(&server, &url);
@@ -124,7 +123,7 @@ fn a_worker_says_so_if_it_is_hung_up_on() {
 }
 
 #[test]
-fn a_worker_that_is_hung_up_on_and_holds_nothing_leaves_when_it_is_told_to() {
+fn a_disconnected_worker_without_jobs_exits_on_interrupt() {
     let server = Server::idle();
     let mut worker = worker(&server, &proxy(&server, ProxyMode::Open, ProxyMode::Cut));
     assert!(worker.next_stderr_line().starts_with("working for "));
@@ -136,14 +135,14 @@ fn a_worker_that_is_hung_up_on_and_holds_nothing_leaves_when_it_is_told_to() {
     assert!(told.elapsed() < Duration::from_secs(20), "{:?}", told.elapsed());
 }
 
-/// A frame from a worker, with a mask that changes nothing.
+/// A WebSocket frame with a mask of zeros.
 fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
     let length = u8::try_from(payload.len()).expect("it is short");
     [&[0x80 | opcode, 0x80 | length, 0, 0, 0, 0], payload].concat()
 }
 
 #[test]
-fn a_worker_that_is_not_understood_ends_and_says_why() {
+fn a_worker_whose_frame_is_rejected_exits_with_the_reason() {
     let server = Server::idle();
     for (frame, why) in [
         (frame(1, b"hello"), "rejected the frame: expected value at line 1 column 1"),
@@ -162,7 +161,7 @@ fn a_worker_that_is_not_understood_ends_and_says_why() {
 }
 
 #[test]
-fn what_runs_on_a_worker_that_is_not_understood_ends_with_it_and_is_not_done() {
+fn jobs_of_a_worker_whose_frame_is_rejected_are_stopped_and_requeued() {
     let server = Server::idle();
     let inject = Arc::new(AtomicBool::new(false));
     let mode = ProxyMode::InvalidFrame(Arc::clone(&inject), frame(1, b"hello"));
@@ -170,12 +169,12 @@ fn what_runs_on_a_worker_that_is_not_understood_ends_with_it_and_is_not_done() {
     let script = "echo $$ > pid.new && mv pid.new pid && exec sleep 600";
     let id = server.id(&["submit", "--", "sh", "-c", script]);
     until("it runs", || server.job(&id)["state"] == "running");
-    // It is called running a moment after it was taken up, whether or not it has come to its first line.
+    // The state changes before the script has executed its first line.
     let pid = server.folder().join("pid");
     until("it has begun", || pid.exists());
     let pid = std::fs::read_to_string(pid).expect("it was moved there whole");
     inject.store(true, Ordering::SeqCst);
     assert_eq!(worker.code(), Some(7), "{}", worker.kill_and_read_stderr());
-    until("nothing of it runs", || !std::path::Path::new("/proc").join(pid.trim()).exists());
-    until("its lease is over", || server.job(&id)["state"] == "queued");
+    until("the process is gone", || !std::path::Path::new("/proc").join(pid.trim()).exists());
+    until("its lease has expired", || server.job(&id)["state"] == "queued");
 }

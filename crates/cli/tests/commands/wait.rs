@@ -1,9 +1,9 @@
-//! `filch wait`: the code says how it went.
+//! `filch wait`: the exit code is the outcome.
 
 use crate::server::{Running, Server, interrupt};
 
 #[test]
-fn the_code_says_how_jobs_ended() {
+fn the_exit_code_is_the_outcome_of_the_jobs() {
     let server = Server::up();
     let fine = server.id(&["submit", "--", "true"]);
     let bad = server.id(&["submit", "--retry", "1", "--", "sh", "-c", "exit 7"]);
@@ -12,7 +12,7 @@ fn the_code_says_how_jobs_ended() {
     let ended = server.filch(&["wait", &fine]).fine();
     assert_eq!(ended.line(), format!("{}\tsucceeded", &fine[28..]));
     server.filch(&["wait", &bad]).refused(100, &format!("{}: exit code 7", &bad[28..]));
-    server.filch(&["wait", "--timeout", "50ms", &never]).refused(124, "the time is up");
+    server.filch(&["wait", "--timeout", "50ms", &never]).refused(124, "timed out waiting");
 
     server.filch(&["job", "cancel", &never]).fine();
     assert_eq!(server.filch(&["wait", &never]).code, 102);
@@ -27,9 +27,9 @@ fn the_code_says_how_jobs_ended() {
 }
 
 #[test]
-fn ids_come_from_a_pipe_and_the_newest_has_a_name() {
+fn ids_are_read_from_stdin_and_last_is_the_newest() {
     let server = Server::up();
-    server.filch(&["wait", "@last"]).refused(3, "there is no last job");
+    server.filch(&["wait", "@last"]).refused(3, "no job has been submitted yet");
     let ids = server.filch(&["submit", "--array", "1-20", "--", "true"]).fine().stdout;
     let ended = server.feed(&["wait", "-"], &ids).fine();
     assert_eq!(ended.lines().len(), 20);
@@ -39,29 +39,29 @@ fn ids_come_from_a_pipe_and_the_newest_has_a_name() {
 }
 
 #[test]
-fn what_is_not_there_is_not_waited_for() {
+fn unknown_jobs_are_rejected() {
     let server = Server::idle();
     server.filch(&["wait", "0123abcd"]).refused(3, "no job 0123abcd");
     server.filch(&["wait", "abc"]).refused(2, "at least the last 4 digits");
     server.filch(&["wait", "@first"]).refused(2, "write @last for the newest job");
-    server.filch(&["wait"]).refused(2, "<SEL>");
+    server.filch(&["wait"]).refused(2, "<JOB>");
     server.filch(&["wait", "--timeout", "5", "abcd"]).refused(2, "this is no duration");
 }
 
 #[test]
-fn that_nothing_was_named_is_said() {
+fn an_empty_list_of_ids_is_reported() {
     let server = Server::idle();
     for input in ["", "\n \n"] {
         let ended = server.feed(&["wait", "-"], input).fine();
         assert_eq!(ended.stdout, "");
-        assert_eq!(ended.stderr, "there was nothing to wait for: stdin named no job\n");
+        assert_eq!(ended.stderr, "nothing to wait for: stdin holds no job ids\n");
     }
     let ended = server.feed(&["wait", "--json", "-"], "").fine();
     assert_eq!(ended.json()["jobs"], serde_json::json!([]));
 }
 
 #[test]
-fn whoever_interrupts_it_is_told_so() {
+fn an_interrupted_wait_has_its_exit_code() {
     let server = Server::idle();
     let id = server.id(&["submit", "--", "true"]);
     let mut waiting = Running::start(&mut server.command(&["wait", &id]));

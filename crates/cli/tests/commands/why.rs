@@ -1,9 +1,9 @@
-//! `filch why`: one sentence, and the command that would change it.
+//! `filch why`: the explanation, and the command that would change it.
 
 use crate::server::Server;
 
 #[test]
-fn each_reason_not_to_run_has_its_sentence() {
+fn each_reason_not_to_run_is_explained() {
     let server = Server::idle();
     let why = |id: &str| server.filch(&["why", id]).fine().stdout;
 
@@ -19,8 +19,8 @@ fn each_reason_not_to_run_has_its_sentence() {
     assert_eq!(why(&later), "scheduled: not before 2100-01-01T00:00:00Z\n");
 
     server.filch(&["job", "cancel", &id]).fine();
-    assert_eq!(why(&id), "cancelled: somebody cancelled it\n");
-    assert!(why(&child).starts_with("cancelled: its parents did not end as it asks"));
+    assert_eq!(why(&id), "cancelled: cancelled by a user\n");
+    assert!(why(&child).starts_with("cancelled: its dependencies did not meet its condition"));
 
     let document = server.filch(&["why", "--json", &later]).fine().json();
     assert_eq!((&document["code"], &document["id"]), (&"scheduled".into(), &later.as_str().into()));
@@ -28,11 +28,11 @@ fn each_reason_not_to_run_has_its_sentence() {
 }
 
 #[test]
-fn an_ended_job_says_how_it_ended() {
+fn an_ended_job_is_explained_by_its_outcome() {
     let server = Server::up();
     let fine = server.id(&["submit", "--", "true"]);
     server.filch(&["wait", &fine]).fine();
-    assert_eq!(server.filch(&["why", &fine]).fine().stdout, "succeeded: it has succeeded\n");
+    assert_eq!(server.filch(&["why", &fine]).fine().stdout, "succeeded: the job has succeeded\n");
     let dead = server.dead(&[]);
     let said = format!(
         "dead: the only attempt failed: exit code 1\n  try: filch job retry {}\n",
@@ -42,7 +42,7 @@ fn an_ended_job_says_how_it_ended() {
 }
 
 #[test]
-fn a_kind_that_nobody_handles_is_named() {
+fn a_kind_without_a_handler_is_named() {
     let server = Server::up();
     server.filch(&["queue", "set", "default", "--limit", "1"]).fine();
     let gate = server.id(&["submit", "--", "sleep", "1000"]);
@@ -53,7 +53,7 @@ fn a_kind_that_nobody_handles_is_named() {
     assert_eq!(said.lines().next(), Some(first), "{said}");
     let document = server.filch(&["why", "--json", &ids[1]]).fine().json();
     assert_eq!(document["code"], "no-handler");
-    // One that is handled waits for its turn.
+    // A kind with a handler waits for its turn.
     let said = server.filch(&["why", "@last"]).fine().stdout;
     assert!(said.contains("queue default has 1 of 1 slots busy; 3 jobs ahead"), "{said}");
     let document = server.filch(&["why", "--json", "@last"]).fine().json();

@@ -1,16 +1,16 @@
-//! `filch worker` and `filch server status`: who is there.
+//! `filch worker` and `filch server status`.
 
 use crate::server::{Running, Server, interrupt, until};
 
 #[test]
-fn a_worker_is_listed_and_leaves_when_it_is_told_to() {
+fn a_worker_is_listed_and_drained() {
     let server = Server::idle();
     assert_eq!(
         server.filch(&["worker", "list"]).fine().stdout,
         "id\tname\tstate\tslots\trunning\twaiting\tqueues\tkinds\n"
     );
     let mut worker = Running::start(&mut server.command(&["worker", "start", "--slots", "3"]));
-    until("the worker is there", || {
+    until("the worker is connected", || {
         let ended = server.filch(&["worker", "list"]).fine();
         ended.rows().iter().any(|row| row[2] == "connected" && row[3] == "3")
     });
@@ -31,11 +31,11 @@ fn a_worker_is_listed_and_leaves_when_it_is_told_to() {
 }
 
 #[test]
-fn a_worker_that_is_told_to_stop_says_so_and_ends_well() {
+fn a_stopped_worker_returns_its_jobs_and_exits_with_0() {
     let server = Server::idle();
     let words = ["worker", "start", "--slots", "1", "--name", "builder", "--queues", "default"];
     let mut worker = Running::start(&mut server.command(&words));
-    until("the worker is there", || {
+    until("the worker is connected", || {
         let ended = server.filch(&["worker", "list"]).fine();
         ended.rows().iter().any(|row| row[1] == "builder" && row[2] == "connected")
     });
@@ -47,29 +47,31 @@ fn a_worker_that_is_told_to_stop_says_so_and_ends_well() {
     server.filch(&["worker", "stop", "biulder"]).refused(3, "did you mean \"builder\"?");
     let dry = server.filch(&["worker", "stop", "builder", "--dry-run"]).fine();
     assert_eq!(dry.stderr, "1 worker would be stopped\n");
-    let told = server.filch(&["worker", "stop", "--grace", "200ms", "--wait", "builder"]).fine();
-    assert_eq!(told.stderr, "1 worker told to stop\n");
+    let stopped = server.filch(&["worker", "stop", "--grace", "200ms", "--wait", "builder"]).fine();
+    assert_eq!(stopped.stderr, "1 worker stopping\n");
     assert_eq!(worker.code(), Some(0));
     let said = worker.kill_and_read_stderr();
-    assert!(said.contains("told to stop: what runs may take 200ms"), "{said}");
-    assert!(said.contains("stopped, as the server asked"), "{said}");
+    assert!(said.contains("as the server asked: running jobs have 200ms to finish"), "{said}");
+    assert!(said.contains("Stopped."), "{said}");
 
-    // Handed back and charged to nobody: its one attempt is still to come.
+    // The interruption does not count as an attempt.
     let job = server.job(&id);
     assert_eq!((&job["state"], &job["attempts"]), (&"queued".into(), &0.into()), "{job}");
     assert_eq!(job["failures"][0]["outcome"], "interrupted");
 }
 
 #[test]
-fn a_worker_is_stopped_at_once() {
+fn all_workers_are_stopped_at_once() {
     let server = Server::idle();
     let words = ["worker", "start", "--slots", "1"];
     let mut worker = Running::start(&mut server.command(&words));
-    until("the worker is there", || !server.filch(&["worker", "list"]).fine().rows().is_empty());
+    until("the worker is connected", || {
+        !server.filch(&["worker", "list"]).fine().rows().is_empty()
+    });
     let id = server.id(&["submit", "--", "sleep", "1000"]);
     until("it runs", || server.job(&id)["state"] == "running");
     for verb in ["drain", "stop"] {
-        server.filch(&["worker", verb, "--all"]).refused(2, "nobody can be asked");
+        server.filch(&["worker", verb, "--all"]).refused(2, "confirmation needed");
     }
     let all = ["worker", "stop", "--all", "--now", "--json", "--yes"];
     let done = server.filch(&all).fine().json();
@@ -80,11 +82,11 @@ fn a_worker_is_stopped_at_once() {
 }
 
 #[test]
-fn nobody_else_is_drained() {
+fn unknown_workers_are_rejected() {
     let server = Server::up();
     server.filch(&["worker", "drain", "0123abcd"]).refused(3, "no worker 0123abcd");
-    server.filch(&["worker", "drain", "xyz!"]).refused(3, "it is no id of one");
-    server.filch(&["worker", "drain"]).refused(2, "<ID>");
+    server.filch(&["worker", "drain", "xyz!"]).refused(3, "no worker with the name or id");
+    server.filch(&["worker", "drain"]).refused(2, "<WORKER>");
     let id = server.filch(&["worker", "list"]).fine().rows()[0][0].to_owned();
     server.filch(&["worker", "drain", "--all", &id]).refused(2, "cannot be used with");
 }
@@ -101,7 +103,7 @@ fn a_worker_prints_the_schedule_trace_on_request() {
         let id = server.id(&["enqueue", "fib", "{\"n\": 20}"]);
         server.filch(&["wait", &id]).fine();
         assert_eq!(server.filch(&["job", "result", &id]).fine().line(), "6765");
-        // What is printed while it works, and the last line when it has ended.
+        // A line while it works, and a last line when it exits.
         let mut line = worker.next_stderr_line();
         while !line.starts_with("SCHED ") || line.ends_with(" done=0") {
             line = worker.next_stderr_line();
@@ -116,7 +118,7 @@ fn a_worker_prints_the_schedule_trace_on_request() {
     let mut silent = Running::start(&mut server.command(&start));
     until("it has failed", || {
         let dead = server.filch(&["dead", "list"]).fine().stdout;
-        dead.contains("41 takes too long: 40 is the most")
+        dead.contains("n is 41, but at most 40 is allowed")
     });
     interrupt(&silent);
     assert_eq!(silent.code(), Some(0));

@@ -1,5 +1,5 @@
-//! `filch demo imbalance`: the threads of one process. All tasks are put on worker 0 of a pool, and the
-//! others steal from it: one at a time, or half of what is there.
+//! `filch demo imbalance`: work stealing between the threads of one process. All tasks start on
+//! worker 0 of a pool, and the others steal one task or half of the tasks at a time.
 
 mod load;
 
@@ -17,37 +17,36 @@ use super::display::BAR;
 use crate::document::{self, Json};
 use crate::output::data;
 
-/// Put all tasks on one thread of a pool, and watch the others steal
+/// Start all tasks on one thread of a pool, and watch the others steal
 #[derive(Args)]
 #[command(after_help = "\
-Each task makes 1,000,000 additions. While they run, lines of the schedule trace are printed;
-then, how many tasks each worker ran, how many thefts that took, and how long, against the least
-that the cores of this machine could take.
+Each task makes 1,000,000 additions. Prints the scheduler trace while the tasks run; then the tasks
+per worker, the number of steals, and the time compared with the ideal time on this machine.
 
 Examples:
   filch demo imbalance
   filch demo imbalance --workers 4 --tasks 1000 --steal half")]
 pub(crate) struct ImbalanceArgs {
-    /// How many threads the pool has
+    /// Number of threads in the pool
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=PoolBuilder::THREADS_MAX as u64))]
     workers: u64,
-    /// How many tasks there are
+    /// Number of tasks
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     tasks: u64,
-    /// How much a thief takes [default: both ways are tried]
+    /// How many tasks a thread steals at once [default: try both]
     #[arg(long, value_name = "AMOUNT")]
     steal: Option<Amount>,
     #[command(flatten)]
     form: Json,
 }
 
-/// How much a thief takes
+/// How many tasks a thread steals at once
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 enum Amount {
     /// One task
     One,
-    /// Half of the tasks that it sees
+    /// Half of the tasks in the deque
     Half,
 }
 
@@ -69,31 +68,31 @@ impl From<Amount> for StealPolicy {
     }
 }
 
-/// Lines of the trace in the time that it takes at least.
+/// Lines of the trace within the ideal time.
 const LINES: u32 = 4;
 
-/// There is no line more often than this.
+/// The minimum interval between lines.
 const PERIOD_MIN: Duration = Duration::from_millis(10);
 
-/// What came of it.
+/// The totals.
 #[derive(Serialize)]
 struct Totals {
     workers: u64,
     tasks: u64,
     additions: u64,
     cores: u64,
-    /// How long one task takes alone.
+    /// Time of one task alone.
     task_us: u64,
-    /// The least that all can take on these cores.
+    /// The ideal time of all tasks on these cores.
     ideal_us: u64,
-    runs: Vec<Told>,
+    runs: Vec<RunReport>,
 }
 
 #[derive(Serialize)]
-struct Told {
+struct RunReport {
     steal: Amount,
     shares: Vec<u64>,
-    thefts: u64,
+    steals: u64,
     stolen: u64,
     overflowed: u64,
     makespan_us: u64,
@@ -132,11 +131,12 @@ pub(super) fn run(options: &ImbalanceArgs) -> Result<ExitCode> {
             trace.push(line);
             Ok(())
         })?;
-        let Run { shares, thefts, stolen, overflowed, makespan } = run;
+        let Run { shares, steals, stolen, overflowed, makespan } = run;
         let makespan_us = makespan.as_micros() as u64;
-        let told = Told { steal: amount, shares, thefts, stolen, overflowed, makespan_us, trace };
-        say(&shares_and_sums(&told, &totals))?;
-        totals.runs.push(told);
+        let report =
+            RunReport { steal: amount, shares, steals, stolen, overflowed, makespan_us, trace };
+        say(&shares_and_sums(&report, &totals))?;
+        totals.runs.push(report);
     }
     say(&comparison(&totals.runs))?;
     if form.json {
@@ -153,8 +153,8 @@ fn heading(totals: &Totals) -> String {
     )
 }
 
-fn shares_and_sums(told: &Told, totals: &Totals) -> String {
-    let Told { shares, thefts, stolen, overflowed, makespan_us, .. } = told;
+fn shares_and_sums(report: &RunReport, totals: &Totals) -> String {
+    let RunReport { shares, steals, stolen, overflowed, makespan_us, .. } = report;
     let most = shares.iter().copied().max().unwrap_or(0).max(1);
     let digits = (shares.len() - 1).to_string().len();
     let mut text = String::new();
@@ -167,8 +167,8 @@ fn shares_and_sums(told: &Told, totals: &Totals) -> String {
     }
     let _ = writeln!(
         text,
-        "  {thefts} thefts moved {stolen} tasks, {overflowed} went through the shared queue\n  \
-         {} for all, {} at least: {:.2} times that",
+        "  {steals} steals moved {stolen} tasks, {overflowed} went through the shared queue\n  \
+         {} in total, {} ideally: {:.2} times the ideal",
         milliseconds(*makespan_us),
         milliseconds(totals.ideal_us),
         *makespan_us as f64 / totals.ideal_us.max(1) as f64,
@@ -176,9 +176,11 @@ fn shares_and_sums(told: &Told, totals: &Totals) -> String {
     text
 }
 
-fn comparison(runs: &[Told]) -> String {
+fn comparison(runs: &[RunReport]) -> String {
     match runs {
-        [one, half] => format!("\n{} thefts one by one, {} by halves\n", one.thefts, half.thefts),
+        [one, half] => {
+            format!("\n{} steals of one task, {} steals of half\n", one.steals, half.steals)
+        }
         _ => String::new(),
     }
 }
@@ -192,11 +194,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_are_as_long_as_shares() {
-        let told = Told {
+    fn bars_are_proportional_to_shares() {
+        let report = RunReport {
             steal: Amount::Half,
             shares: vec![60, 30, 10],
-            thefts: 4,
+            steals: 4,
             stolen: 40,
             overflowed: 0,
             makespan_us: 1_500,
@@ -211,11 +213,11 @@ mod tests {
             ideal_us: 1_000,
             runs: Vec::new(),
         };
-        let text = shares_and_sums(&told, &totals);
+        let text = shares_and_sums(&report, &totals);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], format!("  worker 0  {}    60 tasks   60 %", "█".repeat(28)));
         assert!(lines[1].contains(&format!("  {}··", "█".repeat(14))), "{text}");
-        assert_eq!(lines[3], "  4 thefts moved 40 tasks, 0 went through the shared queue");
-        assert_eq!(lines[4], "  1.50 ms for all, 1.00 ms at least: 1.50 times that");
+        assert_eq!(lines[3], "  4 steals moved 40 tasks, 0 went through the shared queue");
+        assert_eq!(lines[4], "  1.50 ms in total, 1.00 ms ideally: 1.50 times the ideal");
     }
 }

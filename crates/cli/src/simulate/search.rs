@@ -1,4 +1,4 @@
-//! Hunting: runs the seeds, and reports what they went through and what was found.
+//! The seed search: runs the seeds and reports totals and the first failure.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use anyhow::Result;
 use filch_sim::search::{SearchFailure, SearchStats};
 use serde::Serialize;
 
-use super::options::HuntOrder;
+use super::cpu;
+use super::options::SearchOptions;
 use super::progress::Progress;
-use super::{cpu, print_json};
-use crate::output::message;
+use crate::output::{self, message};
 use crate::table;
 
 /// The document that `--json` prints.
@@ -42,18 +42,18 @@ struct Found<'a> {
     trace: &'a str,
 }
 
-pub(crate) fn run(order: &HuntOrder) -> Result<ExitCode> {
-    let HuntOrder { hunt, given, json } = order;
-    let count = (hunt.seeds.end() - hunt.seeds.start()).saturating_add(1);
+pub(crate) fn run(options: &SearchOptions) -> Result<ExitCode> {
+    let SearchOptions { search, given, json } = options;
+    let count = (search.seeds.end() - search.seeds.start()).saturating_add(1);
     let progress = Progress::of(count);
     let before = cpu::used();
-    let (stats, failure) = hunt.run(&|stats| progress.show(stats));
+    let (stats, failure) = search.run(&|stats| progress.show(stats));
     let used = before.zip(cpu::used()).map(|(before, after)| after.saturating_sub(before));
     progress.end();
 
     let report = Report::new(&stats, used, failure.as_ref());
     if *json {
-        print_json(&report)?;
+        output::document(&report)?;
     } else {
         table::print(&report.rows())?;
     }
@@ -61,16 +61,16 @@ pub(crate) fn run(order: &HuntOrder) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let SearchFailure { seed, rule, what, run, trace } = &failure;
-    message(format_args!("error: seed {seed} breaks {rule}: {what}"));
-    message(format_args!("  help: repeat it with `filch simulate --seeds {seed}{given}`"));
+    message(format_args!("error: seed {seed} violates {rule}: {what}"));
+    message(format_args!("  help: reproduce it with `filch simulate --seeds {seed}{given}`"));
     if !json {
         let (run, trace) = (run.trim_end(), trace.trim_end());
-        message(format_args!("\n== the run, made small\n{run}\n\n== its trace\n{trace}"));
+        message(format_args!("\n== minimized run\n{run}\n\n== trace\n{trace}"));
     }
     Ok(ExitCode::FAILURE)
 }
 
-/// What was gone through, as rows of a table.
+/// The totals as rows of a table.
 pub(super) fn rows(stats: &SearchStats) -> Vec<Vec<String>> {
     Report::new(stats, None, None).rows()
 }
@@ -103,7 +103,7 @@ impl<'a> Report<'a> {
             stale: stats.stale,
             lost: stats.lost,
             violations: stats.violations,
-            // A hunt shorter than a tick has no such figure.
+            // Not available for a search shorter than one tick.
             cluster_hours_per_cpu_hour: cpu_hours
                 .filter(|&hours| hours > 0.0)
                 .map(|hours| cluster_hours / hours),
