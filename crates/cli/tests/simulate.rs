@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// What a command printed, and how it ended.
+/// The output and exit code of a command.
 struct Ended {
     code: i32,
     stdout: String,
     stderr: String,
 }
 
-/// Runs `filch` with these words and this input.
+/// Runs `filch` with these arguments and this input.
 fn filch(words: &str, input: &str) -> Ended {
     let mut child = Command::new(env!("CARGO_BIN_EXE_filch"))
         .args(words.split_whitespace())
@@ -33,7 +33,7 @@ fn filch(words: &str, input: &str) -> Ended {
     }
 }
 
-/// A file of this test's own.
+/// A file for this test.
 fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }

@@ -15,7 +15,7 @@ use filch_worker::{Left, RunningWorker, WorkerConfig, connect};
 
 pub(crate) use self::manage::resolve_id;
 use crate::connection::Connection;
-use crate::embedded::{SHUTDOWN_GRACE, default_slots, handlers, host_name};
+use crate::embedded::{default_slots, handlers, host_name};
 use crate::exit::{self, Exit};
 use crate::group::{Group, with_client};
 use crate::logging::Logging;
@@ -57,6 +57,9 @@ pub(crate) struct StartArgs {
     /// Always prefetch this many jobs beyond the slots, even if they take long
     #[arg(long, value_name = "N", conflicts_with = "reserve")]
     hold: Option<u32>,
+    /// Graceful shutdown: how long running jobs may take after Ctrl-C or SIGTERM
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = filch_api::span::read)]
+    grace: Duration,
     /// Do not run commands, only built-in kinds
     #[arg(long)]
     no_commands: bool,
@@ -102,7 +105,7 @@ async fn work(connection: &Connection, start: StartArgs) -> Result<ExitCode> {
         slots,
         queues: start.queues,
         home: Home::Apart,
-        grace: SHUTDOWN_GRACE,
+        grace: start.grace,
         reserve: start.hold.map_or(Reserve::Auto { most: start.reserve }, Reserve::Fixed),
         name: Some(start.name.unwrap_or_else(host_name)),
         trace_schedule: start.trace_schedule,
@@ -115,7 +118,7 @@ async fn work(connection: &Connection, start: StartArgs) -> Result<ExitCode> {
         exit = refused(&mut notices) => return Err(exit.into()),
         () = signals.received() => {
             message(format_args!("Shutting down: waiting for running jobs. Press Ctrl-C again to stop now."));
-            worker.drain(SHUTDOWN_GRACE);
+            worker.drain(start.grace);
             tokio::select! {
                 left = worker.left() => left,
                 exit = refused(&mut notices) => return Err(exit.into()),

@@ -42,7 +42,7 @@ impl TokenEnv {
         command
     }
 
-    /// Runs the program to its end. What it prints is noted.
+    /// Runs the program to its end, and records its output.
     pub(crate) fn filch(&self, token: Option<&Path>, words: &[&str]) -> Ended {
         self.note(end(&mut self.command(token, words), ""))
     }
@@ -67,7 +67,7 @@ impl TokenEnv {
         path
     }
 
-    /// Starts the program beside the test. What it prints is in the file of this name.
+    /// Starts the program in the background. Its output goes to files with this name.
     pub(crate) fn start(&mut self, name: &str, command: &mut Command) -> usize {
         let file = |ending: &str| {
             File::create(self.path(&format!("logs/{name}.{ending}"))).expect("it is writable")
@@ -77,7 +77,7 @@ impl TokenEnv {
         self.children.len() - 1
     }
 
-    /// Starts a server over the data, and waits until it serves.
+    /// Starts a server, and waits until it is ready.
     pub(crate) fn serve(&mut self, words: &[&str]) -> String {
         let words = [words, &["--listen", "127.0.0.1:0"]].concat();
         let mut command = self.command(None, &words);
