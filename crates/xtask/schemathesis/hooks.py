@@ -1,4 +1,4 @@
-"""What schemathesis cannot know by itself: a token, lines of JSON, and the ids of jobs that are there."""
+"""Details that the OpenAPI document lacks: a token, JSON lines, and ids of existing jobs."""
 
 import json
 import os
@@ -12,7 +12,7 @@ TOKEN = os.environ["FILCH_TOKEN"]
 
 @schemathesis.auth()
 class Bearer:
-    """Everything is asked for as an admin; that nothing is answered without is tried as well."""
+    """Sends requests as an admin. schemathesis also checks that requests without a token fail."""
 
     def get(self, case, context):
         return TOKEN
@@ -24,7 +24,7 @@ class Bearer:
 
 @schemathesis.serializer("application/x-ndjson")
 def write_lines(ctx, value):
-    """One line, or one for each item; what is no text of JSON stays as it is."""
+    """Writes one line, or one per item. Bytes are sent as they are."""
     if isinstance(value, bytes):
         return value
     lines = value if isinstance(value, list) else [value]
@@ -40,8 +40,8 @@ def ask(path, body=None):
 
 
 def ended_jobs(count):
-    """Jobs that nobody knows how to do: dead at once."""
-    jobs = [{"kind": "nobody-knows", "retry": {"max": 1}}] * count
+    """Submits jobs of an unknown kind, which are dead at once."""
+    jobs = [{"kind": "unknown", "retry": {"max": 1}}] * count
     ids = [job["id"] for job in ask("/v1/jobs", jobs)["jobs"]]
     for job in ids:
         ask(f"/v1/jobs/{job}?wait=30s")
@@ -53,7 +53,7 @@ IDS = ended_jobs(8)
 
 @schemathesis.hook
 def map_path_parameters(ctx, path_parameters):
-    """Half of the ids are those of jobs that are there; a made-up one alone never gets past `not-found`."""
+    """Uses ids of existing jobs half of the time. Random ids alone never get past `not-found`."""
     made_up = (path_parameters or {}).get("id")
     is_job = ctx.operation is not None and ctx.operation.path.startswith("/v1/jobs/")
     if is_job and isinstance(made_up, str) and len(made_up) % 2 == 0:
@@ -64,12 +64,12 @@ def map_path_parameters(ctx, path_parameters):
 
 @schemathesis.hook
 def map_query(ctx, query):
-    """Nobody follows the log of a job: one that was tried again may have no end before a lease has one."""
+    """Does not follow logs: the log of a retried job may stay open until a lease ends."""
     return {**query, "follow": "false"} if query and "follow" in query else query
 
 
 @schemathesis.hook
 def filter_case(ctx, case):
-    """A bad line is answered when 200 has been said already, so these are not judged by their status."""
+    """Skips bad JSON lines: they are answered after the status 200 was sent."""
     is_bad = case.meta is not None and case.meta.generation.mode.is_negative
     return not (is_bad and case.media_type == "application/x-ndjson")

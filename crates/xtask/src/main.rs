@@ -2,7 +2,7 @@
 //!
 //! This file reads the arguments. `test` is what CI runs (`needs` installs missing tools), `tidy`
 //! has the house rules that no compiler checks, `schema` tests a server against its OpenAPI
-//! document, `soak` looks for bugs for as long as it is told to (`simulation` has the simulator's
+//! document, `soak` looks for bugs for a given time (`simulation` has the simulator's
 //! arguments), `bench` starts a benchmark, and `figures` writes its results into the docs.
 
 mod bench;

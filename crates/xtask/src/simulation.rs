@@ -1,6 +1,6 @@
 //! The simulator's arguments, and its first seed.
 //!
-//! `test` simulates once for every commit, `soak` for as long as it is told to; both simulate the
+//! `test` simulates once for every commit, `soak` for a given time; both simulate the
 //! same clusters, so a failure that one of them finds shows in the other with the same seed.
 
 use std::path::Path;

@@ -55,7 +55,7 @@ const INJECTED: &str = "injected ";
 /// Followed by a name, a colon, and a text.
 const MEASURED: &str = "measured ";
 
-/// The scenarios, built once. The rounds use what was built then, whatever happens to the sources.
+/// The scenarios, built once. All rounds use this build, even if the sources change meanwhile.
 pub(super) struct Processes {
     /// The program under test.
     filch: PathBuf,
@@ -108,7 +108,7 @@ impl Processes {
         self.play(scenario, seed)
     }
 
-    /// For how many minutes there is load.
+    /// How many minutes the load lasts.
     pub(super) fn load_minutes(&self) -> u32 {
         self.minutes.min(LOAD_MINUTES_MAX)
     }
