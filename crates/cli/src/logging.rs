@@ -1,7 +1,7 @@
 //! Logs of servers and workers: which events are written to stderr, and in which form.
 //!
-//! The events themselves are made by `filch_server`, `filch_worker` and `filch_recruit`. Those of other
-//! crates are left out: they might contain what requests carry.
+//! The events themselves are made by `filch_server`, `filch_worker` and `filch_recruit`. Those of
+//! other crates are left out: they might contain what requests carry.
 
 use clap::{Args, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};

@@ -75,9 +75,9 @@ impl MetricsPage {
         self.sample(name, &[], value);
     }
 
-    /// Adds the samples of a histogram with these labels. `counts` has one number for each bound, of the
-    /// observations that are at most as large and larger than the bound before, and one for all larger
-    /// observations.
+    /// Adds the samples of a histogram with these labels. `counts` has one number for each bound,
+    /// of the observations that are at most as large and larger than the bound before, and one for
+    /// all larger observations.
     pub fn buckets(
         &mut self,
         name: &str,

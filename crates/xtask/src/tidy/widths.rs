@@ -1,8 +1,8 @@
 //! Comments and pages of documentation are at most 100 columns wide, so that two of them fit beside
 //! each other on a screen.
 //!
-//! Tables, code blocks and lines with a URL are exempt: they cannot be broken. Code is rustfmt's
-//! business, and the contents of string literals are the program's.
+//! Tables, code blocks, pictures and lines with a URL are exempt: they cannot be broken. Code is
+//! rustfmt's business, and the contents of string literals are the program's.
 
 use super::Finding;
 use super::manifest::split_comment;
@@ -38,7 +38,9 @@ fn check_file(path: &str, text: &str) -> Vec<Finding> {
             continue;
         }
         let width = line.chars().count();
-        if width > WIDTH && !in_code_block && !prose.starts_with('|') && !prose.contains("://") {
+        let is_exempt =
+            prose.starts_with('|') || comment.starts_with("![") || prose.contains("://");
+        if width > WIDTH && !in_code_block && !is_exempt {
             let message = format!("{width} columns wide: break the line at {WIDTH}");
             findings.push(Finding::new(path, index + 1, message));
         }
@@ -87,6 +89,7 @@ mod tests {
         assert_eq!(found("a.rs", "/// | ~ |\n/// ```\n/// ~\n/// ```\n// https://x ~\n"), [0; 0]);
         assert_eq!(found("a.rs", "let a = \"// ~\";\nlet b = \"\n// ~\";\n"), [0; 0]);
         assert_eq!(found("Cargo.toml", "a = \"# ~\"\nb = \"~\"\n"), [0; 0]);
+        assert_eq!(found("a.md", "![~](picture.svg)\n"), [0; 0]);
         assert_eq!(found("a.json", "// ~\n"), [0; 0]);
     }
 

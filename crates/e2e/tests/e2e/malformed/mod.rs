@@ -118,7 +118,8 @@ async fn malformed_requests_and_frames_change_nothing() {
     }
     faults::injected(2 * COUNT as usize, "malformed requests and frames");
 
-    // Queues that only these frames have named are listed until the server has dropped the sessions.
+    // Queues that only these frames have named are listed until the server has dropped the
+    // sessions.
     until("no other queues are listed", async || when(state(client).await[2] == before[2])).await;
     assert_eq!(state(client).await, before);
     let log = server.stderr();
