@@ -152,7 +152,7 @@ fn invalid_submissions_are_rejected() {
     let server = Server::idle();
     for (words, code, said) in [
         (&["--after", "0123abcd", "--", "true"][..], 3, "no job 0123abcd"),
-        (&["--after", "x", "--", "true"], 2, "\"x\" is no id of a job"),
+        (&["--after", "x", "--", "true"], 2, "\"x\" is not a job id"),
         (&["--when", "all-done", "--", "true"], 2, "--after"),
         (&["--at", "tomorrow", "--", "true"], 2, "expected a time or a duration"),
         (&["--array", "9-1", "--", "true"], 2, "write 1-9"),

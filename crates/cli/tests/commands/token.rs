@@ -167,7 +167,7 @@ fn the_first_token_is_created_before_the_first_start_and_enables_authentication(
 
     env.filch(Some(&admin), &["token", "revoke", &id(&viewer)]).fine();
     env.filch(Some(&viewer), &["job", "list"]).refused(5, "was revoked");
-    env.filch(Some(&admin), &["token", "revoke", &id(&viewer)]).refused(3, "no token");
+    env.filch(Some(&admin), &["token", "revoke", &id(&viewer)]).refused(3, "no active token");
 }
 
 #[test]
