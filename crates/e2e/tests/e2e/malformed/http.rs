@@ -193,7 +193,8 @@ struct Response {
 
 /// Sends one request and reads the response. Returns the connection for the next one.
 async fn one(mut stream: TcpStream, bytes: &[u8]) -> io::Result<(Response, TcpStream)> {
-    stream.write_all(bytes).await?;
+    // The server may answer before it has read everything, and close the connection.
+    let _ = stream.write_all(bytes).await;
     let mut read = Vec::new();
     loop {
         if let Some(answer) = parse(&read) {
