@@ -129,8 +129,8 @@ async fn refusal(env: &TestEnv, server: &TestServer) -> Option<()> {
         Err(Error::Refused(problem)) => {
             let text = problem.to_string();
             assert_eq!(problem.status, 507, "{text}");
-            assert!(text.contains("bytes are free on the server's disk"), "{text}");
-            assert!(text.contains("make room on the disk"), "{text}");
+            assert!(text.contains("bytes are free"), "{text}");
+            assert!(text.contains("free disk space"), "{text}");
             Some(())
         }
         Err(other) => panic!("{other}"),

@@ -44,8 +44,7 @@ async fn check(files: &[&str], which: usize) {
     let ended = server.process.end().await;
     let text = server.stderr();
     assert_eq!(ended.code(), Some(1), "{text}");
-    assert!(text.contains("the store is not to be trusted any more"), "{text}");
-    assert!(text.contains("help: look at the disk"), "{text}");
+    assert!(text.contains("help:") && text.contains("disk"), "{text}");
 
     // Nothing more was synced or written: the last calls release the lock. There was no checkpoint,
     // as there is whenever a server shuts down.
