@@ -3,8 +3,8 @@
 //!
 //! It stops at the first step that fails; with the variable `CI` set, later steps still run, so
 //! that one run reports every failure. `steps` lists the commands; the last step is `tidy`, which
-//! runs in this process. With `--repeat`, only the tests are run, several times, perhaps beside
-//! load.
+//! runs in this process. Steps with their own target folders run beside the main steps. With
+//! `--repeat`, only the tests are run, several times, perhaps beside load.
 
 mod load;
 mod steps;
@@ -13,12 +13,17 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use self::load::Load;
 pub(crate) use self::load::be_busy;
+use self::steps::Step;
 use crate::{needs, target_folder, tidy};
 
 /// The command of the processes that make up the load. It is not for people, and not in the help.
@@ -37,27 +42,52 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     needs::install()?;
     let runner = steps::find_runner();
     let target = target_folder(root)?;
-    let mut steps = steps::all(runner, steps::find_first_seed(root), &target);
-    steps.extend(steps::has_deny().then(steps::deny));
-    steps.extend(steps::has_sanitizer().then(|| steps::sanitizer(&target)));
+    let first = steps::first(runner);
+    let mut main = steps::main(runner, cores()?, steps::find_first_seed(root), &target);
+    main.extend(steps::has_deny().then(steps::deny));
+    let mut beside = steps::beside(&target);
+    beside.extend(steps::has_sanitizer().then(|| steps::sanitizer(&target)));
 
-    let mut times = Times::new(steps.len() + 1);
+    let times = Times::new(first.len() + main.len() + beside.len() + 1);
     let goes_on = steps::goes_on_after_failure();
-    for step in &steps {
-        let failed = times.take(step.name, step, || step.perform(root)).is_err();
-        if failed && !goes_on {
-            return times.finish();
-        }
+    if !take_all(&times, &first, goes_on, |step| step.perform(root)) {
+        return times.finish();
     }
-    let _ = times.take("tidy", &"cargo xtask tidy", || check_tidiness(root));
+    let has_passed = thread::scope(|scope| {
+        let lane = || take_all(&times, &beside, goes_on, |step| step.perform_beside(root));
+        let lane = scope.spawn(lane);
+        let has_passed = take_all(&times, &main, goes_on, |step| step.perform(root));
+        let has_lane_passed = lane.join().expect("a step fails without a panic");
+        has_passed && has_lane_passed
+    });
+    if has_passed {
+        let _ = times.take("tidy", &"cargo xtask tidy", || check_tidiness(root));
+    }
     times.finish()
+}
+
+/// Runs steps in order; false if one of them or of those beside them has failed and the others are
+/// therefore not run.
+fn take_all(
+    times: &Times,
+    steps: &[Step],
+    goes_on: bool,
+    perform: impl Fn(&Step) -> Result<()>,
+) -> bool {
+    for step in steps {
+        if !goes_on && times.has_failures() {
+            return false;
+        }
+        let _ = times.take(step.name, step, || perform(step));
+    }
+    goes_on || !times.has_failures()
 }
 
 /// Builds the tests once, then runs the same tests again and again.
 pub(crate) fn repeat(root: &Path, repeat: Repeat) -> Result<ExitCode> {
     needs::install()?;
     let runner = steps::find_runner();
-    let steps = steps::repeatable(runner, &target_folder(root)?);
+    let steps = steps::repeatable(runner, cores()?, &target_folder(root)?);
     steps::build(runner).perform(root)?;
 
     let _load = repeat.beside_load.then(Load::start).transpose()?;
@@ -66,10 +96,8 @@ pub(crate) fn repeat(root: &Path, repeat: Repeat) -> Result<ExitCode> {
     let mut lines = Vec::new();
     for round in 1..=repeat.rounds.get() {
         eprintln!("== round {round} of {}", repeat.rounds);
-        let mut times = Times::new(steps.len());
-        for step in &steps {
-            let _ = times.take(step.name, step, || step.perform(root));
-        }
+        let times = Times::new(steps.len());
+        take_all(&times, &steps, true, |step| step.perform(root));
         failures += usize::from(times.has_failures());
         lines.push(format!("round {round}: {}", times.in_order()));
         eprintln!("{}", lines[lines.len() - 1]);
@@ -90,12 +118,21 @@ fn check_tidiness(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// How many cores there are.
+fn cores() -> Result<usize> {
+    Ok(thread::available_parallelism().context("cannot count the cores")?.get())
+}
+
 /// How long each step took, and which of them failed.
 struct Times {
     count: usize,
-    taken: Vec<Taken>,
+    started: Instant,
+    taken: Mutex<Vec<Taken>>,
+    /// How many steps were started.
+    begun: AtomicUsize,
 }
 
+#[derive(Clone)]
 struct Taken {
     name: &'static str,
     time: Duration,
@@ -104,17 +141,19 @@ struct Taken {
 
 impl Times {
     fn new(count: usize) -> Self {
-        Self { count, taken: Vec::new() }
+        let begun = AtomicUsize::new(0);
+        Self { count, started: Instant::now(), taken: Mutex::default(), begun }
     }
 
     /// Runs a step, and prints how it went.
     fn take(
-        &mut self,
+        &self,
         name: &'static str,
         command: &dyn fmt::Display,
         perform: impl FnOnce() -> Result<()>,
     ) -> Result<(), ()> {
-        eprintln!("[{}/{}] {name}: {command}", self.taken.len() + 1, self.count);
+        let number = self.begun.fetch_add(1, Relaxed) + 1;
+        eprintln!("[{number}/{}] {name}: {command}", self.count);
         let started = Instant::now();
         let result = perform();
         let time = started.elapsed();
@@ -122,21 +161,26 @@ impl Times {
             Ok(()) => eprintln!("      {name} passed in {:.1} s", time.as_secs_f64()),
             Err(failure) => eprintln!("error: {failure:#}"),
         }
-        self.taken.push(Taken { name, time, is_failure: result.is_err() });
+        self.lock().push(Taken { name, time, is_failure: result.is_err() });
         result.map_err(drop)
     }
 
+    fn lock(&self) -> MutexGuard<'_, Vec<Taken>> {
+        self.taken.lock().expect("no step panics while it holds the lock")
+    }
+
     fn has_failures(&self) -> bool {
-        self.taken.iter().any(|step| step.is_failure)
+        self.lock().iter().any(|step| step.is_failure)
     }
 
     /// Prints the times, and fails if a step has failed.
     fn finish(&self) -> Result<ExitCode> {
-        eprintln!("\n{self}");
+        eprintln!("\n{self}{:>9.1} s  in all", self.started.elapsed().as_secs_f64());
+        let taken = self.lock();
         let failures: Vec<&str> =
-            self.taken.iter().filter(|step| step.is_failure).map(|step| step.name).collect();
+            taken.iter().filter(|step| step.is_failure).map(|step| step.name).collect();
         if !failures.is_empty() {
-            let left = match self.count - self.taken.len() {
+            let left = match self.count - taken.len() {
                 0 => String::new(),
                 left => format!("; {left} were not run"),
             };
@@ -151,27 +195,25 @@ impl Times {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// On one line, in the order in which the steps ran.
+    /// On one line, in the order in which the steps ended.
     fn in_order(&self) -> String {
-        let steps: Vec<String> = self.taken.iter().map(ToString::to_string).collect();
-        format!("{} in {}", steps.join(", "), minutes(self.sum()))
-    }
-
-    fn sum(&self) -> Duration {
-        self.taken.iter().map(|step| step.time).sum()
+        let taken = self.lock();
+        let steps: Vec<String> = taken.iter().map(ToString::to_string).collect();
+        let sum = taken.iter().map(|step| step.time).sum();
+        format!("{} in {}", steps.join(", "), minutes(sum))
     }
 }
 
 /// One line per step, the longest first.
 impl fmt::Display for Times {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut sorted: Vec<&Taken> = self.taken.iter().collect();
+        let mut sorted = self.lock().clone();
         sorted.sort_by_key(|step| std::cmp::Reverse(step.time));
         for step in sorted {
             let failed = if step.is_failure { " (failed)" } else { "" };
             writeln!(formatter, "{:>9.1} s  {}{failed}", step.time.as_secs_f64(), step.name)?;
         }
-        write!(formatter, "{:>9.1} s  in all ({})", self.sum().as_secs_f64(), minutes(self.sum()))
+        Ok(())
     }
 }
 
@@ -195,7 +237,9 @@ mod tests {
             let time = Duration::from_secs(seconds);
             Taken { name, time, is_failure }
         };
-        Times { count: 4, taken: vec![taken("format", 2, false), taken("tests", 100, true)] }
+        let times = Times::new(4);
+        times.lock().extend([taken("format", 2, false), taken("tests", 100, true)]);
+        times
     }
 
     #[test]
@@ -203,7 +247,7 @@ mod tests {
         let expected = "    \
     100.0 s  tests (failed)
       2.0 s  format
-    102.0 s  in all (1.7 min)";
+";
         assert_eq!(times().to_string(), expected);
     }
 
@@ -221,9 +265,20 @@ mod tests {
 
     #[test]
     fn a_failing_step_is_recorded_with_its_time() {
-        let mut times = Times::new(1);
+        let times = Times::new(1);
         assert!(times.take("tests", &"command", || bail!("no")).is_err());
         assert!(times.has_failures());
-        assert_eq!(times.taken.len(), 1);
+        assert_eq!(times.lock().len(), 1);
+    }
+
+    #[test]
+    fn steps_stop_at_the_first_failure_except_on_ci() {
+        let steps = steps::first(steps::Runner::Cargo);
+        let fail = |_: &Step| bail!("no");
+        for (goes_on, run) in [(false, 1), (true, steps.len())] {
+            let times = Times::new(steps.len());
+            assert_eq!(take_all(&times, &steps, goes_on, fail), goes_on);
+            assert_eq!(times.lock().len(), run);
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! `lints`, `docs`, `planted bugs`, the models and the sanitizer.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::{env, fmt};
 
 use anyhow::{Context as _, Result, bail};
@@ -38,8 +38,12 @@ const PLANTED: &str = "filch-scheduler/planted,filch-sim/planted";
 /// Tests that measure. A soak runs them; here they are only linted.
 const MEASURING: &str = "filch-e2e/soak";
 
-/// How many end-to-end tests run at once. They mostly wait, so this does not depend on the cores.
-const END_TO_END_THREADS: usize = 4;
+/// How many tests run at once for each core, since many of them wait: for processes, sockets,
+/// disks.
+const TESTS_PER_CORE: usize = 2;
+
+/// End-to-end tests wait even more.
+const END_TO_END_TESTS_PER_CORE: usize = 3;
 
 /// Compiles ThreadSanitizer into a program. Only a nightly compiler can; std was built without it.
 const SANITIZER: &str =
@@ -76,9 +80,9 @@ pub(super) enum Runner {
     Cargo,
 }
 
-/// All steps before `tidy`.
-pub(super) fn all(runner: Runner, first_seed: u64, target: &Path) -> Vec<Step> {
-    let mut steps = vec![
+/// The steps up to `build`: if one of them fails, the others make no sense.
+pub(super) fn first(runner: Runner) -> Vec<Step> {
+    vec![
         step("format", "fmt --all --check"),
         step(
             "lints",
@@ -87,8 +91,12 @@ pub(super) fn all(runner: Runner, first_seed: u64, target: &Path) -> Vec<Step> {
             ),
         ),
         build(runner),
-    ];
-    steps.extend(repeatable(runner, target));
+    ]
+}
+
+/// The steps that use the build, in order.
+pub(super) fn main(runner: Runner, cores: usize, first_seed: u64, target: &Path) -> Vec<Step> {
+    let mut steps = repeatable(runner, cores, target);
     let planted = match runner {
         Runner::Nextest => "nextest run",
         Runner::Cargo => "test",
@@ -102,12 +110,19 @@ pub(super) fn all(runner: Runner, first_seed: u64, target: &Path) -> Vec<Step> {
         },
         Step { program: Program::Filch(program(target)), ..step("simulation", &hunt) },
         step("planted bugs", &format!("{planted} {WORKSPACE},{PLANTED} --locked --test planted")),
-        // The pool's protocol in every order, then a small pool in many orders.
-        models("models", "--cfg loom", "models", target),
-        models("larger models", "--cfg loom --cfg shuttle", "small", target),
         Step { variables: vec![tested(target)], ..step("schema", "xtask schema") },
     ]);
     steps
+}
+
+/// The steps that need nothing of the build and have their own target folders, so that they can run
+/// beside the main steps, which often wait. The pool's protocol in every order, then a small pool
+/// in many orders.
+pub(super) fn beside(target: &Path) -> Vec<Step> {
+    vec![
+        models("models", "--cfg loom", "models", target),
+        models("larger models", "--cfg loom --cfg shuttle", "small", target),
+    ]
 }
 
 /// Builds all tests and the program, and runs nothing.
@@ -119,22 +134,23 @@ pub(super) fn build(runner: Runner) -> Step {
 }
 
 /// The steps that `--repeat` repeats. Nothing is left to build for them.
-pub(super) fn repeatable(runner: Runner, target: &Path) -> Vec<Step> {
+pub(super) fn repeatable(runner: Runner, cores: usize, target: &Path) -> Vec<Step> {
     match runner {
         // All packages are chosen and some are filtered out later: with other packages chosen,
         // cargo would build dependencies with other features.
         Runner::Nextest => {
-            let run = format!("nextest run {WORKSPACE} --locked --no-fail-fast");
+            let run = |filter: &str, tests_per_core| {
+                let threads = cores * tests_per_core;
+                format!(
+                    "nextest run {WORKSPACE} --locked --no-fail-fast --filterset {filter} \
+                     --test-threads {threads}"
+                )
+            };
             vec![
-                step("tests", &format!("{run} --filterset not(package(filch-e2e))")),
+                step("tests", &run("not(package(filch-e2e))", TESTS_PER_CORE)),
                 Step {
                     variables: vec![tested(target)],
-                    ..step(
-                        "end to end",
-                        &format!(
-                            "{run} --filterset package(filch-e2e) --test-threads {END_TO_END_THREADS}"
-                        ),
-                    )
+                    ..step("end to end", &run("package(filch-e2e)", END_TO_END_TESTS_PER_CORE))
                 },
             ]
         }
@@ -208,8 +224,21 @@ impl Step {
     /// Fails with the command that repeats this step.
     pub(super) fn perform(&self, root: &Path) -> Result<()> {
         let mut command = self.command(root);
-        let name = command.get_program().display().to_string();
-        let status = command.status().with_context(|| format!("cannot start {name}"))?;
+        let status = command.status().with_context(|| cannot_start(&command))?;
+        self.check(status)
+    }
+
+    /// The same, with the output of the step printed at once when it is over.
+    pub(super) fn perform_beside(&self, root: &Path) -> Result<()> {
+        let mut command = self.command(root);
+        let output = command.output().with_context(|| cannot_start(&command))?;
+        let mut printed = output.stderr;
+        printed.extend(output.stdout);
+        eprint!("{self}\n{}", String::from_utf8_lossy(&printed));
+        self.check(output.status)
+    }
+
+    fn check(&self, status: ExitStatus) -> Result<()> {
         if !status.success() {
             bail!("step `{}` failed ({status})\n  help: repeat it with `{self}`", self.name);
         }
@@ -228,6 +257,10 @@ impl Step {
         command.envs(self.variables.iter().cloned());
         command
     }
+}
+
+fn cannot_start(command: &Command) -> String {
+    format!("cannot start {}", command.get_program().display())
 }
 
 impl Program {
@@ -329,11 +362,17 @@ pub(super) fn goes_on_after_failure() -> bool {
 mod tests {
     use super::*;
 
+    fn all(runner: Runner) -> Vec<Step> {
+        let target = Path::new("/t");
+        let mut steps = first(runner);
+        steps.extend(main(runner, 2, 500, target));
+        steps.extend(beside(target));
+        steps.extend([deny(), sanitizer(target)]);
+        steps
+    }
+
     fn typed(runner: Runner) -> String {
-        all(runner, 500, Path::new("/t"))
-            .iter()
-            .map(|step| format!("{}: {step}\n", step.name))
-            .collect()
+        all(runner).iter().map(|step| format!("{}: {step}\n", step.name)).collect()
     }
 
     #[test]
@@ -344,19 +383,24 @@ lints: cargo clippy WORKSPACE,filch-scheduler/planted,filch-sim/planted,filch-e2
 --all-targets --locked -- -D warnings
 build: cargo nextest run WORKSPACE --locked --no-run
 tests: cargo nextest run WORKSPACE --locked --no-fail-fast \
---filterset 'not(package(filch-e2e))'
+--filterset 'not(package(filch-e2e))' --test-threads 4
 end to end: FILCH_BINARY='/t/debug/filch' cargo nextest run WORKSPACE --locked --no-fail-fast \
---filterset 'package(filch-e2e)' --test-threads 4
+--filterset 'package(filch-e2e)' --test-threads 6
 doc tests: cargo test WORKSPACE --doc --locked
 docs: RUSTDOCFLAGS='-D warnings' cargo doc WORKSPACE --no-deps --locked
 simulation: /t/debug/filch simulate --seeds 500..2499 --duration 10m --workers 10 --faults swarm
 planted bugs: cargo nextest run \
 WORKSPACE,filch-scheduler/planted,filch-sim/planted --locked --test planted
+schema: FILCH_BINARY='/t/debug/filch' cargo xtask schema
 models: RUSTFLAGS='--cfg loom' cargo test --package filch-pool --lib --locked \
 --target-dir /t/models models
 larger models: RUSTFLAGS='--cfg loom --cfg shuttle' cargo test --package filch-pool --lib --locked \
 --target-dir /t/models small
-schema: FILCH_BINARY='/t/debug/filch' cargo xtask schema
+dependencies: cargo deny --locked check bans licenses sources
+thread sanitizer: RUSTFLAGS='-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer \
+--cfg filch_sanitized' TSAN_OPTIONS='suppressions=sanitizer.supp' RUST_BACKTRACE='0' \
+cargo +nightly test --package filch-pool --features full --lib --tests --locked \
+--target x86_64-unknown-linux-gnu --target-dir /t/sanitizer -- --nocapture
 "
         .replace(
             "WORKSPACE",
@@ -376,21 +420,8 @@ schema: FILCH_BINARY='/t/debug/filch' cargo xtask schema
     }
 
     #[test]
-    fn the_sanitizer_can_be_repeated_by_hand() {
-        assert_eq!(
-            sanitizer(Path::new("/t")).to_string(),
-            "RUSTFLAGS='-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg filch_sanitized' \
-             TSAN_OPTIONS='suppressions=sanitizer.supp' RUST_BACKTRACE='0' cargo +nightly test \
-             --package filch-pool --features full --lib --tests --locked \
-             --target x86_64-unknown-linux-gnu --target-dir /t/sanitizer -- --nocapture"
-        );
-    }
-
-    #[test]
     fn no_step_may_rewrite_what_it_checks() {
-        let steps = all(Runner::Nextest, 1, Path::new("/t"));
-        let more = [deny(), sanitizer(Path::new("/t"))];
-        for step in steps.into_iter().chain(more) {
+        for step in all(Runner::Nextest) {
             let command = step.command(Path::new("."));
             let value_of =
                 |name: &str| command.get_envs().find(|(key, _)| *key == name).map(|pair| pair.1);
