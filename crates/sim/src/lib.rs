@@ -12,6 +12,7 @@ pub mod replay;
 pub mod script;
 pub mod search;
 mod shrink;
+pub mod svg;
 mod swarm;
 pub mod whatif;
 mod work;

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use filch_scheduler::time::Duration;
 
+use crate::svg::SvgWriter;
+
 /// What is drawn.
 pub struct Chart<'a> {
     /// The heading.
@@ -14,9 +16,9 @@ pub struct Chart<'a> {
     pub bars: &'a [ChartBar],
     /// In any order.
     pub thefts: &'a [ChartTheft],
-    /// CrashMoment the last job ended.
+    /// When the last job ended.
     pub makespan: Duration,
-    /// CrashMoment it would have ended without any overhead.
+    /// When it would have ended without any overhead.
     pub ideal: Duration,
     /// What a bar's job is called.
     pub name: &'a dyn Fn(usize) -> String,
@@ -34,9 +36,9 @@ pub struct ChartLane {
 pub struct ChartBar {
     /// Where it ran, as a place among the lanes.
     pub lane: usize,
-    /// CrashMoment it started.
+    /// When it started.
     pub start: Duration,
-    /// CrashMoment it ended.
+    /// When it ended.
     pub end: Duration,
     /// Which job it was.
     pub job: usize,
@@ -47,7 +49,7 @@ pub struct ChartBar {
 /// Jobs that went from one worker to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChartTheft {
-    /// CrashMoment they became the thief's.
+    /// When they became the thief's.
     pub at: Duration,
     /// A lane of the victim.
     pub from: usize,
@@ -99,38 +101,33 @@ impl Chart<'_> {
     #[must_use]
     pub fn svg(&self) -> String {
         let frame = Frame::new(self);
-        let mut out = String::new();
         let (width, height) = (WIDTH, frame.bottom + FOOT);
+        let mut out = SvgWriter::new(width, height, self.title, STYLE);
         let tip = (frame.lane * 0.5).clamp(4.0, 7.0);
-        let _ = write!(
-            out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-             width=\"{width}\" height=\"{height}\" role=\"img\">\n\
-             <title>{}</title>\n<style>{STYLE}</style>\n\
-             <defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"{tip}\" \
-             markerHeight=\"{tip}\" markerUnits=\"userSpaceOnUse\" orient=\"auto\">\
-             <path class=\"tip\" d=\"M0 0.5 8 4 0 7.5z\"/></marker></defs>\n\
-             <rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>\n",
-            escaped(self.title),
-        );
+        out.element("defs").begin();
+        let marker = out.element("marker").attr("id", "tip").attr("viewBox", "0 0 8 8");
+        let marker = marker.attr("refX", 7).attr("refY", 4).attr("markerWidth", tip);
+        let marker = marker.attr("markerHeight", tip).attr("markerUnits", "userSpaceOnUse");
+        marker.attr("orient", "auto").begin();
+        out.element("path").class("tip").attr("d", "M0 0.5 8 4 0 7.5z").empty();
+        out.end();
+        out.end();
+        out.element("rect").class("paper").attr("width", width).attr("height", height).empty();
         self.draw_lanes(&frame, &mut out);
         draw_axis(&frame, &mut out);
         self.draw_bars(&frame, &mut out);
         self.draw_thefts(&frame, &mut out);
         self.draw_ends(&frame, &mut out);
         self.draw_head(&mut out);
-        out.push_str("</svg>\n");
-        out
+        out.finish()
     }
 
-    fn draw_lanes(&self, frame: &Frame, out: &mut String) {
+    fn draw_lanes(&self, frame: &Frame, out: &mut SvgWriter) {
         let (left, width) = (frame.left, frame.right - frame.left);
         for place in (0..self.lanes.len()).step_by(2) {
             let (top, height) = (frame.top_of(place), frame.lane);
-            let _ = writeln!(
-                out,
-                "<rect class=\"stripe\" x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\"/>"
-            );
+            let stripe = out.element("rect").class("stripe").attr("x", left).attr("y", top);
+            stripe.attr("width", width).attr("height", height).empty();
         }
         let class = if frame.lane < 13.0 { "small" } else { "lane" };
         // Where lanes are too low for a name each, every second, fifth, tenth... has one.
@@ -138,15 +135,12 @@ impl Chart<'_> {
         let every = [1, 2, 5, 10].into_iter().find(spaced).unwrap_or(20);
         for (place, lane) in self.lanes.iter().enumerate().step_by(every) {
             let (x, y) = (left - 8.0, frame.middle_of(place) + 3.5);
-            let name = escaped(&lane.name);
-            let _ = writeln!(
-                out,
-                "<text class=\"{class}\" x=\"{x}\" y=\"{y:.1}\" text-anchor=\"end\">{name}</text>"
-            );
+            let name = out.element("text").class(class).attr("x", x);
+            name.attr("y", tenths(y)).attr("text-anchor", "end").text(&lane.name);
         }
     }
 
-    fn draw_bars(&self, frame: &Frame, out: &mut String) {
+    fn draw_bars(&self, frame: &Frame, out: &mut SvgWriter) {
         let strips = self.strips(frame);
         let has_room = frame.lane >= 15.0 && strips.len() <= 2_000;
         let inset = (frame.lane * 0.12).clamp(0.4, 3.0);
@@ -158,29 +152,23 @@ impl Chart<'_> {
             let drawn = if is_one && width > 3.0 { width - 0.6 } else { width.max(0.4) };
             let (y, height) = (frame.top_of(lane) + inset, frame.lane - 2.0 * inset);
             let (class, tooltip) = (strip.class(), self.tooltip(strip));
-            let look = match () {
-                () if is_one && drawn > 6.0 && height > 6.0 => " rx=\"2\"".into(),
+            let mut bar = out.element("rect").class(class).attr("x", format_args!("{x:.2}"));
+            bar = bar.attr("y", tenths(y)).attr("width", format_args!("{drawn:.2}"));
+            bar = bar.attr("height", tenths(height));
+            if is_one && drawn > 6.0 && height > 6.0 {
+                bar = bar.attr("rx", 2);
+            } else if strip.share() < 0.95 {
                 // Several with gaps between them are paler.
-                () if strip.share() < 0.95 => {
-                    format!(" opacity=\"{:.2}\"", 0.3 + 0.7 * strip.share())
-                }
-                () => String::new(),
-            };
-            let _ = writeln!(
-                out,
-                "<rect class=\"{class}\" x=\"{x:.2}\" y=\"{y:.1}\" width=\"{drawn:.2}\" \
-                 height=\"{height:.1}\"{look}><title>{tooltip}</title></rect>"
-            );
+                bar = bar.attr("opacity", format_args!("{:.2}", 0.3 + 0.7 * strip.share()));
+            }
+            bar.title(tooltip);
             if has_room && is_one {
                 let name = (self.name)(strip.job);
                 if drawn > 6.2 * name.chars().count() as f64 + 8.0 {
                     let (x, y) = (x + drawn / 2.0, frame.middle_of(lane) + 3.5);
-                    let _ = writeln!(
-                        out,
-                        "<text class=\"inside\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\" \
-                         pointer-events=\"none\">{}</text>",
-                        escaped(&name)
-                    );
+                    let text = out.element("text").class("inside").attr("x", tenths(x));
+                    let text = text.attr("y", tenths(y)).attr("text-anchor", "middle");
+                    text.attr("pointer-events", "none").text(name);
                 }
             }
         }
@@ -211,13 +199,13 @@ impl Chart<'_> {
         let (from, to) = (span_text(start), span_text(end));
         if jobs == 1 {
             let stolen = if stolen.is_zero() { "" } else { ", stolen" };
-            let name = escaped(&(self.name)(strip.job));
+            let name = (self.name)(strip.job);
             return format!("{name}: {from} to {to} ({}){stolen}", span_text(busy));
         }
         format!("{jobs} jobs: {from} to {to}")
     }
 
-    fn draw_thefts(&self, frame: &Frame, out: &mut String) {
+    fn draw_thefts(&self, frame: &Frame, out: &mut SvgWriter) {
         let arrows = self.arrows(frame);
         // Few are to be seen well; many must not hide the bars.
         let (opacity, stroke) = match arrows.len() {
@@ -226,7 +214,7 @@ impl Chart<'_> {
             301..=1_000 => (0.4, 0.8),
             _ => (0.3, 0.6),
         };
-        let _ = writeln!(out, "<g opacity=\"{opacity}\" stroke-width=\"{stroke}\">");
+        out.element("g").attr("opacity", opacity).attr("stroke-width", stroke).begin();
         for arrow in &arrows {
             let ChartTheft { at, from, to, jobs } = *arrow;
             let (x, above, below) = (frame.x(at), frame.middle_of(from), frame.middle_of(to));
@@ -234,17 +222,17 @@ impl Chart<'_> {
             let bend = ((below - above).abs() * 0.18).clamp(4.0, 26.0);
             let (low, high) = (above + (below - above) * 0.25, above + (below - above) * 0.75);
             let bent = x - bend;
-            let (victim, thief) = (escaped(&self.lanes[from].name), escaped(&self.lanes[to].name));
+            let (victim, thief) = (&self.lanes[from].name, &self.lanes[to].name);
             let noun = if jobs == 1 { "job" } else { "jobs" };
             let when = span_text(at);
-            let _ = writeln!(
-                out,
-                "<path class=\"theft\" marker-end=\"url(#tip)\" d=\"M{x:.1} {above:.1}C{bent:.1} \
-                 {low:.1} {bent:.1} {high:.1} {x:.1} {below:.1}\">\
-                 <title>{thief} took {jobs} {noun} from {victim} at {when}</title></path>"
+            let curve = format_args!(
+                "M{x:.1} {above:.1}C{bent:.1} {low:.1} {bent:.1} {high:.1} {x:.1} {below:.1}"
             );
+            let arrow = out.element("path").class("theft").attr("marker-end", "url(#tip)");
+            let title = format_args!("{thief} took {jobs} {noun} from {victim} at {when}");
+            arrow.attr("d", curve).title(title);
         }
-        out.push_str("</g>\n");
+        out.end();
     }
 
     /// The thefts by time. If they are too many, those between the same two lanes within a pixel
@@ -272,7 +260,7 @@ impl Chart<'_> {
     }
 
     /// The line at the ideal end and the line at the real one, labelled above the lanes.
-    fn draw_ends(&self, frame: &Frame, out: &mut String) {
+    fn draw_ends(&self, frame: &Frame, out: &mut SvgWriter) {
         let ideal = format!("ideal {}", span_text(self.ideal));
         let makespan = format!("makespan {}", span_text(self.makespan));
         // The line further right reaches higher, so that its label stands clear of the other line.
@@ -281,26 +269,20 @@ impl Chart<'_> {
         let ends = [(self.ideal, "ideal", ideal, first), (self.makespan, "end", makespan, second)];
         for (at, class, label, above) in ends {
             let (x, top, bottom) = (frame.x(at), frame.top - above, frame.bottom);
-            let _ = writeln!(
-                out,
-                "<line class=\"{class}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top:.1}\" y2=\"{bottom:.1}\"/>"
-            );
+            let line = out.element("line").class(class).attr("x1", tenths(x));
+            line.attr("x2", tenths(x)).attr("y1", tenths(top)).attr("y2", tenths(bottom)).empty();
             // On the side where there is room.
             let is_right = x > WIDTH / 2.0;
             let (x, anchor) = if is_right { (x - 6.0, "end") } else { (x + 6.0, "start") };
             let y = top + 8.0;
-            let _ = writeln!(
-                out,
-                "<text class=\"{class}-text\" x=\"{x:.1}\" y=\"{y:.1}\" \
-                 text-anchor=\"{anchor}\">{label}</text>"
-            );
+            let text = out.element("text").class(&format!("{class}-text")).attr("x", tenths(x));
+            text.attr("y", tenths(y)).attr("text-anchor", anchor).text(label);
         }
     }
 
     /// The heading, the figures in one line, and the legend.
-    fn draw_head(&self, out: &mut String) {
-        let title = escaped(self.title);
-        let _ = writeln!(out, "<text class=\"title\" x=\"{MARGIN}\" y=\"38\">{title}</text>");
+    fn draw_head(&self, out: &mut SvgWriter) {
+        out.element("text").class("title").attr("x", MARGIN).attr("y", 38).text(self.title);
         let stolen: usize = self.thefts.iter().map(|theft| theft.jobs).sum();
         let (jobs, thefts) = (grouped(self.bars.len()), grouped(self.thefts.len()));
         let mut figures = format!("{jobs} jobs, {thefts} thefts of {} jobs", grouped(stolen));
@@ -308,51 +290,42 @@ impl Chart<'_> {
             let ratio = self.makespan.as_secs_f64() / self.ideal.as_secs_f64();
             let _ = write!(figures, ", {ratio:.3} × ideal");
         }
-        let _ = writeln!(out, "<text x=\"{MARGIN}\" y=\"62\">{figures}</text>");
+        out.element("text").attr("x", MARGIN).attr("y", 62).text(figures);
         let mut x = WIDTH - MARGIN - 292.0;
         for (class, label, width) in [("own", "claimed", 82.0), ("stolen", "stolen", 74.0)] {
-            let _ = writeln!(
-                out,
-                "<rect class=\"{class}\" x=\"{x}\" y=\"52\" width=\"14\" height=\"12\" rx=\"2\"/>\
-                 <text x=\"{}\" y=\"62\">{label}</text>",
-                x + 20.0
-            );
+            let sample = out.element("rect").class(class).attr("x", x).attr("y", 52);
+            sample.attr("width", 14).attr("height", 12).attr("rx", 2).empty();
+            out.element("text").attr("x", x + 20.0).attr("y", 62).text(label);
             x += width;
         }
-        let _ = writeln!(
-            out,
-            "<path class=\"theft\" stroke-width=\"1.4\" marker-end=\"url(#tip)\" d=\"M{x} 58h20\"/>\
-             <text x=\"{}\" y=\"62\">theft</text>",
-            x + 26.0
-        );
+        let arrow = out.element("path").class("theft").attr("stroke-width", 1.4);
+        arrow.attr("marker-end", "url(#tip)").attr("d", format_args!("M{x} 58h20")).empty();
+        out.element("text").attr("x", x + 26.0).attr("y", 62).text("theft");
         x += 72.0;
-        let _ = writeln!(
-            out,
-            "<path class=\"ideal\" d=\"M{x} 58h22\"/><text x=\"{}\" y=\"62\">ideal</text>",
-            x + 28.0
-        );
+        out.element("path").class("ideal").attr("d", format_args!("M{x} 58h22")).empty();
+        out.element("text").attr("x", x + 28.0).attr("y", 62).text("ideal");
     }
 }
 
-fn draw_axis(frame: &Frame, out: &mut String) {
+/// A coordinate, to a tenth of a pixel.
+fn tenths(number: f64) -> impl std::fmt::Display {
+    std::fmt::from_fn(move |formatter| write!(formatter, "{number:.1}"))
+}
+
+fn draw_axis(frame: &Frame, out: &mut SvgWriter) {
     let (left, right, top, bottom) = (frame.left, frame.right, frame.top, frame.bottom);
     let (step, unit) = step(frame.end);
     let mut at = Duration::ZERO;
     while at <= frame.end {
         let (x, y) = (frame.x(at), bottom + 20.0);
-        let _ = writeln!(
-            out,
-            "<line class=\"rule\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{}\"/>\
-             <text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{}</text>",
-            bottom + 5.0,
-            unit.text(at)
-        );
+        let tick = out.element("line").class("rule").attr("x1", tenths(x)).attr("x2", tenths(x));
+        tick.attr("y1", top).attr("y2", bottom + 5.0).empty();
+        let label = out.element("text").attr("x", tenths(x)).attr("y", y);
+        label.attr("text-anchor", "middle").text(unit.text(at));
         at += step;
     }
-    let _ = writeln!(
-        out,
-        "<line class=\"rule\" x1=\"{left}\" x2=\"{right}\" y1=\"{bottom}\" y2=\"{bottom}\"/>"
-    );
+    let axis = out.element("line").class("rule").attr("x1", left).attr("x2", right);
+    axis.attr("y1", bottom).attr("y2", bottom).empty();
 }
 
 /// Where things are on the page.
@@ -539,25 +512,6 @@ fn grouped(count: usize) -> String {
         text.push(digit);
     }
     text
-}
-
-/// Text as XML may hold it, in an element or an attribute.
-fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            // XML has no way at all to write most of these.
-            control if control.is_control() => safe.push('\u{fffd}'),
-            '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
-            other => safe.push(other),
-        }
-    }
-    safe
 }
 
 #[cfg(test)]
