@@ -7,6 +7,5 @@ pub mod command;
 pub mod contest;
 pub mod figure;
 pub mod machine;
-pub mod random;
 pub mod report;
 pub mod samples;

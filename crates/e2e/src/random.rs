@@ -1,11 +1,13 @@
 //! Random numbers from a given seed. What processes do differs from run to run; what is done to
 //! them does not.
 
-/// SplitMix64.
+use filch_scheduler::random::SplitMix64;
+
+/// Random numbers that remember their seed.
 #[derive(Clone, Debug)]
 pub struct TestRandom {
     seed: u64,
-    state: u64,
+    numbers: SplitMix64,
 }
 
 /// The environment variable with another seed than the default.
@@ -27,23 +29,19 @@ impl TestRandom {
     /// Draws the same numbers for the same seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self { seed, state: seed }
+        Self { seed, numbers: SplitMix64::new(seed) }
     }
 
     /// Another generator from the same seed.
     #[must_use]
     pub const fn fork(&mut self) -> Self {
-        let state = self.draw();
-        Self { seed: self.seed, state }
+        let numbers = SplitMix64::new(self.draw());
+        Self { seed: self.seed, numbers }
     }
 
     /// The next 64 bits.
     pub const fn draw(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.state;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
+        self.numbers.draw()
     }
 
     /// A number below `bound`, which is not 0.

@@ -50,7 +50,7 @@ pub mod name;
 mod planted;
 #[cfg(feature = "planted")]
 pub mod planted;
-mod random;
+pub mod random;
 pub mod record;
 pub mod spec;
 pub mod state;

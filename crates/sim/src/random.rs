@@ -1,28 +1,28 @@
-//! Chance, from a seed. What is drawn for one purpose does not move what is drawn for another, so that
-//! a run from which something was taken away stays otherwise the same.
+//! Random numbers from a seed. Each purpose has its own stream, so that a run from which something was
+//! removed stays otherwise the same.
 
 use filch_scheduler::id::Fence;
+use filch_scheduler::random::{SplitMix64, mix};
 
-/// SplitMix64.
+/// A stream of random numbers, with the ways to choose that a simulation needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Random {
-    state: u64,
+    numbers: SplitMix64,
 }
 
 impl Random {
     pub(crate) const fn new(seed: u64) -> Self {
-        Self { state: seed }
+        Self { numbers: SplitMix64::new(seed) }
     }
 
     /// A stream of its own for each purpose.
     pub(crate) const fn keyed(seed: u64, purpose: Purpose, which: u64) -> Self {
         let (kind, part) = purpose.words();
-        Self { state: mix(mix(mix(seed ^ mix(kind)) ^ part) ^ which) }
+        Self::new(mix(mix(mix(seed ^ mix(kind)) ^ part) ^ which))
     }
 
     pub(crate) const fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.state)
+        self.numbers.draw()
     }
 
     /// A number below `bound`; 0 if that is 0.
@@ -81,10 +81,4 @@ impl Purpose {
             Self::Sweep(place) => (7, place as u64),
         }
     }
-}
-
-const fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }

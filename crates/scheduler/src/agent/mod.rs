@@ -342,7 +342,7 @@ impl Agent {
 
 fn new_id(random: &mut SplitMix64, home: Home) -> WorkerId {
     match home {
-        Home::Apart => WorkerId::apart(random.next()),
-        Home::Embedded => WorkerId::embedded(random.next()),
+        Home::Apart => WorkerId::apart(random.draw()),
+        Home::Embedded => WorkerId::embedded(random.draw()),
     }
 }

@@ -124,7 +124,7 @@ impl Agent {
         }
         self.link = Link::AskedFor;
         let most = crate::time::micros(self.config.reconnect_max);
-        let wait = (u128::from(self.random.next()) * u128::from(most)) >> 64;
+        let wait = (u128::from(self.random.draw()) * u128::from(most)) >> 64;
         self.effects.push(AgentEffect::Connect { wait: Duration::from_micros(wait as u64) });
     }
 

@@ -6,9 +6,9 @@ use std::sync::{Barrier, Mutex};
 
 use filch_benches::figure::Aim;
 use filch_benches::machine;
-use filch_benches::random::BenchRandom;
 use filch_benches::report::Findings;
 use filch_pool::Scope;
+use filch_scheduler::random::SplitMix64;
 
 use crate::baselines::{Central, dealt};
 use crate::comparison::{self, Ways};
@@ -33,7 +33,7 @@ struct Node {
 
 impl Graph {
     fn new(count: usize) -> Self {
-        let mut random = BenchRandom::new(11);
+        let mut random = SplitMix64::new(11);
         let nodes = (0..count).map(|_| {
             let edges = poisson(&mut random);
             let cost_us = pareto(&mut random);
@@ -55,7 +55,7 @@ impl Graph {
             found(other);
         }
         // Different for each node, so that the sum shows which were visited, and how often.
-        BenchRandom::new(index as u64).draw()
+        SplitMix64::new(index as u64).draw()
     }
 
     fn serial(&self) -> u64 {
@@ -118,7 +118,7 @@ struct Visits {
     sum: tally::Sum,
 }
 
-fn poisson(random: &mut BenchRandom) -> usize {
+fn poisson(random: &mut SplitMix64) -> usize {
     let (least, mut product, mut count) = ((-DEGREE).exp(), unit(random), 0);
     while product > least {
         product *= unit(random);
@@ -128,7 +128,7 @@ fn poisson(random: &mut BenchRandom) -> usize {
 }
 
 /// A bounded Pareto distribution: half as many nodes cost 1.6 times as much.
-fn pareto(random: &mut BenchRandom) -> u64 {
+fn pareto(random: &mut SplitMix64) -> u64 {
     let (low, high) = COST_US;
     let share = 1.0 - (low / high).powf(EXPONENT);
     let cost = low / (1.0 - unit(random) * share).powf(1.0 / EXPONENT);
@@ -136,7 +136,7 @@ fn pareto(random: &mut BenchRandom) -> u64 {
 }
 
 /// At least 0 and less than 1.
-fn unit(random: &mut BenchRandom) -> f64 {
+fn unit(random: &mut SplitMix64) -> f64 {
     (random.draw() >> 11) as f64 / (1_u64 << 53) as f64
 }
 

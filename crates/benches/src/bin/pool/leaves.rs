@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use filch_benches::contest::Contest;
 use filch_benches::figure::{Aim, Figure};
-use filch_benches::random::BenchRandom;
 use filch_benches::report::Findings;
+use filch_scheduler::random::SplitMix64;
 
 use crate::fork::{Call, Fork, Ours, Rayon, Serial};
 use crate::sizes::Sizes;
@@ -100,7 +100,7 @@ impl Call<u64> for Leaves<'_> {
 fn zipf(sizes: &Sizes) -> Findings {
     const LONGEST_NS: u64 = 4_000_000;
     let mut leaves: Vec<u64> = (1..=sizes.zipf as u64).map(|rank| LONGEST_NS / rank).collect();
-    let mut random = BenchRandom::new(3);
+    let mut random = SplitMix64::new(3);
     for end in (1..leaves.len()).rev() {
         leaves.swap(end, random.below(end + 1));
     }

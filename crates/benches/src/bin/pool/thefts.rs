@@ -9,9 +9,9 @@
 use std::collections::VecDeque;
 
 use filch_benches::figure::{Aim, Figure};
-use filch_benches::random::BenchRandom;
 use filch_benches::report::Findings;
 use filch_benches::samples::Samples;
+use filch_scheduler::random::SplitMix64;
 
 use crate::comparison::once;
 use crate::sizes::Sizes;
@@ -65,7 +65,7 @@ struct Counts {
 }
 
 /// The tasks that each worker starts with.
-fn lay_out(counts: &[usize], random: &mut BenchRandom) -> Vec<Worker> {
+fn lay_out(counts: &[usize], random: &mut SplitMix64) -> Vec<Worker> {
     let (least, most) = LENGTHS;
     let mut task = || Task { ticks: least + random.below(most - least), thefts: 0 };
     let workers = counts
@@ -78,7 +78,7 @@ fn simulate(
     mut workers: Vec<Worker>,
     amount: Amount,
     order: Order,
-    random: &mut BenchRandom,
+    random: &mut SplitMix64,
 ) -> Counts {
     let mut counts = Counts::default();
     let mut is_taken = vec![false; workers.len()];
@@ -143,7 +143,7 @@ fn look(
     count: usize,
     last: Option<usize>,
     order: Order,
-    random: &mut BenchRandom,
+    random: &mut SplitMix64,
 ) -> usize {
     let next = match (last, order) {
         (Some(last), _) => (last + 1) % count,
@@ -157,7 +157,7 @@ fn look(
 fn run(layout: &[usize], amount: Amount, order: Order, sizes: &Sizes) -> Vec<Counts> {
     let seeds = 0..sizes.theft_runs;
     let run = |seed| {
-        let mut random = BenchRandom::new(seed);
+        let mut random = SplitMix64::new(seed);
         simulate(lay_out(layout, &mut random), amount, order, &mut random)
     };
     seeds.map(run).collect()
@@ -253,13 +253,13 @@ mod tests {
     use super::*;
 
     fn counts(layout: &[usize], amount: Amount) -> Counts {
-        let mut random = BenchRandom::new(7);
+        let mut random = SplitMix64::new(7);
         simulate(lay_out(layout, &mut random), amount, Order::Fixed, &mut random)
     }
 
     #[test]
     fn a_single_worker_steals_nothing_and_always_works() {
-        let mut random = BenchRandom::new(7);
+        let mut random = SplitMix64::new(7);
         let workers = lay_out(&[10], &mut random);
         let ticks: usize = workers[0].tasks.iter().map(|task| task.ticks).sum();
         let counts = simulate(workers, Amount::Half, Order::Fixed, &mut random);

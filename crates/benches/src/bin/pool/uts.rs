@@ -5,9 +5,9 @@ use std::hint::black_box;
 
 use filch_benches::contest::Contest;
 use filch_benches::figure::{Aim, Figure};
-use filch_benches::random::BenchRandom;
 use filch_benches::report::Findings;
 use filch_benches::samples::Samples;
+use filch_scheduler::random::SplitMix64;
 
 use crate::fork::{Call, Fork, Ours, Rayon, Serial};
 use crate::sizes::Sizes;
@@ -54,7 +54,7 @@ impl Call<u64> for Siblings {
 }
 
 fn number(parent: u64, child: u32) -> u64 {
-    let mut random = BenchRandom::new(parent ^ (u64::from(child) << 17));
+    let mut random = SplitMix64::new(parent ^ (u64::from(child) << 17));
     (0..DRAWS).fold(0, |before, _| before.rotate_left(5) ^ random.draw())
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use filch_benches::random::BenchRandom;
 use filch_scheduler::id::JobId;
+use filch_scheduler::random::SplitMix64;
 use filch_scheduler::record::Strategy;
 use filch_scheduler::spec::JobSpec;
 
@@ -86,7 +86,7 @@ impl Graph {
 }
 
 fn tangle(mut jobs: Vec<JobSpec>, parents: usize, seed: u64) -> Vec<JobSpec> {
-    let mut random = BenchRandom::new(seed);
+    let mut random = SplitMix64::new(seed);
     for at in 0..jobs.len() {
         let mut chosen: Vec<JobId> = Vec::with_capacity(parents);
         while chosen.len() < parents.min(at) {

@@ -5,13 +5,14 @@
 
 use std::time::{Duration, Instant};
 
-use filch_benches::random::BenchRandom;
 use filch_scheduler::dispatch::{
     Answer, Dispatch, DispatchConfig, DispatchEffect, DispatchEvent, Request,
 };
 use filch_scheduler::id::{CommitNo, JobId, RequestNo, WorkerId};
 use filch_scheduler::message::ToWorker;
 use filch_scheduler::name::Name;
+use filch_scheduler::random::SplitMix64;
+use filch_scheduler::random::SplitMix64;
 use filch_scheduler::record::Strategy;
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::time::{Millis, Monotonic, Now, Wall};
@@ -160,14 +161,14 @@ impl Shard {
 
 /// Creates jobs as clients do: ids with the time and random bits, everything else by default.
 pub(crate) struct JobMaker {
-    random: BenchRandom,
+    random: SplitMix64,
     name: Name,
     priorities: Priorities,
 }
 
 impl JobMaker {
     pub(crate) fn new(priorities: Priorities) -> Self {
-        Self { random: BenchRandom::new(1), name: Name::from("default"), priorities }
+        Self { random: SplitMix64::new(1), name: Name::from("default"), priorities }
     }
 
     pub(crate) fn make(&mut self, count: usize, at: Wall) -> Vec<JobSpec> {
