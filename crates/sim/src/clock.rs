@@ -9,7 +9,7 @@ use filch_scheduler::time::{Monotonic, Now, Wall};
 pub(crate) struct Clock {
     /// How fast both run: a million is true.
     rate: u64,
-    /// CrashMoment the machine's clock that only runs forward was at `base`.
+    /// When the machine's clock that only runs forward was at `base`.
     since: Monotonic,
     base: u64,
     /// How far the wall clock is ahead of the other, in milliseconds.

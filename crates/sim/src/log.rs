@@ -46,7 +46,7 @@ pub enum Observed<'a> {
     Stored {
         /// Its number.
         number: CommitNo,
-        /// CrashMoment it was decided: true time, and the server's clocks.
+        /// When it was decided: true time, and the server's clocks.
         decided: (Monotonic, Now),
         /// What it stores.
         mutations: &'a [Mutation],

@@ -25,7 +25,7 @@ pub struct Plan {
     pub commit: (Duration, Duration),
     /// How long ended jobs are kept.
     pub retention: Option<Duration>,
-    /// CrashMoment everything heals; `None` if nothing breaks and the run is over when every job is.
+    /// When everything heals; `None` if nothing breaks and the run is over when every job is.
     pub heals_at: Option<Duration>,
     /// What the messages of clients go through.
     pub clients: NetworkConditions,
@@ -99,7 +99,7 @@ pub enum PlannedEvent {
     Crash {
         /// Which place.
         place: usize,
-        /// CrashMoment the next process starts.
+        /// When the next process starts.
         away: Duration,
     },
     /// The worker's process stands still.
@@ -147,7 +147,7 @@ pub enum PlannedEvent {
     },
     /// The server's process ends at once. What was being stored is stored or not, as chance has it.
     CrashServer {
-        /// CrashMoment the next one starts.
+        /// When the next one starts.
         away: Duration,
         /// Whether workers notice that their connections are gone.
         noticed: bool,
@@ -170,7 +170,7 @@ pub enum PlannedEvent {
     },
 }
 
-/// CrashMoment a server crashes.
+/// When a server crashes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CrashMoment {
     /// Now.

@@ -569,7 +569,7 @@ fn queue_name(number: u64) -> Name {
     Name::from(["default", "mail", "video", "report"][number as usize % 4])
 }
 
-/// CrashMoment the job's client made its id.
+/// When the job's client made its id.
 fn made_at(job: JobId) -> Duration {
     Duration::from_millis(job.made_at().unwrap_or_default().0)
 }

@@ -1,5 +1,5 @@
-//! How many jobs came to which end, by day and queue: taken down when they are purged, so that it is known
-//! when they are not. What is kept of it is bounded in both directions.
+//! How purged jobs had ended, counted by day and queue when they are purged. The number of days and the
+//! number of queues per day are bounded.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use filch_scheduler::record::JobRow;
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 
-/// So many days are kept, counted from the newest.
+/// How many days are stored, counted back from the newest.
 pub(crate) const DAYS_MAX: u64 = 400;
 
-/// So many queues of one day are kept apart. Those beyond are counted together.
+/// How many queues of one day are counted separately. The others are counted together.
 pub(crate) const QUEUES_MAX: usize = 1_000;
 
-/// What those beyond are called.
+/// The name of the others.
 pub(crate) const OTHERS: &str = "(others)";
 
 pub(crate) const DAY_MS: u64 = 24 * 3_600 * 1_000;
@@ -22,7 +22,7 @@ pub(crate) const DAY_MS: u64 = 24 * 3_600 * 1_000;
 /// Purged jobs of one queue that ended on one day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DailyCount {
-    /// The day of their end: days since the beginning of 1970.
+    /// The day on which they ended: days since 1970-01-01.
     pub day: u64,
     /// Their queue.
     pub queue: Name,
@@ -32,18 +32,18 @@ pub struct DailyCount {
     pub dead: u64,
     /// How many were cancelled.
     pub cancelled: u64,
-    /// How long they took together, each from its submission to its end, in milliseconds.
+    /// The sum of their times from submission to end, in milliseconds.
     pub spent_ms: u64,
 }
 
-/// The day of a moment.
+/// The day of a point in time, as days since 1970-01-01.
 #[must_use]
 pub const fn day_of(at: Wall) -> u64 {
     at.0 / DAY_MS
 }
 
 impl DailyCount {
-    /// One job.
+    /// The count of one job.
     pub(crate) fn of(row: &JobRow) -> Self {
         let count = |state| u64::from(row.now.state == state);
         Self {
@@ -64,7 +64,7 @@ impl DailyCount {
     }
 }
 
-/// The daily_counts of a keeping in memory.
+/// The daily counts of a store in memory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct DailyCounts(BTreeMap<(u64, Name), DailyCount>);
 
@@ -84,7 +84,7 @@ impl DailyCounts {
         self.0.retain(|(day, _), _| *day + DAYS_MAX > newest);
     }
 
-    /// The newest day first, and the queues of a day in their order.
+    /// The newest day first; within a day by queue.
     pub(crate) fn newest(&self, limit: usize) -> Vec<DailyCount> {
         let mut daily_counts: Vec<DailyCount> = self.0.values().cloned().collect();
         daily_counts.sort_by(|one, other| (other.day, &one.queue).cmp(&(one.day, &other.queue)));

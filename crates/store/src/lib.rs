@@ -1,8 +1,8 @@
-//! Keeps what the scheduler decides; decides nothing.
+//! Stores what the scheduler decides, and decides nothing itself.
 //!
-//! [`Memory`] is the reference: what it does with a commit is what every [`Store`] has to do.
-//! [`Sqlite`] keeps everything in a file, [`Transient`] nothing longer than it lives; both are held to
-//! the same answers.
+//! [`Memory`] is the reference implementation: every [`Store`] must do with a commit what it does.
+//! [`Sqlite`] stores everything in a file. [`Transient`] loses everything when it is dropped. Both pass
+//! the same tests.
 //!
 //! ```
 //! use filch_scheduler::dispatch::{DispatchConfig, Dispatch, DispatchEffect, DispatchEvent, Loader, Request};
@@ -57,23 +57,23 @@ pub use store::{
 pub use token::TokenRow;
 pub use transient::Transient;
 
-/// Why a commit has no receipt. Each says what its owner does next.
+/// Why a commit failed. Each variant says what the caller has to do next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommitError {
-    /// Another server owns the jobs now. Nothing of the commit is kept, nor will anything be that
-    /// this server decides: it steps down.
+    /// Another server owns the jobs now. Nothing of the commit is stored, nor will any later commit of
+    /// this server be: it must step down.
     Superseded,
-    /// Perhaps it is kept, perhaps not. The same mutations under the same number again settle it: a
-    /// commit that is there already is recognised.
+    /// The commit may or may not be stored. Repeating it unchanged under the same number settles that: a
+    /// commit that is stored already is recognised by its number.
     Unknown,
-    /// There is no room on the disk. Nothing of it is kept; once there is room, the same again is.
+    /// The disk is full. Nothing of the commit is stored; it can be repeated once there is space.
     DiskFull(String),
-    /// The disk has failed, so what it says from now on may not be true: perhaps the commit is kept,
-    /// perhaps not, and the disk must not be asked again. The process ends; the next one begins with what
-    /// the disk really holds.
+    /// The disk reported an error, so later answers from it cannot be trusted: the commit may or may not
+    /// be stored, and the disk must not be used again. The process must end; the next one starts from
+    /// what is really on the disk.
     DiskFailed(String),
-    /// The commit does not fit to what is kept. Nothing of it is kept; trying again cannot help, and
-    /// going on would lose jobs: the process ends.
+    /// The commit contradicts what is stored. Nothing of it is stored. Repeating it cannot help and
+    /// carrying on would lose jobs: the process must end.
     Broken(String),
 }
 
@@ -81,22 +81,22 @@ impl fmt::Display for CommitError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Superseded => {
-                formatter.write_str("another server owns these jobs now: this one must step down")
+                formatter.write_str("another server owns these jobs now: this server must stop")
             }
             Self::Unknown => formatter.write_str(
-                "the outcome of the commit is unknown: repeat it unchanged under the same number",
+                "the result of the commit is unknown: repeat it unchanged under the same number",
             ),
             Self::DiskFull(why) => {
-                write!(formatter, "the disk is full, nothing of it is kept: {why}")
+                write!(formatter, "disk full, the commit was not stored: {why}")
             }
             Self::DiskFailed(why) => write!(
                 formatter,
-                "the store is not to be trusted any more and the server must stop: {why}\n  \
-                 help: look at the disk (what does `dmesg` say?), then start again; what was \
-                 acknowledged before is kept"
+                "disk error: durability cannot be guaranteed, shutting down: {why}\n  \
+                 help: check the disk (for example with `dmesg`), then start again; every \
+                 acknowledged job is still stored"
             ),
             Self::Broken(why) => {
-                write!(formatter, "the commit cannot be kept and the server must stop: {why}")
+                write!(formatter, "internal error: the commit was rejected, shutting down: {why}")
             }
         }
     }

@@ -1,8 +1,8 @@
-//! The reference keeping: everything in memory, gone with the process.
+//! The reference implementation: everything in memory, gone with the process.
 //!
-//! A commit is applied mutation by mutation, and each leaves behind how to take it back; the first
-//! that does not fit has the ones before it taken back. So the checks are made against what is really
-//! there, also where a later mutation of a commit depends on an earlier one.
+//! A commit is applied mutation by mutation, and each records how to undo it. If one is rejected, the ones
+//! before it are undone. So every check sees the present state, also where a later mutation of a commit
+//! depends on an earlier one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -17,15 +17,15 @@ use filch_scheduler::time::{Duration, Wall};
 
 use crate::CommitError;
 use crate::daily_count::{DailyCount, DailyCounts};
-use crate::rules::{Misfit, check_holder, check_purge, check_write, is_live};
+use crate::rules::{Rejection, check_holder, check_purge, check_write, is_live};
 use crate::store::{Expired, Outdated};
 
 mod dump;
 
 /// Everything that has been committed.
 ///
-/// The notes are kept whole, those of purged jobs included, and the ledger but for what is trimmed: they are
-/// the history that checkers read.
+/// All notes stay, those of purged jobs included, and all rows of the ledger that are not trimmed: they
+/// are the history that checkers read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Memory {
     commit: CommitNo,
@@ -34,13 +34,13 @@ pub struct Memory {
     /// The jobs by id. Ids of version 7 sort by time.
     ids: BTreeMap<JobId, Seq>,
     keys: BTreeMap<Name, Seq>,
-    /// The jobs that are in the next load whatever the others are: unfinished ones, and cancelled
-    /// ones that somebody still holds.
+    /// The jobs that every starting server loads: unfinished ones, and cancelled ones that a worker
+    /// still holds.
     live: BTreeSet<Seq>,
     /// All other jobs, by their end.
     ended: BTreeSet<(Wall, Seq)>,
     leases: BTreeMap<LeaseNo, LeaseRow>,
-    /// Its number, trimmed or not.
+    /// The newest row of the ledger, trimmed or not.
     last_lease: LeaseNo,
     open: BTreeSet<LeaseNo>,
     queues: BTreeMap<Name, QueueSettings>,
@@ -62,7 +62,7 @@ struct Place {
     written: LeaseNo,
 }
 
-/// How to take one mutation back.
+/// How to undo one mutation.
 enum Undo {
     Put { seq: Seq, last_seq: Seq },
     Write(JobWrite, LeaseNo),
@@ -78,36 +78,35 @@ enum Undo {
 }
 
 impl Memory {
-    /// Keeps these mutations, all or none. They are one commit, or a group of consecutive ones of
-    /// which `last` is the newest; a commit that is kept already is recognised by its number.
+    /// Stores these mutations, all or none. They are one commit, or a group of consecutive ones of
+    /// which `last` is the newest. A commit that is stored already is recognised by its number.
     ///
     /// # Errors
-    /// [`CommitError::Broken`] if a mutation does not fit to what is kept: whoever decided on it
-    /// believes something else. Nothing has changed then.
+    /// [`CommitError::Broken`] if a mutation contradicts what is stored. Nothing has changed then.
     pub fn commit(&mut self, last: CommitNo, mutations: &[Mutation]) -> Result<(), CommitError> {
         if last <= self.commit {
             return Ok(());
         }
         let mut undo = Vec::with_capacity(mutations.len());
         for mutation in mutations {
-            if let Err(misfit) = self.mutate(mutation, &mut undo) {
+            if let Err(rejection) = self.mutate(mutation, &mut undo) {
                 while let Some(step) = undo.pop() {
-                    self.take_back(step);
+                    self.undo(step);
                 }
-                return Err(misfit.broken(last));
+                return Err(rejection.broken(last));
             }
         }
         self.commit = last;
         Ok(())
     }
 
-    /// The newest commit that is kept.
+    /// The newest commit.
     #[must_use]
     pub const fn last_commit(&self) -> CommitNo {
         self.commit
     }
 
-    /// What a server is given when it starts, in the order that [`Loaded`] asks for.
+    /// What a starting server needs, in the order that [`Loaded`] requires.
     pub fn load(&self) -> impl Iterator<Item = Loaded> {
         let numbers = Loaded::Numbers {
             commit: self.commit,
@@ -117,7 +116,7 @@ impl Memory {
         };
         let live = || self.live.iter().map(|seq| &self.jobs[seq]);
         // In one commit a child may have a lower number than its parents, so the order of numbers is
-        // not enough: what has ended comes first.
+        // not enough: ended jobs come first.
         let mut ended: BTreeSet<Seq> =
             live().filter(|row| row.now.state.is_ended()).map(|row| row.seq).collect();
         for child in live().filter(|row| row.now.state == JobState::Blocked) {
@@ -143,9 +142,9 @@ impl Memory {
         found.iter().filter_map(|seq| self.jobs.get(seq)).cloned().collect()
     }
 
-    /// At most `limit` jobs that ended before this moment and that nobody holds, the oldest end first,
-    /// beginning behind the one that ended at this moment under this number, if one is given. Whether
-    /// they are purged is for others to decide.
+    /// At most `limit` jobs that ended before this time and that no worker holds, the oldest end first,
+    /// starting after the job `after` (its end and number), if given. The caller decides whether they
+    /// are purged.
     #[must_use]
     pub fn expired(&self, after: Option<(Wall, Seq)>, before: Wall, limit: usize) -> Vec<Expired> {
         let first = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -154,8 +153,8 @@ impl Memory {
         expired.map(|&(at, seq)| Expired { at, seq, id: self.jobs[&seq].spec.id }).collect()
     }
 
-    /// Looks at most at so many rows of the ledger after this number that were written before this moment,
-    /// and says which closed ones no kept job has a part in.
+    /// Examines at most `limit` rows of the ledger after this number that were written before this time,
+    /// and returns the closed ones that concern no stored job.
     #[must_use]
     pub fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Outdated {
         let rows = self.leases.range((Bound::Excluded(after), Bound::Unbounded));
@@ -172,19 +171,19 @@ impl Memory {
         outdated
     }
 
-    /// At most `limit` daily_counts of purged jobs, the newest day first.
+    /// At most `limit` daily counts of purged jobs, the newest day first.
     #[must_use]
     pub fn daily_counts(&self, limit: usize) -> Vec<DailyCount> {
         self.daily_counts.newest(limit)
     }
 
-    /// The job of this number.
+    /// The job with this number.
     #[must_use]
     pub fn job(&self, seq: Seq) -> Option<&JobRow> {
         self.jobs.get(&seq)
     }
 
-    /// The job of this id.
+    /// The job with this id.
     #[must_use]
     pub fn by_id(&self, id: JobId) -> Option<&JobRow> {
         self.job(*self.ids.get(&id)?)
@@ -200,7 +199,7 @@ impl Memory {
         self.leases.values()
     }
 
-    /// The rows of the ledger that a load has to read, in their order.
+    /// The rows of the ledger that a starting server reads, in their order.
     pub fn open_leases(&self) -> impl Iterator<Item = &LeaseRow> {
         self.open.iter().map(|number| &self.leases[number])
     }
@@ -211,7 +210,7 @@ impl Memory {
         &self.notes
     }
 
-    fn mutate(&mut self, mutation: &Mutation, undo: &mut Vec<Undo>) -> Result<(), Misfit> {
+    fn mutate(&mut self, mutation: &Mutation, undo: &mut Vec<Undo>) -> Result<(), Rejection> {
         match mutation {
             Mutation::Put(row) => {
                 self.check_put(row)?;
@@ -225,7 +224,7 @@ impl Memory {
                 let mut lease = self.last_lease;
                 let place = self.places.get_mut(&write.job).expect("every job has a place");
                 if self.jobs[&write.job].now.state.is_ended() && write.state.is_ended() {
-                    // It is let go of, and ended before.
+                    // Its worker lets go of it; the job had ended before.
                     lease = place.written;
                 }
                 let before = std::mem::replace(&mut place.written, lease);
@@ -246,7 +245,7 @@ impl Memory {
             }
             &Mutation::Close(number) => {
                 if !self.open.remove(&number) {
-                    return Err(Misfit::NotOpen(number));
+                    return Err(Rejection::NotOpen(number));
                 }
                 undo.push(Undo::Close(number));
             }
@@ -271,11 +270,11 @@ impl Memory {
                     undo.push(Undo::Purge(row, place));
                 }
             }
-            // When a note was made is not known here, so all stay.
+            // The times of notes are unknown here, so all notes stay.
             Mutation::Trim { leases, notes_before: _ } => {
                 for number in leases {
                     if self.open.contains(number) {
-                        return Err(Misfit::TrimmedOpen(*number));
+                        return Err(Rejection::TrimmedOpen(*number));
                     }
                     undo.extend(self.leases.remove(number).map(Undo::Trim));
                 }
@@ -289,7 +288,7 @@ impl Memory {
         Ok(())
     }
 
-    fn take_back(&mut self, step: Undo) {
+    fn undo(&mut self, step: Undo) {
         match step {
             Undo::Put { seq, last_seq } => {
                 self.remove(seq);
@@ -330,34 +329,34 @@ impl Memory {
         }
     }
 
-    fn check_put(&self, row: &JobRow) -> Result<(), Misfit> {
+    fn check_put(&self, row: &JobRow) -> Result<(), Rejection> {
         let JobRow { seq, ref spec, ref now, .. } = *row;
         if seq <= self.last_seq {
-            return Err(Misfit::SeqOrder { seq, last: self.last_seq });
+            return Err(Rejection::SeqOrder { seq, last: self.last_seq });
         }
         if now.job != seq {
-            return Err(Misfit::WrittenAs { seq, job: now.job });
+            return Err(Rejection::WrittenAs { seq, job: now.job });
         }
         if let Some(&other) = self.ids.get(&spec.id) {
-            return Err(Misfit::SameId { id: spec.id, other, seq });
+            return Err(Rejection::SameId { id: spec.id, other, seq });
         }
         if let Some((key, &other)) = spec.key.as_ref().and_then(|key| self.keys.get_key_value(key))
         {
-            return Err(Misfit::SameKey { key: key.clone(), other, seq });
+            return Err(Rejection::SameKey { key: key.clone(), other, seq });
         }
         check_holder(now)
     }
 
-    fn check_lease(&self, row: &LeaseRow) -> Result<(), Misfit> {
+    fn check_lease(&self, row: &LeaseRow) -> Result<(), Rejection> {
         let last = self.last_lease;
         if row.number <= last {
-            return Err(Misfit::LeaseOrder { number: row.number, last });
+            return Err(Rejection::LeaseOrder { number: row.number, last });
         }
         row.jobs.iter().try_for_each(|hold| self.existing(hold.job).map(|_| ()))
     }
 
-    fn existing(&self, seq: Seq) -> Result<&JobRow, Misfit> {
-        self.jobs.get(&seq).ok_or(Misfit::NoJob(seq))
+    fn existing(&self, seq: Seq) -> Result<&JobRow, Rejection> {
+        self.jobs.get(&seq).ok_or(Rejection::NoJob(seq))
     }
 
     fn insert(&mut self, row: JobRow, place: Place) {
@@ -371,7 +370,7 @@ impl Memory {
     }
 
     fn remove(&mut self, seq: Seq) -> (JobRow, Place) {
-        let row = self.jobs.remove(&seq).expect("checked by whoever removes it");
+        let row = self.jobs.remove(&seq).expect("checked by the caller");
         self.leave(&row.now);
         self.ids.remove(&row.spec.id);
         if let Some(key) = &row.spec.key {
@@ -380,7 +379,7 @@ impl Memory {
         (row, self.places.remove(&seq).expect("every job has a place"))
     }
 
-    /// Which job a note is about, if it is about one that is kept.
+    /// The job that a note is about, if it is stored.
     fn about(&self, note: &Note) -> Option<Seq> {
         let id = match note {
             Note::Attempt { hold, .. } => return self.job(hold.job).map(|row| row.seq),
@@ -390,9 +389,9 @@ impl Memory {
         self.ids.get(&id).copied()
     }
 
-    /// Replaces what may change of a job, and returns what was there.
+    /// Replaces the mutable part of a job, and returns the old one.
     fn write(&mut self, write: JobWrite) -> JobWrite {
-        let row = self.jobs.get_mut(&write.job).expect("checked by whoever writes it");
+        let row = self.jobs.get_mut(&write.job).expect("checked by the caller");
         let before = std::mem::replace(&mut row.now, write);
         if is_live(&before) != is_live(&write) || before.at != write.at {
             self.leave(&before);

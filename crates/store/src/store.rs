@@ -1,4 +1,4 @@
-//! What every keeping does, and what is handed to it.
+//! The trait that every store implements, and the types in its interface.
 
 use std::fmt;
 use std::path::Path;
@@ -14,59 +14,59 @@ use crate::CommitError;
 use crate::daily_count::DailyCount;
 use crate::token::TokenRow;
 
-/// What goes with a job and is never looked into here: JSON text, as it was given.
+/// JSON text of a job (its payload, result or log), stored as given and never parsed here.
 pub type StoredText = Arc<str>;
 
-/// One or more consecutive commits that are kept together.
+/// One or more consecutive commits that are stored together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
-    /// The newest of them.
+    /// The number of the newest of them.
     pub last: CommitNo,
-    /// What is to be kept, in order.
+    /// What to store, in order.
     pub mutations: Vec<Mutation>,
-    /// The payload of each job that `mutations` puts, and of no other. Written once.
+    /// The payload of each job that `mutations` puts, and of no other job. Written once.
     pub payloads: Vec<(Seq, StoredText)>,
-    /// What attempts left behind that `mutations` end. Of a job that is not kept, nothing outputs.
+    /// The output of attempts that `mutations` end. Output of jobs that are not stored is dropped.
     pub outputs: Vec<AttemptOutput>,
-    /// Why jobs are purged: one for each time that `mutations` purge some, in their order.
+    /// Why jobs are purged: one cause for each purge in `mutations`, in their order.
     pub purges: Vec<PurgeCause>,
 }
 
 /// Why jobs are purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PurgeCause {
-    /// They ended long enough ago.
+    /// Their retention is over.
     Expired {
-        /// How long ended jobs are to be kept.
+        /// How long ended jobs are stored.
         retention: Duration,
     },
-    /// Somebody did not want them any more.
+    /// An operator discarded them.
     Discarded,
 }
 
-/// What one attempt left behind.
+/// The output of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptOutput {
     /// Which job, under which fence.
     pub hold: Hold,
-    /// What it came to; the job's result if the attempt succeeded.
+    /// Its result; the job's result if the attempt succeeded.
     pub result: Option<StoredText>,
-    /// What it printed, perhaps shortened.
+    /// Its log, perhaps truncated.
     pub log: Option<StoredText>,
 }
 
-/// Everything that is kept of one job.
+/// Everything that is stored about one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
-    /// The job itself. While it lives, the brain knows better.
+    /// The job's row. Until the job ends, the scheduler's state in memory is newer.
     pub row: JobRow,
     /// What it was submitted with.
     pub payload: StoredText,
     /// Its changes of owner, each with the fence it gave, in order.
     pub owners: Vec<OwnerChange>,
-    /// What is noted about it, in order, and when that was kept by the store's own clock.
+    /// The notes about it, in order, each with the time at which the store wrote it by its own clock.
     pub notes: Vec<(Wall, Note)>,
-    /// What its attempts left behind, in order.
+    /// The outputs of its attempts, in order.
     pub outputs: Vec<AttemptOutput>,
 }
 
@@ -75,29 +75,29 @@ pub struct History {
 pub struct OwnerChange {
     /// The job with the fence it got.
     pub hold: Hold,
-    /// Who owned it from then on; nobody means that it was queued.
+    /// The new owner; `None` if the job went back to its queue.
     pub worker: Option<WorkerId>,
-    /// How that came.
+    /// Why it changed.
     pub cause: filch_scheduler::record::LeaseCause,
     /// When.
     pub at: Wall,
 }
 
-/// Which jobs a list is about; everything that is `None` does not matter.
+/// Which jobs to list. A criterion that is `None` or empty matches every job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// In one of these states, as the rows say it; empty for all.
+    /// In one of these states, by their rows; empty for all.
     pub states: Vec<JobState>,
-    /// Of this queue.
+    /// In this queue.
     pub queue: Option<Name>,
     /// Of this kind.
     pub kind: Option<Name>,
-    /// Submitted at this moment or later.
+    /// Submitted at this time or later.
     pub since: Option<Wall>,
 }
 
 impl Filter {
-    /// Whether a job is meant.
+    /// Whether the filter matches a job.
     #[must_use]
     pub fn includes(&self, row: &JobRow) -> bool {
         (self.states.is_empty() || self.states.contains(&row.now.state))
@@ -107,16 +107,16 @@ impl Filter {
     }
 }
 
-/// In which order a list goes.
+/// The order of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListOrder {
-    /// From the number after this one upwards.
+    /// Ascending, from the number after this one.
     After(Seq),
-    /// From the number before this one downwards.
+    /// Descending, from the number before this one.
     Before(Seq),
 }
 
-/// A job that ended some time ago.
+/// A job whose retention may be over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expired {
     /// When it ended.
@@ -127,40 +127,40 @@ pub struct Expired {
     pub id: JobId,
 }
 
-/// History that no kept job has a part in.
+/// History that concerns no stored job any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outdated {
     /// Closed rows of the ledger.
     pub leases: Vec<LeaseNo>,
-    /// The last row that was looked at, if there may be more behind it.
+    /// The last row that was examined, if there may be more after it.
     pub last: Option<LeaseNo>,
-    /// How many notes about workers were kept before that moment, as many as one commit can remove.
+    /// How many notes about workers are older than the given time, at most as many as one commit removes.
     pub notes: u64,
 }
 
-/// Whether there is room for more jobs.
+/// Whether there is enough disk space for new jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskSpace {
-    /// There is.
+    /// There is enough.
     Enough,
-    /// The disk is nearly full: what runs may still be reported, but nothing new is taken.
+    /// The disk is nearly full: running jobs can still be reported, but new jobs are refused.
     Low {
-        /// Bytes that are free.
+        /// Free bytes.
         free: u64,
-        /// Below this many nothing new is taken.
+        /// New jobs are refused below this many free bytes.
         mark: u64,
     },
 }
 
-/// Keeps what the scheduler decides. Reads see every commit that has its receipt.
+/// Stores what the scheduler decides. Reads see every commit that has returned.
 pub trait Store: Send + Sync + 'static {
-    /// Hands out what a server is given when it starts, in the order that [`Loaded`] asks for.
+    /// Passes everything that a starting server needs to `each`, in the order that [`Loaded`] requires.
     ///
     /// # Errors
     /// If it cannot be read.
     fn load(&self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError>;
 
-    /// Keeps a commit, all of it or nothing, and returns once it is durable. A commit that is kept
+    /// Stores a commit, all of it or nothing, and returns once it is durable. A commit that is stored
     /// already is recognised by its number. Called by one thread at a time.
     ///
     /// # Errors
@@ -173,27 +173,27 @@ pub trait Store: Send + Sync + 'static {
     /// If they cannot be read.
     fn find(&self, ids: &[JobId], keys: &[Name], seqs: &[Seq]) -> Result<Vec<JobRow>, StoreError>;
 
-    /// The payloads of these jobs, in the same order; `None` for a job that is not kept.
+    /// The payloads of these jobs, in the same order; `None` for a job that is not stored.
     ///
     /// # Errors
     /// If they cannot be read.
     fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError>;
 
-    /// What the newest attempt that is noted of each of these jobs said went wrong, in the same order;
-    /// `None` for one that said nothing.
+    /// The error of the newest noted attempt of each of these jobs, in the same order; `None` for a job
+    /// without one.
     ///
     /// # Errors
     /// If it cannot be read.
     fn errors(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError>;
 
-    /// Everything about one job.
+    /// Everything that is stored about one job.
     ///
     /// # Errors
     /// If it cannot be read.
     fn history(&self, job: JobId) -> Result<Option<History>, StoreError>;
 
-    /// At most `limit` jobs that the filter includes, as the rows say it: a leased job is still the
-    /// one it was before.
+    /// At most `limit` jobs that match the filter, by their rows: the row of a leased job still has the
+    /// state from before the lease.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -210,9 +210,9 @@ pub trait Store: Send + Sync + 'static {
     /// If they cannot be read.
     fn ids_ending(&self, digits: &str, limit: usize) -> Result<Vec<JobId>, StoreError>;
 
-    /// At most `limit` jobs that ended before this moment and that nobody holds, the oldest end first,
-    /// beginning behind the one that ended at this moment under this number, if one is given. Whether
-    /// they are purged is for others to decide.
+    /// At most `limit` jobs that ended before this time and that no worker holds, the oldest end first,
+    /// starting after the job `after` (its end and number), if given. The caller decides whether they
+    /// are purged.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -223,47 +223,47 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Expired>, StoreError>;
 
-    /// Looks at most at so many rows of the ledger after this number that were written before this moment,
-    /// and says which closed ones no kept job has a part in. Whether they are trimmed is for others to
-    /// decide.
+    /// Examines at most `limit` rows of the ledger after this number that were written before this time,
+    /// and returns the closed ones that concern no stored job. The caller decides whether they are
+    /// removed.
     ///
     /// # Errors
     /// If they cannot be read.
     fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Result<Outdated, StoreError>;
 
-    /// At most `limit` daily_counts of purged jobs, the newest day first.
+    /// At most `limit` daily counts of purged jobs, the newest day first.
     ///
     /// # Errors
     /// If they cannot be read.
     fn daily_counts(&self, limit: usize) -> Result<Vec<DailyCount>, StoreError>;
 
-    /// At most `limit` rows of the ledger after this number, the oldest first. Closed rows of which no
-    /// job is kept may be gone.
+    /// At most `limit` rows of the ledger after this number, the oldest first. Closed rows that concern
+    /// no stored job may have been removed.
     ///
     /// # Errors
     /// If they cannot be read.
     fn ledger(&self, after: LeaseNo, limit: usize) -> Result<Vec<LeaseRow>, StoreError>;
 
-    /// Whether there is room for more jobs. Asked often, so cheap.
+    /// Whether there is disk space for new jobs. Called often, so cheap.
     fn disk_space(&self) -> DiskSpace;
 
-    /// How many times this keeping has made the disk hold on to what was written.
+    /// How many disk syncs this store has made.
     fn sync_count(&self) -> u64;
 
-    /// Every token that was ever made, the oldest first.
+    /// Every token that was ever created, the oldest first.
     ///
     /// # Errors
     /// If they cannot be read.
     fn tokens(&self) -> Result<Vec<TokenRow>, StoreError>;
 
-    /// Keeps a new token, and returns once it is durable.
+    /// Stores a new token, and returns once it is durable.
     ///
     /// # Errors
-    /// If it cannot be written, or its id is taken.
+    /// If it cannot be written, or its id is in use.
     fn keep_token(&self, token: &TokenRow) -> Result<(), StoreError>;
 
-    /// Keeps when a token was ended, and returns once that is durable; false if there is none of that id
-    /// that has not been ended before.
+    /// Revokes a token, and returns once that is durable; false if there is no token with this id, or it
+    /// was revoked before.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -272,20 +272,20 @@ pub trait Store: Send + Sync + 'static {
     /// Writes a copy of everything to a new file.
     ///
     /// # Errors
-    /// If the file is there already or cannot be written.
+    /// If the file exists or cannot be written.
     fn backup(&self, to: &Path) -> Result<(), StoreError>;
 
-    /// Lets go of it, once what is being written is durable: another may open it from now on, however many
-    /// still hold this. What is written later is refused; what was kept can still be read.
+    /// Closes the store once the commit in progress is durable: from then on another process can open
+    /// it, even if this value is still in use. Later writes fail; reads still work.
     fn close(&self);
 }
 
-/// The keeping could not be read. What it holds is not changed.
+/// An operation on a store failed, other than a commit. The stored data is unchanged.
 #[derive(Debug)]
 pub struct StoreError {
-    /// What was being done.
+    /// What was attempted.
     pub doing: &'static str,
-    /// What came in between.
+    /// Why it failed.
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 

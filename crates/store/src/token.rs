@@ -1,25 +1,25 @@
-//! What is kept of a token: never the token itself.
+//! What is stored about a token: never the token itself.
 
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Wall;
 
-/// A token that was made. It stays when it has ended, so that nobody can pretend it never was.
+/// A token that was created. The row stays when the token has expired or was revoked, as a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRow {
-    /// By what it is known.
+    /// Its public id.
     pub id: String,
-    /// Whose it is, for people.
+    /// A name for people.
     pub name: String,
-    /// What it is for, in a word that others read.
+    /// Its role, as text; the server interprets it.
     pub role: String,
-    /// The only queues that it is for; all if empty.
+    /// The queues that it is limited to; empty for all.
     pub queues: Vec<Name>,
     /// SHA-256 of the token.
     pub digest: [u8; 32],
-    /// When it was made.
+    /// When it was created.
     pub created_at: Wall,
-    /// When it ends by itself.
+    /// When it expires.
     pub expires_at: Option<Wall>,
-    /// When somebody ended it.
+    /// When it was revoked.
     pub revoked_at: Option<Wall>,
 }

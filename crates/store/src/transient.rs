@@ -1,4 +1,4 @@
-//! [`Memory`] as a store: for tests and simulations, and for servers that may forget.
+//! [`Memory`] as a store: for tests, and for servers that need no durability.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::store::{
 use crate::token::TokenRow;
 use crate::{CommitError, Memory, rules};
 
-/// Everything in memory, gone when it is dropped.
+/// A store in memory; everything is lost when it is dropped.
 #[derive(Default)]
 pub struct Transient {
     kept: Mutex<Kept>,
@@ -30,20 +30,20 @@ struct Kept {
     memory: Memory,
     payloads: BTreeMap<Seq, StoredText>,
     outputs: BTreeMap<Hold, AttemptOutput>,
-    /// What is noted about jobs, and when that was kept.
+    /// Notes about jobs, and when they were written.
     notes: Vec<(Seq, Wall, Note)>,
     tokens: Vec<TokenRow>,
 }
 
 impl Transient {
-    /// What is kept, as the reference keeps it.
+    /// The content, as the reference implementation has it.
     #[must_use]
     pub fn memory(&self) -> Memory {
         self.kept().memory.clone()
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Whatever can fail comes before the first change.
+        // All checks come before the first change, so a panic leaves nothing half done.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -60,7 +60,7 @@ impl Store for Transient {
             return Ok(());
         }
         let checked = rules::check_payloads(commit).and_then(|()| rules::check_purges(commit));
-        checked.map_err(|misfit| misfit.broken(commit.last))?;
+        checked.map_err(|rejection| rejection.broken(commit.last))?;
         memory.commit(commit.last, &commit.mutations)?;
         payloads.extend(commit.payloads.iter().cloned());
         for left in commit.outputs.iter().filter(|left| memory.job(left.hold.job).is_some()) {
@@ -190,7 +190,7 @@ impl Store for Transient {
     fn keep_token(&self, token: &TokenRow) -> Result<(), StoreError> {
         let tokens = &mut self.kept().tokens;
         if tokens.iter().any(|other| other.id == token.id) {
-            return Err(StoreError { doing: "keep a token", source: "its id is taken".into() });
+            return Err(StoreError { doing: "store a token", source: "its id is in use".into() });
         }
         tokens.push(token.clone());
         tokens.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
@@ -213,11 +213,11 @@ impl Store for Transient {
     }
 
     fn backup(&self, _to: &Path) -> Result<(), StoreError> {
-        let source = "it is only in memory".into();
-        Err(StoreError { doing: "make a copy", source })
+        let source = "the store is in memory only".into();
+        Err(StoreError { doing: "make a backup", source })
     }
 
-    /// Nobody else could open it.
+    /// There is nothing to close: no other process can open it.
     fn close(&self) {}
 }
 
@@ -241,7 +241,7 @@ impl StoreDump for Transient {
     }
 }
 
-/// Which job a note is about, if it is about one that is kept.
+/// The job that a note is about, if it is stored.
 fn about(note: &Note, memory: &Memory) -> Option<Seq> {
     let id = match note {
         Note::Attempt { hold, .. } => return memory.job(hold.job).map(|row| row.seq),

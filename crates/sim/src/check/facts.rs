@@ -26,7 +26,7 @@ pub(super) struct Facts {
     /// How many jobs each worker owns, or has yet to let go of.
     owned: BTreeMap<WorkerId, u32>,
     pub(super) places: BTreeMap<usize, Place>,
-    /// CrashMoment incarnations ended, as far as they did.
+    /// When incarnations ended, as far as they did.
     ended_at: BTreeMap<WorkerId, Monotonic>,
     /// The open session of each worker, as the server knows it.
     pub(super) sessions: BTreeMap<WorkerId, SessionNo>,
@@ -57,7 +57,7 @@ pub(super) struct Job {
     pub(super) owner: Option<WorkerId>,
     /// Who has yet to let go of it, if it is cancelled.
     pub(super) held_by: Option<WorkerId>,
-    /// CrashMoment it was last written.
+    /// When it was last written.
     pub(super) written_at: Wall,
     pub(super) tenures: Vec<Tenure>,
     /// The jobs that it waits for, by number: an id may be used again after a purge.
@@ -277,7 +277,7 @@ impl Facts {
         }
     }
 
-    /// CrashMoment this incarnation ended, if it did.
+    /// When this incarnation ended, if it did.
     pub(super) fn ended_at(&self, worker: WorkerId) -> Option<Monotonic> {
         self.ended_at.get(&worker).copied()
     }

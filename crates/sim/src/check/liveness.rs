@@ -17,11 +17,11 @@ use crate::log::Observed;
 /// What these rules remember.
 #[derive(Default)]
 pub(super) struct Liveness {
-    /// CrashMoment orphans are looked for next.
+    /// When orphans are looked for next.
     orphans_at: Option<Monotonic>,
     /// Since when somebody is idle, beside whoever has jobs to spare.
     unfair: BTreeMap<usize, (Monotonic, usize)>,
-    /// CrashMoment the present server must have given out something.
+    /// When the present server must have given out something.
     first_lease_by: Option<Monotonic>,
     /// The processes that drain.
     drains: BTreeMap<usize, Drain>,

@@ -128,7 +128,7 @@ impl Rule {
 pub struct Violation {
     /// Which.
     pub rule: Rule,
-    /// CrashMoment, in true time.
+    /// When, in true time.
     pub at: Monotonic,
     /// What was seen.
     pub what: String,

@@ -1,4 +1,4 @@
-//! CrashMoment a job may go: S11 not before its time, S12 after its parents, S13 within limits, L5 in its turn, L6
+//! When a job may go: S11 not before its time, S12 after its parents, S13 within limits, L5 in its turn, L6
 //! not round and round.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -20,7 +20,7 @@ pub(super) struct Ownership {
     runs: BTreeMap<Seq, Vec<Run>>,
     /// Runs that go on after a pause, beside a newer one: they must be told to stop at that moment.
     doubtful: Vec<(Monotonic, Seq)>,
-    /// CrashMoment the server last renewed a worker's lease.
+    /// When the server last renewed a worker's lease.
     renewed_at: BTreeMap<WorkerId, Monotonic>,
     /// Who was lost, and when that was decided.
     lost: BTreeMap<WorkerId, Monotonic>,
@@ -28,7 +28,7 @@ pub(super) struct Ownership {
     let_go: BTreeSet<Hold>,
     /// What each worker said to hold when it last greeted.
     greeted_with: BTreeMap<WorkerId, (Monotonic, Vec<Hold>)>,
-    /// CrashMoment the cancels of jobs that somebody holds were decided.
+    /// When the cancels of jobs that somebody holds were decided.
     cancelled_at: BTreeMap<Seq, Monotonic>,
     left: BTreeSet<WorkerId>,
     /// What a process has given away.

@@ -19,7 +19,7 @@ pub(super) struct Timeouts {
 struct Limited {
     since: Monotonic,
     limit: Duration,
-    /// CrashMoment it must have been told to stop; `None` while its worker stands still.
+    /// When it must have been told to stop; `None` while its worker stands still.
     until: Option<Monotonic>,
 }
 

@@ -18,7 +18,7 @@ use crate::plan::{Member, NetworkConditions, Plan, PlannedEvent};
 use crate::work;
 use crate::world::{Audit, World};
 
-/// CrashMoment the first job is submitted: every worker has long been there.
+/// When the first job is submitted: every worker has long been there.
 const BEGINS: Duration = Duration::from_secs(1);
 
 /// How many jobs are submitted at once, at the most.
@@ -96,7 +96,7 @@ struct Stopwatch<'a> {
     running: BTreeMap<Hold, (usize, Duration)>,
     /// Lanes that are free, by place.
     free: Vec<Vec<usize>>,
-    /// CrashMoment each job has ended, and whether it came by a theft.
+    /// When each job has ended, and whether it came by a theft.
     ended_at: Vec<Option<Duration>>,
     is_stolen: Vec<bool>,
     places: BTreeMap<WorkerId, usize>,

@@ -52,7 +52,7 @@ impl Default for WhatIfSetup {
 /// How it went.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WhatIfOutcome {
-    /// CrashMoment the last job ended.
+    /// When the last job ended.
     pub makespan: Duration,
     /// The share of all slots' time in which they ran jobs, from 0 to 1.
     pub utilisation: f64,

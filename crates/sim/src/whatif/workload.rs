@@ -21,7 +21,7 @@ pub struct Workload {
 /// One job of a workload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkloadJob {
-    /// CrashMoment it is submitted, counted from the beginning. Places are in this order.
+    /// When it is submitted, counted from the beginning. Places are in this order.
     pub at: Duration,
     /// How long it runs.
     pub cost: Duration,

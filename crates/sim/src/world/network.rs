@@ -20,7 +20,7 @@ pub(super) struct Link {
     weather_turn: u64,
     cut: Option<Cut>,
     cut_turn: u64,
-    /// CrashMoment the last message in order arrives, each way.
+    /// When the last message in order arrives, each way.
     to_server_until: Monotonic,
     to_worker_until: Monotonic,
     /// The connection that the worker believes in.
@@ -93,7 +93,7 @@ impl Link {
         (is_this_direction && is_this_one).then_some(cut.messages)
     }
 
-    /// CrashMoment a message that is sent now arrives: once, twice or never.
+    /// When a message that is sent now arrives: once, twice or never.
     fn arrivals(&mut self, now: Monotonic, direction: CutDirection) -> [Option<Monotonic>; 2] {
         if self.random.happens(self.network.lost) {
             return [None; 2];

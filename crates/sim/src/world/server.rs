@@ -69,7 +69,7 @@ struct Process {
     closed: BTreeSet<u64>,
     /// Who waits for the answer to a request.
     asks: BTreeMap<RequestNo, usize>,
-    /// CrashMoment the next tick is planned.
+    /// When the next tick is planned.
     ticks_at: Option<Monotonic>,
     /// Commits since the last slice of side-work, whether one is under way, and which ended job was the
     /// last to be proposed.

@@ -1,4 +1,4 @@
-//! What is known of one job while later rows may still be about it.
+//! The history of one job, while later rows may still name it.
 
 use filch_scheduler::id::{Fence, Hold, LeaseNo, Seq, WorkerId};
 use filch_scheduler::record::{AttemptOutcome, JobWrite, LeaseCause, Note};
@@ -18,22 +18,22 @@ pub(super) struct Change {
     pub(super) row: LeaseNo,
 }
 
-/// What is known of a job.
+/// What is known about a job.
 pub(super) struct JobHistory {
-    /// What its own row says.
+    /// Its own row.
     pub(super) now: JobWrite,
     pub(super) attempts_max: u16,
     pub(super) lease_before: LeaseNo,
     pub(super) lease_ended: LeaseNo,
-    /// What its attempts came to that did not succeed, in order.
-    pub(super) words: Vec<AttemptNote>,
-    /// How many attempts are charged by what is noted since the last retry.
+    /// Its attempts that did not succeed, in order.
+    pub(super) attempts: Vec<AttemptNote>,
+    /// How many attempts the notes since the last retry charge.
     pub(super) charged: u16,
     pub(super) retries: u64,
     pub(super) cancels: u64,
     /// The highest fence under which there is output.
     pub(super) outputs: Option<Fence>,
-    /// How often it changed hands, the first time, and the last.
+    /// How often it changed owner, the first time, and the last.
     pub(super) changes: u64,
     pub(super) first: Option<LeaseNo>,
     pub(super) last: Option<Change>,
@@ -59,14 +59,14 @@ pub(super) enum Kind {
     LostAmongOthers,
 }
 
-/// What a job waits for.
+/// The jobs that a job waits for, and the condition.
 pub(super) struct Family {
     pub(super) condition: Condition,
     pub(super) otherwise: Otherwise,
     pub(super) parents: Vec<Option<ParentJob>>,
 }
 
-/// Whether nothing is known of a job but that it was submitted and waits.
+/// Whether a job was submitted and waits, and nothing else is known about it.
 pub(super) fn is_untouched(kept: &StoredJob) -> bool {
     let now = &kept.row.now;
     kept.notes.is_empty()
@@ -79,12 +79,12 @@ pub(super) fn is_untouched(kept: &StoredJob) -> bool {
 impl JobHistory {
     pub(super) fn new(kept: &StoredJob) -> Self {
         let spec = &kept.row.spec;
-        let mut life = Self {
+        let mut history = Self {
             now: kept.row.now,
             attempts_max: spec.retry.max,
             lease_before: kept.lease_before,
             lease_ended: kept.lease_ended,
-            words: Vec::new(),
+            attempts: Vec::new(),
             charged: 0,
             retries: 0,
             cancels: 0,
@@ -95,20 +95,20 @@ impl JobHistory {
             family: None,
         };
         for note in &kept.notes {
-            life.take(note);
+            history.take(note);
         }
         if !kept.parents.is_empty() {
             let (condition, otherwise) = (spec.condition, spec.otherwise);
-            // One that came after its child has the id of the parent, which was forgotten before.
+            // A job that is newer than the child only has the id of the parent, which was purged.
             let was_there =
                 |it: &ParentJob| it.seq < kept.row.seq || it.submitted_at == kept.row.submitted_at;
             let parents = kept.parents.iter().map(|it| it.filter(was_there)).collect();
-            life.family = Some(Box::new(Family { condition, otherwise, parents }));
+            history.family = Some(Box::new(Family { condition, otherwise, parents }));
         }
-        life
+        history
     }
 
-    /// A job of which nothing was known but that it waits.
+    /// A job that was only known to wait.
     pub(super) fn untouched(seq: Seq) -> Self {
         Self {
             now: JobWrite {
@@ -126,7 +126,7 @@ impl JobHistory {
             attempts_max: u16::MAX,
             lease_before: LeaseNo(0),
             lease_ended: LeaseNo(0),
-            words: Vec::new(),
+            attempts: Vec::new(),
             charged: 0,
             retries: 0,
             cancels: 0,
@@ -152,7 +152,7 @@ impl JobHistory {
                     self.charged = self.charged.saturating_add(1);
                 }
                 let (fence, worker) = (hold.fence, *worker);
-                self.words.push(AttemptNote { fence, worker, kind, is_owners: false });
+                self.attempts.push(AttemptNote { fence, worker, kind, is_owners: false });
             }
             Note::Retried(_) => {
                 self.retries += 1;
@@ -168,19 +168,19 @@ impl JobHistory {
         self.last.map_or(Fence(0), |last| last.hold.fence)
     }
 
-    /// Who owns it by the ledger, unless its owner has said a last word.
+    /// Its owner by the ledger, unless the owner has reported a failure or a snooze.
     pub(super) fn owner(&self) -> Option<WorkerId> {
         let owner = self.last?.worker;
         owner.filter(|_| !self.has(self.fence(), &[Kind::Failed, Kind::Snoozed]))
     }
 
-    /// Whether an attempt under this fence came to one of these.
+    /// Whether an attempt under this fence ended in one of these ways.
     pub(super) fn has(&self, fence: Fence, kinds: &[Kind]) -> bool {
-        self.words.iter().any(|word| word.fence == fence && kinds.contains(&word.kind))
+        self.attempts.iter().any(|attempt| attempt.fence == fence && kinds.contains(&attempt.kind))
     }
 
-    /// The row of the ledger that says more than the job's own.
-    pub(super) fn speaking_row(&self) -> Option<LeaseNo> {
+    /// The row of the ledger that is newer than the job's own row.
+    pub(super) fn newer_row(&self) -> Option<LeaseNo> {
         let last = self.last.filter(|last| last.hold.fence > self.now.fence)?;
         Some(last.row)
     }

@@ -1,15 +1,16 @@
-//! IntegrityCheck by ledger: whether what is kept tells of a history in which every promise was kept.
+//! The integrity check: whether the stored rows tell a history in which every promise was kept.
 //!
-//! [`IntegrityCheck`] is given everything that is kept, piece by piece, and says what cannot be. It knows no
-//! database: whatever keeps jobs hands out its rows as [`DumpRecord`]s ([`StoreDump`]), and is judged by the same
-//! rules, the simulator's memory and a file on a disk alike. It decides from what rows say and from
-//! nothing that the scheduler computes.
+//! [`IntegrityCheck`] reads everything that is stored, record by record, and reports contradictions. It
+//! knows no database: every store passes its rows as [`DumpRecord`]s ([`StoreDump`]), so the same rules
+//! apply to the simulator's memory and to a file on a disk. It uses only the rows, and nothing that the
+//! scheduler computes.
 //!
-//! Of a job only that is held in memory which a later row may contradict: one that has ended is judged when
-//! the ledger has passed its end, and one that nobody has touched is one bit.
+//! Memory holds only what a later row may contradict: an ended job is checked as soon as the ledger has
+//! passed its end, and a job that was never claimed takes one bit.
 //!
-//! The files next door: `life` what is known of one job, `owners` who had it and in which state that left
-//! it, `children` what it waited for, `numbers` which jobs there must be, `report` what was found.
+//! The other files: `job` has the history of one job, `owners` the checks of its owners and of the
+//! resulting state, `parents` the checks of what it waited for, `numbers` which jobs must exist, `report`
+//! the result.
 
 mod job;
 mod numbers;
@@ -31,25 +32,25 @@ pub use self::report::{IntegrityCounts, IntegrityReport, IntegrityRule, Integrit
 use crate::rules;
 use crate::store::{PurgeCause, StoreError};
 
-/// Whatever keeps jobs and can show all that it keeps.
+/// A store that can pass on everything that it has.
 pub trait StoreDump {
-    /// Hands out everything, as it was at one moment, in the order that [`DumpRecord`] asks for. What cannot
-    /// be because the keeping is damaged is a piece as well.
+    /// Passes everything to `each`, as one consistent snapshot, in the order that [`DumpRecord`] requires.
+    /// Damage is passed on as a record as well.
     ///
     /// # Errors
-    /// If it cannot be read, which says nothing about what is kept.
+    /// If the store cannot be read, which says nothing about its content.
     fn dump(&self, each: &mut dyn FnMut(DumpRecord)) -> Result<(), StoreError>;
 
-    /// The id of the job of this number, if it is kept and can be read.
+    /// The id of the job with this number, if it is stored and can be read.
     fn id_of(&self, job: Seq) -> Option<JobId>;
 }
 
-/// One of the things that are kept. They come in this order, but for damage, which may come at any time,
-/// and for jobs and rows of the ledger, which come in turn: each by its own number, and a job before the
-/// first row that came after it.
+/// One stored record. Records come in this order, except that damage may come at any time, and that jobs
+/// and rows of the ledger are interleaved: each ordered by its own number, and a job before the first row
+/// of the ledger that was written after it.
 #[derive(Clone, Debug)]
 pub enum DumpRecord {
-    /// Where numbering stands.
+    /// The newest numbers.
     Numbers {
         /// The last commit.
         commit: CommitNo,
@@ -58,7 +59,7 @@ pub enum DumpRecord {
         /// The last row of the ledger.
         lease: LeaseNo,
     },
-    /// All jobs with these numbers were purged, both ends included. Ranges come upwards.
+    /// All jobs with these numbers were purged, both ends included. Ranges are ascending.
     Purged(Seq, Seq),
     /// Why jobs were purged.
     Purge(PurgeRecord),
@@ -68,21 +69,21 @@ pub enum DumpRecord {
     Lease {
         /// The row.
         row: LeaseRow,
-        /// Whether a load would read it.
+        /// Whether a starting server would read it.
         is_open: bool,
     },
-    /// Something that cannot be.
+    /// Damage that was found while reading.
     Damage {
         /// Which rule it breaks.
         rule: IntegrityRule,
-        /// The job it is about.
+        /// The job that it concerns.
         job: Option<Seq>,
-        /// What stands there, and where.
+        /// What was found, and where.
         what: String,
     },
 }
 
-/// Jobs that were purged for one cause, within a day.
+/// Jobs that were purged for the same cause within a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PurgeRecord {
     /// Why.
@@ -91,123 +92,120 @@ pub struct PurgeRecord {
     pub at: Wall,
     /// How many.
     pub jobs: u64,
-    /// The shortest time for which one of them had been over, in milliseconds, and which: less than
-    /// nothing if the clock was set back in between.
+    /// The shortest time between the end and the purge of one of them, in milliseconds, and its number.
+    /// Negative if the clock was set back in between.
     pub waited_least: (i64, Seq),
 }
 
-/// Everything that is kept of one job but for its changes of owner.
+/// Everything that is stored about one job, except for its changes of owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredJob {
     /// The job itself.
     pub row: JobRow,
-    /// The newest row of the ledger when it was put.
+    /// The newest row of the ledger when it was submitted.
     pub lease_before: LeaseNo,
-    /// If it has ended: the newest row of the ledger when it did, before what the same event added.
+    /// If it has ended: the newest row of the ledger at its end, before rows of the same event.
     pub lease_ended: LeaseNo,
-    /// If it has ended: it is in no row of the ledger after this one.
+    /// If it has ended: no row of the ledger after this one names it.
     pub lease_last: LeaseNo,
-    /// What is noted about it, in order.
+    /// The notes about it, in order.
     pub notes: Vec<Note>,
     /// The fences under which there is output.
     pub outputs: Vec<Fence>,
-    /// Whether there is a payload.
+    /// Whether it has a payload.
     pub has_payload: bool,
-    /// Whether it is among those that a server loads.
+    /// Whether a starting server would load it.
     pub is_live: bool,
-    /// What became of the jobs that it waits for, in the order in which it names them; `None` for one that
-    /// is not kept.
+    /// The jobs that it waits for, in the order of its submission; `None` for one that is not stored.
     pub parents: Vec<Option<ParentJob>>,
 }
 
-/// What became of a job that another one waits for.
+/// The state of a job that another one waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParentJob {
     /// Its number.
     pub seq: Seq,
-    /// When it came.
+    /// When it was submitted.
     pub submitted_at: Wall,
-    /// Its state, as its row says it.
+    /// Its state.
     pub state: JobState,
-    /// As of [`StoredJob`].
+    /// As in [`StoredJob`].
     pub lease_ended: LeaseNo,
-    /// Whether somebody gave it new attempts after it had died.
+    /// Whether an operator retried it after it was dead.
     pub is_retried: bool,
 }
 
-/// Judges everything that is kept.
+/// Checks everything in a store.
 ///
 /// # Errors
-/// If it cannot be read, which says nothing about what is kept.
-pub fn check(evidence: &dyn StoreDump) -> Result<IntegrityReport, StoreError> {
-    let mut proof = IntegrityCheck::default();
-    evidence.dump(&mut |piece| proof.add(piece))?;
-    let mut report = proof.finish();
+/// If the store cannot be read, which says nothing about its content.
+pub fn check(store: &dyn StoreDump) -> Result<IntegrityReport, StoreError> {
+    let mut check = IntegrityCheck::default();
+    store.dump(&mut |record| check.add(record))?;
+    let mut report = check.finish();
     for violation in &mut report.violations {
-        violation.id = violation.job.and_then(|job| evidence.id_of(job));
+        violation.id = violation.job.and_then(|job| store.id_of(job));
     }
     Ok(report)
 }
 
-/// A proof under way.
+/// An integrity check in progress.
 #[derive(Default)]
 pub struct IntegrityCheck {
     report: IntegrityReport,
     purged: Purged,
-    /// Jobs of which there is only what was submitted, and that nobody has had.
+    /// Jobs that were submitted and never claimed.
     untouched: Bits,
-    /// All others that a later row of the ledger may be about.
-    lives: HashMap<Seq, JobHistory>,
-    /// The ended ones among them, by the last row that may be about them.
+    /// All other jobs that a later row of the ledger may name.
+    jobs: HashMap<Seq, JobHistory>,
+    /// The ended ones among them, by the last row that may name them.
     ends: BTreeMap<LeaseNo, Vec<Seq>>,
     /// The newest row of the ledger before the last job.
     lease_before: LeaseNo,
-    /// Open rows, and whether each says more about some job than that job's own row.
+    /// Open rows, and whether each is newer than the row of one of its jobs.
     open: BTreeMap<LeaseNo, bool>,
     lease_last: LeaseNo,
-    /// Changes of owner that one event may have made.
+    /// Changes of owner that may belong to the same event.
     changes: Vec<Change>,
     blocked: Blocked,
 }
 
 impl IntegrityCheck {
-    /// Takes the next piece.
-    pub fn add(&mut self, piece: DumpRecord) {
-        match piece {
+    /// Takes the next record.
+    pub fn add(&mut self, record: DumpRecord) {
+        match record {
             DumpRecord::Numbers { commit, seq, lease } => {
                 let counts = &mut self.report.counts;
                 (counts.commits, counts.submitted, counts.ledger_rows) = (commit.0, seq.0, lease.0);
             }
             DumpRecord::Purged(first, last) => self.purged.add(first, last, &mut self.report),
-            DumpRecord::Purge(purge) => self.purged.explain(&purge, &mut self.report),
+            DumpRecord::Purge(purge) => self.purged.add_cause(&purge, &mut self.report),
             DumpRecord::Job(kept) => self.add_job(&kept),
             DumpRecord::Lease { row, is_open } => self.add_lease(&row, is_open),
             DumpRecord::Damage { rule, job, what } => self.report.add(rule, job, what),
         }
     }
 
-    /// What was found.
+    /// The result.
     #[must_use]
     pub fn finish(mut self) -> IntegrityReport {
         self.settle();
         let submitted = Seq(self.report.counts.submitted);
         self.purged.finish(submitted, &mut self.report);
-        let mut lives: Vec<(Seq, JobHistory)> = self.lives.drain().collect();
-        lives.sort_unstable_by_key(|&(seq, _)| seq);
-        for (seq, life) in lives {
-            self.judge(seq, &life);
+        let mut jobs: Vec<(Seq, JobHistory)> = self.jobs.drain().collect();
+        jobs.sort_unstable_by_key(|&(seq, _)| seq);
+        for (seq, history) in jobs {
+            self.check_job(seq, &history);
         }
-        for (number, speaks) in &self.open {
-            self.report.ensure(*speaks, IntegrityRule::Index, None, || {
+        for (number, is_newer) in &self.open {
+            self.report.ensure(*is_newer, IntegrityRule::Index, None, || {
                 let number = number.0;
-                format!(
-                    "lease row {number} is open, but says nothing that its jobs' own rows do not say"
-                )
+                format!("lease row {number} is open, but the rows of all its jobs are newer")
             });
         }
         let (last, numbered) = (self.lease_last.0, self.report.counts.ledger_rows);
         self.report.ensure(last <= numbered, IntegrityRule::S7, None, || {
-            format!("there is a lease row {last}, and numbering stands at {numbered}")
+            format!("lease row {last} exists, but the newest number is {numbered}")
         });
         self.blocked.finish(&mut self.report);
         self.report.finish()
@@ -215,13 +213,13 @@ impl IntegrityCheck {
 
     fn add_job(&mut self, kept: &StoredJob) {
         let seq = kept.row.seq;
-        self.purged.meet(seq, &mut self.report);
+        self.purged.add_job(seq, &mut self.report);
         let before = std::mem::replace(&mut self.lease_before, kept.lease_before);
         self.report.ensure(before <= kept.lease_before, IntegrityRule::S7, Some(seq), || {
             let (earlier, later) = (before.0, kept.lease_before.0);
             format!(
-                "it was submitted when the ledger stood at row {later}, and an earlier job when it \
-                 stood at row {earlier}"
+                "it was submitted after lease row {later}, but an earlier job after lease row \
+                 {earlier}"
             )
         });
         self.count(kept);
@@ -230,11 +228,11 @@ impl IntegrityCheck {
             self.untouched.insert(seq);
             return;
         }
-        let life = JobHistory::new(kept);
-        if life.now.state.is_ended() {
+        let history = JobHistory::new(kept);
+        if history.now.state.is_ended() {
             self.ends.entry(kept.lease_last).or_default().push(seq);
         }
-        self.lives.insert(seq, life);
+        self.jobs.insert(seq, history);
     }
 
     fn count(&mut self, kept: &StoredJob) {
@@ -250,30 +248,29 @@ impl IntegrityCheck {
         counts.failures += kept.notes.iter().filter(is_attempt).count() as u64;
     }
 
-    /// What a job's own row says, and the rows that belong to it.
+    /// Checks a job's own row, and the rows that belong to it.
     fn check_row(&mut self, kept: &StoredJob) {
         let (seq, now) = (kept.row.seq, &kept.row.now);
         let report = &mut self.report;
-        if let Err(misfit) = rules::check_holder(now) {
-            report.add(IntegrityRule::Index, Some(seq), misfit.to_string());
+        if let Err(rejection) = rules::check_holder(now) {
+            report.add(IntegrityRule::Index, Some(seq), rejection.to_string());
         }
         report.ensure(kept.has_payload, IntegrityRule::S1, Some(seq), || {
-            "its payload is gone".to_owned()
+            "its payload is missing".to_owned()
         });
         let lives = rules::is_live(now);
         report.ensure(kept.is_live == lives, IntegrityRule::Index, Some(seq), || {
-            let (is, says) = if lives { ("lives", "has ended") } else { ("has ended", "lives") };
-            let state = now.state;
-            format!("it is {state} and {is}, but the table of live jobs says that it {says}")
+            let (expected, state) = (if lives { "lacks it" } else { "has it" }, now.state);
+            format!("it is {state}, but the table live {expected}")
         });
     }
 
     fn add_lease(&mut self, row: &LeaseRow, is_open: bool) {
         self.report.ensure(row.number > self.lease_last, IntegrityRule::S7, None, || {
-            format!("lease row {} comes after row {}", row.number.0, self.lease_last.0)
+            format!("lease row {} follows row {}", row.number.0, self.lease_last.0)
         });
-        // One event may hand a job on more than once, and puts what goes to one worker into one row: its
-        // rows are taken together. They have one time.
+        // One event may move a job more than once, and puts all jobs for one worker into one row. So the
+        // rows of one event, which have the same time, are taken together.
         if self.changes.last().is_some_and(|change| change.at != row.at) {
             self.settle();
         }
@@ -292,7 +289,7 @@ impl IntegrityCheck {
         self.changes.extend(row.jobs.iter().map(change));
     }
 
-    /// Judges the changes that were gathered, and the jobs that have ended by then.
+    /// Checks the collected changes, and the jobs that have ended by then.
     fn settle(&mut self) {
         let mut changes = std::mem::take(&mut self.changes);
         changes.sort_by_key(|change| change.hold);
@@ -303,8 +300,8 @@ impl IntegrityCheck {
         self.changes = changes;
         while let Some(end) = self.ends.first_entry().filter(|end| *end.key() <= self.lease_last) {
             for seq in end.remove() {
-                if let Some(life) = self.lives.remove(&seq) {
-                    self.judge(seq, &life);
+                if let Some(history) = self.jobs.remove(&seq) {
+                    self.check_job(seq, &history);
                 }
             }
         }
@@ -314,34 +311,34 @@ impl IntegrityCheck {
         let seq = change.hold.job;
         self.report.counts.count(change.cause);
         if self.untouched.remove(seq) {
-            self.lives.insert(seq, JobHistory::untouched(seq));
+            self.jobs.insert(seq, JobHistory::untouched(seq));
         }
-        if let Some(life) = self.lives.get_mut(&seq) {
-            life.change(change, &mut self.report);
+        if let Some(history) = self.jobs.get_mut(&seq) {
+            history.change(change, &mut self.report);
         } else {
             let (rule, what) = match self.purged.absent(seq) {
                 Absent::Purged => return,
-                Absent::Missing => (IntegrityRule::S1, "it is neither kept nor purged"),
+                Absent::Missing => (IntegrityRule::S1, "it is neither stored nor purged"),
                 Absent::Ended => (IntegrityRule::S5, "it had ended before"),
-                Absent::Unborn => (IntegrityRule::S7, "it was not submitted by then"),
+                Absent::Unborn => (IntegrityRule::S7, "it was submitted later"),
             };
             self.report.add(rule, Some(seq), format!("{}, but {what}", owners::show(change)));
         }
     }
 
-    /// No later row is about the job.
-    fn judge(&mut self, seq: Seq, life: &JobHistory) {
-        life.judge_end(seq, &mut self.report);
-        if let Some(row) = life.speaking_row() {
-            let speaks = self.open.get_mut(&row).map(|speaks| *speaks = true);
-            self.report.ensure(speaks.is_some(), IntegrityRule::Index, Some(seq), || {
+    /// Checks a job that no later row names.
+    fn check_job(&mut self, seq: Seq, history: &JobHistory) {
+        history.check_end(seq, &mut self.report);
+        if let Some(row) = history.newer_row() {
+            let is_open = self.open.get_mut(&row).map(|is_newer| *is_newer = true);
+            self.report.ensure(is_open.is_some(), IntegrityRule::Index, Some(seq), || {
                 format!(
-                    "lease row {} says who owns it, but is not among the open ones: a server that \
-                     starts would not read it",
+                    "lease row {} names its owner, but is not open: a starting server would not \
+                     read it",
                     row.0
                 )
             });
         }
-        self.blocked.judge(seq, life, &mut self.report);
+        self.blocked.check(seq, history, &mut self.report);
     }
 }

@@ -1,5 +1,4 @@
-//! Which jobs there must be: every number that was given out is that of a job that is kept, or of one that
-//! was purged.
+//! Which jobs must exist: every number that was ever assigned belongs to a stored or to a purged job.
 
 use std::collections::BTreeMap;
 
@@ -9,27 +8,27 @@ use super::PurgeRecord;
 use super::report::{IntegrityReport, IntegrityRule};
 use crate::store::PurgeCause;
 
-/// What is known of the jobs that are gone.
+/// What is known about purged and missing jobs.
 #[derive(Default)]
 pub(super) struct Purged {
     /// First and last of each range.
     ranges: BTreeMap<Seq, Seq>,
     /// How many jobs the ranges have.
     jobs: u64,
-    /// Ranges of which nobody knows where they are.
+    /// Ranges of jobs that are neither stored nor purged.
     missing: BTreeMap<Seq, Seq>,
-    /// The number up to which every job has been met.
+    /// The highest number of a job that was read.
     met: Seq,
 }
 
-/// What is known of a job that a row of the ledger is about, and that has not been kept in mind.
+/// Why a row of the ledger names a job that is not held in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Absent {
     Purged,
     Missing,
-    /// It was there, and had ended.
+    /// It is stored, and had ended.
     Ended,
-    /// It was not submitted by then.
+    /// It was submitted later.
     Unborn,
 }
 
@@ -42,14 +41,14 @@ impl Purged {
             None,
             || {
                 let (first, last) = (first.0, last.0);
-                format!("the purged jobs {first} to {last} overlap with others")
+                format!("the purged range {first} to {last} overlaps another one")
             },
         );
         self.jobs += last.0.saturating_sub(first.0) + 1;
         self.ranges.insert(first, last);
     }
 
-    pub(super) fn explain(&mut self, purge: &PurgeRecord, report: &mut IntegrityReport) {
+    pub(super) fn add_cause(&mut self, purge: &PurgeRecord, report: &mut IntegrityReport) {
         let counts = &mut report.counts;
         let PurgeRecord { cause, at, jobs, waited_least } = *purge;
         match cause {
@@ -61,8 +60,8 @@ impl Purged {
                 if waited < promised {
                     let at = at.0;
                     let what = format!(
-                        "it was purged {waited} ms after its end, and jobs were to be kept for \
-                         {promised} ms (one of {jobs} that were purged until {at} ms)"
+                        "it was purged {waited} ms after its end, but the retention was \
+                         {promised} ms (one of {jobs} jobs purged until {at} ms)"
                     );
                     report.add(IntegrityRule::S1, Some(job), what);
                 }
@@ -83,36 +82,36 @@ impl Purged {
         }
     }
 
-    /// A job is there: what is missing before it must have been purged.
-    pub(super) fn meet(&mut self, seq: Seq, report: &mut IntegrityReport) {
+    /// A job is stored: the missing numbers before it must have been purged.
+    pub(super) fn add_job(&mut self, seq: Seq, report: &mut IntegrityReport) {
         report.ensure(seq > self.met, IntegrityRule::S7, Some(seq), || {
-            format!("it comes after job number {}", self.met.0)
+            format!("it follows job number {}", self.met.0)
         });
         self.pass(seq, report);
         report.ensure(!self.contains(seq), IntegrityRule::S1, Some(seq), || {
-            "it is there, and among those that were purged".to_owned()
+            "it is stored, but recorded as purged".to_owned()
         });
         self.met = self.met.max(seq);
     }
 
-    /// All that are there were met.
+    /// All stored jobs were read.
     pub(super) fn finish(&mut self, last: Seq, report: &mut IntegrityReport) {
         self.pass(Seq(last.0.saturating_add(1)), report);
         report.ensure(self.met <= last, IntegrityRule::S7, Some(self.met), || {
-            format!("its number is {}, and numbering stands at {}", self.met.0, last.0)
+            format!("its number is {}, but the newest number is {}", self.met.0, last.0)
         });
         if let Some((_, &end)) = self.ranges.last_key_value() {
             report.ensure(end <= last, IntegrityRule::S7, Some(end), || {
-                format!("it was purged as number {}, and numbering stands at {}", end.0, last.0)
+                format!("number {} was purged, but the newest number is {}", end.0, last.0)
             });
         }
         let (jobs, explained) = (self.jobs, report.counts.purged());
         report.ensure(jobs == explained, IntegrityRule::S1, None, || {
-            format!("{jobs} jobs are gone, and it is written down why for {explained}")
+            format!("{jobs} jobs were purged, but causes are recorded for {explained}")
         });
     }
 
-    /// Whether all between the last job that was met and this one were purged.
+    /// Checks that all numbers between the last job and this one were purged.
     fn pass(&mut self, to: Seq, report: &mut IntegrityReport) {
         let mut next = self.met.0.saturating_add(1);
         while next < to.0 {
@@ -125,10 +124,10 @@ impl Purged {
             let end = purged.min(to.0) - 1;
             let what = match end {
                 end if end == next => {
-                    "it was acknowledged, and is neither kept nor purged".to_owned()
+                    "it was acknowledged, but is neither stored nor purged".to_owned()
                 }
                 end => format!(
-                    "it was acknowledged, and is neither kept nor purged; nor are the {} after it",
+                    "it was acknowledged, but is neither stored nor purged; nor are the {} after it",
                     end - next
                 ),
             };
@@ -143,7 +142,7 @@ fn is_in(ranges: &BTreeMap<Seq, Seq>, seq: Seq) -> bool {
     ranges.range(..=seq).next_back().is_some_and(|(_, last)| seq <= *last)
 }
 
-/// A set of numbers, one bit for each.
+/// A set of numbers, one bit each.
 #[derive(Default)]
 pub(super) struct Bits {
     blocks: BTreeMap<u64, [u64; 64]>,

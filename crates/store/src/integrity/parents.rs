@@ -1,8 +1,8 @@
-//! What jobs waited for: none was given to a worker before its parents' condition held, none was cancelled
-//! for it before it could not hold any more, and none waits for itself.
+//! What jobs waited for: no job was given to a worker before its parents' condition held, none was
+//! cancelled for it while it could still hold, and none waits for itself.
 //!
-//! Which of two things came first is told by the ledger: each job's last write knows the newest row before
-//! it. Clocks may jump, and are not asked.
+//! The order of events comes from the ledger: each job's last write has the newest lease row before it.
+//! Times are not used, because clocks may jump.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use super::ParentJob;
 use super::job::{Family, JobHistory};
 use super::report::{IntegrityReport, IntegrityRule};
 
-/// Jobs that wait for others, and for which ones.
+/// Blocked jobs, and the jobs that they wait for.
 #[derive(Default)]
 pub(super) struct Blocked {
     waits: BTreeMap<Seq, Vec<Seq>>,
 }
 
-/// How a job's parents stood at one moment.
+/// The states of a job's parents at one point in time.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct ParentCounts {
     pending: usize,
@@ -36,7 +36,7 @@ enum Verdict {
     Never,
 }
 
-/// What a retried parent counts as: it died once before, and nobody wrote down when.
+/// How a retried parent counts: it was dead once before, at an unknown time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Retried {
     AsItIs,
@@ -44,15 +44,15 @@ enum Retried {
 }
 
 impl Blocked {
-    /// Whether what became of the job follows from what became of its parents.
-    pub(super) fn judge(&mut self, seq: Seq, life: &JobHistory, report: &mut IntegrityReport) {
-        let Some(family) = life.family.as_deref() else {
+    /// Checks the state of a job against the states of its parents.
+    pub(super) fn check(&mut self, seq: Seq, job: &JobHistory, report: &mut IntegrityReport) {
+        let Some(family) = job.family.as_deref() else {
             return;
         };
-        let is_kept_as_blocked = life.now.state == JobState::Blocked;
+        let is_kept_as_blocked = job.now.state == JobState::Blocked;
         if family.parents.iter().any(Option::is_none) {
             report.ensure(!is_kept_as_blocked, IntegrityRule::S12, Some(seq), || {
-                "it is kept as blocked, and a job that it waits for is gone".to_owned()
+                "it is blocked, but a job that it waits for does not exist".to_owned()
             });
             report.counts.orphans += 1;
             return;
@@ -63,22 +63,18 @@ impl Blocked {
             Verdict::Never => family.otherwise == Otherwise::Run,
             Verdict::Open => false,
         };
-        if let Some(first) = life.first {
+        if let Some(first) = job.first {
             report.ensure(
                 family.may(|parent| parent.is_before(first), is_released),
                 IntegrityRule::S12,
                 Some(seq),
                 || {
                     let parents = family.show(|parent| parent.is_before(first));
-                    format!(
-                        "lease row {} gives it to a worker before {}: {parents}",
-                        first.0,
-                        family.words()
-                    )
+                    format!("lease row {} assigns it before {}: {parents}", first.0, family.words())
                 },
             );
-        } else if life.now.reason == Some(Reason::Condition) {
-            let ended = |parent: &ParentJob| parent.is_ended_by(life.lease_ended);
+        } else if job.now.reason == Some(Reason::Condition) {
+            let ended = |parent: &ParentJob| parent.is_ended_by(job.lease_ended);
             let may = family.may(ended, |verdict| verdict == Verdict::Never);
             report.ensure(
                 may && family.otherwise == Otherwise::Cancel,
@@ -87,7 +83,7 @@ impl Blocked {
                 || {
                     let parents = family.show(ended);
                     format!(
-                        "it was cancelled although {} could still come: {parents}",
+                        "it was cancelled although {} was still possible: {parents}",
                         family.words()
                     )
                 },
@@ -98,17 +94,14 @@ impl Blocked {
             let verdict = family.verdict(|parent| parent.state.is_ended(), Retried::AsItIs);
             report.ensure(!is_never(verdict), IntegrityRule::S12, Some(seq), || {
                 let parents = family.show(|parent| parent.state.is_ended());
-                format!(
-                    "it still waits although {} cannot come any more: {parents}",
-                    family.words()
-                )
+                format!("it is blocked although {} is impossible: {parents}", family.words())
             });
             let waits = family.parents.iter().flatten().filter(|parent| !parent.state.is_ended());
             self.waits.insert(seq, waits.map(|parent| parent.seq).collect());
         }
     }
 
-    /// Whoever waits for nobody that waits can go; whoever is left over waits for itself.
+    /// Removes jobs that wait for no blocked job, again and again; the remaining ones form cycles.
     pub(super) fn finish(&mut self, report: &mut IntegrityReport) {
         let mut children: BTreeMap<Seq, Vec<Seq>> = BTreeMap::new();
         let mut left: BTreeMap<Seq, usize> = BTreeMap::new();
@@ -134,7 +127,7 @@ impl Blocked {
         }
         if let Some((first, _)) = left.first_key_value() {
             let seqs: Vec<String> = left.keys().take(10).map(|seq| seq.0.to_string()).collect();
-            let what = format!("jobs wait for one another: {}", seqs.join(", "));
+            let what = format!("cycle: these jobs wait for one another: {}", seqs.join(", "));
             report.add(IntegrityRule::S12, Some(*first), what);
         }
     }
@@ -146,14 +139,14 @@ impl ParentJob {
         self.state.is_ended() && self.lease_ended < row
     }
 
-    /// Whether it had ended when the ledger stood there.
+    /// Whether it had ended when this was the newest row of the ledger.
     fn is_ended_by(&self, row: LeaseNo) -> bool {
         self.state.is_ended() && self.lease_ended <= row
     }
 }
 
 impl Family {
-    /// Whether the condition may have stood so, whenever retried parents died.
+    /// Whether the condition may have had such a state, whenever retried parents were dead.
     fn may(&self, ended: impl Fn(&ParentJob) -> bool, is: impl Fn(Verdict) -> bool) -> bool {
         [Retried::AsItIs, Retried::AsFailed]
             .into_iter()
@@ -185,7 +178,7 @@ impl Family {
     fn show(&self, ended: impl Fn(&ParentJob) -> bool) -> String {
         let show = |parent: &ParentJob| {
             let when = match (parent.state.is_ended(), ended(parent)) {
-                (true, false) => ", but not by then",
+                (true, false) => ", but was not yet then",
                 _ => "",
             };
             format!("job number {} is {}{when}", parent.seq.0, parent.state)
@@ -195,7 +188,7 @@ impl Family {
     }
 }
 
-/// The four conditions, once more: the scheduler's own word is not taken for it.
+/// The four conditions, implemented again: the check does not rely on the scheduler's code.
 fn judge(condition: Condition, counts: ParentCounts) -> Verdict {
     let ParentCounts { pending, succeeded, failed } = counts;
     let (holds, never) = match condition {

@@ -1,25 +1,25 @@
-//! What a proof has found: how much it has looked at, and what cannot be.
+//! The result of an integrity check: what was checked, and the violations.
 
 use filch_scheduler::id::{JobId, Seq};
 use filch_scheduler::record::LeaseCause;
 
-/// So many violations are kept word by word; all are counted.
+/// How many violations are reported in full; all are counted.
 const VIOLATIONS_MAX: usize = 100;
 
-/// What must hold of everything that is kept.
+/// What must hold of everything that is stored.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum IntegrityRule {
-    /// No acknowledged job is lost: it is there, or was purged after its time.
+    /// No acknowledged job is lost: it is stored, or was purged after its retention.
     S1,
     /// A job has one owner at a time.
     S2,
-    /// At most one success is accepted, and only of the owner.
+    /// At most one success is accepted, and only from the owner.
     S3,
-    /// What has ended stays so, but for an operator's retry.
+    /// An ended job never starts again, except by an operator's retry.
     S5,
     /// Fences and other numbers grow.
     S7,
-    /// Attempts are charged for what failed, and for nothing else.
+    /// Exactly the failed attempts are charged.
     S9,
     /// A child starts only when its parents' condition holds; no job waits for itself.
     S12,
@@ -59,74 +59,74 @@ impl IntegrityRule {
         }
     }
 
-    /// What it says, in a sentence.
+    /// A description in one sentence.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
-            Self::S1 => "every acknowledged job is there, or was purged after its time",
-            Self::S2 => "no two owners of a job overlapped",
-            Self::S3 => "every success is its owner's, and there is one at most",
-            Self::S5 => "what has ended stays so, but for an operator's retry",
-            Self::S7 => "fences and numbers only grow",
-            Self::S9 => "attempts are charged for what failed, and for nothing else",
-            Self::S12 => "every child started after its condition held",
-            Self::Index => "every index and derived table agrees with the rows",
-            Self::File => "the file is whole",
+            Self::S1 => "every acknowledged job is stored, or was purged after its retention",
+            Self::S2 => "every job had one owner at a time",
+            Self::S3 => "every job succeeded at most once, reported by its owner",
+            Self::S5 => "no ended job started again, except by an operator's retry",
+            Self::S7 => "fences and numbers only grew",
+            Self::S9 => "exactly the failed attempts are charged",
+            Self::S12 => "every child started after its parents' condition held",
+            Self::Index => "every index and derived table matches the rows",
+            Self::File => "the file is readable and undamaged",
         }
     }
 }
 
-/// Something that cannot be, if every promise was kept.
+/// A violation of a rule, with the rows that show it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IntegrityViolation {
-    /// Which rule does not hold.
+    /// The violated rule.
     pub rule: IntegrityRule,
-    /// Of which job.
+    /// The job that it concerns.
     pub job: Option<Seq>,
-    /// Its id, if it is kept.
+    /// Its id, if it is stored.
     pub id: Option<JobId>,
-    /// What the rows say.
+    /// What the rows show.
     pub what: String,
 }
 
-/// How much was looked at.
+/// How much was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IntegrityCounts {
     /// The number of the newest commit.
     pub commits: u64,
     /// Jobs that were ever acknowledged.
     pub submitted: u64,
-    /// Those that are there.
+    /// Those that are stored.
     pub jobs: u64,
     /// Those that have not ended.
     pub unfinished: u64,
     /// Those that succeeded.
     pub succeeded: u64,
-    /// Those that died.
+    /// Those that are dead.
     pub dead: u64,
     /// Those that were cancelled.
     pub cancelled: u64,
     /// Those that were purged after their retention.
     pub expired: u64,
-    /// Those that somebody discarded.
+    /// Those that an operator discarded.
     pub discarded: u64,
-    /// Times that a worker took a job from a queue.
+    /// How often a worker claimed a job from a queue.
     pub claims: u64,
-    /// Times that a worker took a job from another one.
+    /// How often a worker stole a job from another one.
     pub steals: u64,
-    /// Times that a job was taken back from a lost worker.
+    /// How often a job was taken back from a lost worker.
     pub losses: u64,
-    /// Times that a worker handed a job back.
+    /// How often a worker returned a job.
     pub returns: u64,
     /// Attempts that did not succeed.
     pub failures: u64,
-    /// Children whose condition was judged.
+    /// Children whose condition was checked.
     pub children: u64,
-    /// Children that were not judged because a parent was purged.
+    /// Children that could not be checked because a parent was purged.
     pub orphans: u64,
     /// The number of the newest row of the ledger.
     pub ledger_rows: u64,
-    /// Rows of the ledger that are there.
+    /// Rows of the ledger that are stored.
     pub ledger_rows_kept: u64,
 }
 
@@ -141,13 +141,13 @@ impl IntegrityCounts {
         *count += 1;
     }
 
-    /// How often a job was given to a worker.
+    /// How often a job was assigned to a worker.
     #[must_use]
     pub const fn owners(&self) -> u64 {
         self.claims + self.steals
     }
 
-    /// How many rows of the ledger are not there any more.
+    /// How many rows of the ledger were removed.
     #[must_use]
     pub const fn ledger_rows_trimmed(&self) -> u64 {
         self.ledger_rows.saturating_sub(self.ledger_rows_kept)
@@ -160,19 +160,19 @@ impl IntegrityCounts {
     }
 }
 
-/// What a proof has come to.
+/// The result of an integrity check.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IntegrityReport {
-    /// How much was looked at.
+    /// How much was checked.
     pub counts: IntegrityCounts,
-    /// What cannot be, by rule; the first hundred.
+    /// The first hundred violations, by rule.
     pub violations: Vec<IntegrityViolation>,
-    /// How much more there is.
+    /// How many more there are.
     pub more: u64,
 }
 
 impl IntegrityReport {
-    /// Whether every promise was kept.
+    /// Whether there are no violations.
     #[must_use]
     pub const fn holds(&self) -> bool {
         self.violations.is_empty()

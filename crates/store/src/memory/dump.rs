@@ -1,5 +1,5 @@
-//! Everything that is in memory, as a proof wants it. What only stores have (payloads, what outputs of
-//! attempts, why jobs were purged) is taken to be as it should be.
+//! Everything in memory, for an integrity check. What only stores have (payloads, outputs of attempts,
+//! causes of purges) is assumed to be correct.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,7 +49,7 @@ impl StoreDump for Memory {
                 row: row.clone(),
                 lease_before: place.put,
                 lease_ended: place.written,
-                // Where the commit ended that wrote it is not known here.
+                // The newest lease row after the commit that wrote it is unknown here.
                 lease_last: LeaseNo(u64::MAX),
                 notes: notes.remove(&row.seq).unwrap_or_default(),
                 outputs: Vec::new(),

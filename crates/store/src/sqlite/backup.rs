@@ -1,7 +1,7 @@
-//! A copy of everything, as it was at one moment, in a file of its own.
+//! A backup: a consistent copy of the whole store in a new file.
 //!
-//! It is written under another name and gets its own when it is complete and on the disk, so whatever
-//! happens meanwhile, what has that name is a copy.
+//! The copy is written under a temporary name and gets its own when it is complete and synced, so a file
+//! with that name is always a complete copy.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -16,23 +16,23 @@ use super::connect::{Role, connect};
 use super::error::Failure;
 use super::owner::beside;
 
-/// Copies while others go on writing: `connection` reads what was there when it began.
+/// Copies while the server goes on writing: `connection` reads the state at the start of its transaction.
 pub(super) fn copy(connection: &Connection, to: &Path) -> Result<(), Failure> {
     if to.symlink_metadata().is_ok() {
         return Err(io::Error::from(rustix::io::Errno::EXIST).into());
     }
     let partial = beside(to, &format!("{}.partial", std::process::id()));
-    // Jobs may be nobody else's business. Fails if there is anything under that name.
+    // Readable by its owner only, because jobs may be confidential. Fails if the name exists.
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial)?;
     let copied = fill(connection, &partial).and_then(|()| {
-        // Fails if somebody else was quicker.
+        // Fails if another process has created the file meanwhile.
         Ok(fs::hard_link(&partial, to)?)
     });
-    // Half a copy is none, and a whole one has its own name by now.
+    // A partial copy is useless, and a complete one has its own name by now.
     let removed = fs::remove_file(&partial);
     copied?;
     removed?;
-    // The name must last like the content.
+    // The directory entry must be as durable as the content.
     Ok(File::open(folder(to))?.sync_all()?)
 }
 
@@ -42,7 +42,7 @@ fn fill(connection: &Connection, to: &Path) -> Result<(), Failure> {
     let backup = Backup::new(connection, &mut copy)?;
     backup.run_to_completion(i32::MAX, Duration::ZERO, None)?;
     drop(backup);
-    // One file, with nothing beside it. Whoever opens it to write gives it a log again.
+    // A single file without a log beside it. Opening it for writing creates a log again.
     copy.query_row("PRAGMA journal_mode = DELETE", (), |row| row.get::<_, String>(0))?;
     drop(copy);
     Ok(File::open(to)?.sync_all()?)

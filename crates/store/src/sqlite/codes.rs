@@ -1,7 +1,6 @@
 //! The small integers that stand for enumerations in the tables.
 //!
-//! They are part of the file's format: what a number means never changes, whatever the order of the
-//! variants is in the code.
+//! They are part of the file format, so they do not depend on the order of the variants in the code.
 
 use filch_scheduler::id::WorkerId;
 use filch_scheduler::record::{LeaseCause, Reason, Strategy};
@@ -11,10 +10,10 @@ use filch_scheduler::time::{Duration, Millis};
 
 use super::error::Failure;
 
-/// The first code of an ended state; the tables' partial indexes count on it.
+/// The first code of an ended state; the tables' partial indexes rely on it.
 pub(super) const ENDED: i64 = 5;
 
-/// What a row without settings of its own means. Fixed by the file's format, not by today's defaults.
+/// The retry policy of a row that has none. Part of the file format, independent of present defaults.
 pub(super) const PLAIN_RETRY: Retry = Retry {
     max: 3,
     backoff: Backoff::Exponential {
@@ -124,7 +123,7 @@ pub(super) fn backoff(code: i64, numbers: [Option<u32>; 3]) -> Result<Backoff, F
     })
 }
 
-/// How jobs changed hands, and whom they came from.
+/// Why jobs changed owner, and the former owner.
 pub(super) const fn of_cause(cause: LeaseCause) -> (i64, Option<WorkerId>) {
     match cause {
         LeaseCause::Claim => (0, None),
@@ -164,7 +163,7 @@ pub(super) fn strategy(code: i64, aging: Option<i64>) -> Result<Strategy, Failur
     })
 }
 
-/// In nanoseconds; what is longer than 292 years is kept as that.
+/// In nanoseconds, at most 292 years.
 pub(super) fn of_duration(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
@@ -174,5 +173,5 @@ pub(super) fn duration(nanos: i64) -> Result<Duration, Failure> {
 }
 
 pub(super) fn no(what: &str, code: i64) -> Failure {
-    Failure::Content(format!("there is no {what} {code}"))
+    Failure::Content(format!("invalid {what} {code}"))
 }

@@ -1,4 +1,4 @@
-//! Connections to the file, and what they are told before they are used.
+//! Connections to the file, and their settings.
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind};
@@ -10,10 +10,10 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::error::{Failure, OpenError};
 
-/// Older ones can lose a transaction when one connection moves the log while another writes.
+/// Older versions can lose a transaction when one connection checkpoints the log while another writes.
 const LIBRARY_OLDEST: i32 = 3_051_003;
 
-/// How long a commit waits for another program that has the file to itself.
+/// How long a commit waits for another program that has locked the file.
 const BUSY: Duration = Duration::from_secs(10);
 
 /// What a connection is for.
@@ -30,7 +30,7 @@ pub(super) fn check_library() -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Opens the file. Only a writer makes it if there is none.
+/// Opens the file. Only a writer creates it if there is none.
 pub(super) fn connect(path: &Path, role: Role) -> Result<Connection, Failure> {
     // Not as a URI: a path is a path. Nor with a mutex: each connection has one user at a time.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -43,8 +43,8 @@ pub(super) fn connect(path: &Path, role: Role) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// Makes the file if there is none, for nobody but its owner: jobs are nobody else's business. What SQLite
-/// puts beside it is as private as the file itself.
+/// Creates the file if there is none, readable by its owner only, because jobs may be confidential. SQLite
+/// gives the files beside it the same permissions.
 fn make(path: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
@@ -52,7 +52,7 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Prepares a connection for its role. Writes to the file, so it must be known to be ours.
+/// Prepares a connection for its role. Writes to the file, so the file must be known to be a store.
 pub(super) fn tune(connection: &Connection, role: Role, path: &Path) -> Result<(), OpenError> {
     let cannot = |error: rusqlite::Error| Failure::from(error).while_opening("set up", path);
     let mode = connection.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0));
@@ -60,9 +60,8 @@ pub(super) fn tune(connection: &Connection, role: Role, path: &Path) -> Result<(
     if mode != "wal" {
         return Err(OpenError::NoLog { mode });
     }
-    // The log is moved by `log`; its file is kept for the next round, up to a limit. What
-    // is written is soon forgotten, and what a reader reads is rarely read again: a larger cache only
-    // fills up, and looks like memory that leaks.
+    // `log` does the checkpoints; the log file is reused, up to a size limit. Pages that were written or
+    // read are rarely needed again: a larger cache would only fill up and look like a memory leak.
     let settings = "
         PRAGMA synchronous = FULL;
         PRAGMA wal_autocheckpoint = 0;
@@ -72,9 +71,9 @@ pub(super) fn tune(connection: &Connection, role: Role, path: &Path) -> Result<(
     ";
     let own = match role {
         Role::Write => "PRAGMA cache_size = -16384;",
-        // Not opened read-only, because then it could not make the shared memory of the log.
+        // Not opened read-only, because such a connection cannot create the shared memory of the log.
         Role::Read => "PRAGMA query_only = ON; PRAGMA cache_size = -4096;",
     };
-    let told = connection.execute_batch(settings).and_then(|()| connection.execute_batch(own));
-    told.map_err(cannot)
+    let set = connection.execute_batch(settings).and_then(|()| connection.execute_batch(own));
+    set.map_err(cannot)
 }

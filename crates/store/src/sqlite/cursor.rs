@@ -1,4 +1,4 @@
-//! A walk through the rows of a question in the order of their first column, beside other walks.
+//! Reads the rows of a query in the order of their first column, in step with other queries.
 
 use rusqlite::{Row, Rows, Statement};
 
@@ -8,7 +8,7 @@ use super::rows;
 /// A row with its number.
 type Numbered<T> = (u64, Result<T, Failure>);
 
-/// Rows that are read one by one. What does not read is handed out like what does: the walk goes on.
+/// Rows that are read one by one. A row that cannot be decoded is returned as an error, and reading goes on.
 pub(super) struct Cursor<'walk, T> {
     rows: Rows<'walk>,
     next: Option<Numbered<T>>,
@@ -25,7 +25,7 @@ impl<'walk, T> Cursor<'walk, T> {
         Ok(cursor)
     }
 
-    /// The next row, if its number is not beyond this one.
+    /// The next row, if its number is at most `last`.
     pub(super) fn next_to(&mut self, last: u64) -> Result<Option<Numbered<T>>, Failure> {
         let next = self.next.take_if(|(number, _)| *number <= last);
         if next.is_some() {
@@ -34,7 +34,7 @@ impl<'walk, T> Cursor<'walk, T> {
         Ok(next)
     }
 
-    /// The rows of this number, and past those before it.
+    /// The rows with this number; skips the rows before them.
     pub(super) fn of(&mut self, number: u64) -> Result<Vec<T>, Failure> {
         let mut found = Vec::new();
         while let Some((at, row)) = self.next_to(number)? {

@@ -1,4 +1,4 @@
-//! DailyCounts of purged jobs as rows, one for each day and queue.
+//! The table `daily_count`: how purged jobs had ended, one row per day and queue.
 
 use filch_scheduler::name::Name;
 use rusqlite::Connection;
@@ -7,7 +7,7 @@ use super::error::Failure;
 use super::rows::{self, bound};
 use crate::daily_count::{DAY_MS, DAYS_MAX, DailyCount, OTHERS, QUEUES_MAX};
 
-/// Takes down what became of the jobs of these ranges, which are still there and about to be purged.
+/// Counts the jobs of these ranges, which are about to be purged and must still be stored.
 pub(super) fn count(connection: &Connection, ranges: &[[i64; 2]]) -> Result<(), Failure> {
     let sql = "SELECT job_state.at / ?3, queue, sum(job_state.state = 5), sum(job_state.state = 6),
                       sum(job_state.state = 7), sum(max(job_state.at - submitted_at, 0))
@@ -46,7 +46,7 @@ fn add(connection: &Connection, count: &DailyCount) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The newest day first, and the queues of a day in their order.
+/// The newest day first; within a day by queue.
 pub(super) fn list(connection: &Connection, limit: usize) -> Result<Vec<DailyCount>, Failure> {
     let sql = "SELECT day, queue, succeeded, dead, cancelled, spent_ms FROM daily_count
                ORDER BY day DESC, queue LIMIT ?1";

@@ -1,8 +1,8 @@
-//! DiskSpace on the disk: when to stop taking jobs, and what to throw overboard when there is none.
+//! Disk space: when to refuse new jobs, and what to do when the disk is full.
 //!
-//! Reports of jobs that run must be taken also when the disk is nearly full, or their work is lost. So
-//! new jobs are refused while there is still some room, and a file that holds nothing takes up a little
-//! more: it is removed when a commit finds no room all the same, and made again when there is plenty.
+//! Reports of running jobs must be stored even when the disk is nearly full, or their work is lost. So new
+//! jobs are refused while some space is left, and a ballast file reserves a little more: it is deleted when
+//! a commit finds the disk full, and created again when there is plenty of space.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,38 +15,38 @@ use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use super::owner::beside;
 use crate::store::{Commit, DiskSpace};
 
-/// How much room a store leaves on the disk.
+/// How much disk space a store leaves free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DiskReserve {
-    /// With fewer bytes free than this, no new jobs are taken.
+    /// With fewer free bytes than this, new jobs are refused.
     pub mark: u64,
-    /// The size of a file that takes up room only to be removed when a commit finds none.
+    /// The size of the ballast file, which is deleted when a commit finds the disk full.
     pub ballast: u64,
 }
 
 impl Default for DiskReserve {
-    /// 64 MiB free, and a ballast of 16 MiB.
+    /// 64 MiB free, and a ballast file of 16 MiB.
     fn default() -> Self {
         Self { mark: 64 << 20, ballast: 16 << 20 }
     }
 }
 
-/// How long an answer of the disk is believed.
+/// How long a reading of the free space is used.
 const BELIEVED: Duration = Duration::from_secs(1);
 
-/// More than a mutation takes up by itself, in the log and in the database.
+/// An upper estimate of what a mutation takes, in the log and in the database.
 const MUTATION_BYTES: u64 = 512;
 
-/// Knows how much room there is, and holds some of it back.
+/// Watches the free disk space, and manages the ballast file.
 pub(super) struct Watch {
     reserve: DiskReserve,
     folder: PathBuf,
     ballast: PathBuf,
     began: Instant,
-    /// When the disk was asked last, in milliseconds since `began`, from 1; 0 is never.
+    /// When the free space was last read, in milliseconds since `began`, from 1; 0 means never.
     asked_ms: AtomicU64,
     free: AtomicU64,
-    /// Bytes that may have been written since.
+    /// Bytes that may have been written since then.
     spent: AtomicU64,
 }
 
@@ -71,11 +71,11 @@ impl Watch {
         if free < mark { DiskSpace::Low { free, mark } } else { DiskSpace::Enough }
     }
 
-    /// Takes notice that a commit is about to be written: the faster the disk fills, the more often it
-    /// is asked.
+    /// Accounts for a commit that is about to be written: the faster the disk fills, the more often the
+    /// free space is read.
     pub(super) fn spend(&self, commit: &Commit) {
         let payloads = commit.payloads.iter().map(|(_, text)| text.len());
-        let outputs = commit.outputs.iter().flat_map(|left| [&left.result, &left.log]);
+        let outputs = commit.outputs.iter().flat_map(|output| [&output.result, &output.log]);
         let texts = payloads.chain(outputs.flatten().map(|text| text.len())).sum::<usize>() as u64;
         let bytes = texts + MUTATION_BYTES * commit.mutations.len() as u64;
         if self.spent.fetch_add(bytes, Ordering::Relaxed) + bytes >= self.reserve.mark / 8 {
@@ -83,7 +83,7 @@ impl Watch {
         }
     }
 
-    /// Makes room by removing the ballast, if it is still there.
+    /// Frees disk space by deleting the ballast file, if it exists.
     pub(super) fn release(&self) {
         self.ask_again();
         let _ = fs::remove_file(&self.ballast);
@@ -94,7 +94,7 @@ impl Watch {
         self.asked_ms.store(0, Ordering::Relaxed);
     }
 
-    /// How many bytes are free, as far as the last answer is still believed.
+    /// The free bytes, from a reading that is not too old.
     fn free(&self) -> u64 {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         let asked = self.asked_ms.load(Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl Watch {
             let (order, asked_ms) = (Ordering::Relaxed, &self.asked_ms);
             asked_ms.compare_exchange(asked, now, order, order).is_ok()
         };
-        // Of several that find it too old at once, one asks; the others take the old answer.
+        // If several threads find it too old, one reads again; the others use the old value.
         if !is_believed && asks() {
             self.free.store(self.ask(), Ordering::Relaxed);
         }
@@ -111,25 +111,25 @@ impl Watch {
     }
 
     fn ask(&self) -> u64 {
-        // If the disk does not say, it is not full for all we know; a commit will tell.
+        // If the free space cannot be read, assume there is enough; a commit will find out.
         let ask = || {
             let disk = statvfs(&self.folder);
             disk.map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
         };
         let DiskReserve { mark, ballast } = self.reserve;
         let free = ask();
-        // Only where it does not bring the mark near, so that it does not come and go.
+        // Only with space to spare, so that it is not created and deleted in turn.
         if ballast > 0 && free / 2 >= mark.saturating_add(ballast) && !self.ballast.exists() {
-            // Going without it is no reason to stop.
-            let _ = self.load_ballast();
+            // The ballast is optional, so a failure is ignored.
+            let _ = self.create_ballast();
             return ask();
         }
         free
     }
 
-    fn load_ballast(&self) -> io::Result<()> {
+    fn create_ballast(&self) -> io::Result<()> {
         let file = File::create(&self.ballast)?;
-        // Blocks of the disk, not only a length.
+        // Allocates blocks, not only a length.
         if fallocate(&file, FallocateFlags::empty(), 0, self.reserve.ballast).is_err() {
             fs::remove_file(&self.ballast)?;
         }

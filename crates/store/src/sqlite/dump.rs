@@ -1,6 +1,6 @@
-//! Everything that is in the file, as a proof wants it: one walk through each table, side by side.
+//! Everything in the file, for an integrity check: one pass through each table, in step with the others.
 //!
-//! What cannot be read is told as damage, with the row it stands in, and the walk goes on.
+//! A row that cannot be decoded is reported as damage, and reading goes on.
 
 use filch_scheduler::id::{Fence, JobId, LeaseNo, Seq};
 use filch_scheduler::record::{JobRow, LeaseRow, Note};
@@ -17,7 +17,7 @@ use super::{codes, notes, purge_log};
 use crate::integrity::{DumpRecord, IntegrityRule, ParentJob, PurgeRecord, StoredJob};
 use crate::store::PurgeCause;
 
-/// Hands out everything in the order that [`DumpRecord`] asks for.
+/// Passes everything to `each`, in the order that [`DumpRecord`] requires.
 pub(super) fn dump(
     connection: &Connection,
     each: &mut dyn FnMut(DumpRecord),
@@ -25,7 +25,7 @@ pub(super) fn dump(
     let mut walk = Walk { connection, each };
     for step in [Walk::whole, Walk::numbers, Walk::purges, Walk::strays, Walk::jobs_and_leases] {
         let taken = step(&mut walk);
-        walk.excuse(taken, "the file")?;
+        walk.report_damage(taken, "the file")?;
     }
     Ok(())
 }
@@ -36,8 +36,12 @@ struct Walk<'walk> {
 }
 
 impl Walk<'_> {
-    /// Damage is told; that the world broke is not its business.
-    fn excuse<T>(&mut self, result: Result<T, Failure>, place: &str) -> Result<Option<T>, Failure> {
+    /// Reports damage; passes on other failures, such as errors of the disk.
+    fn report_damage<T>(
+        &mut self,
+        result: Result<T, Failure>,
+        place: &str,
+    ) -> Result<Option<T>, Failure> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(failure) if is_damage(&failure) => {
@@ -52,19 +56,22 @@ impl Walk<'_> {
         (self.each)(DumpRecord::Damage { rule, job, what });
     }
 
-    /// SQLite's own word on pages, tables and indexes.
+    /// SQLite's own check of pages, tables and indexes.
     fn whole(&mut self) -> Result<(), Failure> {
         let mut check = self.connection.prepare("PRAGMA integrity_check")?;
         let mut found = check.query(())?;
         while let Some(row) = found.next()? {
-            let said = rows::text(row, 0)?;
-            if said != "ok" {
-                let rule =
-                    if said.contains("index") { IntegrityRule::Index } else { IntegrityRule::File };
+            let message = rows::text(row, 0)?;
+            if message != "ok" {
+                let rule = if message.contains("index") {
+                    IntegrityRule::Index
+                } else {
+                    IntegrityRule::File
+                };
                 (self.each)(DumpRecord::Damage {
                     rule,
                     job: None,
-                    what: format!("SQLite: {said}"),
+                    what: format!("SQLite: {message}"),
                 });
             }
         }
@@ -107,7 +114,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Rows that belong to a job or to a row of the ledger that is not there.
+    /// Rows that belong to a job or to a row of the ledger that does not exist.
     fn strays(&mut self) -> Result<(), Failure> {
         for (table, column) in
             [("job_state", "seq"), ("payload", "seq"), ("attempt_output", "job"), ("note", "job")]
@@ -120,7 +127,8 @@ impl Walk<'_> {
             let mut found = stray.query(())?;
             while let Some(row) = found.next()? {
                 let seq = Seq(rows::unsigned(row, 0)?);
-                let what = format!("there is a row about it in the table {table}, and no such job");
+                let what =
+                    format!("the table {table} has a row for it, but the job does not exist");
                 self.damage(IntegrityRule::Index, Some(seq), what);
             }
         }
@@ -129,8 +137,7 @@ impl Walk<'_> {
         let mut found = stray.query(())?;
         while let Some(row) = found.next()? {
             let number: i64 = row.get(0)?;
-            let what =
-                format!("lease row {number} is among the open ones, and there is no such row");
+            let what = format!("lease row {number} is open, but does not exist");
             self.damage(IntegrityRule::Index, None, what);
         }
         Ok(())
@@ -147,7 +154,7 @@ impl Walk<'_> {
             beside.is_live = beside.live.contains(seq);
             beside.live.set(seq, false);
             let kept = rows::job(row, &mut names).and_then(|row| beside.keep(row));
-            let Some(kept) = self.excuse(kept, &format!("job number {}", seq.0))? else {
+            let Some(kept) = self.report_damage(kept, &format!("job number {}", seq.0))? else {
                 continue;
             };
             while let Some((number, lease)) = beside.leases.next_to(kept.lease_before.0)? {
@@ -161,16 +168,16 @@ impl Walk<'_> {
         for (first, last) in beside.live.runs() {
             let more = match last.0 - first.0 {
                 0 => String::new(),
-                more => format!("; so are the {more} after it"),
+                more => format!("; the same holds for the {more} after it"),
             };
-            let what = format!("it is among the live jobs, and there is no such job{more}");
+            let what = format!("the table live has it, but the job does not exist{more}");
             self.damage(IntegrityRule::Index, Some(first), what);
         }
         Ok(())
     }
 
     fn lease(&mut self, number: u64, lease: Result<Lease, Failure>) -> Result<(), Failure> {
-        if let Some((row, is_open)) = self.excuse(lease, &format!("lease row {number}"))? {
+        if let Some((row, is_open)) = self.report_damage(lease, &format!("lease row {number}"))? {
             (self.each)(DumpRecord::Lease { row, is_open });
         }
         Ok(())
@@ -180,7 +187,7 @@ impl Walk<'_> {
 /// A row of the ledger, and whether it is open.
 type Lease = (LeaseRow, bool);
 
-/// What the tables beside that of jobs are asked. The first column is what they are in the order of.
+/// The queries of the other tables. They are ordered by their first column.
 struct Statements<'walk> {
     places: Statement<'walk>,
     notes: Statement<'walk>,
@@ -223,7 +230,7 @@ impl<'walk> Statements<'walk> {
     }
 }
 
-/// Where the ledger stood when a job was put and written, and whether it has a payload.
+/// The newest rows of the ledger when a job was put and written, and whether it has a payload.
 struct Place {
     before: LeaseNo,
     last: Option<LeaseNo>,
@@ -231,16 +238,16 @@ struct Place {
     has_payload: bool,
 }
 
-/// What belongs to jobs and stands in other tables.
+/// The rows of other tables that belong to jobs.
 struct Beside<'walk, 'connection> {
     places: Cursor<'walk, Place>,
     notes: Cursor<'walk, Note>,
     outputs: Cursor<'walk, Fence>,
     leases: Cursor<'walk, Lease>,
     parent: &'walk mut Statement<'connection>,
-    /// Those that were not met yet.
+    /// The live jobs that were not read yet.
     live: Live,
-    /// Whether the job that was met last was among them.
+    /// Whether the job that was read last was among them.
     is_live: bool,
 }
 
@@ -253,7 +260,7 @@ impl<'walk, 'connection> Beside<'walk, 'connection> {
         Ok(Self {
             places: Cursor::new(places, place)?,
             notes: Cursor::new(notes, |row| {
-                // Whose id it is does not matter to a proof.
+                // The check does not use the id.
                 notes::read(row, Seq(rows::unsigned(row, 0)?), JobId(0))
             })?,
             outputs: Cursor::new(outputs, |row| Ok(Fence(rows::unsigned(row, 1)?)))?,
@@ -266,7 +273,7 @@ impl<'walk, 'connection> Beside<'walk, 'connection> {
 
     fn keep(&mut self, row: JobRow) -> Result<StoredJob, Failure> {
         let seq = row.seq.0;
-        let gone = || Failure::Content("it was there a moment ago".into());
+        let gone = || Failure::Content("its row has disappeared while reading".into());
         let place = self.places.of(seq)?.pop().ok_or_else(gone)?;
         Ok(StoredJob {
             lease_before: place.before,
@@ -313,17 +320,17 @@ fn place(row: &Row<'_>) -> Result<Place, Failure> {
     })
 }
 
-/// Whether it is what stands in the file that makes no sense.
+/// Whether the content of the file is the cause.
 fn is_damage(failure: &Failure) -> bool {
     match failure {
         Failure::Content(_) => true,
         Failure::Sqlite(rusqlite::Error::SqliteFailure(error, _)) => {
-            // Our own questions are right, unless a table that they are about is gone.
+            // Our queries are correct, so SQLITE_ERROR means that a table is missing.
             matches!(error.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
                 || error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHORT_READ
                 || error.extended_code == rusqlite::ffi::SQLITE_ERROR
         }
-        // A column of another type, or beyond what it can mean.
+        // A column has a wrong type or is out of range.
         Failure::Sqlite(_) => true,
         Failure::Io(_) | Failure::Earlier(_) | Failure::Waited(_) => false,
     }

@@ -1,4 +1,4 @@
-//! What goes wrong between us and the rows.
+//! Errors of the SQLite store, and what they mean for its users.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,19 +8,19 @@ use filch_scheduler::id::CommitNo;
 use rusqlite::ErrorCode;
 
 use crate::CommitError;
-use crate::rules::Misfit;
+use crate::rules::Rejection;
 
 /// Why a store could not be opened.
 #[derive(Debug)]
 pub enum OpenError {
     /// Another process has it open.
     Held {
-        /// Its number, if it has said so yet.
+        /// Its process id, if it has written it yet.
         pid: Option<u32>,
-        /// Where it can be reached, if it has said so yet.
+        /// Its address, if it has written it yet.
         url: Option<String>,
     },
-    /// The file is something else.
+    /// The file is not a filch store.
     NotOurs(PathBuf),
     /// The store was created by a filch with other tables.
     OtherVersion {
@@ -29,23 +29,23 @@ pub enum OpenError {
         /// The only one that is supported here.
         known: i64,
     },
-    /// The disk cannot have a write-ahead log.
+    /// The file system does not support a write-ahead log.
     NoLog {
-        /// What SQLite would do instead.
+        /// The journal mode that SQLite would use instead.
         mode: String,
     },
-    /// The SQLite library is too old to be trusted with this.
+    /// The SQLite library is too old: it can lose committed data.
     OldLibrary {
         /// Its version.
         version: &'static str,
     },
-    /// The world broke.
+    /// The disk or the operating system reported an error.
     Failed {
-        /// What was being done.
+        /// What was attempted.
         doing: &'static str,
-        /// To which file.
+        /// With which file.
         path: PathBuf,
-        /// What came in between.
+        /// Why it failed.
         source: Box<dyn error::Error + Send + Sync>,
     },
 }
@@ -54,17 +54,17 @@ impl fmt::Display for OpenError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Held { pid, url } => {
-                formatter.write_str("another process has it open")?;
+                formatter.write_str("the store is in use by another process")?;
                 if let Some(pid) = pid {
-                    write!(formatter, ", pid {pid}")?;
+                    write!(formatter, " (pid {pid})")?;
                 }
                 match url {
-                    Some(url) => write!(formatter, ": talk to it at {url}"),
-                    None => formatter.write_str(": stop it, or use another file"),
+                    Some(url) => write!(formatter, ": connect to it at {url}"),
+                    None => formatter.write_str(": stop it, or choose another data directory"),
                 }
             }
             Self::NotOurs(path) => {
-                write!(formatter, "{} is not a file of filch: use another path", path.display())
+                write!(formatter, "{} is not a filch store: choose another path", path.display())
             }
             Self::OtherVersion { found, known } => write!(
                 formatter,
@@ -73,11 +73,11 @@ impl fmt::Display for OpenError {
             ),
             Self::NoLog { mode } => write!(
                 formatter,
-                "no write-ahead log can be kept there, only {mode}: use a disk of this machine"
+                "the file system supports no write-ahead log, only {mode}: use a local disk"
             ),
             Self::OldLibrary { version } => write!(
                 formatter,
-                "SQLite {version} can lose what was committed: build filch with 3.51.3 or newer"
+                "SQLite {version} can lose committed data: build filch with 3.51.3 or newer"
             ),
             Self::Failed { doing, path, source } => {
                 write!(formatter, "cannot {doing} {}: {source}", path.display())
@@ -104,26 +104,26 @@ impl error::Error for OpenError {
 pub(super) enum Failure {
     Sqlite(rusqlite::Error),
     Io(io::Error),
-    /// A row says something that cannot be.
+    /// A row has an invalid value.
     Content(String),
-    /// The disk failed before.
+    /// The disk failed earlier, and is not used any more.
     Earlier(String),
-    /// Too many others read for too long.
+    /// All connections that read were in use for too long.
     Waited(Duration),
 }
 
 impl Failure {
-    /// Whether the disk is full. What was to be written has been rolled back then.
+    /// Whether the disk is full. The transaction has been rolled back then.
     pub(super) fn is_full(&self) -> bool {
         let Self::Sqlite(rusqlite::Error::SqliteFailure(error, _)) = self else {
             return false;
         };
-        // The second is how it shows in the memory that connections share, which is a file too.
+        // The second code comes from the memory that connections share, which is a file too.
         error.code == ErrorCode::DiskFull
             || error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
     }
 
-    /// Whether another program has the file to itself. Nothing was written then.
+    /// Whether another program has locked the file. Nothing was written then.
     fn is_busy(&self) -> bool {
         let Self::Sqlite(error) = self else {
             return false;
@@ -131,7 +131,7 @@ impl Failure {
         error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
     }
 
-    /// Whether the tables do not permit it. Nothing was written then, and nothing is wrong with the disk.
+    /// Whether a constraint was violated. Nothing was written then, and the disk is fine.
     pub(super) fn is_not_permitted(&self) -> bool {
         let Self::Sqlite(error) = self else {
             return false;
@@ -139,7 +139,7 @@ impl Failure {
         error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
     }
 
-    /// What it means for whoever opens a store.
+    /// The same as the error of opening a store.
     pub(super) fn while_opening(self, doing: &'static str, path: &Path) -> OpenError {
         match &self {
             Self::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
@@ -154,14 +154,14 @@ impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(error) if self.is_busy() => {
-                write!(formatter, "another program keeps the file locked ({error})")
+                write!(formatter, "another program has locked the file ({error})")
             }
             Self::Sqlite(error) => error.fmt(formatter),
             Self::Io(error) => error.fmt(formatter),
             Self::Content(what) => write!(formatter, "the file is damaged: {what}"),
-            Self::Earlier(what) => write!(formatter, "the disk has failed before: {what}"),
+            Self::Earlier(what) => write!(formatter, "the disk failed earlier: {what}"),
             Self::Waited(span) => {
-                write!(formatter, "all connections were in use for {} s", span.as_secs())
+                write!(formatter, "all read connections were in use for {} s", span.as_secs())
             }
         }
     }
@@ -198,7 +198,7 @@ impl From<io::Error> for Failure {
 /// Why a transaction was not committed.
 #[derive(Debug)]
 pub(super) enum Halt {
-    Misfit(Misfit),
+    Rejection(Rejection),
     Failure(Failure),
 }
 
@@ -207,11 +207,11 @@ impl Halt {
         matches!(self, Self::Failure(failure) if failure.is_full())
     }
 
-    /// What it means for whoever wanted this commit kept.
+    /// The same as the error of a commit.
     pub(super) fn of_commit(self, number: CommitNo) -> CommitError {
         let why = format!("commit {}: {self}", number.0);
         match self {
-            Self::Misfit(_) => CommitError::Broken(why),
+            Self::Rejection(_) => CommitError::Broken(why),
             Self::Failure(failure) if failure.is_full() => CommitError::DiskFull(why),
             Self::Failure(failure) if failure.is_busy() => CommitError::Broken(why),
             Self::Failure(_) => CommitError::DiskFailed(why),
@@ -222,15 +222,15 @@ impl Halt {
 impl fmt::Display for Halt {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Misfit(misfit) => misfit.fmt(formatter),
+            Self::Rejection(rejection) => rejection.fmt(formatter),
             Self::Failure(failure) => failure.fmt(formatter),
         }
     }
 }
 
-impl From<Misfit> for Halt {
-    fn from(misfit: Misfit) -> Self {
-        Self::Misfit(misfit)
+impl From<Rejection> for Halt {
+    fn from(rejection: Rejection) -> Self {
+        Self::Rejection(rejection)
     }
 }
 

@@ -1,7 +1,7 @@
-//! Pages of jobs, in the order of their numbers.
+//! Lists of jobs, in the order of their numbers.
 //!
-//! A page is looked for where it can be: unsuccessful jobs by their index, unfinished ones by the bits
-//! of those that live, all others from number to number.
+//! Dead and cancelled jobs are found by their index, unfinished ones through the table `live`, all others
+//! by a scan.
 
 use std::fmt::Write as _;
 
@@ -23,7 +23,7 @@ pub(super) fn list(
     order: ListOrder,
     limit: usize,
 ) -> Result<Vec<JobRow>, Failure> {
-    // The numbers in question, both included. A list may end before the first or begin after the last.
+    // The range of numbers, inclusive. It may be empty.
     let (first, last) = match order {
         ListOrder::After(Seq(u64::MAX)) | ListOrder::Before(Seq(0)) => return Ok(Vec::new()),
         ListOrder::After(seq) => (seq.next(), Seq(u64::MAX)),
@@ -53,13 +53,13 @@ pub(super) fn list(
     Ok(page.jobs)
 }
 
-/// From number to number.
+/// A scan in the order of numbers.
 const SCAN: &str = select_jobs!("WHERE job.seq");
 
-/// What a job is now, whether it has a fate or not.
+/// The present state of a job, whether it has a row in `job_state` or not.
 const STATE: &str = "coalesce(job_state.state, job.state)";
 
-/// By the index of dead and cancelled ones, which is far shorter.
+/// By the index of dead and cancelled jobs, which is far shorter.
 const UNSUCCESSFUL: &str = select_jobs!(
     from "job_state INDEXED BY job_state_unsuccessful CROSS JOIN job ON job.seq = job_state.seq
      WHERE job_state.state >= 6 AND job_state.seq"
@@ -74,7 +74,7 @@ struct Page<'question> {
 }
 
 impl Page<'_> {
-    /// Dead and cancelled ones: a page of each, and of those the first.
+    /// Dead and cancelled jobs: reads a page of each, and merges them.
     fn add_unsuccessful(
         &mut self,
         connection: &Connection,
@@ -97,7 +97,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Those of a range of numbers, both ends included, until the page is full.
+    /// Adds the jobs of a range of numbers, inclusive, until the page is full.
     fn add(
         &mut self,
         connection: &Connection,

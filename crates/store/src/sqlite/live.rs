@@ -1,7 +1,7 @@
-//! Which jobs live: one bit for each number, in blocks that are rows of a table.
+//! Which jobs a starting server loads: one bit per job number, in blocks that are rows of a table.
 //!
-//! A commit of thousands of jobs changes a row or two here, where an index would have thousands of
-//! entries to make and to take away again. The writer holds all of it: a million jobs are 125 KB.
+//! A commit of thousands of jobs changes one or two rows here, where an index would get thousands of
+//! entries and lose them again. The writer holds all of it in memory: a million jobs are 125 KB.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use rusqlite::Connection;
 
 use super::error::Failure;
 
-/// How many numbers one row is about.
+/// How many numbers one row covers.
 const BLOCK: u64 = 4_096;
 
 const WORDS: usize = (BLOCK / 64) as usize;
 
-/// As a row keeps it.
+/// The size of a row's blob.
 const BYTES: usize = WORDS * 8;
 
 type Bits = [u64; WORDS];
 
-/// The jobs that are in the next load whatever the others are.
+/// The jobs that every starting server loads.
 #[derive(Default)]
 pub(super) struct Live {
-    /// Those in which at least one bit is set.
+    /// Blocks in which at least one bit is set.
     blocks: BTreeMap<u64, Bits>,
-    /// What the blocks were before this commit touched them.
+    /// The blocks that the present commit has changed, as they were before.
     before: BTreeMap<u64, Option<Bits>>,
 }
 
 impl Live {
-    /// All that is kept.
+    /// Reads the whole table.
     pub(super) fn read(connection: &Connection) -> Result<Self, Failure> {
         let mut blocks = BTreeMap::new();
         let mut statement = connection.prepare_cached("SELECT block, bits FROM live")?;
@@ -39,7 +39,7 @@ impl Live {
             let block: i64 = row.get(0)?;
             let bytes = row.get_ref(1)?.as_blob()?;
             let wrong =
-                || Failure::Content(format!("the live jobs of block {block} are unreadable"));
+                || Failure::Content(format!("block {block} of the table `live` is unreadable"));
             let number = u64::try_from(block).map_err(|_| wrong())?;
             blocks.insert(number, from_bytes(bytes).ok_or_else(wrong)?);
         }
@@ -65,7 +65,7 @@ impl Live {
         }
     }
 
-    /// Writes the rows of all blocks that were touched.
+    /// Writes the rows of all changed blocks.
     pub(super) fn write(&self, connection: &Connection) -> Result<(), Failure> {
         for block in self.before.keys() {
             let number = block.cast_signed();
@@ -81,12 +81,12 @@ impl Live {
         Ok(())
     }
 
-    /// What was touched is kept now.
+    /// The commit has succeeded.
     pub(super) fn settle(&mut self) {
         self.before.clear();
     }
 
-    /// What was touched is not kept.
+    /// The commit has failed: restores the changed blocks.
     pub(super) fn take_back(&mut self) {
         for (block, bits) in std::mem::take(&mut self.before) {
             match bits {
@@ -96,7 +96,7 @@ impl Live {
         }
     }
 
-    /// The jobs that live as ranges without a gap, first and last, upwards.
+    /// The jobs as ascending ranges without gaps: first and last number.
     pub(super) fn runs(&self) -> Vec<(Seq, Seq)> {
         let mut runs: Vec<(Seq, Seq)> = Vec::new();
         for (block, bits) in &self.blocks {
@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_runs_are_the_set(seqs in prop::collection::vec((0..9_000_u64, 1..200_u64), 0..20)) {
+        fn runs_cover_exactly_the_set(seqs in prop::collection::vec((0..9_000_u64, 1..200_u64), 0..20)) {
             let (mut live, mut set) = (Live::default(), BTreeSet::new());
             for (seq, length) in seqs {
                 for seq in seq..seq + length {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_reads_back() {
+    fn a_block_survives_encoding() {
         let mut live = Live::default();
         for seq in [0, 63, 64, 4_095] {
             live.set(Seq(seq), true);

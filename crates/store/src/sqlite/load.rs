@@ -1,4 +1,4 @@
-//! What a server is given when it starts.
+//! What a starting server loads.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::live::Live;
 use super::numbers::Numbers;
 use super::rows::{self, Names, select_jobs};
 
-/// Hands out everything in the order that [`Loaded`] asks for.
+/// Passes everything to `each`, in the order that [`Loaded`] requires.
 pub(super) fn load(connection: &Connection, each: &mut dyn FnMut(Loaded)) -> Result<(), Failure> {
     let Numbers { commit, seq, lease } = Numbers::read(connection)?;
     each(Loaded::Numbers { commit, seq, lease, newest_id: newest_id(connection)? });
@@ -20,7 +20,7 @@ pub(super) fn load(connection: &Connection, each: &mut dyn FnMut(Loaded)) -> Res
     let runs = Live::read(connection)?.runs();
     let mut names = Names::default();
     // In one commit a child may have a lower number than its parents, so the order of numbers is not
-    // enough: what has ended comes first.
+    // enough: ended jobs come first.
     for seq in ended(connection, &runs)? {
         let mut find = connection.prepare_cached(select_jobs!("WHERE job.seq = ?1"))?;
         let mut found = find.query([seq.0.cast_signed()])?;
@@ -82,8 +82,8 @@ fn settings(connection: &Connection, each: &mut dyn FnMut(Loaded)) -> Result<(),
     Ok(())
 }
 
-/// The ended jobs that a server has to know of: cancelled ones that are still held, and the parents of
-/// those that are blocked.
+/// The ended jobs that a server needs: cancelled ones that a worker still holds, and the parents of
+/// blocked ones.
 fn ended(connection: &Connection, runs: &[(Seq, Seq)]) -> Result<BTreeSet<Seq>, Failure> {
     let mut ended = BTreeSet::new();
     let sql = "SELECT seq FROM job_state WHERE state >= 6 AND holder IS NOT NULL";

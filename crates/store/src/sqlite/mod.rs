@@ -1,8 +1,8 @@
-//! The keeping of one machine: a SQLite database in a file.
+//! The store of one machine: a SQLite database in a file.
 //!
 //! One connection writes (`writer`), a few read (`readers`). The write-ahead log is synced at every
-//! commit, so what has its receipt survives a power cut. Beside the database stand the lock of its owner
-//! (`owner`) and a ballast (`room`).
+//! commit, so an acknowledged commit survives a power cut. Two files stand beside the database: the lock
+//! of its owner (`owner`), and a ballast file that reserves disk space (`disk_space`).
 
 mod backup;
 mod codes;
@@ -64,8 +64,8 @@ use crate::store::{
 };
 use crate::token::TokenRow;
 
-/// What a write is told that comes after the store was let go.
-const CLOSED: &str = "the store is closed, and may be somebody else's by now";
+/// The error of a write after the store was closed.
+const CLOSED: &str = "the store is closed, and another process may have opened it";
 
 /// A SQLite database in a file, owned by this process until it is closed or dropped.
 ///
@@ -78,7 +78,7 @@ const CLOSED: &str = "the store is closed, and may be somebody else's by now";
 /// store.announce("http://127.0.0.1:7420")?;
 /// store.commit(&Commit::default())?;
 ///
-/// // Whoever comes second is told whom to talk to.
+/// // A second process gets the address of the first.
 /// let second = Sqlite::open(&path, &OwnerNote::this_process());
 /// let Err(OpenError::Held { url, .. }) = second else {
 ///     panic!("two owners");
@@ -88,22 +88,22 @@ const CLOSED: &str = "the store is closed, and may be somebody else's by now";
 /// ```
 pub struct Sqlite {
     readers: Readers,
-    /// Nothing once it is closed. Whoever still reads then does no harm: the next owner's writes are not
-    /// seen by a read that has begun, and do not wait for it.
+    /// `None` once it is closed. Reads after that are harmless: a read in progress neither sees nor
+    /// blocks the next owner's writes.
     owned: Mutex<Option<Owned>>,
     watch: Watch,
     syncs: AtomicU64,
     path: PathBuf,
 }
 
-/// What only the owner has. Let go in this order: whoever opens the store next finds no other writer.
+/// What only the owner has. Dropped in this order, so that the next owner finds no other writer.
 struct Owned {
     writer: Writer,
     lock: Lock,
 }
 
 impl Sqlite {
-    /// Opens the store in this file; makes it if there is none.
+    /// Opens the store in this file; creates it if there is none.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -111,7 +111,7 @@ impl Sqlite {
         Self::open_with(path, owner, DiskReserve::default())
     }
 
-    /// Opens the store in this file, with other bounds on the room it leaves on the disk.
+    /// Opens the store in this file, with other bounds on the disk space that it leaves free.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -121,7 +121,7 @@ impl Sqlite {
         reserve: DiskReserve,
     ) -> Result<Self, OpenError> {
         connect::check_library()?;
-        // So that two ways to one file lead to one lock.
+        // Two paths to one file must lead to the same lock.
         let path = owner::resolve(path);
         let lock = Lock::take(&path, owner)?;
         let cannot = |failure: Failure| failure.while_opening("open", &path);
@@ -143,18 +143,18 @@ impl Sqlite {
         })
     }
 
-    /// Tells others where the server of this store can be reached.
+    /// Publishes the address of the server that owns this store, in the lock file.
     ///
     /// # Errors
-    /// If the file that says it cannot be written.
+    /// If the lock file cannot be written.
     pub fn announce(&self, url: &str) -> io::Result<()> {
-        // What is written is whole or not, whoever panicked before.
+        // The lock file is rewritten as a whole, so an earlier panic does not matter.
         let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
         let owned = owned.as_mut().ok_or_else(|| io::Error::other(CLOSED))?;
         owned.lock.write(Some(url))
     }
 
-    /// Where the database is.
+    /// The path of the database.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -175,8 +175,7 @@ impl Sqlite {
         write: impl FnOnce(&Connection) -> Result<T, Failure>,
     ) -> Result<T, StoreError> {
         let cannot = |why: &'static str| StoreError { doing, source: why.into() };
-        let mut owned =
-            self.owned.lock().map_err(|_| cannot("an earlier write ended in a panic"))?;
+        let mut owned = self.owned.lock().map_err(|_| cannot("an earlier write panicked"))?;
         let writer = &mut owned.as_mut().ok_or_else(|| cannot(CLOSED))?.writer;
         let written = writer.aside(write);
         self.syncs.store(writer.syncs(), Ordering::Relaxed);
@@ -186,7 +185,7 @@ impl Sqlite {
 
 impl StoreDump for Sqlite {
     fn dump(&self, each: &mut dyn FnMut(DumpRecord)) -> Result<(), StoreError> {
-        self.read("read everything", |reader| dump::dump(reader, each))
+        self.read("read the store", |reader| dump::dump(reader, each))
     }
 
     fn id_of(&self, job: Seq) -> Option<JobId> {
@@ -196,12 +195,12 @@ impl StoreDump for Sqlite {
 
 impl Store for Sqlite {
     fn load(&self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
-        self.read("load what is kept", |reader| load::load(reader, each))
+        self.read("load the store", |reader| load::load(reader, each))
     }
 
     fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
         let cannot = |why| CommitError::Broken(format!("commit {}: {why}", commit.last.0));
-        let mut owned = self.owned.lock().map_err(|_| cannot("an earlier one ended in a panic"))?;
+        let mut owned = self.owned.lock().map_err(|_| cannot("an earlier commit panicked"))?;
         let writer = &mut owned.as_mut().ok_or_else(|| cannot(CLOSED))?.writer;
         if commit.last <= writer.last_commit() {
             return Ok(());
@@ -210,12 +209,12 @@ impl Store for Sqlite {
         let mut kept = writer.commit(commit);
         if kept.as_ref().is_err_and(Halt::is_full) {
             self.watch.release();
-            writer.make_room();
-            // All of it was rolled back, so this is no second try at something half done.
+            writer.free_space();
+            // The first try was rolled back completely, so it can be repeated.
             kept = writer.commit(commit);
         }
         let settled = kept.and_then(|()| match writer.committed() {
-            // The commit is kept; what follows it can wait for room.
+            // The commit is durable; moving the log can wait until there is space.
             Err(failure) if failure.is_full() => {
                 self.watch.release();
                 Ok(())
@@ -235,7 +234,7 @@ impl Store for Sqlite {
     }
 
     fn errors(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError> {
-        self.read("read what went wrong", |reader| notes::errors(reader, jobs))
+        self.read("read the errors of jobs", |reader| notes::errors(reader, jobs))
     }
 
     fn history(&self, job: JobId) -> Result<Option<History>, StoreError> {
@@ -265,11 +264,11 @@ impl Store for Sqlite {
     }
 
     fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Result<Outdated, StoreError> {
-        self.read("look for old rows", |reader| trim::outdated(reader, after, before, limit))
+        self.read("look for outdated rows", |reader| trim::outdated(reader, after, before, limit))
     }
 
     fn daily_counts(&self, limit: usize) -> Result<Vec<DailyCount>, StoreError> {
-        self.read("read the daily_counts", |reader| daily_counts::list(reader, limit))
+        self.read("read the daily counts", |reader| daily_counts::list(reader, limit))
     }
 
     fn ledger(&self, after: LeaseNo, limit: usize) -> Result<Vec<LeaseRow>, StoreError> {
@@ -280,9 +279,8 @@ impl Store for Sqlite {
         self.watch.disk_space()
     }
 
-    /// Counted are the syncs of the write-ahead log, one at each commit and one more whenever it begins
-    /// anew, and those that move it into the database; not those of backups, nor what opening and
-    /// closing cost.
+    /// Counts the syncs of the write-ahead log (one per commit, and one more whenever the log starts
+    /// again from the beginning) and those of checkpoints; not those of backups, opening and closing.
     fn sync_count(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }
@@ -292,19 +290,19 @@ impl Store for Sqlite {
     }
 
     fn keep_token(&self, token: &TokenRow) -> Result<(), StoreError> {
-        self.aside("keep a token", |connection| tokens::keep(connection, token))
+        self.aside("store a token", |connection| tokens::keep(connection, token))
     }
 
     fn revoke_token(&self, id: &str, at: Wall) -> Result<bool, StoreError> {
-        self.aside("end a token", |connection| tokens::revoke(connection, id, at))
+        self.aside("revoke a token", |connection| tokens::revoke(connection, id, at))
     }
 
     fn backup(&self, to: &Path) -> Result<(), StoreError> {
-        self.read("make a copy", |reader| backup::copy(reader, to))
+        self.read("make a backup", |reader| backup::copy(reader, to))
     }
 
     fn close(&self) {
-        // A commit that is on its way is waited for; a panic has left nothing half written.
+        // Waits for a commit in progress; a panic has left nothing half written.
         self.owned.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }

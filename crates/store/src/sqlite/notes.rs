@@ -1,4 +1,4 @@
-//! Notes as rows: what people may want to know later about a job or a worker.
+//! Notes as rows: remarks about jobs and workers for people to read later.
 
 use filch_scheduler::id::{Fence, Hold, JobId, Seq, WorkerId};
 use filch_scheduler::record::{AttemptOutcome, Note};
@@ -11,7 +11,7 @@ use super::rows::{self, of_worker, ordered};
 use crate::clock::clock;
 use crate::store::StoredText;
 
-/// The columns that a note may have. Those it has no use for are NULL.
+/// The columns of a note. Those that its kind does not use are NULL.
 #[derive(Default)]
 struct Columns<'note> {
     kind: i64,
@@ -23,7 +23,7 @@ struct Columns<'note> {
     jobs: Option<u32>,
 }
 
-/// Keeps a note, with the time at which it is kept: the scheduler gives it none.
+/// Writes a note with the present time: the scheduler gives it none.
 pub(super) fn write(connection: &Connection, note: &Note) -> Result<(), Halt> {
     let Some(columns) = columns(connection, note)? else {
         return Ok(());
@@ -37,7 +37,7 @@ pub(super) fn write(connection: &Connection, note: &Note) -> Result<(), Halt> {
     Ok(())
 }
 
-/// `None` if the job that the note is about is not kept: nobody could ask for the note.
+/// `None` if the job that the note is about is not stored: the note could never be read.
 fn columns<'note>(
     connection: &Connection,
     note: &'note Note,
@@ -72,13 +72,13 @@ fn columns<'note>(
     }
 }
 
-/// What is noted about one job, in order.
+/// The notes about one job, in order.
 pub(super) fn of_job(
     connection: &Connection,
     seq: Seq,
     id: JobId,
 ) -> Result<Vec<(Wall, Note)>, Failure> {
-    // The first column is for whoever asks.
+    // The first column is for the caller; `read` starts at the second.
     let sql = "SELECT at, kind, fence, worker, outcome, text FROM note
                WHERE job = ?1 ORDER BY number";
     let mut statement = connection.prepare_cached(sql)?;
@@ -90,7 +90,7 @@ pub(super) fn of_job(
     Ok(notes)
 }
 
-/// What the newest attempt that is noted of each job said went wrong.
+/// The error of the newest noted attempt of each job.
 pub(super) fn errors(
     connection: &Connection,
     jobs: &[Seq],

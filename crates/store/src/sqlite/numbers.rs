@@ -1,4 +1,4 @@
-//! Where numbering stands: the one row that every commit writes.
+//! The newest numbers: the one row that every commit writes.
 
 use filch_scheduler::id::{CommitNo, LeaseNo, Seq};
 use rusqlite::Connection;
@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use super::error::{Failure, Halt};
 use super::rows::{ordered, unsigned};
 
-/// The newest of each kind, kept or purged.
+/// The newest number of each kind, stored or purged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Numbers {
     pub(super) commit: CommitNo,
@@ -19,7 +19,9 @@ impl Numbers {
         let sql = "SELECT commit_last, seq_last, lease_last FROM store_meta";
         let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query(())?;
-        let row = rows.next()?.ok_or_else(|| Failure::Content("the numbers are gone".into()))?;
+        let row = rows
+            .next()?
+            .ok_or_else(|| Failure::Content("the table `store_meta` is empty".into()))?;
         Ok(Self {
             commit: CommitNo(unsigned(row, 0)?),
             seq: Seq(unsigned(row, 1)?),

@@ -1,8 +1,8 @@
 //! One owner at a time: a lock of the operating system, held for as long as the store is open.
 //!
-//! The lock is on a file beside the database, in which the owner writes who it is and where it can be
-//! reached, so that whoever comes second knows whom to talk to. What the file says counts only while
-//! the lock is held: the system lets go of it however the owner ends.
+//! The lock is on a file beside the database. The owner writes its process id and address into it, so
+//! that a second process can report them or connect. The content is valid only while the lock is held:
+//! the operating system releases it however the owner ends.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -15,33 +15,33 @@ use rusqlite::Connection;
 
 use super::error::OpenError;
 
-/// Who opens a store.
+/// The process that opens a store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnerNote {
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
-    /// Where it can be reached, if that is known already.
+    /// Its address, if it is known already.
     pub url: Option<String>,
 }
 
 impl OwnerNote {
-    /// This process, not to be reached yet.
+    /// This process, without an address yet.
     #[must_use]
     pub fn this_process() -> Self {
         Self { pid: std::process::id(), url: None }
     }
 }
 
-/// Who has a store open.
+/// The process that has a store open.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoreHolder {
-    /// Its process, if it has said so yet.
+    /// Its process id, if it has written it yet.
     pub pid: Option<u32>,
-    /// Where it can be reached, if it has said so yet.
+    /// Its address, if it has written it yet.
     pub url: Option<String>,
 }
 
-/// Whoever only looks whether the lock is held holds it for a moment. An owner bears that for so long.
+/// A process that only tests the lock holds it for a moment. An opening process waits this long for that.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The lock, and the file it is on.
@@ -64,7 +64,7 @@ impl Lock {
         let began = Instant::now();
         loop {
             let mut options = OpenOptions::new();
-            // What stands in it is somebody else's, until the lock is ours.
+            // The content belongs to the present owner until the lock is ours.
             let mut file =
                 options.read(true).write(true).create(true).truncate(false).open(path)?;
             match file.try_lock() {
@@ -76,7 +76,7 @@ impl Lock {
                 Err(TryLockError::WouldBlock) => return Ok(Err(read(&mut file)?)),
                 Err(TryLockError::Error(error)) => return Err(error),
             }
-            // If somebody removed the file between the two steps, the lock is on nothing.
+            // If the file was removed between the two steps, the lock protects nothing.
             if is_at(&file, path)? {
                 let mut lock = Self { file, pid: owner.pid };
                 lock.write(owner.url.as_deref())?;
@@ -85,7 +85,7 @@ impl Lock {
         }
     }
 
-    /// Says where the owner can be reached.
+    /// Writes the owner's process id and address.
     pub(super) fn write(&mut self, url: Option<&str>) -> io::Result<()> {
         let sql = "SELECT json_object('pid', ?1, 'url', ?2)";
         let line = Connection::open_in_memory()
@@ -99,16 +99,16 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // The lock goes with the file; what stood in it is not true any more.
+        // The lock is released with the file; the content is no longer valid.
         let _ = self.file.set_len(0);
     }
 }
 
-/// Who has the store in this file open at this moment, if anybody.
+/// The process that has the store in this file open, if any.
 #[must_use]
 pub fn holder(path: &Path) -> Option<StoreHolder> {
     let path = resolve(path);
-    // What cannot be looked at is held by nobody that could be talked to.
+    // Without a readable lock file there is no owner that could be contacted.
     let mut file = File::open(beside(&path, "lock")).ok()?;
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => read(&mut file).ok(),
@@ -116,15 +116,15 @@ pub fn holder(path: &Path) -> Option<StoreHolder> {
     }
 }
 
-/// What the owner wrote; nothing if it is just about to.
+/// What the owner wrote; nothing if it has not written yet.
 fn read(file: &mut File) -> io::Result<StoreHolder> {
     let mut line = String::new();
     file.rewind()?;
     file.read_to_string(&mut line)?;
     let sql = "SELECT ?1 ->> 'pid', ?1 ->> 'url' WHERE json_valid(?1)";
     let read = |row: &rusqlite::Row<'_>| Ok(StoreHolder { pid: row.get(0)?, url: row.get(1)? });
-    let said = Connection::open_in_memory().and_then(|json| json.query_row(sql, [line], read));
-    Ok(said.unwrap_or(StoreHolder { pid: None, url: None }))
+    let found = Connection::open_in_memory().and_then(|json| json.query_row(sql, [line], read));
+    Ok(found.unwrap_or(StoreHolder { pid: None, url: None }))
 }
 
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
@@ -132,11 +132,10 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     Ok(path.metadata().is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())))
 }
 
-/// The one path of a file, whether it is there already or not.
+/// The canonical path of a file, whether it exists or not.
 pub(super) fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    // A link that leads nowhere yet leads to the file that will be made. Links may lead to links, but
-    // not for ever.
+    // A dangling link leads to the file that will be created. Links may lead to links, but only so many.
     for _ in 0..40 {
         let Ok(target) = path.read_link() else {
             break;
@@ -151,7 +150,7 @@ pub(super) fn resolve(path: &Path) -> PathBuf {
     }
 }
 
-/// The path of a file that belongs to the database: its own with a word more.
+/// The path of a file that belongs to the database: its own path with a suffix.
 pub(super) fn beside(database: &Path, word: &str) -> PathBuf {
     let mut path = database.as_os_str().to_owned();
     path.push(".");

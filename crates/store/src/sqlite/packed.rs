@@ -1,20 +1,20 @@
 //! The jobs of a lease row as bytes.
 //!
-//! A claim takes jobs that stand next to one another, and their fences are small: each job is kept as
-//! its distance from the one before and its fence, in as few bytes as they need. Two bytes a job are
-//! usual, where two whole numbers would take sixteen.
+//! A claim mostly takes jobs with consecutive numbers, and their fences are small: each job is encoded as
+//! its distance from the one before and its fence, in variable-length integers. That usually takes two
+//! bytes per job, where two fixed-size integers would take sixteen.
 
 use filch_scheduler::id::{Fence, Hold, Seq};
 
 use super::error::Failure;
 
-/// Writes the jobs of one row into `bytes`, which is emptied first.
+/// Encodes the jobs of one row into `bytes`, which is cleared first.
 pub(super) fn pack(jobs: &[Hold], bytes: &mut Vec<u8>) {
     bytes.clear();
     let mut last = 0_u64;
     for hold in jobs {
         let distance = hold.job.0.wrapping_sub(last).cast_signed();
-        // Folded, so that a small step back is a small number too.
+        // Zigzag encoding, so that a small step back is a small number too.
         push(((distance << 1) ^ (distance >> 63)).cast_unsigned(), bytes);
         push(hold.fence.0, bytes);
         last = hold.job.0;
@@ -31,7 +31,7 @@ pub(super) fn unpack(bytes: &[u8]) -> impl Iterator<Item = Result<Hold, Failure>
         let pair = pull(&mut rest).zip(pull(&mut rest));
         let Some((folded, fence)) = pair else {
             rest = &[];
-            return Some(Err(Failure::Content("a lease row breaks off".into())));
+            return Some(Err(Failure::Content("a lease row is truncated".into())));
         };
         let distance = (folded >> 1).cast_signed() ^ -((folded & 1).cast_signed());
         last = last.wrapping_add(distance.cast_unsigned());
@@ -39,7 +39,7 @@ pub(super) fn unpack(bytes: &[u8]) -> impl Iterator<Item = Result<Hold, Failure>
     })
 }
 
-/// Seven bits a byte, the lowest first; the highest bit says that more follow.
+/// Seven bits per byte, the lowest first; the highest bit means that more bytes follow.
 fn push(mut number: u64, bytes: &mut Vec<u8>) {
     while number >= 0x80 {
         bytes.push((number & 0x7f) as u8 | 0x80);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_take_two_bytes_each() {
+    fn consecutive_jobs_take_two_bytes_each() {
         let hold = |job| Hold { job: Seq(job), fence: Fence(1) };
         let jobs: Vec<Hold> = (1_000_000..1_000_100).map(hold).collect();
         let mut bytes = Vec::new();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_off_is_an_error() {
+    fn truncated_bytes_are_an_error() {
         assert_eq!(read(&[]).unwrap(), []);
         for bytes in [&[2][..], &[2, 1, 0x80], &[0x80; 11]] {
             assert!(read(bytes).is_err(), "{bytes:?}");

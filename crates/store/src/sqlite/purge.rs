@@ -1,7 +1,8 @@
-//! Jobs that are forgotten, and everything that belonged to them.
+//! Purges jobs and everything that belongs to them.
 //!
-//! Jobs that came together mostly end and expire together, so what is purged at once is a few ranges of
-//! neighbours. A range is removed by one statement a table, which costs a fraction of one for each job.
+//! Jobs that were submitted together mostly end and expire together, so a purge mostly consists of a few
+//! ranges of consecutive numbers. A range is deleted by one statement per table, which costs a fraction of
+//! one statement per job.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +13,10 @@ use super::error::{Failure, Halt};
 use super::live::Live;
 use super::rows::{self, ordered};
 use super::{daily_counts, purge_log};
-use crate::rules::{self, Misfit};
+use crate::rules::{self, Rejection};
 use crate::store::PurgeCause;
 
-/// Removes these jobs, none of which may live.
+/// Deletes these jobs, all of which must have ended.
 pub(super) fn purge(
     connection: &Connection,
     live: &Live,
@@ -32,7 +33,7 @@ pub(super) fn purge(
         }
     }
     check(connection, live, jobs, &sorted, &ranges)?;
-    purge_log::trace(connection, &ranges, cause)?;
+    purge_log::record(connection, &ranges, cause)?;
     daily_counts::count(connection, &ranges)?;
     for range in &ranges {
         for sql in [
@@ -48,7 +49,7 @@ pub(super) fn purge(
     Ok(())
 }
 
-/// Whether all of them are there, once each, and have ended.
+/// Whether all of them are stored, are named once, and have ended.
 fn check(
     connection: &Connection,
     live: &Live,
@@ -66,12 +67,12 @@ fn check(
     if are_there && !jobs.iter().any(|&seq| live.contains(seq)) {
         return Ok(());
     }
-    // Something is wrong: which is the first, in the order in which they were given?
+    // Something is wrong: find the first wrong one, in the given order.
     let mut gone = BTreeSet::new();
     for &seq in jobs {
         let kept = rows::kept(connection, seq)?.filter(|_| gone.insert(seq));
-        rules::check_purge(&kept.ok_or(Misfit::NoJob(seq))?)?;
+        rules::check_purge(&kept.ok_or(Rejection::NoJob(seq))?)?;
     }
-    let what = "a job has ended, and is among those that live";
+    let what = "the table `live` has a job that has ended";
     Err(Failure::Content(what.into()).into())
 }

@@ -1,7 +1,7 @@
-//! The trace that purged jobs leave: their numbers, and why they were purged.
+//! The record of purged jobs: their numbers, and why they were purged.
 //!
-//! Numbers are kept as ranges. Between two ranges there is a job that is kept, so there are never more of
-//! them than jobs, and mostly there is one, however many jobs have come and gone. Causes are kept by day.
+//! Numbers are stored as ranges. Between two ranges there is a stored job, so there are never more ranges
+//! than jobs, and mostly there is one range, however many jobs were purged. Causes are stored by day.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -10,19 +10,19 @@ use super::rows::of_wall;
 use crate::clock::clock;
 use crate::store::PurgeCause;
 
-/// What happens within this span for one cause is one row.
+/// Purges for the same cause within this span share a row.
 const DAY_MS: i64 = 24 * 3_600 * 1_000;
 
 pub(super) const EXPIRED: i64 = 1;
 const DISCARDED: i64 = 2;
 
-/// Takes down that the jobs of these ranges, which are still there, are about to be purged.
-pub(super) fn trace(
+/// Records the purge of these ranges. Their jobs must still be stored.
+pub(super) fn record(
     connection: &Connection,
     ranges: &[[i64; 2]],
     cause: PurgeCause,
 ) -> Result<(), Failure> {
-    // The one that ended last has waited least.
+    // The job that ended last has waited least.
     let mut newest: Option<(i64, i64)> = None;
     let sql = "SELECT max(at), seq FROM job_state WHERE seq BETWEEN ?1 AND ?2";
     let mut find = connection.prepare_cached(sql)?;
@@ -64,7 +64,7 @@ pub(super) fn trace(
     Ok(())
 }
 
-/// Adds a range that touches no job of another one, and joins it with its neighbours.
+/// Adds a range that overlaps no other, and joins it with adjacent ranges.
 fn add(connection: &Connection, [mut first, mut last]: [i64; 2]) -> Result<(), Failure> {
     let sql = "SELECT first, last FROM purged_range WHERE first < ?1 ORDER BY first DESC LIMIT 1";
     let mut find = connection.prepare_cached(sql)?;

@@ -1,4 +1,4 @@
-//! The questions that are asked of what is kept, but for pages of jobs (`list`).
+//! Queries, except for lists of jobs (`list`).
 
 use std::collections::BTreeMap;
 
@@ -60,9 +60,8 @@ pub(super) fn history(connection: &Connection, job: JobId) -> Result<Option<Hist
         return Ok(None);
     };
     let payload = payloads(connection, &[row.seq])?.pop().flatten();
-    let payload = payload.ok_or_else(|| {
-        Failure::Content(format!("job number {} has lost its payload", row.seq.0))
-    })?;
+    let payload = payload
+        .ok_or_else(|| Failure::Content(format!("job number {} has no payload", row.seq.0)))?;
     Ok(Some(History {
         payload,
         owners: owners(connection, row.seq)?,
@@ -72,8 +71,8 @@ pub(super) fn history(connection: &Connection, job: JobId) -> Result<Option<Hist
     }))
 }
 
-/// The changes of owner of one job. Rows of the ledger say which jobs they are about, but jobs do not
-/// say in which rows they are: only in which they can be.
+/// The changes of owner of one job. Rows of the ledger name their jobs, but a job's rows only bound the
+/// part of the ledger that can name it.
 fn owners(connection: &Connection, job: Seq) -> Result<Vec<OwnerChange>, Failure> {
     let sql = "SELECT worker, cause, from_worker, lease.at, jobs
                FROM job LEFT JOIN job_state ON job_state.seq = job.seq CROSS JOIN lease
@@ -118,10 +117,10 @@ pub(super) fn ids_ending(
     if !is_ending {
         return Ok(Vec::new());
     }
-    // No digits at all are no number, and every id ends with them.
+    // The empty string does not parse, and every id ends with it.
     let ending = u128::from_str_radix(digits, 16).unwrap_or(0);
     let mask = 1_u128.checked_shl(4 * digits.len() as u32).map_or(u128::MAX, |bit| bit - 1);
-    // No index helps; the newest are the likeliest to be asked for.
+    // No index helps; users mostly ask for the newest jobs.
     let mut statement = connection.prepare_cached("SELECT id FROM job ORDER BY id DESC")?;
     let mut found = statement.query(())?;
     let mut ids = Vec::new();
@@ -148,7 +147,7 @@ pub(super) fn expired(
                    AND (at, job_state.seq) > (?1, ?2) AND at < ?3
                ORDER BY at, job_state.seq LIMIT ?4";
     let mut statement = connection.prepare_cached(sql)?;
-    // No job has the number 0, and none ended before the beginning of time.
+    // No job has the number 0, and none ended before 1970.
     let (at, seq) = after.map_or((0, 0), |(at, seq)| (bound(at.0), bound(seq.0)));
     let mut found = statement.query((at, seq, bound(before.0), bound(limit as u64)))?;
     let mut expired = Vec::new();

@@ -1,4 +1,4 @@
-//! The connections that read: a few, lent to whoever asks and given back by themselves.
+//! The connections that read: a small pool; a guard returns its connection when it is dropped.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -10,10 +10,10 @@ use rusqlite::Connection;
 use super::connect::{Role, connect, tune};
 use super::error::{Failure, OpenError};
 
-/// So many threads read at once; others wait for one to be done.
+/// How many threads can read at once; others wait.
 const READERS: usize = 4;
 
-/// How long one waits for that.
+/// How long a thread waits for a connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) struct Readers {
@@ -33,9 +33,9 @@ impl Readers {
         Ok(Self { idle: Mutex::new(idle), returned: Condvar::new() })
     }
 
-    /// One of the connections, in a transaction: whatever is read through it is of one moment.
+    /// Borrows a connection, in a transaction: all reads through it see the same state.
     pub(super) fn borrow(&self) -> Result<Reader<'_>, Failure> {
-        // Nothing that can panic happens under this lock, so poison does not mean harm.
+        // Nothing under this lock can panic, so poisoning is harmless.
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.returned.wait_timeout_while(idle, PATIENCE, |idle| idle.is_empty());
         let (mut idle, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -49,7 +49,7 @@ impl Readers {
 
 pub(super) struct Reader<'readers> {
     readers: &'readers Readers,
-    /// Always there, until it is given back.
+    /// Present until it is returned.
     connection: Option<Connection>,
 }
 
@@ -57,7 +57,7 @@ impl Deref for Reader<'_> {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
-        self.connection.as_ref().expect("not given back yet")
+        self.connection.as_ref().expect("it is returned only when this is dropped")
     }
 }
 
@@ -67,7 +67,7 @@ impl Drop for Reader<'_> {
             return;
         };
         if !connection.is_autocommit() {
-            // A read transaction has nothing to lose.
+            // A read transaction has nothing to roll back, so a failure is harmless.
             let _ = connection.prepare_cached("ROLLBACK").and_then(|mut end| end.execute(()));
         }
         let mut idle = self.readers.idle.lock().unwrap_or_else(PoisonError::into_inner);

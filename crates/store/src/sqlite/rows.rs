@@ -1,8 +1,7 @@
 //! Rows of the tables as the scheduler's records.
 //!
-//! SQLite's integers have a sign and ours do not. Those that SQL compares (numbers, fences) are refused
-//! when they would need the sign bit; those that it only hands back (ids of workers, moments) are kept
-//! with all their bits.
+//! SQLite's integers are signed and ours are not. Values that SQL compares (numbers, fences) are rejected
+//! if they would need the sign bit; values that it only stores (ids of workers, times) keep all their bits.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +14,9 @@ use rusqlite::{Connection, Row};
 
 use super::error::Failure;
 use super::{codes, packed};
-use crate::rules::Misfit;
+use crate::rules::Rejection;
 
-/// A question whose rows [`job`] reads: each job with its fate, or as `from` says.
+/// A query whose rows [`job`] decodes: each job with its state, or from the tables in `from`.
 macro_rules! select_jobs {
     (from $rest:literal) => {
         concat!(
@@ -39,14 +38,14 @@ macro_rules! select_jobs {
 }
 pub(super) use select_jobs;
 
-/// Names that many rows share.
+/// Interned names: many rows share a few.
 #[derive(Default)]
 pub(super) struct Names {
     known: BTreeMap<Box<str>, Name>,
 }
 
 impl Names {
-    /// So many at most; then it begins anew.
+    /// How many names are interned before the map is cleared.
     const MOST: usize = 4_096;
 
     fn get(&mut self, text: &str) -> Name {
@@ -62,7 +61,7 @@ impl Names {
     }
 }
 
-/// A job with its fate.
+/// A job with its present state.
 pub(super) fn job(row: &Row<'_>, names: &mut Names) -> Result<JobRow, Failure> {
     let seq = Seq(unsigned(row, 0)?);
     let mut spec = JobSpec {
@@ -104,13 +103,13 @@ pub(super) fn job(row: &Row<'_>, names: &mut Names) -> Result<JobRow, Failure> {
     Ok(JobRow { seq, spec, submitted_at, now })
 }
 
-/// What is written only of a job that does not leave all of it to the defaults.
+/// The columns that are written only if a job does not use all defaults.
 fn special(row: &Row<'_>, spec: &mut JobSpec) -> Result<(), Failure> {
     spec.otherwise = codes::otherwise(row.get(10)?)?;
     if let Some(parents) = row.get_ref(11)?.as_blob_or_null()? {
         let (parents, rest) = parents.as_chunks();
         if !rest.is_empty() {
-            return Err(Failure::Content("the parents of a job break off".into()));
+            return Err(Failure::Content("the parents of a job are truncated".into()));
         }
         spec.parents = parents.iter().map(|bytes| JobId(u128::from_be_bytes(*bytes))).collect();
     }
@@ -124,7 +123,7 @@ fn special(row: &Row<'_>, spec: &mut JobSpec) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How a job begins that has no fate yet, but for its state.
+/// The initial state of a job without a row in `job_state`, except for the state itself.
 pub(super) fn untouched(seq: Seq, spec: &JobSpec, submitted_at: Wall) -> JobWrite {
     JobWrite {
         job: seq,
@@ -140,7 +139,7 @@ pub(super) fn untouched(seq: Seq, spec: &JobSpec, submitted_at: Wall) -> JobWrit
     }
 }
 
-/// Whether a job leaves everything to the defaults that has a column of its own.
+/// Whether a job uses the defaults for all optional columns.
 pub(super) fn is_plain(spec: &JobSpec) -> bool {
     spec.parents.is_empty()
         && spec.condition == Condition::AllSucceeded
@@ -150,28 +149,28 @@ pub(super) fn is_plain(spec: &JobSpec) -> bool {
         && spec.timeout.is_none()
 }
 
-/// The number of the job of this id.
+/// The number of the job with this id.
 pub(super) fn number_of(connection: &Connection, id: JobId) -> Result<Option<Seq>, Failure> {
     let mut find = connection.prepare_cached("SELECT seq FROM job WHERE id = ?1")?;
     let mut found = find.query([id.0.to_be_bytes()])?;
     found.next()?.map(|row| Ok(Seq(unsigned(row, 0)?))).transpose()
 }
 
-/// The id of the job of this number, if it can be read.
+/// The id of the job with this number, if it can be read.
 pub(super) fn id_of(connection: &Connection, seq: Seq) -> Option<JobId> {
     let mut find = connection.prepare_cached("SELECT id FROM job WHERE seq = ?1").ok()?;
     let mut found = find.query([bound(seq.0)]).ok()?;
     id(found.next().ok()??, 0).ok()
 }
 
-/// What may change of the job of this number.
+/// The mutable part of the job with this number.
 pub(super) fn kept(connection: &Connection, seq: Seq) -> Result<Option<JobWrite>, Failure> {
     let mut find = connection.prepare_cached(select_jobs!("WHERE job.seq = ?1"))?;
     let mut found = find.query([bound(seq.0)])?;
     found.next()?.map(|row| Ok(job(row, &mut Names::default())?.now)).transpose()
 }
 
-/// A row of the ledger: number, worker, cause, from whom, when, jobs.
+/// A row of the ledger: number, worker, cause, former owner, time, jobs.
 pub(super) fn lease(row: &Row<'_>) -> Result<LeaseRow, Failure> {
     let jobs = row.get_ref(5)?.as_blob()?;
     Ok(LeaseRow {
@@ -199,7 +198,7 @@ pub(super) fn id(row: &Row<'_>, column: usize) -> Result<JobId, Failure> {
 
 fn bytes(row: &Row<'_>, column: usize) -> Result<[u8; 16], Failure> {
     let bytes = row.get_ref(column)?.as_blob()?;
-    bytes.try_into().map_err(|_| Failure::Content(format!("{} bytes are no id", bytes.len())))
+    bytes.try_into().map_err(|_| Failure::Content(format!("an id has {} bytes", bytes.len())))
 }
 
 pub(super) fn text<'row>(row: &'row Row<'_>, column: usize) -> Result<&'row str, Failure> {
@@ -223,11 +222,11 @@ pub(super) fn worker(row: &Row<'_>, column: usize) -> Result<Option<WorkerId>, F
 }
 
 /// A number that SQL compares.
-pub(super) fn ordered(number: u64) -> Result<i64, Misfit> {
-    i64::try_from(number).map_err(|_| Misfit::TooLarge(number))
+pub(super) fn ordered(number: u64) -> Result<i64, Rejection> {
+    i64::try_from(number).map_err(|_| Rejection::TooLarge(number))
 }
 
-/// A bound in a question: nothing that is kept is beyond what SQLite can count.
+/// A bound in a query: no stored number exceeds the range of SQLite.
 pub(super) fn bound(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

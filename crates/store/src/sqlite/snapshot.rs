@@ -1,7 +1,7 @@
-//! A look at a file that somebody else may have open: everything in it, as it was at one moment.
+//! Read-only access to a store that a server may have open: a consistent snapshot.
 //!
-//! Nothing is written, no lock is taken that a server would wait for, and what a server writes meanwhile
-//! goes on beside it. Only the write-ahead log cannot begin anew until the look is over.
+//! Nothing is written, and no lock is taken that a server would wait for: a server can go on writing. Only
+//! the write-ahead log cannot start again from the beginning while the snapshot is open.
 
 use std::path::{Path, PathBuf};
 
@@ -16,13 +16,13 @@ use super::{backup, dump, owner, rows, schema};
 use crate::integrity::{DumpRecord, StoreDump};
 use crate::store::StoreError;
 
-/// A file that is only looked at, as it was when it was opened.
+/// A read-only view of a store, as it was when the view was opened.
 pub struct Snapshot {
     connection: Connection,
 }
 
 impl Snapshot {
-    /// Opens the store in this file, whether a server has it open or not, or a copy of one.
+    /// Opens the store in this file, whether a server has it open or not. The file may be a backup.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -36,20 +36,20 @@ impl Snapshot {
         }
     }
 
-    /// Writes a copy to a new file, which only this user may read.
+    /// Writes a backup to a new file that only this user can read.
     ///
     /// # Errors
-    /// If the file is there already or cannot be written.
+    /// If the file exists or cannot be written.
     pub fn backup(&self, to: &Path) -> Result<(), StoreError> {
         let copied = backup::copy(&self.connection, to);
-        copied.map_err(|failure| StoreError { doing: "make a copy", source: Box::new(failure) })
+        copied.map_err(|failure| StoreError { doing: "make a backup", source: Box::new(failure) })
     }
 }
 
 impl StoreDump for Snapshot {
     fn dump(&self, each: &mut dyn FnMut(DumpRecord)) -> Result<(), StoreError> {
         let read = dump::dump(&self.connection, each);
-        read.map_err(|failure| StoreError { doing: "read everything", source: Box::new(failure) })
+        read.map_err(|failure| StoreError { doing: "read the store", source: Box::new(failure) })
     }
 
     fn id_of(&self, job: Seq) -> Option<JobId> {
@@ -59,11 +59,11 @@ impl StoreDump for Snapshot {
 
 fn open(path: &Path) -> Result<Connection, Failure> {
     let log = log_of(path);
-    // After a crash the log holds what was not moved. It is left as it is found.
+    // After a crash the log has what was not checkpointed. It is left unchanged.
     let has_log = log.exists();
     let connection = begin(connect::connect(path, Role::Read)?);
     let connection = match connection {
-        // Where nothing can be written, a file without a log can be taken as it stands.
+        // In a read-only directory, a file without a log can be opened as immutable.
         Err(_) if !has_log && is_unwritable(path) => begin(immutable(path)?)?,
         connection => connection?,
     };
@@ -73,7 +73,7 @@ fn open(path: &Path) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// From the first look on, everything is of one moment.
+/// Begins a transaction: from its first read on, all reads see the same state.
 fn begin(connection: Connection) -> Result<Connection, Failure> {
     connection.execute_batch("PRAGMA query_only = ON; PRAGMA trusted_schema = OFF; BEGIN")?;
     connection.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;

@@ -1,4 +1,4 @@
-//! Tokens in their table. They are no part of any commit: the scheduler knows nothing of them.
+//! The table `token`. Tokens are not part of commits, because the scheduler does not use them.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row};
 
 use super::error::{Failure, OpenError};
-use super::{codes, owner, rows};
+use super::{owner, rows};
 use crate::token::TokenRow;
 
 const COLUMNS: &str = "id, name, role, queues, digest, created_at, expires_at, revoked_at";
 
-/// Between the names of queues: names have no control characters.
+/// Separates the names of queues; names contain no control characters.
 const SEPARATOR: char = '\u{1f}';
 
 pub(super) fn list(connection: &Connection) -> Result<Vec<TokenRow>, Failure> {
@@ -39,7 +39,9 @@ fn read(row: &Row<'_>) -> Result<TokenRow, Failure> {
         name: row.get(1)?,
         role: row.get(2)?,
         queues: queues.split(SEPARATOR).filter(|queue| !queue.is_empty()).map(Name::from).collect(),
-        digest: digest.try_into().map_err(|_| codes::no("digest of a token", 0))?,
+        digest: digest
+            .try_into()
+            .map_err(|_| Failure::Content("the digest of a token has a wrong length".into()))?,
         created_at: rows::wall(row, 5)?,
         expires_at: wall(6)?,
         revoked_at: wall(7)?,
@@ -71,8 +73,8 @@ pub(super) fn revoke(connection: &Connection, id: &str, at: Wall) -> Result<bool
     Ok(connection.execute(sql, (id, rows::of_wall(at)))? > 0)
 }
 
-/// Whether the store in this file has a token, also one that has ended. Neither takes the store nor
-/// changes anything; a file that is not there has none.
+/// Whether the store in this file has any token, also one that has expired or was revoked. Neither locks
+/// nor changes the store; a file that does not exist has none.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -85,7 +87,7 @@ pub fn has_tokens(path: &Path) -> Result<bool, OpenError> {
 }
 
 fn look(path: &Path) -> Result<bool, Failure> {
-    // Without a log everything is in the file itself, and nothing need be made beside it.
+    // Without a log everything is in the file itself, and no file need be created beside it.
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     let has_log = Path::new(&log).metadata().is_ok_and(|log| log.len() > 0);

@@ -1,7 +1,7 @@
 //! A commit as one transaction, all of it or nothing.
 //!
-//! Most mutations are one statement that makes its own checks: the write at a job's end changes no row
-//! if the fence would go back or the job has ended. Only then is it looked up what does not fit.
+//! Most mutations are one statement that makes its own checks: the write at the end of a job changes no row
+//! if the fence would go back or the job has ended. Only then the reason is looked up.
 
 use filch_scheduler::id::{Hold, LeaseNo, Seq};
 use filch_scheduler::name::Name;
@@ -13,10 +13,10 @@ use super::live::Live;
 use super::numbers::Numbers;
 use super::rows::{self, of_wall, of_worker, ordered};
 use super::{codes, notes, packed, purge, trim};
-use crate::rules::{self, Misfit, check_holder, is_live};
+use crate::rules::{self, Rejection, check_holder, is_live};
 use crate::store::{AttemptOutput, Commit, PurgeCause, StoredText};
 
-/// A statement that is looked up once a commit, and only if it is used.
+/// A statement that is looked up once per commit, and only if it is used.
 struct Lazy<'commit> {
     sql: &'static str,
     statement: Option<CachedStatement<'commit>>,
@@ -46,7 +46,7 @@ const INSERT_SPECIAL: &str = "INSERT INTO job
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,
              ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
 
-/// Of a job that lives: no row means that it is as it was put, with fence 0.
+/// For a job that has not ended: no row means that it is as it was put, with fence 0.
 const WRITE: &str =
     "INSERT INTO job_state VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
      ON CONFLICT (seq) DO UPDATE SET
@@ -57,7 +57,7 @@ const WRITE: &str =
 const OVERWRITE: &str =
     "INSERT OR REPLACE INTO job_state VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 
-/// Begun by its first statement; ended by its last, or by whoever sees it fail.
+/// Begun by its first statement; ended by its last, or rolled back by the caller if it fails.
 pub(super) struct Transaction<'commit> {
     connection: &'commit Connection,
     numbers: Numbers,
@@ -66,11 +66,11 @@ pub(super) struct Transaction<'commit> {
     /// the write that ends it.
     lease_last: LeaseNo,
     has_purged: bool,
-    /// Why the next jobs are purged.
+    /// The causes of the purges that are still to come.
     purges: &'commit [PurgeCause],
     insert: Lazy<'commit>,
     write: Lazy<'commit>,
-    /// For the jobs of lease rows and for parents.
+    /// A buffer for the jobs of lease rows and for parents.
     bytes: Vec<u8>,
 }
 
@@ -93,7 +93,7 @@ impl<'commit> Transaction<'commit> {
         }
     }
 
-    /// Returns where numbering stands afterwards.
+    /// Returns the newest numbers afterwards.
     pub(super) fn run(mut self, commit: &'commit Commit) -> Result<Numbers, Halt> {
         self.execute("BEGIN IMMEDIATE", ())?;
         let number = |mutation: &Mutation| match mutation {
@@ -149,10 +149,10 @@ impl<'commit> Transaction<'commit> {
     fn put(&mut self, row: &JobRow) -> Result<(), Halt> {
         let JobRow { seq, ref spec, submitted_at, ref now } = *row;
         if seq <= self.numbers.seq {
-            return Err(Misfit::SeqOrder { seq, last: self.numbers.seq }.into());
+            return Err(Rejection::SeqOrder { seq, last: self.numbers.seq }.into());
         }
         if now.job != seq {
-            return Err(Misfit::WrittenAs { seq, job: now.job }.into());
+            return Err(Rejection::WrittenAs { seq, job: now.job }.into());
         }
         let inserted = self.insert(row);
         if let Err(Halt::Failure(Failure::Sqlite(error))) = &inserted
@@ -164,7 +164,7 @@ impl<'commit> Transaction<'commit> {
         check_holder(now)?;
         self.numbers.seq = seq;
         let begin = JobWrite { state: now.state, ..rows::untouched(seq, spec, submitted_at) };
-        // One that has ended always has a fate: where there is none, the job lives.
+        // An ended job always has a row in `job_state`: a job without one has not ended.
         if *now != begin || now.state.is_ended() {
             self.overwrite(now)?;
         }
@@ -231,18 +231,18 @@ impl<'commit> Transaction<'commit> {
         Ok(())
     }
 
-    /// Why a row could not be inserted, if it is for its id, its key or its state.
+    /// Why a row could not be inserted, if the reason is its id, its key or its state.
     fn diagnose(&self, row: &JobRow) -> Result<(), Halt> {
         let JobRow { seq, ref spec, ref now, .. } = *row;
         if let Some(other) = rows::number_of(self.connection, spec.id)? {
-            return Err(Misfit::SameId { id: spec.id, other, seq }.into());
+            return Err(Rejection::SameId { id: spec.id, other, seq }.into());
         }
         if let Some(key) = &spec.key {
             let mut find = self.connection.prepare_cached("SELECT seq FROM job WHERE key = ?1")?;
             let mut found = find.query([key.as_str()])?;
             if let Some(found) = found.next()? {
                 let other = Seq(rows::unsigned(found, 0)?);
-                return Err(Misfit::SameKey { key: key.clone(), other, seq }.into());
+                return Err(Rejection::SameKey { key: key.clone(), other, seq }.into());
             }
         }
         Ok(check_holder(now)?)
@@ -263,14 +263,14 @@ impl<'commit> Transaction<'commit> {
         Ok(())
     }
 
-    /// Writes what becomes of a job that lives. Whether it was written: not if the fence would go back,
-    /// nor if the job was cancelled and is only still held.
+    /// Writes the state of a job that has not ended. Returns false without writing if the fence would go
+    /// back, or if the job was cancelled and is only still held.
     fn write_usual(&mut self, write: &JobWrite) -> Result<bool, Halt> {
         let parameters = self.state_row(write)?;
         Ok(self.write.get(self.connection)?.execute(parameters)? == 1)
     }
 
-    /// Writes that nobody holds a cancelled job any more: it ended before.
+    /// Writes that no worker holds a cancelled job any more; it ended before.
     fn let_go(&self, write: &JobWrite) -> Result<(), Halt> {
         let sql = "SELECT lease_last - leases_since FROM job_state WHERE seq = ?1";
         let mut find = self.connection.prepare_cached(sql)?;
@@ -299,7 +299,7 @@ impl<'commit> Transaction<'commit> {
     fn lease(&mut self, row: &LeaseRow) -> Result<(), Halt> {
         let LeaseRow { number, worker, cause, ref jobs, at } = *row;
         if number <= self.numbers.lease {
-            return Err(Misfit::LeaseOrder { number, last: self.numbers.lease }.into());
+            return Err(Rejection::LeaseOrder { number, last: self.numbers.lease }.into());
         }
         for hold in jobs {
             if !self.live.contains(hold.job) {
@@ -322,7 +322,7 @@ impl<'commit> Transaction<'commit> {
         let closed =
             self.execute("DELETE FROM lease_open WHERE number = ?1", [ordered(number.0)?])?;
         if closed == 0 {
-            return Err(Misfit::NotOpen(number).into());
+            return Err(Rejection::NotOpen(number).into());
         }
         Ok(())
     }
@@ -339,7 +339,7 @@ impl<'commit> Transaction<'commit> {
     fn payloads(&self, payloads: &[(Seq, StoredText)]) -> Result<(), Halt> {
         let mut sql = "INSERT INTO payload VALUES (?1, ?2)";
         if self.has_purged {
-            // Who knows: perhaps one of those that were put.
+            // The purge may have deleted a job that this commit has put.
             sql =
                 "INSERT INTO payload SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM job WHERE seq = ?1)";
         }
@@ -365,9 +365,9 @@ impl<'commit> Transaction<'commit> {
         Ok(())
     }
 
-    /// What may change of a job, as it is kept.
+    /// The mutable part of a job, as it is stored.
     fn kept(&self, seq: Seq) -> Result<JobWrite, Halt> {
-        Ok(rows::kept(self.connection, seq)?.ok_or(Misfit::NoJob(seq))?)
+        Ok(rows::kept(self.connection, seq)?.ok_or(Rejection::NoJob(seq))?)
     }
 
     fn execute(&self, sql: &str, parameters: impl rusqlite::Params) -> rusqlite::Result<usize> {
@@ -375,7 +375,7 @@ impl<'commit> Transaction<'commit> {
     }
 
     /// A row of `job_state`, in the order of its columns.
-    fn state_row(&self, write: &JobWrite) -> Result<impl rusqlite::Params + use<>, Misfit> {
+    fn state_row(&self, write: &JobWrite) -> Result<impl rusqlite::Params + use<>, Rejection> {
         let leases_since = self.lease_last.0.saturating_sub(self.numbers.lease.0);
         Ok((
             ordered(write.job.0)?,

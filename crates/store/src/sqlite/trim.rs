@@ -1,4 +1,4 @@
-//! History that no kept job has a part in: closed rows of the ledger, and old notes about workers.
+//! History that concerns no stored job any more: closed rows of the ledger, and old notes about workers.
 
 use filch_scheduler::id::LeaseNo;
 use filch_scheduler::time::Wall;
@@ -7,13 +7,13 @@ use rusqlite::{Connection, OptionalExtension};
 use super::error::{Failure, Halt};
 use super::packed;
 use super::rows::{self, bound, of_wall, ordered};
-use crate::rules::Misfit;
+use crate::rules::Rejection;
 use crate::store::Outdated;
 
-/// So many notes at most are removed at once: no commit takes long.
+/// How many notes are deleted at once, so that no commit takes long.
 const NOTES_MOST: u32 = 4_096;
 
-/// Looks at rows of the ledger in their order.
+/// Examines rows of the ledger in their order.
 pub(super) fn outdated(
     connection: &Connection,
     after: LeaseNo,
@@ -23,7 +23,7 @@ pub(super) fn outdated(
     let sql = "SELECT number, at, jobs, number IN (SELECT number FROM lease_open) FROM lease
                WHERE number > ?1 ORDER BY number LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
-    // One more, to know whether there are more.
+    // One more row, to find out whether there are more.
     let mut found = statement.query((bound(after.0), bound(limit as u64 + 1)))?;
     let mut kept = Kept { connection };
     let (mut outdated, mut count) = (Outdated::default(), 0);
@@ -53,7 +53,7 @@ pub(super) fn outdated(
     Ok(outdated)
 }
 
-/// Which jobs are kept, asked through the ranges of those that are not: neighbours go together.
+/// Looks up whether jobs are stored, through the ranges of purged ones.
 struct Kept<'read> {
     connection: &'read Connection,
 }
@@ -80,7 +80,7 @@ impl Kept<'_> {
     }
 }
 
-/// Removes these rows, none of which may be open, and notes about workers from before this moment.
+/// Deletes these rows, none of which may be open, and notes about workers from before this time.
 pub(super) fn trim(
     connection: &Connection,
     leases: &[LeaseNo],
@@ -91,7 +91,7 @@ pub(super) fn trim(
     for number in leases {
         let key = ordered(number.0)?;
         if open.exists([key])? {
-            return Err(Misfit::TrimmedOpen(*number).into());
+            return Err(Rejection::TrimmedOpen(*number).into());
         }
         remove.execute([key])?;
     }

@@ -1,4 +1,4 @@
-//! The connection that writes: one transaction a commit, and what follows when it fails.
+//! The connection that writes: one transaction per commit, and what happens when it fails.
 
 use filch_scheduler::id::CommitNo;
 use rusqlite::Connection;
@@ -12,13 +12,13 @@ use super::transaction::Transaction;
 use crate::rules;
 use crate::store::Commit;
 
-/// The connection that writes, and what it knows by heart.
+/// The connection that writes, and the state that it caches.
 pub(super) struct Writer {
     connection: Connection,
     numbers: Numbers,
     log: Log,
     live: Live,
-    /// A disk that has failed once is not asked again: what it says then may not be true.
+    /// Set once the disk has failed. It is not used again then, because its answers cannot be trusted.
     failed: Option<String>,
 }
 
@@ -33,12 +33,12 @@ impl Writer {
         self.numbers.commit
     }
 
-    /// How often the disk was synced.
+    /// How many disk syncs there were.
     pub(super) const fn syncs(&self) -> u64 {
         self.log.syncs()
     }
 
-    /// Keeps a commit that is not kept yet; afterwards it is durable, or nothing has changed.
+    /// Stores a commit that is not stored yet; afterwards it is durable, or nothing has changed.
     pub(super) fn commit(&mut self, commit: &Commit) -> Result<(), Halt> {
         if let Some(failed) = &self.failed {
             return Err(Failure::Earlier(failed.clone()).into());
@@ -57,20 +57,20 @@ impl Writer {
                 self.roll_back();
                 match halt {
                     Halt::Failure(failure) => self.check(Err(failure)).map_err(Halt::Failure),
-                    misfit @ Halt::Misfit(_) => Err(misfit),
+                    rejection @ Halt::Rejection(_) => Err(rejection),
                 }
             }
         }
     }
 
-    /// What is to be done after a commit. That is kept also if this fails, but nothing more will be,
-    /// unless all it needs is room.
+    /// To be called after a commit. The commit is durable even if this fails, but no later one will be,
+    /// unless the reason is only a full disk.
     pub(super) fn committed(&mut self) -> Result<(), Failure> {
         let moved = self.log.committed(&self.connection);
         self.check(moved)
     }
 
-    /// Writes something that is no part of any commit; afterwards it is durable, or nothing has changed.
+    /// Writes something that is not part of a commit; afterwards it is durable, or nothing has changed.
     pub(super) fn aside<T>(
         &mut self,
         write: impl FnOnce(&Connection) -> Result<T, Failure>,
@@ -82,7 +82,7 @@ impl Writer {
             Ok(written) => self.committed().map(|()| written),
             Err(failure) => {
                 self.roll_back();
-                // What the tables do not permit says nothing about the disk.
+                // A violated constraint says nothing about the disk.
                 if !failure.is_full() && !failure.is_not_permitted() {
                     self.failed = Some(failure.to_string());
                 }
@@ -91,14 +91,14 @@ impl Writer {
         }
     }
 
-    /// Moves the log, however short: it needs no more room then for what it held.
-    pub(super) fn make_room(&mut self) {
+    /// Checkpoints the log, however short it is, so that its space can be reused.
+    pub(super) fn free_space(&mut self) {
         let moved = self.log.advance(&self.connection);
-        // If it did not help, the next commit says so.
+        // If it did not help, the next commit fails.
         let _ = self.check(moved);
     }
 
-    /// Takes notice of a failure that is not to be forgotten.
+    /// Remembers a failure of the disk.
     fn check(&mut self, result: Result<(), Failure>) -> Result<(), Failure> {
         if let Err(failure) = &result
             && !failure.is_full()
@@ -109,12 +109,12 @@ impl Writer {
         result
     }
 
-    /// From now on nothing is written and nothing is synced, also when the connection is closed: a sync
-    /// that succeeds after one that failed says nothing about what was lost between them.
+    /// From now on nothing is written or synced, not even when the connection is closed: a sync that
+    /// succeeds after one that failed says nothing about what was lost between them.
     fn fail(&mut self, failure: String) {
         let (connection, setting) = (&self.connection, DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE);
-        let told = connection.set_db_config(setting, true);
-        told.expect("every SQLite since 3.16 knows this setting");
+        let set = connection.set_db_config(setting, true);
+        set.expect("every SQLite since 3.16 knows this setting");
         self.failed = Some(failure);
     }
 
@@ -134,7 +134,7 @@ mod tests {
     use super::super::{connect, schema};
     use super::*;
 
-    /// A commit with one note, which takes up room.
+    /// A commit with one long note, which needs disk space.
     fn commit(number: u64) -> Commit {
         use filch_scheduler::id::{Fence, Hold, Seq, WorkerId};
         use filch_scheduler::record::{AttemptOutcome, Mutation, Note};
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_database_keeps_nothing_of_a_commit_and_goes_on_when_there_is_room() {
+    fn a_full_database_rejects_the_whole_commit_and_recovers_when_there_is_space() {
         let folder = tempfile::tempdir().unwrap();
         let path: &Path = &folder.path().join("filch.db");
         let mut connection = connect::connect(path, connect::Role::Write).unwrap();

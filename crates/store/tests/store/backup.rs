@@ -1,4 +1,4 @@
-//! A copy is whole, of one moment, and never written over something else.
+//! A backup is complete and consistent, and never overwrites a file.
 
 use filch_scheduler::id::CommitNo;
 use filch_store::{Filter, ListOrder, OwnerNote, Sqlite, Store};
@@ -7,11 +7,11 @@ use crate::pair::{NO_RESERVE, commit};
 use crate::{kept, put};
 
 #[test]
-fn a_copy_is_a_store_of_its_own() {
+fn a_backup_is_an_independent_store() {
     let pair = kept();
     let to = pair.path().with_file_name("copy.db");
     pair.sqlite().backup(&to).unwrap();
-    // What comes later is not in it.
+    // Later commits are not in it.
     pair.commit(&commit(CommitNo(5), vec![put(7, "g")])).unwrap();
     let copy = Sqlite::open_with(&to, &OwnerNote::this_process(), NO_RESERVE).unwrap();
     let order = ListOrder::After(filch_scheduler::id::Seq(0));
@@ -22,12 +22,12 @@ fn a_copy_is_a_store_of_its_own() {
 }
 
 #[test]
-fn what_is_there_is_not_overwritten() {
+fn a_backup_overwrites_nothing() {
     let pair = kept();
     let to = pair.path().with_file_name("letter");
     std::fs::write(&to, "dear").unwrap();
     let refused = pair.sqlite().backup(&to).unwrap_err().to_string();
-    assert!(refused.starts_with("cannot make a copy: File exists"), "{refused}");
+    assert!(refused.starts_with("cannot make a backup: File exists"), "{refused}");
     assert_eq!(std::fs::read_to_string(&to).unwrap(), "dear");
     let refused = pair.sqlite().backup(&to.join("below")).unwrap_err().to_string();
     assert!(refused.contains("Not a directory"), "{refused}");

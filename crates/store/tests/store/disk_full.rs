@@ -1,8 +1,8 @@
-//! A disk that fills up: new jobs are refused in time, reports are still taken, and nothing is lost when
-//! even that does not help.
+//! A disk that fills up: new jobs are refused in time, reports are still stored, and nothing is lost when
+//! the disk is full.
 //!
-//! The disk is a small one in memory, in a namespace of its own. Where that may not be made, there is
-//! nothing to test on, and the test says so.
+//! The disk is a small tmpfs in a separate namespace. Where that cannot be created, the test prints that and
+//! passes.
 
 use std::path::Path;
 use std::process::Command;
@@ -46,9 +46,9 @@ fn a_full_disk_takes_reports_and_then_refuses_cleanly() {
         Ok(ran) => {
             let said = String::from_utf8_lossy(&ran.stderr);
             assert!(!said.contains("panicked"), "{said}");
-            println!("no small disk can be made here: {said}");
+            println!("cannot create a small disk here: {said}");
         }
-        Err(error) => println!("no small disk can be made here: {error}"),
+        Err(error) => println!("cannot create a small disk here: {error}"),
     }
 }
 
@@ -60,13 +60,13 @@ fn child() {
     let path = Path::new(&folder).join("filch.db");
     let open = || Sqlite::open_with(&path, &OwnerNote::this_process(), RESERVE).unwrap();
     let ballast = Path::new(&folder).join("filch.db.ballast");
-    // What somebody else has on the disk.
+    // A file of another program.
     let other = Path::new(&folder).join("film");
     std::fs::write(&other, vec![7; 3 << 20]).unwrap();
     let store = open();
     assert_eq!(ballast.metadata().unwrap().len(), RESERVE.ballast);
 
-    // Jobs are taken for as long as there is room.
+    // Jobs are accepted while there is enough space.
     let mut last = 0;
     let jobs_of = |last: u64| last * 100 + 1..=last * 100 + 100;
     let submit = |last: u64| {
@@ -97,21 +97,21 @@ fn child() {
     }
     assert!(ballast.exists(), "the mark was enough");
 
-    // Somebody who does not ask first goes on until nothing helps.
+    // A caller that ignores the low-space answer fills the disk completely.
     let mut next = CommitNo(2 * last + 1);
     let mut taken = last;
-    let said = loop {
+    let error = loop {
         match store.commit(&Commit { last: next, ..submit(taken) }) {
             Ok(()) => (taken, next) = (taken + 1, next.next()),
-            Err(CommitError::DiskFull(said)) => break said,
+            Err(CommitError::DiskFull(error)) => break error,
             Err(other) => panic!("{other}"),
         }
         assert!(taken < 10 * last);
     };
-    assert!(said.contains("disk is full"), "{said}");
-    assert!(!ballast.exists(), "it was thrown overboard first");
+    assert!(error.contains("disk is full"), "{error}");
+    assert!(!ballast.exists(), "the ballast is deleted first");
 
-    // Nothing is lost, nothing is half there, and with room again it goes on.
+    // Nothing is lost, nothing is stored in part, and with free space commits work again.
     let check = |store: &Sqlite, jobs: u64| {
         let rows = store.list(&Filter::default(), ListOrder::After(Seq(0)), usize::MAX).unwrap();
         assert_eq!(rows.len() as u64, jobs);

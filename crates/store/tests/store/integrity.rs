@@ -1,4 +1,4 @@
-//! A file that can be believed is, and whatever is planted in one is found, with the rows that show it.
+//! The integrity check accepts sound stores, and finds every planted contradiction with its rows.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -103,7 +103,7 @@ fn now() -> u64 {
 }
 
 fn report(path: &Path) -> IntegrityReport {
-    let snapshot = Snapshot::open(path).expect("it is a file of ours");
+    let snapshot = Snapshot::open(path).expect("it is a store");
     check(&snapshot).expect("it can be read")
 }
 
@@ -117,7 +117,7 @@ fn damaged(pair: &Pair, damage: impl FnOnce(&Path)) -> PathBuf {
 }
 
 #[test]
-fn a_history_that_can_be_believed_is_believed() {
+fn a_sound_history_passes() {
     let pair = history();
     pair.check();
     let report = report(&pair.path());
@@ -129,7 +129,7 @@ fn a_history_that_can_be_believed_is_believed() {
 }
 
 #[test]
-fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
+fn every_planted_contradiction_is_found_with_its_rows() {
     const REMOVE: &str = "DELETE FROM job WHERE seq = 2; DELETE FROM job_state WHERE seq = 2;
                           DELETE FROM payload WHERE seq = 2; DELETE FROM note WHERE job = 2;";
     let pair = history();
@@ -139,8 +139,8 @@ fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
             "UPDATE lease SET cause = 0, from_worker = NULL WHERE number = 2",
             IntegrityRule::S2,
             Some(2),
-            "lease row 1: worker 0000000000000001 claimed it under fence 1 at 1 ms, who has not let \
-             go of it; then lease row 2: worker 0000000000000002 claimed it under fence 2 at 2 ms",
+            "lease row 1: worker 0000000000000001 claimed it under fence 1 at 1 ms and has not \
+             released it; then lease row 2: worker 0000000000000002 claimed it under fence 2 at 2 ms",
         ),
         (
             "UPDATE lease SET from_worker = 3 WHERE number = 2",
@@ -148,12 +148,7 @@ fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
             Some(2),
             "worker 0000000000000002 stole it from worker 0000000000000003",
         ),
-        (
-            "DELETE FROM lease WHERE number = 5",
-            IntegrityRule::S2,
-            Some(4),
-            "who has not let go of it",
-        ),
+        ("DELETE FROM lease WHERE number = 5", IntegrityRule::S2, Some(4), "has not released it"),
         (
             "UPDATE job_state SET state = 4, holder = 1, fence = 3 WHERE seq = 4",
             IntegrityRule::S2,
@@ -171,45 +166,55 @@ fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
             "UPDATE job_state SET fence = 9 WHERE seq = 2",
             IntegrityRule::S7,
             Some(2),
-            "its fence is 9, but it changed hands 3 times",
+            "its fence is 9, but it changed owner 3 times",
         ),
-        ("UPDATE store_meta SET seq_last = 3", IntegrityRule::S7, Some(6), "numbering stands at 3"),
-        ("UPDATE store_meta SET lease_last = 3", IntegrityRule::S7, None, "there is a lease row 7"),
+        (
+            "UPDATE store_meta SET seq_last = 3",
+            IntegrityRule::S7,
+            Some(6),
+            "the newest number is 3",
+        ),
+        ("UPDATE store_meta SET lease_last = 3", IntegrityRule::S7, None, "lease row 7 exists"),
         // Jobs that are gone.
-        (REMOVE, IntegrityRule::S1, Some(2), "it was acknowledged, and is neither kept nor purged"),
+        (
+            REMOVE,
+            IntegrityRule::S1,
+            Some(2),
+            "it was acknowledged, but is neither stored nor purged",
+        ),
         (
             "DELETE FROM purge; DELETE FROM purged_range;",
             IntegrityRule::S1,
             Some(6),
-            "it was acknowledged, and is neither kept nor purged",
+            "it was acknowledged, but is neither stored nor purged",
         ),
         (
             "DELETE FROM purge",
             IntegrityRule::S1,
             None,
-            "1 jobs are gone, and it is written down why for 0",
+            "1 jobs were purged, but causes are recorded for 0",
         ),
         (
             "INSERT INTO purged_range VALUES (2, 2)",
             IntegrityRule::S1,
             Some(2),
-            "it is there, and among those that were purged",
+            "it is stored, but recorded as purged",
         ),
-        ("DELETE FROM payload WHERE seq = 3", IntegrityRule::S1, Some(3), "its payload is gone"),
+        ("DELETE FROM payload WHERE seq = 3", IntegrityRule::S1, Some(3), "its payload is missing"),
         // Purged too early.
         (
             "UPDATE purge SET waited_least_ms = 5",
             IntegrityRule::S1,
             Some(6),
-            "it was purged 5 ms after its end, and jobs were to be kept for 3600000 ms",
+            "it was purged 5 ms after its end, but the retention was 3600000 ms",
         ),
         // A child that was started before its parent ended.
         (
             "UPDATE job_state SET lease_last = 6, leases_since = 0 WHERE seq = 1",
             IntegrityRule::S12,
             Some(3),
-            "lease row 3 gives it to a worker before the success of all its parents: job number 1 is \
-             succeeded, but not by then",
+            "lease row 3 assigns it before the success of all its parents: job number 1 is \
+             succeeded, but was not yet then",
         ),
         (
             "UPDATE job_state SET state = 2 WHERE seq = 1",
@@ -223,83 +228,83 @@ fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
             Some(3),
             "the failure of one",
         ),
-        // What ended did not stay so, or not rightly.
+        // Ended jobs that went on, or ended for no reason.
         (
             "UPDATE job_state SET state = 5 WHERE seq = 3",
             IntegrityRule::S5,
             Some(3),
             "claimed it under fence 3 at 6 ms, but it had ended before",
         ),
-        ("DELETE FROM note WHERE kind = 2", IntegrityRule::S5, Some(5), "nobody asked for that"),
+        ("DELETE FROM note WHERE kind = 2", IntegrityRule::S5, Some(5), "no cancel was requested"),
         (
             "INSERT INTO note (at, kind, job, fence, worker, outcome, text)
                  VALUES (0, 1, 1, 1, 1, 0, 'x')",
             IntegrityRule::S3,
             Some(1),
-            "it is succeeded under fence 1, and nobody owned it",
+            "it is succeeded under fence 1, but had no owner",
         ),
         (
             "UPDATE job_state SET attempts = 2 WHERE seq = 3",
             IntegrityRule::S9,
             Some(3),
-            "what is noted charges 0",
+            "its notes charge 0",
         ),
         (
             "UPDATE note SET fence = 1 WHERE job = 2",
             IntegrityRule::S9,
             Some(2),
-            "did not give it that fence",
+            "never gave it that fence",
         ),
         // Tables that disagree.
         (
             "UPDATE live SET bits = zeroblob(512)",
             IntegrityRule::Index,
             Some(3),
-            "the table of live jobs says that it has ended",
+            "but the table live lacks it",
         ),
         (
             "UPDATE live SET bits = CAST(x'ff' || substr(bits, 2) AS BLOB)",
             IntegrityRule::Index,
             Some(1),
-            "the table of live jobs says that it lives",
+            "but the table live has it",
         ),
         (
             "UPDATE live SET bits = CAST(substr(bits, 1, 100) || x'ff' || substr(bits, 102) AS BLOB)",
             IntegrityRule::Index,
             Some(800),
-            "it is among the live jobs, and there is no such job; so are the 7 after it",
+            "the table live has it, but the job does not exist; the same holds for the 7 after it",
         ),
         (
             "DELETE FROM lease_open",
             IntegrityRule::Index,
             Some(3),
-            "lease row 6 says who owns it, but is not among",
+            "lease row 6 names its owner, but is not open",
         ),
         (
             "INSERT INTO lease_open VALUES (1)",
             IntegrityRule::Index,
             None,
-            "lease row 1 is open, but says nothing",
+            "lease row 1 is open, but the rows of all its jobs are newer",
         ),
         (
             "INSERT INTO lease_open VALUES (99)",
             IntegrityRule::Index,
             None,
-            "lease row 99 is among the open ones",
+            "lease row 99 is open, but does not exist",
         ),
         (
             "INSERT INTO payload VALUES (77, '')",
             IntegrityRule::Index,
             Some(77),
-            "in the table payload, and no such job",
+            "the table payload has a row for it, but the job does not exist",
         ),
         (
             "INSERT INTO attempt_output VALUES (2, 9, NULL, NULL)",
             IntegrityRule::Index,
             Some(2),
-            "there is output of fence 9",
+            "it has output under fence 9",
         ),
-        // What cannot be read.
+        // Unreadable rows.
         (
             "UPDATE lease SET jobs = x'80' WHERE number = 1",
             IntegrityRule::File,
@@ -317,7 +322,7 @@ fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
     for (damage, rule, job, evidence) in plants {
         let path = damaged(&pair, |copy| {
             let connection = Connection::open(copy).expect("it is there");
-            // What the tables themselves would refuse is planted all the same.
+            // Plant also what the constraints of the tables would refuse.
             connection.pragma_update(None, "ignore_check_constraints", true).expect("known");
             connection.execute_batch(damage).expect("the damage is done");
         });
@@ -326,14 +331,14 @@ fn whatever_is_planted_in_a_file_is_found_with_its_evidence() {
             found.rule == *rule && found.job == job.map(Seq) && found.what.contains(evidence)
         };
         assert!(found.iter().any(|found| is_it(&found)), "{damage}: {found:#?}");
-        // What is kept is called by its id.
+        // Violations of stored jobs have the id.
         let named = found.iter().filter(|found| found.job == Some(Seq(4)));
         assert!(named.clone().all(|found| found.id == Some(id("d"))), "{damage}: {found:#?}");
     }
 }
 
 #[test]
-fn a_purge_that_comes_too_early_leaves_its_trace() {
+fn a_purge_before_the_end_of_the_retention_is_a_violation() {
     let pair = history();
     let ends = JobWrite { at: Wall(now()), ..write(7, JobState::Succeeded, 1) };
     let commits = [
@@ -348,12 +353,12 @@ fn a_purge_that_comes_too_early_leaves_its_trace() {
     let found = report(&pair.path()).violations;
     let [violation] = &found[..] else { panic!("{found:#?}") };
     assert_eq!((violation.rule, violation.job), (IntegrityRule::S1, Some(Seq(7))));
-    assert!(violation.what.contains("and jobs were to be kept for 3600000 ms"), "{violation:?}");
-    assert!(violation.what.contains("(one of 2 that were purged"), "{violation:?}");
+    assert!(violation.what.contains("but the retention was 3600000 ms"), "{violation:?}");
+    assert!(violation.what.contains("(one of 2 jobs purged"), "{violation:?}");
 }
 
 #[test]
-fn a_job_that_has_the_id_of_a_forgotten_parent_is_none() {
+fn a_new_job_with_the_id_of_a_purged_parent_is_not_the_parent() {
     let pair = history();
     let Mutation::Put(again) = put(7, "a") else { panic!("a job is put") };
     let commits = [
@@ -388,7 +393,7 @@ fn change(path: &Path, at: u64, length: usize) {
 }
 
 #[test]
-fn a_flipped_page_is_found() {
+fn a_corrupted_page_is_found() {
     let pair = history();
     for name in ["job", "job_state", "lease", "job_id", "note_job", "payload"] {
         let path = damaged(&pair, |copy| change(copy, page_of(copy, name), 4_096));
@@ -407,7 +412,7 @@ fn a_flipped_page_is_found() {
 }
 
 #[test]
-fn a_look_does_not_keep_a_writer_from_writing_nor_sees_half_of_what_it_writes() {
+fn a_check_does_not_block_the_writer_and_sees_a_consistent_snapshot() {
     let pair = history();
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -419,7 +424,7 @@ fn a_look_does_not_keep_a_writer_from_writing_nor_sees_half_of_what_it_writes() 
                 looks += 1;
             }
         });
-        let snapshot = Snapshot::open(&pair.path()).expect("it is a file of ours");
+        let snapshot = Snapshot::open(&pair.path()).expect("it is a store");
         for number in 0..100 {
             let (seq, row) = (7 + number, 8 + number);
             let commits = [
@@ -431,19 +436,19 @@ fn a_look_does_not_keep_a_writer_from_writing_nor_sees_half_of_what_it_writes() 
             ];
             for (place, mutations) in (0..).zip(commits) {
                 let number = CommitNo(15 + 2 * number + place);
-                pair.commit(&commit(number, mutations)).expect("nobody is in the way");
+                pair.commit(&commit(number, mutations)).expect("the check does not block it");
             }
         }
         is_over.store(true, Ordering::Relaxed);
-        // Whoever began to look before sees what was there then.
+        // A snapshot that was opened before shows the state of then.
         assert_eq!(check(&snapshot).expect("it can be read").counts.jobs, 5);
-        looking.join().expect("all looks were fine");
+        looking.join().expect("all checks passed");
     });
     assert_eq!(report(&pair.path()).counts.jobs, 105);
 }
 
 #[test]
-fn a_look_leaves_a_file_as_it_found_it() {
+fn a_check_leaves_the_files_unchanged() {
     let mut pair = history();
     let files = |pair: &Pair| {
         let folder = pair.path().parent().expect("it is in a folder").to_owned();

@@ -1,4 +1,4 @@
-//! A process that commits is killed without warning. What it had a receipt for is there.
+//! A process that commits is killed with SIGKILL. Every acknowledged commit is still there.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -19,8 +19,8 @@ const PATH: &str = "FILCH_STORE_KILL";
 const JOBS: u64 = 40;
 
 #[test]
-fn what_has_its_receipt_survives_a_kill() {
-    // On a real disk, where commits take their time.
+fn acknowledged_commits_survive_a_kill() {
+    // On a real disk, where a kill can hit a commit.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("filch.db");
     let mut acknowledged = 0;
@@ -32,7 +32,7 @@ fn what_has_its_receipt_survives_a_kill() {
             .spawn()
             .unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
-        // Each line is one receipt, also those that were on their way when it was killed.
+        // Each line acknowledges one commit, also lines that were in the pipe at the kill.
         for line in said.lines() {
             let line = line.unwrap();
             let Some(number) = line.strip_prefix("kept ") else {
@@ -44,7 +44,7 @@ fn what_has_its_receipt_survives_a_kill() {
             }
         }
         child.wait().unwrap();
-        assert_eq!(holder(&path), None, "the lock goes with the process");
+        assert_eq!(holder(&path), None, "the lock is released with the process");
         check(&path, acknowledged);
     }
     assert!(acknowledged >= 8 * 17);
@@ -52,20 +52,20 @@ fn what_has_its_receipt_survives_a_kill() {
 
 fn check(path: &std::path::Path, acknowledged: u64) {
     let store = Sqlite::open_with(path, &OwnerNote::this_process(), NO_RESERVE)
-        .expect("what was killed can be opened");
+        .expect("the store can be opened after the kill");
     let Some(filch_scheduler::record::Loaded::Numbers { commit: last, .. }) =
         load(&store).into_iter().next()
     else {
         panic!("the numbers come first");
     };
-    // One more may be kept, the one that was on its way.
+    // One more may be stored: the one that was in progress.
     assert!((acknowledged..=acknowledged + 1).contains(&last.0), "{acknowledged} {last:?}");
     let rows = store
         .list(&Filter::default(), ListOrder::After(Seq(0)), usize::MAX)
-        .expect("what was killed can be opened");
+        .expect("the store can be opened after the kill");
     assert_eq!(rows.len() as u64, last.0 * JOBS);
     let seqs: Vec<Seq> = rows.iter().map(|row| row.seq).collect();
-    let payloads = store.payloads(&seqs).expect("what was killed can be opened");
+    let payloads = store.payloads(&seqs).expect("the store can be opened after the kill");
     for (row, text) in rows.iter().zip(payloads) {
         assert_eq!(text, Some(payload(row.seq)));
         let is_newest = row.seq.0 > (last.0 - 1) * JOBS;
@@ -73,14 +73,14 @@ fn check(path: &std::path::Path, acknowledged: u64) {
         assert_eq!(row.now.state, state, "{row:?}");
     }
     drop(store);
-    let connection = Connection::open(path).expect("what was killed can be opened");
+    let connection = Connection::open(path).expect("the store can be opened after the kill");
     let sound: String = connection
         .query_row("PRAGMA integrity_check", (), |row| row.get(0))
-        .expect("what was killed can be opened");
+        .expect("the store can be opened after the kill");
     assert_eq!(sound, "ok");
 }
 
-/// Commits until it is killed. Does nothing unless it is told where.
+/// Commits until it is killed. Does nothing without the variable.
 #[test]
 fn child() {
     let Some(path) = std::env::var_os(PATH) else {

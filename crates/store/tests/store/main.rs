@@ -1,5 +1,5 @@
-//! What every keeping has to do with a commit: by examples here, against a plain model in `model`, with
-//! what the scheduler decides in `brain`. What only the one on a disk has to do is in the others.
+//! What every store has to do with a commit: by examples here, against a simple model in `model`, and
+//! with real decisions of the scheduler in `dispatch`. The other files test the store on a disk.
 
 mod backup;
 mod disk_full;
@@ -99,7 +99,7 @@ fn kept() -> Pair {
 }
 
 #[test]
-fn a_commit_that_does_not_fit_changes_nothing() {
+fn a_rejected_commit_changes_nothing() {
     let same_key = row(7, "g", JobState::Queued, |spec| spec.key = Some("k".into()));
     let write = |seq, state, fence| Mutation::Write(write(seq, state, fence));
     let other_number = match put(7, "g") {
@@ -111,28 +111,28 @@ fn a_commit_that_does_not_fit_changes_nothing() {
     let pair = kept();
     let before = pair.memory();
     for (mutation, why) in [
-        (put(6, "g"), "job number 6 comes after 6"),
-        (put(7, "a"), "a has the number 1 and is put as 7"),
-        (same_key, "jobs number 1 and 7 have one key, \"k\""),
-        (other_number, "job number 8 is written as 7"),
+        (put(6, "g"), "job number 6 follows number 6"),
+        (put(7, "a"), "a is stored as number 1 and is put again as 7"),
+        (same_key, "jobs number 1 and 7 have the same key, \"k\""),
+        (other_number, "job number 8 is written under number 7"),
         (row(7, "g", JobState::Leased, |_| ()), "job number 7 is written as leased"),
-        (write(9, JobState::Queued, 1), "there is no job number 9"),
-        (write(3, JobState::Queued, 0), "the fence of job number 3 goes from 1 to 0"),
-        (write(1, JobState::Queued, 9), "job number 1 is succeeded and becomes queued"),
-        (write(2, JobState::Queued, 1), "job number 2 is dead and becomes queued"),
-        (write(4, JobState::Queued, 9), "job number 4 is cancelled and becomes queued"),
+        (write(9, JobState::Queued, 1), "no job number 9"),
+        (write(3, JobState::Queued, 0), "the fence of job number 3 would go back from 1 to 0"),
+        (write(1, JobState::Queued, 9), "job number 1 is succeeded and cannot become queued"),
+        (write(2, JobState::Queued, 1), "job number 2 is dead and cannot become queued"),
+        (write(4, JobState::Queued, 9), "job number 4 is cancelled and cannot become queued"),
         (write(3, JobState::Leased, 2), "job number 3 is written as leased"),
-        (priority, "there is no job number 9"),
-        (lease(2, &[(3, 3)]), "lease row 2 comes after 2"),
-        (lease(3, &[(9, 1)]), "there is no job number 9"),
+        (priority, "no job number 9"),
+        (lease(2, &[(3, 3)]), "lease row 2 follows row 2"),
+        (lease(3, &[(9, 1)]), "no job number 9"),
         (Mutation::Close(LeaseNo(1)), "lease row 1 is not open"),
         (Mutation::Close(LeaseNo(3)), "lease row 3 is not open"),
-        (purge(&[1, 3]), "job number 3 is running, held by a worker and is purged"),
-        (purge(&[4]), "job number 4 is cancelled, held by a worker and is purged"),
-        (purge(&[1, 1]), "there is no job number 1"),
-        (trim(&[1, 2]), "lease row 2 is open and is trimmed"),
+        (purge(&[1, 3]), "job number 3 is running, held by a worker and cannot be purged"),
+        (purge(&[4]), "job number 4 is cancelled, held by a worker and cannot be purged"),
+        (purge(&[1, 1]), "no job number 1"),
+        (trim(&[1, 2]), "lease row 2 is open and cannot be removed"),
     ] {
-        // What came before it in the commit is taken back.
+        // The mutations before it in the commit are undone.
         let mutations = vec![
             write(5, JobState::Cancelled, 9),
             purge(&[6]),
@@ -140,17 +140,17 @@ fn a_commit_that_does_not_fit_changes_nothing() {
             Mutation::Priority { job: Seq(3), priority: 7 },
             mutation.clone(),
         ];
-        let Err(CommitError::Broken(said)) = pair.commit(&commit(CommitNo(5), mutations)) else {
+        let Err(CommitError::Broken(error)) = pair.commit(&commit(CommitNo(5), mutations)) else {
             panic!("{mutation:?} was kept");
         };
-        assert!(said.starts_with("commit 5: ") && said.contains(why), "{said}");
+        assert!(error.starts_with("commit 5: ") && error.contains(why), "{error}");
         assert_eq!(pair.memory(), before, "{mutation:?}");
         pair.compare();
     }
 }
 
 #[test]
-fn a_commit_is_kept_once_and_gaps_are_groups() {
+fn a_repeated_commit_is_ignored_and_numbers_may_be_skipped() {
     let pair = kept();
     let before = pair.memory();
     assert_eq!(before.last_commit(), CommitNo(4));
@@ -165,12 +165,12 @@ fn a_commit_is_kept_once_and_gaps_are_groups() {
 }
 
 #[test]
-fn what_is_loaded_is_what_a_server_needs_in_its_order() {
+fn a_starting_server_loads_what_it_needs_in_order() {
     let mut pair = kept();
     pair.reopen();
     for store in pair.both() {
-        let words: Vec<String> = load(store).into_iter().map(word).collect();
-        // The ended parent 6 comes before its child 5; 1 and 2 are nobody's business any more.
+        let words: Vec<String> = load(store).into_iter().map(show).collect();
+        // The ended parent 6 comes before its child 5; 1 and 2 are not needed any more.
         assert_eq!(words, ["numbers 4 6 2", "job 4", "job 6", "job 3", "job 5", "lease 2"]);
         let mut loader = Loader::new(DispatchConfig::default(), Now::default());
         load(store).into_iter().for_each(|piece| loader.add(piece).unwrap());
@@ -178,7 +178,7 @@ fn what_is_loaded_is_what_a_server_needs_in_its_order() {
     }
 }
 
-fn word(piece: Loaded) -> String {
+fn show(piece: Loaded) -> String {
     match piece {
         Loaded::Numbers { commit, seq, lease, newest_id } => {
             assert_eq!(newest_id, Some(Wall(0)));
@@ -191,7 +191,7 @@ fn word(piece: Loaded) -> String {
 }
 
 #[test]
-fn jobs_are_found_once_each_by_any_of_their_names() {
+fn jobs_are_found_once_each_by_id_key_or_number() {
     let pair = kept();
     let keys = [Name::from("k"), Name::from("unused")];
     for store in pair.both() {
@@ -203,14 +203,14 @@ fn jobs_are_found_once_each_by_any_of_their_names() {
 }
 
 #[test]
-fn what_has_expired_is_proposed_oldest_first_until_it_is_purged() {
+fn expired_jobs_are_listed_oldest_first_until_they_are_purged() {
     let pair = kept();
     let expires = |before, limit, expected: &[(Seq, JobId)]| {
         for store in pair.both() {
             let expired = store.expired(None, Wall(before), limit).unwrap();
             let jobs: Vec<_> = expired.iter().map(|job| (job.seq, job.id)).collect();
             assert_eq!(jobs, expected);
-            // Behind the first there is the rest.
+            // After the first come the others.
             let Some(first) = expired.first() else { continue };
             let rest = store.expired(Some((first.at, first.seq)), Wall(before), limit - 1).unwrap();
             assert_eq!(rest, expired[1..]);
@@ -221,7 +221,7 @@ fn what_has_expired_is_proposed_oldest_first_until_it_is_purged() {
     expires(99, 2, &[a, b]);
     pair.commit(&commit(CommitNo(5), vec![Mutation::Purge(vec![Seq(1)])])).unwrap();
     expires(99, 9, &[b, f]);
-    // An operator's retry: it has not ended any more.
+    // An operator's retry: the job is unfinished again.
     let retry = Mutation::Write(write(2, JobState::Queued, 2));
     pair.commit(&commit(CommitNo(6), vec![retry])).unwrap();
     expires(99, 9, &[f]);
@@ -233,7 +233,7 @@ fn what_has_expired_is_proposed_oldest_first_until_it_is_purged() {
 }
 
 #[test]
-fn rows_of_which_no_job_is_kept_can_be_trimmed_and_what_was_purged_is_counted() {
+fn ledger_rows_without_stored_jobs_can_be_removed_and_purged_jobs_are_counted() {
     let pair = kept();
     let outdated =
         |store: &dyn Store| store.outdated(LeaseNo(0), Wall(u64::MAX), 9).unwrap().leases;
@@ -241,7 +241,7 @@ fn rows_of_which_no_job_is_kept_can_be_trimmed_and_what_was_purged_is_counted() 
     pair.commit(&commit(CommitNo(5), more)).unwrap();
     pair.commit(&commit(CommitNo(6), vec![Mutation::Close(LeaseNo(3))])).unwrap();
     assert!(pair.both().into_iter().all(|store| outdated(store).is_empty()));
-    // Job 3 of row 1 lives; row 2 is open.
+    // Job 3 of row 1 is unfinished; row 2 is open.
     let purge = Mutation::Purge([1, 2, 7].map(Seq).to_vec());
     pair.commit(&commit(CommitNo(7), vec![purge])).unwrap();
     for store in pair.both() {
@@ -251,7 +251,7 @@ fn rows_of_which_no_job_is_kept_can_be_trimmed_and_what_was_purged_is_counted() 
         assert_eq!((count.day, count.queue.as_str(), counts), (0, "default", (1, 2, 0, 10)));
     }
     pair.commit(&commit(CommitNo(8), vec![trim(&[3, 99])])).unwrap();
-    // Numbering goes on behind the row that is gone.
+    // Numbering goes on after the removed row.
     pair.commit(&commit(CommitNo(9), vec![put(8, "h"), lease(4, &[(8, 1)])])).unwrap();
     for store in pair.both() {
         let numbers: Vec<u64> =

@@ -1,4 +1,4 @@
-//! Random commits, good ones and bad, against the plainest model of a keeping.
+//! Random commits, valid and invalid, against the simplest model of a store.
 
 use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, LeaseNo, Seq, WorkerId};
 use filch_scheduler::name::Name;
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use crate::pair::{Pair, commit, load};
 
-/// Lists, walked from end to end at every question; a commit is tried on a copy.
+/// Lists that every query scans; a commit is tried on a copy.
 #[derive(Clone, Default)]
 struct Model {
     last_seq: u64,
@@ -282,7 +282,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
-    fn memory_does_what_the_plain_model_does(commits in commits()) {
+    fn memory_matches_the_model(commits in commits()) {
         let (mut memory, mut last, mut after) = (Memory::default(), CommitNo(0), Model::default());
         play(&commits, |mutations, model, fits| {
             let before = memory.clone();
@@ -320,7 +320,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 50, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_disk_does_what_memory_does(commits in commits()) {
+    fn the_store_on_disk_matches_memory(commits in commits()) {
         let (mut pair, mut last) = (Pair::new(), CommitNo(0));
         play(&commits, |mutations, _, fits| {
             let kept = pair.commit(&commit(last.next(), mutations.to_vec()));

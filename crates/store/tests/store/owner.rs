@@ -1,4 +1,4 @@
-//! One owner at a time, and everybody else knows whom to talk to.
+//! One owner at a time; other processes learn its address.
 
 use filch_scheduler::id::CommitNo;
 use filch_scheduler::time::Wall;
@@ -9,7 +9,7 @@ use crate::pair::{NO_RESERVE, folder};
 const URL: &str = "http://127.0.0.1:7420/?name=\"quoted\"";
 
 #[test]
-fn the_second_is_told_who_is_the_first() {
+fn a_second_process_learns_the_owner_and_its_address() {
     let folder = folder();
     let path = folder.path().join("filch.db");
     assert_eq!(holder(&path), None);
@@ -22,14 +22,14 @@ fn the_second_is_told_who_is_the_first() {
     store.announce(URL).unwrap();
     let found = StoreHolder { pid: Some(4_711), url: Some(URL.into()) };
     assert_eq!(holder(&path), Some(found));
-    // By another way to the same file, too.
+    // Also by another path to the same file.
     let other = folder.path().join("other.db");
     std::os::unix::fs::symlink(&path, &other).unwrap();
     for path in [&path, &other] {
         match Sqlite::open_with(path, &OwnerNote::this_process(), NO_RESERVE) {
             Err(error @ OpenError::Held { .. }) => {
                 let said = error.to_string();
-                assert!(said.contains("pid 4711: talk to it at http://127.0.0.1"), "{said}");
+                assert!(said.contains("(pid 4711): connect to it at http://127.0.0.1"), "{said}");
             }
             Err(other) => panic!("{other}"),
             Ok(_) => panic!("two owners"),
@@ -38,12 +38,12 @@ fn the_second_is_told_who_is_the_first() {
     drop(store);
     assert_eq!(holder(&path), None);
     let note = std::fs::read_to_string(path.with_file_name("filch.db.lock")).unwrap();
-    assert_eq!(note, "", "what it said is not true any more");
+    assert_eq!(note, "", "its content is no longer valid");
     Sqlite::open_with(&path, &OwnerNote::this_process(), NO_RESERVE).unwrap();
 }
 
 #[test]
-fn whoever_has_let_go_only_reads() {
+fn a_closed_store_can_be_read_but_not_written() {
     let folder = folder();
     let path = folder.path().join("filch.db");
     let open = || Sqlite::open_with(&path, &OwnerNote::this_process(), NO_RESERVE);
@@ -63,13 +63,13 @@ fn whoever_has_let_go_only_reads() {
     assert_eq!(first.tokens().unwrap().len(), 0, "it can still be read");
     first.close();
     drop(first);
-    // What the first does to its end does not touch what is the second's.
+    // Dropping the first does not affect the second.
     second.commit(&commit(3)).unwrap();
     assert!(matches!(open(), Err(OpenError::Held { .. })));
 }
 
 #[test]
-fn whoever_only_looks_keeps_nobody_out() {
+fn looking_up_the_owner_does_not_block_opening() {
     let folder = folder();
     let path = folder.path().join("filch.db");
     drop(Sqlite::open_with(&path, &OwnerNote::this_process(), NO_RESERVE).unwrap());
@@ -89,7 +89,7 @@ fn whoever_only_looks_keeps_nobody_out() {
 }
 
 #[test]
-fn a_note_that_makes_no_sense_is_no_reason_to_fail() {
+fn an_invalid_lock_file_is_ignored() {
     let folder = folder();
     let path = folder.path().join("filch.db");
     let store = Sqlite::open_with(&path, &OwnerNote::this_process(), NO_RESERVE).unwrap();
@@ -101,7 +101,7 @@ fn a_note_that_makes_no_sense_is_no_reason_to_fail() {
 }
 
 #[test]
-fn a_link_that_leads_nowhere_yet_leads_to_one_lock() {
+fn a_dangling_link_and_its_target_share_one_lock() {
     let folder = folder();
     let (path, link) = (folder.path().join("filch.db"), folder.path().join("link.db"));
     std::os::unix::fs::symlink("filch.db", &link).unwrap();

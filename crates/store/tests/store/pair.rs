@@ -1,5 +1,5 @@
-//! Two stores that are told the same: the reference, and the one on a disk. Whatever is asked, they must
-//! answer the same.
+//! Two stores with the same commits: the reference, and the one on a disk. They must answer every query
+//! alike.
 
 use std::path::PathBuf;
 
@@ -16,20 +16,20 @@ use tempfile::TempDir;
 
 pub(crate) struct Pair {
     pub(crate) transient: Transient,
-    /// There but for the moment in which it is opened again.
+    /// `None` only while it is closed.
     sqlite: Option<Sqlite>,
     folder: TempDir,
 }
 
-/// Nothing is held back, so that a disk that is nearly full does not matter here.
+/// Reserves no disk space, so that a nearly full disk does not matter here.
 pub(crate) const NO_RESERVE: DiskReserve = DiskReserve { mark: 0, ballast: 0 };
 
-/// Where syncing costs nothing, if there is such a place: what is tested here is not the disk.
+/// In memory where possible, where syncs are cheap: these tests are not about the disk.
 pub(crate) fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder")
 }
 
-/// Everything but what is there for its own sake.
+/// All jobs.
 fn all(store: &dyn Store) -> Vec<JobRow> {
     store.list(&Filter::default(), ListOrder::After(Seq(0)), usize::MAX).expect("readable")
 }
@@ -79,7 +79,7 @@ impl Pair {
     pub(crate) fn reopen(&mut self) {
         self.sqlite = None;
         let opened = Sqlite::open_with(&self.path(), &OwnerNote::this_process(), NO_RESERVE);
-        self.sqlite = Some(opened.expect("nobody else has it"));
+        self.sqlite = Some(opened.expect("no other process has it open"));
     }
 
     pub(crate) fn close(&mut self) {
@@ -90,25 +90,25 @@ impl Pair {
         self.transient.memory()
     }
 
-    /// Both keep it or both refuse it, in the same words.
+    /// Both store it, or both reject it with the same error.
     pub(crate) fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
         let [one, other] = self.both().map(|store| store.commit(commit));
         assert_eq!(one, other, "{commit:?}");
         one
     }
 
-    /// Asks both for everything.
+    /// Compares everything in both.
     pub(crate) fn compare(&self) {
         self.compare_rows();
         for row in self.memory().jobs() {
             let [one, other] = self.both().map(|store| store.history(row.spec.id));
             let [one, other] = [one, other].map(|history| timeless(history.expect("readable")));
             assert_eq!(one, other);
-            assert_eq!(other.expect("it is kept").payload, payload(row.seq));
+            assert_eq!(other.expect("it is stored").payload, payload(row.seq));
         }
     }
 
-    /// What both keep is the ledger of a history in which every promise was kept.
+    /// Both pass the integrity check.
     pub(crate) fn check(&self) {
         let [one, other] = [check(&self.transient), check(self.sqlite())].map(|report| {
             let report = report.expect("readable");
@@ -119,7 +119,7 @@ impl Pair {
         assert_eq!((one.children, one.purged()), (other.children, other.purged()));
     }
 
-    /// Asks both for everything but histories.
+    /// Compares everything but histories.
     pub(crate) fn compare_rows(&self) {
         let [transient, sqlite] = self.both();
         assert_eq!(load(transient), load(sqlite));
@@ -137,7 +137,7 @@ impl Pair {
             }
         }
         self.compare_ledgers();
-        self.compare_sweepings();
+        self.compare_outdated();
     }
 
     fn compare_job(&self, row: &JobRow) {
@@ -151,15 +151,15 @@ impl Pair {
         }
     }
 
-    /// What may be trimmed, and what is known of what was purged.
-    fn compare_sweepings(&self) {
+    /// Compares what may be removed, and the counts of purged jobs.
+    fn compare_outdated(&self) {
         for limit in [1, 3, 999] {
             for (after, before) in [(0, 6), (2, u64::MAX), (0, u64::MAX)] {
                 let (after, before) = (LeaseNo(after), Wall(before));
                 let [one, mut other] = self
                     .both()
                     .map(|store| store.outdated(after, before, limit).expect("readable"));
-                // In memory nobody knows when notes were made.
+                // The reference does not know the times of notes.
                 other.notes = 0;
                 assert_eq!(one, other, "outdated after {after:?}, before {before:?}");
             }
@@ -176,7 +176,7 @@ impl Pair {
         assert!(one.is_sorted_by_key(|row| row.number));
     }
 
-    /// Pages of both, cut and turned in every way.
+    /// Compares lists of both, from every position in both directions.
     pub(crate) fn compare_lists(&self, filter: &Filter, limit: usize) {
         let seqs: Vec<Seq> = all(&self.transient).iter().map(|row| row.seq).collect();
         let ends = [Seq(0), Seq(u64::MAX)];
@@ -190,9 +190,9 @@ impl Pair {
     }
 }
 
-/// What the newest attempt that is noted of a job said.
+/// The error of the newest noted attempt of a job.
 fn last_error(store: &dyn Store, row: &JobRow) -> Option<StoredText> {
-    let notes = store.history(row.spec.id).expect("readable").expect("it is kept").notes;
+    let notes = store.history(row.spec.id).expect("readable").expect("it is stored").notes;
     let mut attempts = notes.into_iter().rev().filter_map(|(_, note)| match note {
         Note::Attempt { outcome, .. } => Some(outcome),
         _ => None,
@@ -203,7 +203,7 @@ fn last_error(store: &dyn Store, row: &JobRow) -> Option<StoredText> {
     }
 }
 
-/// When a note was kept is for the store's own clock to say.
+/// Removes the times of notes, which come from each store's own clock.
 fn timeless(history: Option<History>) -> Option<History> {
     history.map(|mut history| {
         for (at, _) in &mut history.notes {
@@ -215,7 +215,7 @@ fn timeless(history: Option<History>) -> Option<History> {
 }
 
 #[test]
-fn payloads_belong_to_the_jobs_that_are_put() {
+fn every_new_job_needs_exactly_one_payload() {
     use crate::put;
     let pair = Pair::new();
     let text = || StoredText::from("{}");
@@ -232,7 +232,7 @@ fn payloads_belong_to_the_jobs_that_are_put() {
         let commit = Commit { last: CommitNo(1), mutations, payloads, ..Commit::default() };
         match (pair.commit(&commit), why) {
             (Ok(()), None) => {}
-            (Err(CommitError::Broken(said)), Some(why)) => assert!(said.contains(why), "{said}"),
+            (Err(CommitError::Broken(error)), Some(why)) => assert!(error.contains(why), "{error}"),
             (other, _) => panic!("{other:?}"),
         }
     }
@@ -243,23 +243,24 @@ fn payloads_belong_to_the_jobs_that_are_put() {
 }
 
 #[test]
-fn what_remains_belongs_to_a_job_and_goes_with_it() {
+fn attempt_outputs_belong_to_a_job_and_are_purged_with_it() {
     use crate::{put, write};
     use filch_scheduler::id::{Fence, Hold};
     let pair = Pair::new();
     pair.commit(&commit(CommitNo(1), vec![put(1, "a")])).unwrap();
-    let left = |job, fence, result: &str| AttemptOutput {
+    let output = |job, fence, result: &str| AttemptOutput {
         hold: Hold { job: Seq(job), fence: Fence(fence) },
         result: Some(result.into()),
         log: None,
     };
-    let outputs = vec![left(1, 3, "c"), left(1, 1, "a"), left(1, 1, "b"), left(7, 1, "nobody's")];
+    let outputs =
+        vec![output(1, 3, "c"), output(1, 1, "a"), output(1, 1, "b"), output(7, 1, "nobody's")];
     let end = vec![Mutation::Write(write(1, JobState::Dead, 3))];
     pair.commit(&Commit { outputs, ..commit(CommitNo(2), end) }).unwrap();
     let id = crate::id("a");
     for store in pair.both() {
         let outputs = store.history(id).unwrap().unwrap().outputs;
-        assert_eq!(outputs, [left(1, 1, "b"), left(1, 3, "c")]);
+        assert_eq!(outputs, [output(1, 1, "b"), output(1, 3, "c")]);
     }
     pair.commit(&commit(CommitNo(3), vec![Mutation::Purge(vec![Seq(1)])])).unwrap();
     pair.commit(&commit(CommitNo(4), vec![put(8, "a")])).unwrap();

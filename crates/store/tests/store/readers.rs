@@ -1,5 +1,5 @@
-//! Many read while one commits: whatever has its receipt is seen, and a commit is seen whole or not at
-//! all.
+//! Many threads read while one commits: every acknowledged commit is visible, and no commit is visible in
+//! part.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,17 +11,17 @@ use filch_store::{Filter, ListOrder, Store};
 use crate::pair::{Pair, commit, payload};
 use crate::{put, write};
 
-/// Each commit puts so many jobs and ends those of the one before.
+/// Each commit puts this many jobs and ends those of the one before.
 const JOBS: u64 = 10;
 const COMMITS: u64 = 400;
 
 #[test]
-fn readers_see_every_receipt_and_no_half_commits() {
+fn readers_see_acknowledged_commits_whole() {
     let pair = Pair::new();
     let store = pair.sqlite();
     let kept = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        // More than there are connections.
+        // More threads than connections.
         for reader in 0..7_u64 {
             let kept = &kept;
             scope.spawn(move || {

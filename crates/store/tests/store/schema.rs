@@ -25,19 +25,19 @@ fn refusal(path: &Path) -> String {
 }
 
 #[test]
-fn what_is_not_ours_is_refused_and_not_touched() {
+fn a_file_that_is_not_a_store_is_refused_and_left_unchanged() {
     let folder = folder();
     let text = folder.path().join("letter");
     let long = "Dear reader, this is no database. ".repeat(99);
     std::fs::write(&text, &long).unwrap();
-    assert!(refusal(&text).contains("is not a file of filch: use another path"));
+    assert!(refusal(&text).contains("is not a filch store: choose another path"));
     assert_eq!(std::fs::read_to_string(&text).unwrap(), long);
 
     let other = folder.path().join("other.db");
     let make = "CREATE TABLE job (seq INTEGER PRIMARY KEY); PRAGMA user_version = 1;";
     Connection::open(&other).unwrap().execute_batch(make).unwrap();
     let before = std::fs::read(&other).unwrap();
-    assert!(refusal(&other).contains("is not a file of filch"));
+    assert!(refusal(&other).contains("is not a filch store"));
     assert_eq!(std::fs::read(&other).unwrap(), before);
 
     let nowhere = folder.path().join("no").join("such").join("folder");
@@ -46,7 +46,7 @@ fn what_is_not_ours_is_refused_and_not_touched() {
 }
 
 #[test]
-fn what_is_kept_is_for_its_owner_alone() {
+fn store_files_are_readable_by_their_owner_only() {
     let folder = folder();
     let path = folder.path().join("filch.db");
     let store = open(&path).unwrap();
@@ -87,9 +87,9 @@ fn an_empty_file_becomes_a_store() {
     assert_eq!(store.find(&[crate::id("a")], &[], &[]).unwrap().len(), 1);
 }
 
-/// What is damaged is an error, not a panic, and not something else.
+/// Damage is reported as an error; it neither panics nor passes as another value.
 #[test]
-fn a_row_that_cannot_be_is_an_error() {
+fn an_invalid_row_is_an_error() {
     let mut pair = kept();
     pair.close();
     for damage in [
@@ -114,7 +114,7 @@ fn a_row_that_cannot_be_is_an_error() {
 }
 
 #[test]
-fn nothing_remains_of_what_was_purged() {
+fn purged_jobs_leave_no_rows() {
     let mut pair = kept();
     let hold = Hold { job: Seq(3), fence: Fence(2) };
     let outcome = AttemptOutcome::LostAlone;

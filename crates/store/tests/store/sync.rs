@@ -1,5 +1,5 @@
-//! What the disk is told, and what happens when it fails: watched and provoked by `strace`. Where there is
-//! none, or it may not trace, there is nothing to test with, and the tests say so.
+//! Syncs, and what happens when one fails: observed and injected with `strace`. Without `strace`, or
+//! without the permission to trace, the tests print that and pass.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::put;
 const PATH: &str = "FILCH_STORE_SYNC";
 const COMMITS: &str = "FILCH_STORE_COMMITS";
 
-/// Has the child below make so many commits, on a real disk. What it said, and how often it synced.
+/// Runs the child below with this many commits, on a real disk. Returns its output and its number of syncs.
 fn traced(commits: u32, arguments: &[&str]) -> Option<(String, u64)> {
     let folder = tempfile::tempdir().expect("a folder");
     let calls = folder.path().join("calls");
@@ -26,39 +26,44 @@ fn traced(commits: u32, arguments: &[&str]) -> Option<(String, u64)> {
         .env(PATH, folder.path())
         .env(COMMITS, commits.to_string())
         .output();
-    let said = match ran {
-        Ok(ran) => [ran.stdout, ran.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()),
+    let output = match ran {
+        Ok(ran) => {
+            [ran.stdout, ran.stderr].map(|output| String::from_utf8_lossy(&output).into_owned())
+        }
         Err(error) => [String::new(), error.to_string()],
     };
-    let said = said.join("\n");
-    if !said.contains("opened") {
-        println!("nothing can be traced here: {said}");
+    let output = output.join("\n");
+    if !output.contains("opened") {
+        println!("cannot trace here: {output}");
         return None;
     }
     let calls = std::fs::read_to_string(calls).expect("strace wrote it");
-    Some((said, calls.lines().filter(|line| line.contains("sync(")).count() as u64))
+    Some((output, calls.lines().filter(|line| line.contains("sync(")).count() as u64))
 }
 
 #[test]
 fn every_sync_is_counted() {
-    let (Some((_, opening)), Some((said, all))) = (traced(0, &[]), traced(300, &[])) else {
+    let (Some((_, opening)), Some((output, all))) = (traced(0, &[]), traced(300, &[])) else {
         return;
     };
-    assert!(said.contains(&format!("kept 300 with {} syncs", all - opening)), "{said} {all}");
-    // One a commit, and then some: the log is moved and begins anew.
+    assert!(output.contains(&format!("kept 300 with {} syncs", all - opening)), "{output} {all}");
+    // One per commit, and more: the log is checkpointed and starts again.
     assert!(all - opening > 305, "{all}");
 }
 
 #[test]
-fn a_sync_that_fails_is_the_end() {
+fn a_failed_sync_stops_all_writes() {
     for when in [8, 9, 50, 200] {
         let inject = format!("inject=fsync,fdatasync:error=EIO:when={when}");
-        let Some((said, _)) = traced(300, &["-e", &inject]) else {
+        let Some((output, _)) = traced(300, &["-e", &inject]) else {
             return;
         };
-        assert!(said.contains("untrusted: commit "), "{said}");
-        // The disk would do what it is asked, but is not asked again.
-        assert!(said.contains("then: ") && said.contains("the disk has failed before"), "{said}");
+        assert!(output.contains("disk failed: commit "), "{output}");
+        // The disk would work again, but is not used any more.
+        assert!(
+            output.contains("then: ") && output.contains("the disk failed earlier"),
+            "{output}"
+        );
     }
 }
 
@@ -73,14 +78,14 @@ fn child() {
     let commits: u64 = std::env::var(COMMITS).unwrap().parse().unwrap();
     for number in 1..=commits {
         if let Err(CommitError::DiskFailed(why)) = store.commit(&submit(number)) {
-            println!("untrusted: {why}");
+            println!("disk failed: {why}");
             println!("then: {:?}", store.commit(&submit(number)));
             println!("then: {:?}", store.commit(&submit(number + 1)));
             break;
         }
     }
     println!("kept {commits} with {} syncs", store.sync_count());
-    // At once: what closing costs is not looked at.
+    // Exit at once, so that the syncs of closing are not counted.
     std::process::exit(0);
 }
 

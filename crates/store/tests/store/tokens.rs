@@ -1,4 +1,4 @@
-//! Tokens: kept, listed, ended, and found by whoever only looks.
+//! Tokens: stored, listed, revoked, and found without opening the store.
 
 use filch_scheduler::time::Wall;
 use filch_store::{OpenError, TokenRow, has_tokens};
@@ -19,7 +19,7 @@ fn token(id: &str, created_at: u64) -> TokenRow {
 }
 
 #[test]
-fn tokens_are_kept_listed_and_ended_once() {
+fn tokens_are_stored_listed_and_revoked_once() {
     let mut pair = Pair::new();
     let first = TokenRow { queues: Vec::new(), expires_at: None, ..token("b", 1) };
     for store in pair.both() {
@@ -28,9 +28,9 @@ fn tokens_are_kept_listed_and_ended_once() {
         store.keep_token(&first).unwrap();
         store.keep_token(&token("a", 2)).unwrap();
         let said = store.keep_token(&token("a", 3)).unwrap_err().to_string();
-        assert!(said.starts_with("cannot keep a token: "), "{said}");
+        assert!(said.starts_with("cannot store a token: "), "{said}");
         assert!(store.revoke_token("a", Wall(9)).unwrap());
-        assert!(!store.revoke_token("a", Wall(10)).unwrap(), "it has ended before");
+        assert!(!store.revoke_token("a", Wall(10)).unwrap(), "it was revoked before");
         assert!(!store.revoke_token("unknown", Wall(10)).unwrap());
     }
     pair.reopen();
@@ -40,9 +40,9 @@ fn tokens_are_kept_listed_and_ended_once() {
     }
 }
 
-/// Whoever looks takes nothing, makes nothing, and finds also what is only in the log.
+/// The lookup takes no lock, creates no file, and also finds a token that is only in the log.
 #[test]
-fn whether_there_are_tokens_is_found_without_opening_the_store() {
+fn tokens_are_found_without_opening_the_store() {
     let mut pair = Pair::new();
     let path = pair.path();
     assert!(!has_tokens(&path).unwrap());
@@ -67,7 +67,7 @@ fn whether_there_are_tokens_is_found_without_opening_the_store() {
     assert!(matches!(has_tokens(&text), Err(OpenError::NotOurs(_))));
 }
 
-/// The names and contents of all that is in the folder.
+/// The names and contents of all files in the folder.
 fn files(path: &std::path::Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
     let entries =
         std::fs::read_dir(path.parent().expect("a file is in a folder")).expect("it can be read");
