@@ -467,7 +467,7 @@ mod tests {
             (&format!("{head}\n\n1s explode"), "line 3: nothing is called `explode`"),
             (&format!("{head} now"), "line 1: `now` is too much"),
             (
-                &format!("{head}\n2s crash-server away 1s noticed yes when at-once\n1s x"),
+                &format!("{head}\n2s crash-server away 1s noticed yes when now\n1s x"),
                 "line 3: `1s` comes before the line above",
             ),
         ] {

@@ -25,8 +25,7 @@ const RESERVE: DiskReserve = DiskReserve { mark: 12 << 20, ballast: 2 << 20 };
 #[test]
 fn a_full_disk_takes_reports_and_then_refuses_cleanly() {
     let folder = tempfile::tempdir().unwrap();
-    let script =
-        "mount -t tmpfs -o size=$0 filch \"$1\" && exec \"$2\" --exact full::child --nocapture";
+    let script = "mount -t tmpfs -o size=$0 filch \"$1\" && exec \"$2\" --exact disk_full::child --nocapture";
     let ran = Command::new("unshare")
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", script, &DISK.to_string()])
         .arg(folder.path())

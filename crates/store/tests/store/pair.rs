@@ -104,7 +104,11 @@ impl Pair {
             let [one, other] = self.both().map(|store| store.history(row.spec.id));
             let [one, other] = [one, other].map(|history| timeless(history.expect("readable")));
             assert_eq!(one, other);
-            assert_eq!(other.expect("it is stored").payload, payload(row.seq));
+            let history = other.expect("it is stored");
+            assert_eq!(history.payload, payload(row.seq));
+            for store in self.both() {
+                assert_eq!(store.errors(&[row.seq]).expect("readable"), [last_error(&history)]);
+            }
         }
     }
 
@@ -147,7 +151,6 @@ impl Pair {
             assert_eq!(store.find(&[row.spec.id], &[], &[]).expect("readable"), only);
             assert_eq!(store.find(&[row.spec.id], &keys, &[row.seq]).expect("readable"), only);
             assert_eq!(store.payloads(&[row.seq]).expect("readable"), [Some(payload(row.seq))]);
-            assert_eq!(store.errors(&[row.seq]).expect("readable"), [last_error(store, row)]);
         }
     }
 
@@ -191,14 +194,13 @@ impl Pair {
 }
 
 /// The error of the newest noted attempt of a job.
-fn last_error(store: &dyn Store, row: &JobRow) -> Option<StoredText> {
-    let notes = store.history(row.spec.id).expect("readable").expect("it is stored").notes;
-    let mut attempts = notes.into_iter().rev().filter_map(|(_, note)| match note {
+fn last_error(history: &History) -> Option<StoredText> {
+    let mut attempts = history.notes.iter().rev().filter_map(|(_, note)| match note {
         Note::Attempt { outcome, .. } => Some(outcome),
         _ => None,
     });
     match attempts.next() {
-        Some(AttemptOutcome::Failed(error)) => Some(StoredText::from(&*error)),
+        Some(AttemptOutcome::Failed(error)) => Some(StoredText::from(&**error)),
         _ => None,
     }
 }
