@@ -27,7 +27,7 @@ has the file open keeps running. Exit codes: 0 no violations, 1 violations (with
 
 Examples:
   filch server verify
-  filch server verify --json backup.db | jq .findings")]
+  filch server verify --json backup.db | jq .violations")]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
     form: Json,
@@ -165,7 +165,7 @@ fn as_json(file: &Path, report: &IntegrityReport) -> Value {
             "ledger_rows_trimmed": counts.ledger_rows_trimmed(),
         },
         "rules": rules,
-        "findings": report.violations.iter().map(finding).collect::<Vec<_>>(),
+        "violations": report.violations.iter().map(finding).collect::<Vec<_>>(),
         "more": report.more,
     })
 }

@@ -42,7 +42,7 @@ fn a_missing_or_foreign_file_is_an_error() {
     std::fs::write(&letter, "Dear reader, this is no database.".repeat(99))
         .expect("it is writable");
     let letter = letter.to_str().expect("a path of ours");
-    filch(&["server", "verify", letter]).refused(1, "is not a file of filch");
+    filch(&["server", "verify", letter]).refused(1, "is not a filch store");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_damaged_store_fails_the_integrity_check_with_evidence() {
     let broken = filch(&["server", "verify", "--json", path]).refused(1, "integrity check failed");
     let document = broken.json();
     assert_eq!(document["holds"], false);
-    let findings = document["findings"].as_array().expect("a list");
+    let findings = document["violations"].as_array().expect("a list");
     assert!(findings.iter().any(|finding| finding["rule"] == "file"), "{document}");
     let broken = filch(&["server", "verify", path]).refused(1, "violations");
     assert!(broken.fact("file").starts_with("VIOLATED"), "{broken:?}");
