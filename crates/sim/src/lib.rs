@@ -1,7 +1,8 @@
-//! A cluster in one thread out of one seed: the real `dispatch` and `agent` code in an invented world.
+//! A deterministic simulator: the real `dispatch` and `agent` code in a simulated cluster, in one thread.
 //!
-//! [`search`] runs many seeds and shrinks what goes wrong, [`whatif`] runs a workload without faults and
-//! measures, [`replay`] plays a trace.
+//! [`search`] runs many seeds with faults and shrinks the first run that breaks a rule, [`whatif`] runs a
+//! workload without faults and measures it, [`replay`] plays a trace or a run again. A run is determined
+//! by its plan ([`plan`]), which comes from a seed or from a file ([`script`]).
 
 pub mod check;
 mod clock;

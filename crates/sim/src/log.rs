@@ -1,7 +1,7 @@
-//! What a bystander sees of a run, as it happens.
+//! The observable events of a run.
 //!
-//! The checkers know nothing else. Nothing in here comes from inside the server or a worker: these are
-//! messages, rows that became durable, processes that begin and end, and jobs that start and stop.
+//! The checkers use nothing else. No event comes from inside the server or a worker: they are messages,
+//! rows that became durable, processes that start and end, and jobs that start and stop.
 
 use std::time::Duration;
 
@@ -14,32 +14,32 @@ use filch_scheduler::time::{Monotonic, Now, Wall};
 
 use crate::plan::Paused;
 
-/// Something that was seen.
+/// An observed event.
 #[derive(Clone, Copy, Debug)]
 pub enum Observed<'a> {
     /// A server has started.
     ServerStarted {
-        /// How long workers may be silent.
+        /// The lease of workers.
         lease: Duration,
-        /// The order of work, unless the store says otherwise.
+        /// The order in which jobs are claimed, unless the store has another one.
         strategy: Strategy,
     },
-    /// The server's process is gone, and all its connections.
+    /// The server's process has died, with all its connections.
     ServerCrashed,
-    /// The server looked at its clocks.
+    /// The server read its clocks.
     ServerRead(Now),
     /// A request reached the server.
     Asked {
-        /// Under which number.
+        /// Its number.
         request: RequestNo,
-        /// What it says.
+        /// Its content.
         what: &'a Request,
     },
     /// The server answered a request.
     Answered {
-        /// Under which number.
+        /// Its number.
         request: RequestNo,
-        /// What it says.
+        /// The answer.
         answer: &'a Answer,
     },
     /// A commit became durable.
@@ -51,168 +51,168 @@ pub enum Observed<'a> {
         /// What it stores.
         mutations: &'a [Mutation],
     },
-    /// The server heard that everything up to this commit is durable.
+    /// The server learned that everything up to this commit is durable.
     Receipted(CommitNo),
     /// A batch reached the server.
     Arrived {
-        /// Who says so.
+        /// The sender.
         worker: WorkerId,
         /// In which session.
         session: SessionNo,
         /// Its number in the session.
         number: MessageNo,
-        /// What it says.
+        /// The messages.
         messages: &'a [FromWorker],
     },
     /// The server sent a batch.
     Told {
-        /// To whom.
+        /// The receiver.
         worker: WorkerId,
         /// In which session.
         session: SessionNo,
-        /// What it says.
+        /// The messages.
         messages: &'a [ToWorker],
     },
-    /// The server heard that a connection is gone.
+    /// The server learned that a connection is closed.
     Closed {
-        /// Whose.
+        /// The worker.
         worker: WorkerId,
         /// Which session.
         session: SessionNo,
     },
-    /// A worker's process began.
+    /// A worker's process started.
     Began {
-        /// Where.
+        /// The node.
         place: usize,
         /// How many jobs it runs at once.
         slots: u32,
         /// Which queues it serves.
         serves: &'a Serves,
-        /// Whether in the server's process.
+        /// Whether it runs in the server's process.
         is_embedded: bool,
     },
     /// A worker sent a batch.
     Sent {
-        /// From where.
+        /// The node.
         place: usize,
-        /// As whom.
+        /// The sender.
         worker: WorkerId,
-        /// What it says.
+        /// The messages.
         messages: &'a [FromWorker],
     },
     /// A batch reached a worker.
     Heard {
-        /// Where.
+        /// The node.
         place: usize,
-        /// The incarnation that hears it.
+        /// The receiver.
         worker: WorkerId,
-        /// What it says.
+        /// The messages.
         messages: &'a [ToWorker],
     },
     /// A job started to run.
     Started {
-        /// Where.
+        /// The node.
         place: usize,
-        /// The incarnation that runs it.
+        /// The worker that runs it.
         worker: WorkerId,
-        /// What it was given.
+        /// Its assignment.
         assignment: &'a Assignment,
     },
     /// A running job was told to stop.
     Stopping {
-        /// Where.
+        /// The node.
         place: usize,
         /// Which one.
         hold: Hold,
         /// Why.
         why: StopReason,
     },
-    /// A worker's own deadline has passed: it has no right to run anything.
+    /// A worker's own deadline has passed: it must not run anything any more.
     PastDeadline {
-        /// Where.
+        /// The node.
         place: usize,
     },
-    /// Nothing of this job runs here any more.
+    /// The execution of a job has ended.
     Ended {
-        /// Where.
+        /// The node.
         place: usize,
         /// Which one.
         hold: Hold,
         /// How.
         how: ExecutionEnd,
     },
-    /// A worker heard the server's word on a report of its own.
+    /// A worker received the server's answer to a report.
     Settled {
-        /// Where.
+        /// The node.
         place: usize,
-        /// On which job.
+        /// The job.
         hold: Hold,
-        /// What it is.
+        /// The answer.
         verdict: Verdict,
     },
     /// A worker's process was told to drain.
     Draining {
-        /// Where.
+        /// The node.
         place: usize,
-        /// The true moment at which its grace is over, by its own clock.
+        /// The true time at which its grace period ends, by its own clock.
         until: Monotonic,
     },
-    /// A worker's process stands still.
+    /// A worker's process was suspended.
     Paused {
-        /// Where.
+        /// The node.
         place: usize,
         /// What its jobs do meanwhile.
         jobs: Paused,
     },
-    /// It goes on.
+    /// It was resumed.
     Resumed {
-        /// Where.
+        /// The node.
         place: usize,
     },
-    /// A worker's process is gone, with all that ran in it.
+    /// A worker's process died, with all jobs that ran in it.
     Crashed {
-        /// Where.
+        /// The node.
         place: usize,
     },
-    /// A worker's process ended by itself.
+    /// A worker's process exited.
     Left {
-        /// Where.
+        /// The node.
         place: usize,
     },
-    /// Something is broken.
+    /// A fault.
     Trouble {
-        /// Where; `None` if it is the server or its store.
+        /// The node; `None` for the server or its store.
         place: Option<usize>,
         /// Until when.
         until: Monotonic,
     },
-    /// Nothing breaks from now on.
+    /// Everything is repaired; no more faults follow.
     Healed,
-    /// Nothing more will happen; the server's wall clock.
+    /// The run is over; the server's wall clock.
     Over(Wall),
 }
 
-/// How a run of a job ended.
+/// How an execution of a job ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExecutionEnd {
     /// It succeeded.
     Finished,
     /// It failed.
     Failed,
-    /// It asked to be called later.
+    /// It snoozed: it asked to run again later.
     Snoozed,
     /// It was stopped.
     Stopped,
-    /// It ended with its process, or by the hand of a guardian.
+    /// It died with its process, or a guardian killed it.
     Killed,
 }
 
-/// Somebody who looks on.
+/// Receives the events of a run.
 pub trait Observer {
-    /// Something was seen at this true moment.
+    /// An event happened at this true time.
     fn observe(&mut self, at: Monotonic, seen: Observed<'_>);
 
-    /// Whether there is nothing more to look for.
+    /// Whether the run can stop early.
     fn is_done(&self) -> bool {
         false
     }

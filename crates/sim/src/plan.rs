@@ -1,7 +1,7 @@
-//! A plan: everything that is decided about a run before it begins.
+//! A plan: everything that is decided about a run before it starts.
 //!
-//! What clients and operators ask for and what breaks, and when. The rest (how long this message takes,
-//! whether that one is lost) is drawn from the seed as the run goes.
+//! A plan has the requests of clients and operators and the faults, each with its time. The rest (how long
+//! a message takes, whether another is lost) is drawn from the seed during the run.
 
 use std::time::Duration;
 
@@ -10,148 +10,148 @@ use filch_scheduler::dispatch::{Request, Steal};
 use filch_scheduler::message::Serves;
 use filch_scheduler::record::Strategy;
 
-/// A run before it begins.
+/// The plan of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// Decides everything that is not written here.
+    /// Determines everything that the plan leaves open.
     pub seed: u64,
-    /// How long a worker may be silent.
+    /// The lease of workers.
     pub lease: Duration,
-    /// The order of work.
+    /// The order in which jobs are claimed.
     pub strategy: Strategy,
-    /// What idle workers may take from busy ones.
+    /// How much an idle worker steals from a busy one.
     pub steal: Steal,
-    /// How long a commit takes, at the least and at the most.
+    /// How long a commit takes, at least and at most.
     pub commit: (Duration, Duration),
-    /// How long ended jobs are kept.
+    /// The retention of ended jobs.
     pub retention: Option<Duration>,
-    /// When everything heals; `None` if nothing breaks and the run is over when every job is.
+    /// When everything is repaired; `None` if there are no faults and the run ends with its last job.
     pub heals_at: Option<Duration>,
-    /// What the messages of clients go through.
+    /// The network between clients and the server.
     pub clients: NetworkConditions,
-    /// The workers, by place.
+    /// The nodes, each with one worker process.
     pub members: Vec<Member>,
-    /// What happens, in order of time.
+    /// The planned events, by time.
     pub acts: Vec<(Duration, PlannedEvent)>,
 }
 
-/// A place where a worker runs; when its process ends, another takes its place.
+/// A node that runs a worker; when its process ends, another one is started.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
     /// How many jobs it runs at once.
     pub slots: u32,
     /// How many jobs it holds beyond that.
     pub reserve: Reserve,
-    /// Whether it lives in the server's process.
+    /// Whether it runs in the server's process.
     pub home: Home,
     /// Which queues it serves.
     pub serves: Serves,
-    /// How fast its clock runs against the server's: a million is as fast.
+    /// The rate of its clock in millionths of the server's.
     pub rate: u32,
-    /// What its messages go through.
+    /// The network between it and the server.
     pub network: NetworkConditions,
 }
 
-/// What messages go through on their way.
+/// Network conditions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NetworkConditions {
-    /// How long they take, at the least and at the most.
+    /// How long messages take, at least and at most.
     pub delay: (Duration, Duration),
-    /// How many of a million are lost.
+    /// How many of a million messages are lost.
     pub lost: u32,
-    /// How many of a million arrive twice.
+    /// How many of a million messages arrive twice.
     pub repeated: u32,
-    /// How many of a million are overtaken by later ones.
+    /// How many of a million messages are overtaken by later ones.
     pub overtaken: u32,
 }
 
 impl NetworkConditions {
-    /// Nothing goes wrong, and every message takes this long.
+    /// A reliable network in which every message takes this long.
     #[must_use]
     pub const fn fair(delay: Duration) -> Self {
         Self { delay: (delay, delay), lost: 0, repeated: 0, overtaken: 0 }
     }
 }
 
-/// Something that happens.
+/// An event of a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PlannedEvent {
-    /// A client or operator asks, and asks again until it is answered or has asked so often.
+    /// A client or operator sends a request, and repeats it until it is answered.
     Ask {
-        /// What for.
+        /// The request.
         request: Request,
-        /// How often at most, before everything heals.
+        /// How often it is sent at most, before everything is repaired.
         tries: u32,
     },
-    /// An operator tells the worker in this place to drain.
+    /// An operator drains the worker of this node.
     OperatorDrain {
-        /// Which place.
+        /// Which node.
         place: usize,
     },
-    /// The worker's process is told to end: it drains within the grace.
+    /// The worker's process is told to stop: it drains within the grace period.
     Drain {
-        /// Which place.
+        /// Which node.
         place: usize,
-        /// How long running jobs may take.
+        /// The grace period of running jobs.
         grace: Duration,
     },
-    /// The worker's process ends at once, with all that runs in it.
+    /// The worker's process is killed, with all jobs that run in it.
     Crash {
-        /// Which place.
+        /// Which node.
         place: usize,
-        /// When the next process starts.
+        /// How long until the next process starts.
         away: Duration,
     },
-    /// The worker's process stands still.
+    /// The worker's process is suspended.
     Pause {
-        /// Which place.
+        /// Which node.
         place: usize,
         /// For how long.
         span: Duration,
         /// What its jobs do meanwhile.
         jobs: Paused,
     },
-    /// Messages do not get through.
+    /// The network is cut.
     Cut {
-        /// Which place.
+        /// Which node.
         place: usize,
         /// In which direction.
         direction: CutDirection,
         /// For how long.
         span: Duration,
-        /// What becomes of them.
+        /// What happens to messages meanwhile.
         messages: CutMessages,
     },
     /// The connection breaks.
     Break {
-        /// Which place.
+        /// Which node.
         place: usize,
-        /// Who hears of it.
+        /// Which side notices.
         seen_by: SeenBy,
     },
-    /// The messages of this place go through other network for a while.
+    /// The network of this node changes for a while.
     NetworkConditions {
-        /// Which place.
+        /// Which node.
         place: usize,
         /// For how long.
         span: Duration,
-        /// Through what.
+        /// The new conditions.
         network: NetworkConditions,
     },
     /// A wall clock jumps.
     JumpWall {
-        /// Whose: a place's, or the server's.
+        /// The node; `None` for the server.
         place: Option<usize>,
-        /// How far, in milliseconds; back if negative.
+        /// How far, in milliseconds; backwards if negative.
         by_ms: i64,
     },
-    /// The server's process ends at once. What was being stored is stored or not, as chance has it.
+    /// The server's process is killed. A commit in progress is stored or not, at random.
     CrashServer {
-        /// When the next one starts.
+        /// How long until the next one starts.
         away: Duration,
-        /// Whether workers notice that their connections are gone.
+        /// Whether workers notice that their connections are closed.
         noticed: bool,
-        /// At which moment.
+        /// At which point.
         when: CrashMoment,
     },
     /// Every commit takes this much longer for a while.
@@ -161,11 +161,11 @@ pub enum PlannedEvent {
         /// How much longer.
         by: Duration,
     },
-    /// The outcome of so many commits in a million is unknown, for a while.
+    /// The result of some commits is unknown for a while.
     UnreliableStore {
         /// For how long.
         span: Duration,
-        /// How many of a million.
+        /// How many of a million commits.
         unknown: u32,
     },
 }
@@ -173,44 +173,44 @@ pub enum PlannedEvent {
 /// When a server crashes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CrashMoment {
-    /// Now.
+    /// Immediately.
     Now,
-    /// While its next commit is under way.
+    /// During its next commit.
     DuringCommit,
 }
 
-/// What the jobs of a paused process do.
+/// What the jobs of a suspended process do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Paused {
-    /// They stand still too.
+    /// They are suspended too.
     Frozen,
-    /// They are processes of their own and go on, until a guardian ends them at the worker's deadline.
+    /// They are separate processes and continue, until a guardian kills them at the worker's deadline.
     GoOn,
 }
 
-/// A direction.
+/// The direction of a network cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CutDirection {
-    /// What the worker sends.
+    /// From the worker to the server.
     ToServer,
-    /// What the server sends.
+    /// From the server to the worker.
     ToWorker,
     /// Both.
     Both,
 }
 
-/// What becomes of messages that do not get through.
+/// What happens to messages during a network cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CutMessages {
-    /// They are gone.
+    /// They are lost.
     Lost,
-    /// They arrive when the direction is free again.
+    /// They arrive when the cut ends.
     Late,
-    /// So do these; but it is the present connection that is stuck, and a new one is not.
+    /// They arrive when the cut ends, but only the present connection is affected; a new one works.
     Stuck,
 }
 
-/// Who hears that a connection broke.
+/// Which side notices that a connection broke.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SeenBy {
     /// Both ends.
@@ -222,7 +222,7 @@ pub enum SeenBy {
 }
 
 impl PlannedEvent {
-    /// Where a fault is, `None` for the server or its store, and for how long.
+    /// The node of a fault (`None` for the server or its store), and its duration.
     #[must_use]
     pub const fn trouble(&self) -> (Option<usize>, Duration) {
         match self {
@@ -240,7 +240,7 @@ impl PlannedEvent {
         }
     }
 
-    /// Whether something breaks, and nobody asked for it.
+    /// Whether this is a fault, and not a request.
     #[must_use]
     pub const fn is_fault(&self) -> bool {
         !matches!(self, Self::Ask { .. } | Self::OperatorDrain { .. } | Self::Drain { .. })

@@ -1,4 +1,4 @@
-//! Hunting: many seeds, each run twice, and what goes wrong made small.
+//! Searches many seeds for a run that breaks a rule. Each seed is run twice; a failing run is shrunk.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -16,92 +16,92 @@ use crate::plan::Plan;
 use crate::world::{Audit, Counts, Recording, World};
 use crate::{script, shrink, swarm};
 
-/// So many seeds of a hunt are audited after every event.
+/// How many seeds of a search are audited after every event.
 const AUDITED_CLOSELY: u64 = 200;
 
-/// In the others every so manyth event is followed by an audit, and every fault.
+/// In the other seeds every 64th event is followed by an audit, and every fault.
 const AUDITED_EVERY: u64 = 64;
 
-/// What to hunt through.
+/// A search through many seeds.
 #[derive(Clone, Debug)]
 pub struct SeedSearch {
-    /// Each seed is a cluster of its own.
+    /// Each seed gives one cluster.
     pub seeds: RangeInclusive<u64>,
-    /// How long anything may break; then everything heals and the rest must come to an end.
+    /// How long faults occur; then everything is repaired, and every job must end.
     pub duration: Duration,
     /// How many workers a cluster has.
     pub workers: u32,
-    /// What may break.
+    /// Which faults occur.
     pub faults: Faults,
     /// How many seeds are run at once.
     pub threads: usize,
 }
 
-/// What may break.
+/// Which faults occur.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Faults {
-    /// Nothing.
+    /// None.
     None,
-    /// Each seed draws which kinds of fault it has, and how often.
+    /// Each seed draws its kinds of faults, and how often they occur.
     Swarm,
-    /// Every kind of fault in every seed.
+    /// Every kind of fault occurs in every seed.
     All,
 }
 
-/// Where a hunt looks for what is wrong.
+/// What a search checks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AuditScope {
-    /// Also into the brains, after every event.
+    /// The observed events, and audits of the scheduler's state after every event.
     Inside,
-    /// Only at what a bystander sees.
+    /// The observed events only.
     OutsideOnly,
 }
 
-/// What was seen so far.
+/// Counts of what has happened so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SearchStats {
-    /// Seeds that are done.
+    /// Finished seeds.
     pub seeds: u64,
     /// Simulated time over all clusters, each seed counted once.
     pub simulated: Duration,
     /// Events handled.
     pub steps: u64,
-    /// Faults that were injected.
+    /// Injected faults.
     pub faults: u64,
-    /// Jobs that were submitted.
+    /// Submitted jobs.
     pub jobs: u64,
-    /// Executions that were started.
+    /// Started executions.
     pub starts: u64,
-    /// Thefts that moved something.
+    /// Steals that moved at least one job.
     pub steals: u64,
-    /// Jobs that moved.
+    /// Stolen jobs.
     pub stolen: u64,
-    /// Reports that were refused because they came too late.
+    /// Reports that were refused because their fence was old.
     pub stale: u64,
-    /// Leases that ran out.
+    /// Expired leases.
     pub lost: u64,
     /// Seeds with a violation.
     pub violations: u64,
 }
 
-/// What went wrong, made small.
+/// A run that breaks a rule, shrunk.
 #[derive(Clone, Debug)]
 pub struct SearchFailure {
-    /// In which seed.
+    /// Its seed.
     pub seed: u64,
-    /// Which rule: `S2`, `L1`, `audit`, `panic`, `twice`.
+    /// The broken rule: `S2`, `L1`, `audit`, `panic`, `twice`.
     pub rule: &'static str,
-    /// What was seen, in one line.
+    /// What was observed, in one line.
     pub what: String,
-    /// The shrunk run: what has to happen; `found/` keeps such files.
+    /// The shrunk run; `found/` has such files.
     pub run: String,
-    /// The shrunk run's trace in the form of a test.
+    /// The trace of the shrunk run, in the form of a test.
     pub trace: String,
 }
 
 impl SeedSearch {
-    /// Runs every seed. `watch` hears of each that is done; after a violation no more are begun, and the
-    /// lowest seed that has one is made small.
+    /// Runs every seed. `watch` is called after each. After a violation no more seeds are started, and the
+    /// run of the lowest seed with a violation is shrunk.
     pub fn run(
         &self,
         watch: &(dyn Fn(&SearchStats) + Sync),
@@ -140,12 +140,12 @@ impl SeedSearch {
         let (stats, found) = state.into_inner().expect("no thread panicked in there");
         let failure = found.map(|(seed, violation)| {
             let _quiet = Quiet::new();
-            make_small(self.plan(seed), violation)
+            shrink_failure(self.plan(seed), violation)
         });
         (stats, failure)
     }
 
-    /// The first seed that breaks a rule, and which, as it is; each seed is run once.
+    /// The first seed that breaks a rule, with the violation; not shrunk, and each seed is run once.
     #[must_use]
     pub fn first_violation(&self, looks: AuditScope) -> Option<(u64, Violation)> {
         let audit = match looks {
@@ -164,7 +164,7 @@ impl SeedSearch {
         swarm::draw(seed, self.workers, self.duration, self.faults)
     }
 
-    /// A seed, twice; the second time nobody looks into the brains, and it must be the same run.
+    /// Runs a seed twice, the second time without audits: both runs must be the same.
     fn run_seed(&self, seed: u64, audit: Audit) -> (SearchStats, Option<Violation>) {
         let plan = self.plan(seed);
         let first = run(&plan, audit, None);
@@ -176,7 +176,7 @@ impl SeedSearch {
             let differs = Violation {
                 rule: Rule::Twice,
                 at: first.ended_at,
-                what: "the same plan was run twice and gave two different runs".to_owned(),
+                what: "two runs of the same plan differ".to_owned(),
             };
             second.violation.or((!is_same).then_some(differs))
         });
@@ -185,7 +185,7 @@ impl SeedSearch {
     }
 }
 
-/// Runs a plan once, looking closely.
+/// Runs a plan once, with all audits.
 #[must_use]
 pub fn play(plan: &Plan) -> (SearchStats, Option<Violation>) {
     let _quiet = Quiet::new();
@@ -194,7 +194,7 @@ pub fn play(plan: &Plan) -> (SearchStats, Option<Violation>) {
     (stats, violation)
 }
 
-/// What came of one run.
+/// The result of one run.
 pub(crate) struct Run {
     pub(crate) stats: SearchStats,
     pub(crate) violation: Option<Violation>,
@@ -203,13 +203,13 @@ pub(crate) struct Run {
     pub(crate) recording: Option<Recording>,
 }
 
-/// Runs a plan under the eyes of all checkers.
+/// Runs a plan with all checkers.
 pub(crate) fn run(plan: &Plan, audit: Audit, recording: Option<Recording>) -> Run {
     let mut world = World::new(plan, audit, Checkers::new(plan.retention), recording);
     let panicked = catch_unwind(AssertUnwindSafe(|| world.run())).err();
     let at = world.now();
     let found = |rule, what| Violation { rule, at, what };
-    // What a bystander saw says more than what stopped the run afterwards.
+    // A violation of a rule is more informative than the audit or panic that follows from it.
     let violation = world
         .observer
         .violation()
@@ -235,7 +235,7 @@ pub(crate) fn run(plan: &Plan, audit: Audit, recording: Option<Recording>) -> Ru
     Run { stats, violation, fingerprint, ended_at: at, recording: world.recording.take() }
 }
 
-/// The rules of the proof by ledger are among ours.
+/// The rule of the simulator that corresponds to a rule of the integrity check.
 const fn rule_of(rule: IntegrityRule) -> Rule {
     match rule {
         IntegrityRule::S1 => Rule::S1,
@@ -252,10 +252,10 @@ const fn rule_of(rule: IntegrityRule) -> Rule {
 fn message_of(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "it panicked without a word".to_owned())
+    text.unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
-fn make_small(plan: Plan, violation: Violation) -> SearchFailure {
+fn shrink_failure(plan: Plan, violation: Violation) -> SearchFailure {
     let seed = plan.seed;
     let (plan, violation) = shrink::shrink(plan, violation);
     let recording = run(&plan, Audit::Always, Some(Recording::default())).recording;
@@ -285,7 +285,7 @@ thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While this lives, a panic on this thread prints nothing: it becomes a violation.
+/// While this exists, a panic on this thread prints nothing: it is reported as a violation.
 struct Quiet;
 
 impl Quiet {

@@ -1,4 +1,4 @@
-//! S14: after a cancel is acknowledged nothing starts, and a running job is told within one beat.
+//! S14: after a cancel is acknowledged the job does not start, and its holder is told within one heartbeat.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,27 +13,26 @@ use super::facts::Facts;
 use super::{Holds, Rule, ensure};
 use crate::log::Observed;
 
-/// What this rule remembers.
+/// The state of this rule.
 #[derive(Default)]
 pub(super) struct Cancels {
     asked: BTreeMap<RequestNo, JobId>,
     acknowledged: BTreeSet<Seq>,
-    /// Cancelled jobs whose holder has a session and has not been told in it.
+    /// Cancelled jobs whose holder has a session and was not told yet.
     untold: BTreeMap<Seq, Untold>,
-    /// The last session in which a worker was told what is its own. Before that is told there is nothing
-    /// else to tell.
+    /// The last session in which a worker was told its jobs. Before that, nothing else is sent.
     greeted: BTreeMap<WorkerId, SessionNo>,
 }
 
 struct Untold {
     holder: WorkerId,
     session: SessionNo,
-    /// The commit that says so, and until when it may take once that has its receipt.
+    /// The commit of the cancel, and the deadline once it is durable.
     stored: CommitNo,
     until: Option<Monotonic>,
 }
 
-/// Beats in a lease.
+/// Heartbeats per lease.
 const BEATS: u32 = 10;
 
 impl Cancels {
@@ -42,11 +41,11 @@ impl Cancels {
             self.untold.iter().find(|(_, untold)| untold.until.is_some_and(|until| until < at));
         ensure(late.is_none(), Rule::S14, || {
             let seq = late.map_or(0, |(seq, _)| seq.0);
-            format!("the holder of #{seq} has not been told for a beat that it is cancelled")
+            format!("the holder of #{seq} was not told within a heartbeat that it is cancelled")
         })
     }
 
-    /// A cancel is stored; the holder is to be told as soon as that has its receipt.
+    /// A cancel is stored; the holder must be told as soon as that is durable.
     pub(super) fn written(&mut self, stored: CommitNo, write: &JobWrite, facts: &Facts) {
         self.untold.remove(&write.job);
         let holder = write.holder.filter(|_| write.state == JobState::Cancelled);
@@ -71,7 +70,7 @@ impl Cancels {
                     && let Some(job) = facts.by_id(id)
                 {
                     ensure(job.state == JobState::Cancelled, Rule::S14, || {
-                        format!("the cancel of {id} is acknowledged, and it is {}", job.state)
+                        format!("the cancel of {id} is acknowledged, but it is {}", job.state)
                     })?;
                     self.acknowledged.insert(job.seq);
                 }
@@ -79,7 +78,7 @@ impl Cancels {
             Observed::Started { assignment, place, .. } => {
                 let seq = assignment.hold.job;
                 ensure(!self.acknowledged.contains(&seq), Rule::S14, || {
-                    format!("{} starts in place {} after its cancel", assignment.id, place + 1)
+                    format!("{} starts on node {} after its cancel", assignment.id, place + 1)
                 })?;
             }
             Observed::Receipted(number) => {

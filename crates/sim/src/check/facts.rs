@@ -1,4 +1,4 @@
-//! What follows from all that was seen: what is stored of every job, who owned it when, who is alive.
+//! The state that follows from all events: the stored jobs, their owners over time, and the live workers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -14,29 +14,28 @@ use filch_scheduler::time::{Monotonic, Wall};
 use super::{Broken, Change, Rule};
 use crate::log::Observed;
 
-/// What is known.
+/// The known state.
 pub(super) struct Facts {
     jobs: BTreeMap<Seq, Job>,
     ids: HashMap<JobId, Seq>,
     keys: HashMap<Name, Seq>,
-    /// Who waits for a job, or has waited.
+    /// The jobs that wait or have waited for a job.
     children: HashMap<JobId, Vec<Seq>>,
     pub(super) queues: BTreeMap<Name, Queue>,
     pub(super) strategy: Option<Strategy>,
-    /// How many jobs each worker owns, or has yet to let go of.
+    /// How many jobs each worker owns, or has yet to release.
     owned: BTreeMap<WorkerId, u32>,
     pub(super) places: BTreeMap<usize, Place>,
-    /// When incarnations ended, as far as they did.
+    /// When incarnations ended, if they did.
     ended_at: BTreeMap<WorkerId, Monotonic>,
     /// The open session of each worker, as the server knows it.
     pub(super) sessions: BTreeMap<WorkerId, SessionNo>,
-    /// Which incarnation came instead of which.
+    /// Which incarnation has replaced which.
     instead: BTreeMap<WorkerId, WorkerId>,
     pub(super) lease: Duration,
-    /// The length of the lease that a server may find in the store, and goes by until it has had time to
-    /// tell everybody of another.
+    /// The stored lease length, which a restarted server uses until it could tell every worker a new one.
     pub(super) lease_kept: Duration,
-    /// Until when something is broken: by place, and for all.
+    /// Until when there are faults: by node, and for all.
     trouble: BTreeMap<usize, Monotonic>,
     pub(super) trouble_for_all: Monotonic,
     pub(super) server_since: Option<Monotonic>,
@@ -53,9 +52,9 @@ pub(super) struct Job {
     pub(super) priority: i16,
     pub(super) attempts: u16,
     pub(super) suspicions: u8,
-    /// Who owns it.
+    /// Its owner.
     pub(super) owner: Option<WorkerId>,
-    /// Who has yet to let go of it, if it is cancelled.
+    /// The worker that has yet to release it, if it is cancelled.
     pub(super) held_by: Option<WorkerId>,
     /// When it was last written.
     pub(super) written_at: Wall,
@@ -79,11 +78,11 @@ pub(super) struct Tenure {
 /// How a tenure ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
-    /// By the owner's own last word.
+    /// By a report of the owner.
     Word,
-    /// The owner handed it back, or left.
+    /// The owner returned it, or left.
     Returned,
-    /// It went to a thief.
+    /// It was stolen.
     Stolen,
     /// The job was cancelled.
     Cancelled,
@@ -100,19 +99,19 @@ pub(super) struct Queue {
     waiting: BTreeSet<Seq>,
 }
 
-/// A place where processes run.
+/// A node.
 pub(super) struct Place {
     pub(super) slots: u32,
     pub(super) serves: Serves,
-    /// The incarnation it speaks as.
+    /// Its present incarnation.
     pub(super) worker: Option<WorkerId>,
     pub(super) is_alive: bool,
     pub(super) is_paused: bool,
     pub(super) is_draining: bool,
     pub(super) running: BTreeSet<Hold>,
-    /// What it was given, as far as it has heard, and has not started.
+    /// The assignments that it has received and not started.
     pub(super) waiting: BTreeMap<Hold, Name>,
-    /// All that it was ever given. A message that comes twice gives nothing new.
+    /// All assignments that it has ever received. A repeated message assigns nothing new.
     given: BTreeSet<Hold>,
 }
 
@@ -125,7 +124,7 @@ impl Job {
         self.tenures.iter().rev().find(|tenure| tenure.fence == fence)
     }
 
-    /// The job by its readable name.
+    /// The readable id of the job.
     pub(super) fn name(&self) -> JobId {
         self.spec.id
     }
@@ -140,7 +139,7 @@ impl Place {
     }
 }
 
-/// The length of leases in a store that says nothing else.
+/// The lease length of a store without the setting.
 const USUAL_LEASE: Duration = Duration::from_secs(10);
 
 impl Default for Facts {
@@ -176,13 +175,13 @@ impl Facts {
         self.jobs.values()
     }
 
-    /// The jobs that are stored as queued here and that nobody suspects.
+    /// The jobs that are stored as queued in this queue and are not suspected.
     pub(super) fn waiting_in(&self, queue: &Name) -> impl Iterator<Item = &Job> {
         let queue = self.queues.get(queue);
         queue.into_iter().flat_map(|queue| &queue.waiting).filter_map(|seq| self.jobs.get(seq))
     }
 
-    /// Puts a job where it belongs among those that wait.
+    /// Updates the set of waiting jobs.
     fn file(&mut self, seq: Seq) {
         if let Some(job) = self.jobs.get(&seq) {
             let waits = job.state == JobState::Queued && job.suspicions == 0;
@@ -195,7 +194,7 @@ impl Facts {
         }
     }
 
-    /// The job of this number, which must be there.
+    /// The job with this number, which must be stored.
     pub(super) fn known(&self, seq: Seq) -> Result<&Job, Broken> {
         let unknown = || (Rule::S1, format!("a commit names job #{}, which is not stored", seq.0));
         self.jobs.get(&seq).ok_or_else(unknown)
@@ -216,7 +215,7 @@ impl Facts {
         children.filter_map(|child| self.jobs.get(child))
     }
 
-    /// Since when this place has had no trouble of its own.
+    /// Since when this node has had no faults.
     pub(super) fn trouble_of(&self, place: usize) -> Monotonic {
         self.trouble.get(&place).copied().unwrap_or_default().max(self.trouble_for_all)
     }
@@ -229,7 +228,7 @@ impl Facts {
         self.places.values().find(|place| place.worker == Some(worker))
     }
 
-    /// Whether `worker` is `other` or came in its place.
+    /// Whether `worker` is `other` or has replaced it.
     pub(super) fn speaks_for(&self, worker: WorkerId, other: WorkerId) -> bool {
         let mut now = Some(worker);
         while let Some(worker) = now {
@@ -268,7 +267,7 @@ impl Facts {
         self.file(row.seq);
     }
 
-    /// Once all jobs of a commit are put: who waits for whom, by number.
+    /// Once all jobs of a commit are put: resolves parents to numbers.
     pub(super) fn resolve_parents(&mut self, row: &JobRow) {
         let parents = row.spec.parents.iter();
         let parents = parents.filter_map(|parent| self.ids.get(parent).copied()).collect();
@@ -298,7 +297,7 @@ impl Facts {
                 JobState::Leased | JobState::Running => None,
                 JobState::Cancelled => Some(End::Cancelled),
                 _ if write.fence == tenure.fence => Some(End::Word),
-                // The row of the ledger says how.
+                // The row of the ledger has the cause.
                 _ => None,
             };
         }
@@ -330,7 +329,7 @@ impl Facts {
             let fence = hold.fence;
             job.tenures.push(Tenure { fence, worker, end: None, is_started: false, suspicions });
         }
-        // The same event may have written what became of the job afterwards.
+        // The same event may have written the later state of the job.
         let is_news = hold.fence > job.fence;
         if is_news || worker.is_some() {
             let before = job.owner.or(job.held_by);
@@ -383,7 +382,7 @@ impl Facts {
         (queue.is_paused, queue.limit) = (settings.paused, settings.limit);
     }
 
-    /// What was seen besides commits.
+    /// Events other than commits.
     pub(super) fn observe(&mut self, at: Monotonic, seen: &Observed<'_>) {
         match *seen {
             Observed::ServerStarted { lease, strategy } => {

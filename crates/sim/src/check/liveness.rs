@@ -1,5 +1,5 @@
-//! What comes to pass once nothing breaks any more: L1 every job ends, L2 orphans are taken back, L3 nobody is
-//! idle beside plenty, L4 a server that is back gives out work, L7 a drain comes to its end.
+//! Liveness, once there are no more faults: L1 every job ends, L2 jobs of lost workers are reclaimed, L3 no
+//! worker is idle while others have jobs to spare, L4 a restarted server assigns jobs, L7 a drain ends.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,52 +14,52 @@ use super::ownership::who;
 use super::{Change, Holds, Rule, ensure};
 use crate::log::Observed;
 
-/// What these rules remember.
+/// The state of these rules.
 #[derive(Default)]
 pub(super) struct Liveness {
-    /// When orphans are looked for next.
+    /// When orphaned jobs are looked for next.
     orphans_at: Option<Monotonic>,
-    /// Since when somebody is idle, beside whoever has jobs to spare.
+    /// Idle nodes: since when, and which node has jobs to spare.
     unfair: BTreeMap<usize, (Monotonic, usize)>,
-    /// When the present server must have given out something.
+    /// When the present server must have assigned a job.
     first_lease_by: Option<Monotonic>,
-    /// The processes that drain.
+    /// The draining processes.
     drains: BTreeMap<usize, Drain>,
-    /// Those that stand still, since when.
+    /// Draining processes that are suspended, and since when.
     halted: BTreeMap<usize, (Monotonic, Drain)>,
 }
 
-/// A process that was told to end.
+/// A process that was told to stop.
 struct Drain {
-    /// Until when it must have left.
+    /// When it must have exited.
     until: Monotonic,
-    /// Whether the server has told it. What it hears past its own deadline it need not heed: it is told
-    /// again when it has come back.
+    /// Whether the server has told it. A worker past its own deadline may ignore that: it is told again
+    /// when it has reconnected.
     is_by_server: bool,
 }
 
-/// How long what a commit and a few messages take may add to any bound.
+/// What a commit and a few messages may add to any bound.
 const SLACK: Duration = Duration::from_millis(500);
 
 /// L3.
 const SHARED_WITHIN: Duration = Duration::from_millis(100);
 
-/// The same while others are in trouble: they are asked first, perhaps, and messages take longer.
+/// The same during faults: the server may ask affected workers first, and messages take longer.
 const SHARED_WITHIN_AMID_TROUBLE: Duration = Duration::from_secs(2);
 
-/// How long after its own trouble a worker may take to stop what it must, and to be known again.
+/// How long a worker may take to recover after a fault.
 const RECOVERS_WITHIN: Duration = Duration::from_secs(6);
 
 /// L4.
 const LEASES_WITHIN: Duration = Duration::from_secs(5);
 
-/// The grace of a worker that the server tells to drain, by the slowest clock.
+/// The grace period of a worker that the server tells to drain, by the slowest clock.
 const USUAL_GRACE: Duration = Duration::from_secs(43);
 
-/// How often orphans are looked for.
+/// How often orphaned jobs are looked for.
 const ORPHANS_EVERY: Duration = Duration::from_secs(1);
 
-/// A deque holds jobs to spare.
+/// A worker with this many unstarted jobs has jobs to spare.
 const TO_SPARE: usize = 2;
 
 impl Liveness {
@@ -75,7 +75,7 @@ impl Liveness {
         let late = self.drains.iter().find(|(_, drain)| drain.until < at);
         ensure(late.is_none(), Rule::L7, || {
             let place = late.map_or(0, |(place, _)| *place);
-            format!("the worker in place {} was told to end and is still there", place + 1)
+            format!("the worker of node {} was told to stop and is still running", place + 1)
         })?;
         for (&idle, &(since, busy)) in &self.unfair {
             let is_calm = facts.healed_at.is_some_and(|healed| healed < since);
@@ -83,7 +83,7 @@ impl Liveness {
             let is_short = at.since(since) <= within;
             ensure(is_short, Rule::L3, || {
                 let (idle, busy) = (idle + 1, busy + 1);
-                format!("place {idle} is idle beside place {busy}, which has jobs to spare")
+                format!("node {idle} is idle although node {busy} has jobs to spare")
             })?;
         }
         Ok(())
@@ -147,8 +147,8 @@ fn check_ends(facts: &Facts) -> Holds {
     let unended = facts.jobs().find(|job| !job.is_ended());
     ensure(unended.is_none(), Rule::L1, || {
         let what = unended.map(|job| {
-            let owner = job.owner.map_or("nobody".to_owned(), who);
-            format!("{} is {} for ever, with {owner}", job.name(), job.state)
+            let owner = job.owner.map_or("none".to_owned(), who);
+            format!("{} never ends: it is {}, its owner is {owner}", job.name(), job.state)
         });
         what.unwrap_or_default()
     })
@@ -158,7 +158,7 @@ fn check_ends(facts: &Facts) -> Holds {
 fn check_orphans(at: Monotonic, facts: &Facts) -> Holds {
     let within = facts.lease.max(facts.lease_kept) + Duration::from_secs(1) + SLACK;
     let is_orphan = |owner: WorkerId| {
-        // A server that has just started gives everybody time, and so does a world that has just healed.
+        // The time counts from the start of the server, and from the end of the faults.
         let since = facts.ended_at(owner).map(Some).map(|it| it.max(facts.server_since));
         since
             .is_some_and(|since| since.max(facts.healed_at).is_some_and(|it| at.since(it) > within))
@@ -168,7 +168,7 @@ fn check_orphans(at: Monotonic, facts: &Facts) -> Holds {
     ensure(orphan.is_none(), Rule::L2, || {
         let what = orphan.and_then(|job| Some((job, owner(job)?)));
         what.map_or(String::new(), |(job, owner)| {
-            format!("{} is still with {}, which is gone", job.name(), who(owner))
+            format!("{} is still owned by {}, which has ended", job.name(), who(owner))
         })
     })
 }
@@ -183,13 +183,13 @@ fn check_first_lease(facts: &Facts) -> Holds {
     for job in facts.jobs().filter(is_free) {
         let is_idle = |place: &Place| is_idle(place, facts) && place.serves(&job.spec.queue);
         ensure(!facts.places.values().any(is_idle), Rule::L4, || {
-            format!("{} is queued, and the server has given out nothing", job.name())
+            format!("{} is queued, but the server has assigned nothing", job.name())
         })?;
     }
     Ok(())
 }
 
-/// Whether the worker in this place has nothing to do and can be given something.
+/// Whether the worker of this node is idle and can be assigned jobs.
 fn is_idle(place: &Place, facts: &Facts) -> bool {
     let is_known = place.worker.is_some_and(|worker| facts.sessions.contains_key(&worker));
     place.is_alive
@@ -200,8 +200,8 @@ fn is_idle(place: &Place, facts: &Facts) -> bool {
         && (place.running.len() as u32) < place.slots
 }
 
-/// How long a worker may take beyond its grace. What is stopped may take three tenths of a lease; without a
-/// server it waits for one more, and clocks run at different rates.
+/// How long a worker may take beyond its grace period. Stopping jobs may take three tenths of a lease;
+/// without a server it waits for another lease, and clocks run at different rates.
 fn leaves_within(facts: &Facts) -> Duration {
     let spare = match facts.healed_at {
         Some(_) => facts.lease * 3 / 10,
@@ -210,7 +210,7 @@ fn leaves_within(facts: &Facts) -> Duration {
     spare + SLACK
 }
 
-/// Whether this can change who is idle beside whom.
+/// Whether this event can change which nodes are idle or have jobs to spare.
 const fn is_about_places(seen: &Observed<'_>) -> bool {
     matches!(
         seen,
@@ -231,7 +231,7 @@ const fn is_about_places(seen: &Observed<'_>) -> bool {
     )
 }
 
-/// Who is idle beside whom, of those that have had no trouble for a while.
+/// Idle nodes, each with a node that has jobs to spare; only nodes without recent faults.
 fn find_unfair(at: Monotonic, facts: &Facts) -> BTreeMap<usize, usize> {
     let mut pairs = BTreeMap::new();
     let is_well = |place: usize| at.since(facts.trouble_of(place)) > RECOVERS_WITHIN;

@@ -1,11 +1,11 @@
-//! The checkers: what must hold of every history, judged by what a bystander saw and by nothing else.
+//! The checkers: rules that must hold of every run, checked by its observable events only.
 //!
-//! Safety S1-S15 holds at every moment; liveness L1-L7 once nothing breaks any more. [`Checkers`] shows each
-//! thing that was seen to the rules that care, with the facts that follow from all that was seen before.
+//! The safety rules S1-S15 must always hold, the liveness rules L1-L7 once there are no more faults.
+//! [`Checkers`] passes each event to the rules, with the facts that follow from all earlier events.
 //!
-//! The files next door: `facts` what the store and the workers are known to have said, `ownership` S2 S4 S7
-//! S8 S10, `outcome` S1 S3 S5 S6 S9, `order` S11 S12 S13 L5 L6, `cancel` S14, `timeout` S15, `liveness` L1-L4 and
-//! L7.
+//! The other files: `facts` has the state that follows from the events, `ownership` the rules S2 S4 S7 S8
+//! S10, `outcome` S1 S3 S5 S6 S9, `order` S11 S12 S13 L5 L6, `cancel` S14, `timeout` S15, `liveness` L1-L4
+//! and L7.
 
 mod cancel;
 mod facts;
@@ -34,58 +34,58 @@ use self::ownership::Ownership;
 use self::timeout::Timeouts;
 use crate::log::{Observed, Observer};
 
-/// What must hold.
+/// A rule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Rule {
     /// No acknowledged job is lost.
     S1,
-    /// Runs of one job overlap only while the older one stands still or is past its own deadline.
+    /// Executions of one job overlap only while the older one is suspended or past its own deadline.
     S2,
-    /// At most one accepted success; none after dead or cancelled.
+    /// At most one success is accepted; none after dead or cancelled.
     S3,
-    /// Every accepted report, renewal and gift carries the current fence and owner.
+    /// Every accepted report, renewal and transfer carries the current fence and owner.
     S4,
-    /// What has ended stays so, but for an operator's retry.
+    /// An ended job never starts again, except by an operator's retry.
     S5,
-    /// Same id or key, same job; same key with another body is a conflict.
+    /// The same id or key means the same job; the same key with another body is a conflict.
     S6,
     /// Fences grow strictly, also across restarts.
     S7,
-    /// No reclaim before the lease is over.
+    /// No job is reclaimed before the lease has expired.
     S8,
-    /// Attempts are charged for what ran and failed, and for nothing else; each run is accounted for.
+    /// Exactly the attempts that ran and failed are charged; each execution is accounted for.
     S9,
-    /// A theft conserves jobs; nothing running is given.
+    /// A steal neither loses nor duplicates jobs; running jobs are not stolen.
     S10,
-    /// Nothing starts before its time.
+    /// No job starts before its time.
     S11,
     /// A child starts only when its parents' condition holds, and is released once; no cycle is stored.
     S12,
-    /// Limits hold.
+    /// Concurrency limits hold.
     S13,
-    /// After a cancel is acknowledged nothing starts; a running job is told within one beat.
+    /// After a cancel is acknowledged the job does not start; a running job is cancelled within one heartbeat.
     S14,
-    /// A run is told to stop when it has taken as long as it may, and not before.
+    /// An execution is stopped at its timeout, and not before.
     S15,
     /// Every job ends.
     L1,
-    /// What a lost worker held is taken back within a lease and a second.
+    /// The jobs of a lost worker are reclaimed within a lease and a second.
     L2,
-    /// An idle worker gets work within 100 ms while any deque holds two unstarted jobs.
+    /// An idle worker gets work within 100 ms while any worker holds two unstarted jobs.
     L3,
-    /// A server that is back leases within 5 s.
+    /// A restarted server assigns jobs within 5 s.
     L4,
-    /// The lowest priority is served: nothing is passed over in its queue.
+    /// No starvation: no job is passed over in its queue.
     L5,
-    /// A job stolen twice moves again only into a free slot.
+    /// A job that was stolen twice is stolen again only for a free slot.
     L6,
-    /// A worker told to end drains within the grace.
+    /// A worker that is told to stop drains within the grace period.
     L7,
-    /// What the brains and the store find wrong with themselves.
+    /// An audit of the scheduler or the store failed.
     Audit,
-    /// Something that the code asserts does not hold.
+    /// An assertion failed.
     Panic,
-    /// The same plan gave two different runs.
+    /// Two runs of the same plan differ.
     Twice,
 }
 
@@ -126,36 +126,36 @@ impl Rule {
 /// A rule was broken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Which.
+    /// The rule.
     pub rule: Rule,
     /// When, in true time.
     pub at: Monotonic,
-    /// What was seen.
+    /// What was observed.
     pub what: String,
 }
 
-/// A rule that does not hold, and why.
+/// A broken rule, and why.
 type Broken = (Rule, String);
 
 /// Whether a rule holds.
 type Holds = Result<(), Broken>;
 
-/// Says what is wrong unless it is not.
+/// Fails with the rule and a description unless it holds.
 fn ensure(holds: bool, rule: Rule, what: impl FnOnce() -> String) -> Holds {
     if holds { Ok(()) } else { Err((rule, what())) }
 }
 
-/// One commit, as the rules look at it.
+/// One commit, as the rules see it.
 struct Commit<'a> {
     number: CommitNo,
     /// True time, and the server's clocks.
     decided: (Monotonic, Now),
     mutations: &'a [Mutation],
-    /// Every change of owner, a job's older fences first.
+    /// Every change of owner, for each job in the order of fences.
     changes: Vec<Change>,
 }
 
-/// A job changes hands.
+/// A job changes owner.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     hold: Hold,
@@ -191,7 +191,7 @@ impl<'a> Commit<'a> {
     }
 }
 
-/// One event may hand a job on more than once, and rows gather what goes to one worker.
+/// One event may move a job more than once, and rows collect all jobs for one worker.
 fn in_order_of_fences(changes: &mut [Change]) {
     let mut places: BTreeMap<Seq, Vec<usize>> = BTreeMap::new();
     for (at, change) in changes.iter().enumerate() {
@@ -206,7 +206,7 @@ fn in_order_of_fences(changes: &mut [Change]) {
     }
 }
 
-/// All rules, and what they have found.
+/// All rules, and the first violation.
 pub struct Checkers {
     facts: Facts,
     ownership: Ownership,
@@ -219,7 +219,7 @@ pub struct Checkers {
 }
 
 impl Checkers {
-    /// Rules for a cluster in which ended jobs are kept for this long.
+    /// Rules for a cluster with this retention.
     #[must_use]
     pub fn new(retention: Option<Duration>) -> Self {
         Self {
@@ -234,7 +234,7 @@ impl Checkers {
         }
     }
 
-    /// The first rule that was broken, if any was.
+    /// The first violation, if there is one.
     #[must_use]
     pub const fn violation(&self) -> Option<&Violation> {
         self.violation.as_ref()
@@ -258,7 +258,7 @@ impl Checkers {
         }
     }
 
-    /// A commit: what is put, what is written, then every change of owner.
+    /// A commit: first the new jobs, then the writes, then every change of owner.
     fn stored(&mut self, commit: &Commit<'_>) -> Holds {
         for row in commit.puts() {
             self.outcomes.put(row, &self.facts)?;

@@ -1,5 +1,5 @@
-//! When a job may go: S11 not before its time, S12 after its parents, S13 within limits, L5 in its turn, L6
-//! not round and round.
+//! When a job may be claimed: S11 not before its time, S12 after its parents, S13 within limits, L5 in its
+//! turn, L6 not stolen over and over.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,22 +18,22 @@ use super::ownership::who;
 use super::{Change, Commit, Holds, Rule, ensure};
 use crate::log::Observed;
 
-/// What these rules remember.
+/// The state of these rules.
 #[derive(Default)]
 pub(super) struct Order {
-    /// Since when a job waits for which moment of the wall clock.
+    /// Since when a job waits, and for which time of the wall clock.
     due: BTreeMap<Seq, (Monotonic, Wall)>,
-    /// For how long runs have asked to be left alone.
+    /// The requested delays of snoozed executions.
     snoozed: BTreeMap<Hold, Millis>,
-    /// What the server's wall clock has shown: of each stretch that ends now, the latest reading.
+    /// Readings of the server's wall clock: for each period that ends now, the latest time.
     walls: VecDeque<(Monotonic, Wall)>,
-    /// Children whose condition held before a parent was tried again.
+    /// Children whose condition held before a parent was retried.
     released: BTreeSet<Seq>,
-    /// How often each job was stolen since it was last queued anew.
+    /// How often each job was stolen since it was last queued.
     thefts: BTreeMap<Seq, u32>,
 }
 
-/// A job stolen so often moves again only into a free slot.
+/// A job that was stolen this often is stolen again only for a free slot.
 const THEFTS_FREE: u32 = 2;
 
 impl Order {
@@ -53,13 +53,13 @@ impl Order {
                     }
                 }
             }
-            // How often a job was stolen is not kept over a restart.
+            // The server does not remember steals across a restart.
             Observed::ServerCrashed => self.thefts.clear(),
             _ => {}
         }
     }
 
-    /// The latest that the wall clock has shown since then.
+    /// The latest time that the wall clock has shown since then.
     fn latest_wall(&self, since: Monotonic) -> Option<Wall> {
         self.walls.iter().find(|&&(at, _)| at >= since).map(|&(_, wall)| wall)
     }
@@ -88,13 +88,13 @@ impl Order {
                     self.snoozed.get(&hold).map_or(0, |wait| u64::from(wait.0))
                 }
                 Some(AttemptOutcome::Failed(_)) => shortest_wait(&job.spec.retry, write.attempts),
-                // It is written again for another reason, and waits on.
+                // It is written for another reason, and goes on waiting.
                 _ => 0,
             };
             let earliest = commit.decided.1.wall.0 + wait;
             ensure(wait == 0 || write.due.0 >= earliest, Rule::S11, || {
                 let (name, due) = (job.name(), write.due.0);
-                format!("{name} is due at {due} ms, and should wait until {earliest} ms")
+                format!("{name} is due at {due} ms, but should wait until {earliest} ms")
             })?;
             self.due.insert(write.job, (commit.decided.0, write.due));
         }
@@ -102,11 +102,11 @@ impl Order {
         let is_to_end = job.spec.otherwise == Otherwise::Cancel;
         let is_right = is_to_end && judge(job, facts) == Verdict::Never;
         ensure(!is_hopeless || is_right, Rule::S12, || {
-            format!("{} is cancelled, and its parents may still end as they must", job.name())
+            format!("{} is cancelled, but its parents' condition can still hold", job.name())
         })?;
         if job.is_ended() && !write.state.is_ended() {
             self.thefts.remove(&write.job);
-            // What its end has allowed stays allowed.
+            // Children that its end has released stay released.
             let children = facts.children_of(job.spec.id);
             let allowed = children.filter(|child| may_start(child, facts));
             self.released.extend(allowed.map(|child| child.seq));
@@ -122,13 +122,13 @@ impl Order {
         if let Some(&(since, due)) = self.due.get(&job.seq) {
             let shown = self.latest_wall(since);
             ensure(shown.is_some_and(|wall| wall >= due), Rule::S11, || {
-                format!("{id} is handed out before its time, {} ms", due.0)
+                format!("{id} is assigned before its time, {} ms", due.0)
             })?;
             self.due.remove(&job.seq);
         }
         let is_allowed = self.released.contains(&job.seq) || may_start(job, facts);
         ensure(is_allowed, Rule::S12, || {
-            format!("{id} is handed out, and its parents have not ended as they must")
+            format!("{id} is assigned, but its parents' condition does not hold")
         })?;
         let queue = facts.queues.get(&job.spec.queue);
         let limit = queue.and_then(|queue| queue.limit);
@@ -137,7 +137,7 @@ impl Order {
         let is_more = job.owner.is_none();
         let is_open = queue.is_none_or(|queue| !queue.is_paused);
         ensure(!is_more || is_open, Rule::S13, || {
-            format!("{id} is taken from its queue, which is paused")
+            format!("{id} is claimed from its queue, which is paused")
         })?;
         let is_served = facts.place_of(worker).is_none_or(|place| place.serves(&job.spec.queue));
         ensure(is_served, Rule::S13, || {
@@ -145,7 +145,7 @@ impl Order {
         })?;
         ensure(!is_more || limit.is_none_or(|limit| after <= limit), Rule::S13, || {
             let limit = limit.unwrap_or_default();
-            format!("{id} is number {after} of its queue to be owned, the limit is {limit}")
+            format!("{id} is number {after} of its queue to be owned, but the limit is {limit}")
         })?;
         if let LeaseCause::Steal(_) = change.cause {
             let thefts = self.thefts.entry(job.seq).or_default();
@@ -153,20 +153,23 @@ impl Order {
             let slots = facts.place_of(worker).map_or(u32::MAX, |place| place.slots);
             let has_free_slot = facts.owned_by(worker) < slots;
             ensure(*thefts <= THEFTS_FREE || has_free_slot, Rule::L6, || {
-                format!("{id} is stolen {thefts} times, now by {}, busy itself", who(worker))
+                format!(
+                    "{id} is stolen {thefts} times, now by {}, which has no free slot",
+                    who(worker)
+                )
             })?;
         }
         Ok(())
     }
 
-    /// S12 for what was put, and L5 for what was claimed.
+    /// S12 for new jobs, and L5 for claimed ones.
     pub(super) fn commit_ends(&self, commit: &Commit<'_>, facts: &Facts) -> Holds {
         check_graph(commit, facts)?;
         check_turns(commit, facts)
     }
 }
 
-/// How long a job waits at the least after so many charged attempts, in milliseconds.
+/// The shortest delay of a job after this many charged attempts, in milliseconds.
 #[must_use]
 pub fn shortest_wait(retry: &Retry, attempts: u16) -> u64 {
     let plain = match retry.backoff {
@@ -181,14 +184,14 @@ pub fn shortest_wait(retry: &Retry, attempts: u16) -> u64 {
     plain - plain * u64::from(retry.jitter_percent.min(100)) / 100
 }
 
-/// What the parents of a job mean for it.
+/// The state of a job's condition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// They may still come to end as they must.
+    /// It can still hold.
     Open,
-    /// They have ended as they must.
+    /// It holds.
     Holds,
-    /// They cannot any more.
+    /// It cannot hold any more.
     Never,
 }
 
@@ -216,7 +219,7 @@ fn judge(job: &Job, facts: &Facts) -> Verdict {
     }
 }
 
-/// Whether the parents of a job have ended as they must, or cannot and it was to run all the same.
+/// Whether a job's condition holds, or cannot hold and the job is to run all the same.
 fn may_start(job: &Job, facts: &Facts) -> bool {
     match judge(job, facts) {
         Verdict::Holds => true,
@@ -225,7 +228,7 @@ fn may_start(job: &Job, facts: &Facts) -> bool {
     }
 }
 
-/// Every parent is there, and no job waits for itself.
+/// Every parent is stored, and no job waits for itself.
 fn check_graph(commit: &Commit<'_>, facts: &Facts) -> Holds {
     let put: BTreeMap<JobId, &JobRow> = commit.puts().map(|row| (row.spec.id, row)).collect();
     for row in put.values() {
@@ -235,7 +238,7 @@ fn check_graph(commit: &Commit<'_>, facts: &Facts) -> Holds {
             })?;
         }
     }
-    // Only jobs of one submit can wait for one another in a circle.
+    // Only jobs of one submit can form a cycle.
     let mut waiting: BTreeMap<JobId, Vec<JobId>> = BTreeMap::new();
     for row in put.values() {
         let inside = row.spec.parents.iter().filter(|parent| put.contains_key(parent));
@@ -253,12 +256,12 @@ fn check_graph(commit: &Commit<'_>, facts: &Facts) -> Holds {
         }
         ensure(waiting.len() < before, Rule::S12, || {
             let first = waiting.keys().next().map(ToString::to_string).unwrap_or_default();
-            format!("{first} is stored in a circle of jobs that wait for one another")
+            format!("{first} is stored in a cycle of jobs that wait for one another")
         })?;
     }
 }
 
-/// Nothing that waits was passed over by something of its own queue that comes after it.
+/// No waiting job was passed over by a later job of its own queue.
 fn check_turns(commit: &Commit<'_>, facts: &Facts) -> Holds {
     let Some(strategy) = facts.strategy else {
         return Ok(());
@@ -279,14 +282,14 @@ fn check_turns(commit: &Commit<'_>, facts: &Facts) -> Holds {
         if let Some(first) = first.filter(|first| rank(strategy, first) < rank(strategy, last)) {
             return Err((
                 Rule::L5,
-                format!("{} is passed over by {} in its own queue", first.name(), last.name()),
+                format!("{} is passed over by {} in its queue", first.name(), last.name()),
             ));
         }
     }
     Ok(())
 }
 
-/// A job's place in its queue.
+/// A job's position in its queue.
 fn rank(strategy: Strategy, job: &Job) -> (i64, Seq) {
     let aging = match strategy {
         Strategy::Fifo => return (0, job.seq),

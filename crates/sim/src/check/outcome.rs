@@ -1,5 +1,5 @@
-//! What becomes of jobs: S1 none is lost, S3 one success, S5 an end is an end, S6 one id is one job, S9 what
-//! is charged.
+//! Outcomes of jobs: S1 no lost job, S3 one success, S5 ended jobs stay ended, S6 one id is one job, S9
+//! charged attempts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,24 +16,24 @@ use super::facts::{Facts, Job};
 use super::{Change, Commit, Holds, Rule, ensure};
 use crate::log::{ExecutionEnd, Observed};
 
-/// What these rules remember.
+/// The state of these rules.
 pub(super) struct Outcomes {
     retention: Option<Duration>,
-    /// What was submitted under each request.
+    /// The jobs of each submit request.
     submits: BTreeMap<RequestNo, Vec<JobSpec>>,
-    /// Runs that came to a good end, and to a bad one.
+    /// Executions that succeeded, and that failed.
     finished: BTreeSet<Hold>,
     failed: BTreeSet<Hold>,
-    /// Failures after which nobody need try again.
+    /// Failures that must not be retried.
     hopeless: BTreeSet<Hold>,
-    /// Failures that were charged.
+    /// Charged failures.
     charged: BTreeSet<Hold>,
-    /// What somebody has asked to cancel, and to try again.
+    /// Jobs for which a cancel or a retry was requested.
     unwanted: BTreeSet<JobId>,
     retried: BTreeSet<JobId>,
-    /// How often a job was charged before the commit in which it was written last.
+    /// The charged attempts of a job before the commit in which it was written last.
     charged_before: BTreeMap<Seq, (CommitNo, u16)>,
-    /// The success of each job that was accepted.
+    /// The accepted success of each job.
     accepted: BTreeMap<Seq, Hold>,
 }
 
@@ -100,11 +100,11 @@ impl Outcomes {
             return Ok(());
         };
         let is_stored = job.state == JobState::Succeeded && job.fence == hold.fence;
-        // A run that was told to stop may have come to a good end all the same.
+        // An execution that was told to stop may have succeeded all the same.
         let was_unwanted = job.state == JobState::Cancelled;
         ensure(is_stored || was_unwanted, Rule::S3, || {
             let (name, state) = (job.name(), job.state);
-            format!("the success of {name}.{} is accepted, and it is {state}", hold.fence.0)
+            format!("the success of {name}.{} is accepted, but it is {state}", hold.fence.0)
         })?;
         let before = self.accepted.insert(hold.job, hold);
         ensure(before.is_none_or(|before| before == hold), Rule::S3, || {
@@ -112,12 +112,12 @@ impl Outcomes {
         })
     }
 
-    /// S6: an id and a key are used once.
+    /// S6: ids and keys are unique.
     pub(super) fn put(&self, row: &JobRow, facts: &Facts) -> Holds {
         let id = row.spec.id;
         ensure(facts.by_id(id).is_none(), Rule::S6, || format!("{id} is stored twice"))?;
         let state = row.now.state;
-        ensure(!state.is_ended(), Rule::S5, || format!("{id} is {state} as it is put"))?;
+        ensure(!state.is_ended(), Rule::S5, || format!("{id} is {state} at its submission"))?;
         let Some(key) = &row.spec.key else {
             return Ok(());
         };
@@ -134,7 +134,10 @@ impl Outcomes {
         let is_success = write.state == JobState::Succeeded;
         let hold = Hold { job: job.seq, fence: write.fence };
         ensure(!is_success || self.finished.contains(&hold), Rule::S3, || {
-            format!("{id}.{} is stored as a success, and no run of it was one", hold.fence.0)
+            format!(
+                "{id}.{} is stored as succeeded, but no execution of it succeeded",
+                hold.fence.0
+            )
         })?;
         if before.is_ended() {
             let is_noted =
@@ -147,26 +150,28 @@ impl Outcomes {
                 _ => false,
             };
             let rule = if write.state == JobState::Succeeded { Rule::S3 } else { Rule::S5 };
-            ensure(fits, rule, || format!("{id} is {before} and is written as {}", write.state))?;
+            ensure(fits, rule, || format!("{id} is {before}, but is written as {}", write.state))?;
             if is_retried() {
                 return ensure(write.attempts == 0, Rule::S9, || {
-                    format!("{id} is tried again with {} attempts charged", write.attempts)
+                    format!("{id} is retried with {} attempts charged", write.attempts)
                 });
             }
         } else if write.state == JobState::Cancelled && write.reason != Some(Reason::Condition) {
             ensure(self.unwanted.contains(&id), Rule::S5, || {
-                format!("{id} is cancelled, and nobody has asked for it")
+                format!("{id} is cancelled, but no cancel was requested")
             })?;
         }
         let charges: Vec<Option<Hold>> =
             commit.notes().filter_map(|note| charge(note, job.seq)).collect();
         ensure(are_losses_real(commit, job.seq), Rule::S9, || {
-            format!("{id} is charged for a worker that was not lost, or that others pay for")
+            format!(
+                "{id} is charged for a worker that was not lost, or whose loss is charged to another job"
+            )
         })?;
         let unearned = charges.iter().flatten().find(|hold| !self.failed.contains(hold));
         ensure(unearned.is_none(), Rule::S9, || {
             let fence = unearned.map_or(0, |hold| hold.fence.0);
-            format!("{id}.{fence} is charged as a failure, and it did not fail")
+            format!("{id}.{fence} is charged as a failure, but it did not fail")
         })?;
         let charged_before = match self.charged_before.get(&job.seq) {
             Some(&(number, attempts)) if number == commit.number => attempts,
@@ -184,7 +189,7 @@ impl Outcomes {
         ensure(usize::from(write.attempts) == charged, Rule::S9, || {
             let failed = charges.len();
             format!(
-                "{id} is charged {} attempts after {charged_before}, and {failed} of it failed",
+                "{id} is charged {} attempts after {charged_before}, but {failed} more failed",
                 write.attempts
             )
         })?;
@@ -199,28 +204,28 @@ impl Outcomes {
         })
     }
 
-    /// S5, and S9: a run that was lost with its worker is remembered.
+    /// S5, and S9: an execution that was lost with its worker is recorded.
     pub(super) fn changed(&self, change: &Change, job: &Job) -> Holds {
         let id = job.spec.id;
         let was_ended_before = job.is_ended() && change.hold.fence > job.fence;
         ensure(!was_ended_before, Rule::S5, || {
-            format!("{id} is {} and changes hands by {:?}", job.state, change.cause)
+            format!("{id} is {}, but changes owner by {:?}", job.state, change.cause)
         })?;
         if let (LeaseCause::Lost(_), Some(tenure)) = (change.cause, job.tenures.last()) {
             let is_counted = !tenure.is_started || job.suspicions > tenure.suspicions;
             ensure(is_counted || job.suspicions == u8::MAX, Rule::S9, || {
-                format!("{id} was running when its worker was lost, and is not suspected")
+                format!("{id} was running when its worker was lost, but is not suspected")
             })?;
         }
         Ok(())
     }
 
-    /// S1: only what has ended long ago is forgotten.
+    /// S1: only jobs whose retention is over are purged.
     pub(super) fn purged(&self, commit: &Commit<'_>, job: &Job) -> Holds {
         let age = commit.decided.1.wall.0.saturating_sub(job.written_at.0);
         let is_old = self.retention.is_some_and(|span| u128::from(age) >= span.as_millis());
         ensure(job.is_ended() && job.held_by.is_none() && is_old, Rule::S1, || {
-            format!("{} is {} since {age} ms and is purged", job.name(), job.state)
+            format!("{} is purged, but is {} for {age} ms only", job.name(), job.state)
         })
     }
 }
@@ -234,7 +239,7 @@ fn answered(specs: &[JobSpec], answer: &Answer, facts: &Facts) -> Holds {
             let stored = facts.by_id(*id).map(|job| job.spec.body);
             let is_same = same.all(|spec| stored == Some(spec.body));
             return ensure(!is_same, Rule::S6, || {
-                format!("the submit of {id} is refused, and it is the same job")
+                format!("the submit of {id} is refused, but it is the same job")
             });
         }
         Answer::Refused(Refused::KeyConflict { key, holder }) => {
@@ -242,18 +247,18 @@ fn answered(specs: &[JobSpec], answer: &Answer, facts: &Facts) -> Holds {
             let stored = facts.by_key(key).map(|job| job.spec.body);
             let is_same = same.all(|spec| stored == Some(spec.body));
             return ensure(!is_same, Rule::S6, || {
-                format!("a submit with the key of {holder} is refused, and it is the same job")
+                format!("a submit with the key of {holder} is refused, but it is the same job")
             });
         }
         Answer::Done | Answer::Refused(_) => return Ok(()),
     };
     ensure(jobs.len() == specs.len(), Rule::S1, || {
-        format!("{} jobs were submitted and {} are acknowledged", specs.len(), jobs.len())
+        format!("{} jobs were submitted, but {} are acknowledged", specs.len(), jobs.len())
     })?;
     for (job, spec) in jobs.iter().zip(specs) {
         let stored = facts.job(job.seq);
         ensure(stored.is_some(), Rule::S1, || {
-            format!("the submit of {} is acknowledged and not stored", spec.id)
+            format!("the submit of {} is acknowledged but not stored", spec.id)
         })?;
         let is_same = stored.is_some_and(|stored| {
             let is_by_id = stored.spec.id == spec.id;
@@ -269,20 +274,20 @@ fn answered(specs: &[JobSpec], answer: &Answer, facts: &Facts) -> Holds {
     Ok(())
 }
 
-/// S5 and S9: what has ended does not start, and no fence starts twice.
+/// S5 and S9: ended jobs do not start, and no fence starts twice.
 fn started(hold: Hold, facts: &Facts) -> Holds {
     let Some(job) = facts.job(hold.job) else {
         return Ok(());
     };
     let has_ended = job.is_ended() && job.held_by.is_none();
     ensure(!has_ended || job.state == JobState::Cancelled, Rule::S5, || {
-        format!("{}.{} starts, and it is {}", job.name(), hold.fence.0, job.state)
+        format!("{}.{} starts, but it is {}", job.name(), hold.fence.0, job.state)
     })?;
     let is_repeated = job.tenure(hold.fence).is_some_and(|tenure| tenure.is_started);
     ensure(!is_repeated, Rule::S9, || format!("{}.{} starts twice", job.name(), hold.fence.0))
 }
 
-/// Whether each worker whose loss is charged to this job was lost, and its loss is charged to nobody else.
+/// Whether each worker whose loss is charged to this job was lost, and its loss is charged to no other job.
 fn are_losses_real(commit: &Commit<'_>, job: Seq) -> bool {
     let charged = |note: &Note| match note {
         Note::Attempt { hold, worker, outcome: AttemptOutcome::LostAlone } => {
@@ -301,7 +306,7 @@ fn are_losses_real(commit: &Commit<'_>, job: Seq) -> bool {
     own.all(|&(_, worker)| is_lost(worker) && is_alone(worker))
 }
 
-/// Whether this says that an attempt of the job counts, and which run must have failed for that.
+/// Whether this note charges an attempt to the job, and which execution must have failed for that.
 fn charge(note: &Note, job: Seq) -> Option<Option<Hold>> {
     let Note::Attempt { hold, outcome, .. } = note else {
         return None;

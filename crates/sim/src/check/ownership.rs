@@ -1,4 +1,4 @@
-//! Who owns what: S2 overlap, S4 words of the owner, S7 fences, S8 leases, S10 thefts.
+//! Ownership: S2 overlap, S4 reports of the owner, S7 fences, S8 leases, S10 steals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,50 +13,50 @@ use super::{Change, Commit, Holds, Rule, ensure};
 use crate::log::Observed;
 use crate::plan::Paused;
 
-/// What these rules remember.
+/// The state of these rules.
 #[derive(Default)]
 pub(super) struct Ownership {
-    /// Every run that is not over, in the order of its start.
+    /// Every execution that has not ended, in the order of starts.
     runs: BTreeMap<Seq, Vec<Run>>,
-    /// Runs that go on after a pause, beside a newer one: they must be told to stop at that moment.
+    /// Executions that continue after a pause beside a newer one: they must be stopped at once.
     doubtful: Vec<(Monotonic, Seq)>,
     /// When the server last renewed a worker's lease.
     renewed_at: BTreeMap<WorkerId, Monotonic>,
-    /// Who was lost, and when that was decided.
+    /// Lost workers, and when that was decided.
     lost: BTreeMap<WorkerId, Monotonic>,
-    /// What workers have let go of, and which of them have gone, as far as the server has heard.
+    /// The jobs that workers have released, and the workers that have left, as far as the server knows.
     let_go: BTreeSet<Hold>,
-    /// What each worker said to hold when it last greeted.
+    /// The holds that each worker reported in its last hello.
     greeted_with: BTreeMap<WorkerId, (Monotonic, Vec<Hold>)>,
-    /// When the cancels of jobs that somebody holds were decided.
+    /// When the cancels of held jobs were decided.
     cancelled_at: BTreeMap<Seq, Monotonic>,
     left: BTreeSet<WorkerId>,
-    /// What a process has given away.
+    /// The jobs that a process has given away.
     given: BTreeSet<(usize, WorkerId, Hold)>,
 }
 
-/// A run of a job.
+/// An execution of a job.
 struct Run {
     place: usize,
     worker: WorkerId,
     hold: Hold,
     is_paused: bool,
-    /// Told to stop.
+    /// Whether it was told to stop.
     is_stopping: bool,
     /// Whether the worker's own deadline has passed.
     is_late: bool,
 }
 
 impl Run {
-    /// Whether it goes on by right: it neither stands still nor is it being stopped past the worker's own
-    /// deadline.
+    /// Whether it continues within its rights: it is neither suspended nor being stopped past the
+    /// worker's own deadline.
     const fn goes_on(&self) -> bool {
         !(self.is_paused || (self.is_stopping && self.is_late))
     }
 }
 
 impl Ownership {
-    /// Whatever had to happen at the moment before this one has happened.
+    /// Checks what had to happen before this time.
     pub(super) fn time_passes(&mut self, at: Monotonic, facts: &Facts) -> Holds {
         if self.doubtful.first().is_some_and(|&(since, _)| since < at) {
             for (_, seq) in std::mem::take(&mut self.doubtful) {
@@ -73,9 +73,9 @@ impl Ownership {
         let beside = older.iter().find(|run| run.goes_on());
         ensure(beside.is_none(), Rule::S2, || {
             let show =
-                |run: &Run| format!("place {} under fence {}", run.place + 1, run.hold.fence.0);
+                |run: &Run| format!("node {} under fence {}", run.place + 1, run.hold.fence.0);
             let (older, newer) = (beside.map(show).unwrap_or_default(), show(newest));
-            format!("{} runs in {older} and in {newer}", name(seq, facts))
+            format!("{} runs on {older} and on {newer}", name(seq, facts))
         })
     }
 
@@ -143,7 +143,7 @@ impl Ownership {
     ) -> Holds {
         let hold = assignment.hold;
         ensure(!self.given.contains(&(place, worker, hold)), Rule::S10, || {
-            format!("{} starts in place {} after it was given away", show(hold, facts), place + 1)
+            format!("{} starts on node {} after it was given away", show(hold, facts), place + 1)
         })?;
         let runs = self.runs.entry(hold.job).or_default();
         runs.push(Run {
@@ -156,14 +156,14 @@ impl Ownership {
         });
         self.check_overlap(hold.job, facts)?;
         let job = facts.job(hold.job);
-        // A cancel that its owner has not heard of yet is no end; what was acknowledged is S14's.
+        // A cancel that its owner does not know yet is allowed here; S14 checks acknowledged cancels.
         let is_owned = job.is_some_and(|job| {
             let is_current = job.owner == Some(worker) && job.fence == hold.fence;
             let last = job.tenures.last().map(|tenure| tenure.fence);
             is_current || (job.held_by == Some(worker) && last == Some(hold.fence))
         });
         ensure(is_owned, Rule::S2, || {
-            format!("{} starts in place {}, which does not own it", show(hold, facts), place + 1)
+            format!("{} starts on node {}, which does not own it", show(hold, facts), place + 1)
         })
     }
 
@@ -179,7 +179,11 @@ impl Ownership {
                 let runs = self.runs.get(&hold.job).into_iter().flatten();
                 let mut here = runs.filter(|run| run.place == place && run.hold == *hold);
                 ensure(here.all(|run| run.is_stopping), Rule::S14, || {
-                    format!("place {} says that it stops {}", place + 1, show(*hold, facts))
+                    format!(
+                        "node {} reports that it stops {}, but it does not",
+                        place + 1,
+                        show(*hold, facts)
+                    )
                 })?;
             }
             let FromWorker::Given { jobs, .. } = message else {
@@ -197,8 +201,8 @@ impl Ownership {
         Ok(())
     }
 
-    /// A server that has started since does not know whom the last one has lost. A worker that was never
-    /// told anything may greet it as the stranger that it is.
+    /// A restarted server does not know which workers the previous one has lost. A lost worker that was
+    /// not notified may say hello to it as a new one.
     fn arrived(&mut self, at: Monotonic, worker: WorkerId, messages: &[FromWorker], facts: &Facts) {
         if let Some(FromWorker::Hello(hello)) = messages.first()
             && hello.kind != HelloKind::Resume
@@ -206,7 +210,7 @@ impl Ownership {
         {
             self.lost.remove(&worker);
         }
-        // Only the owner's word counts, or that of whoever has come in its place.
+        // Only reports of the owner count, or of the worker that has replaced it.
         let is_own = |worker: WorkerId, hold: &Hold| tenure(worker, *hold, facts).is_some();
         for message in messages {
             match message {
@@ -236,7 +240,7 @@ impl Ownership {
         }
     }
 
-    /// Whether the owner has said that it does not have the job any more.
+    /// Whether the owner has reported that it does not have the job any more.
     fn is_let_go(&self, tenure: &Tenure, job: Seq) -> bool {
         self.let_go.contains(&Hold { job, fence: tenure.fence })
     }
@@ -275,7 +279,7 @@ impl Ownership {
                     let is_lost = self.lost.contains_key(&worker);
                     let is_owner = !is_lost && tenure(worker, *hold, facts).is_some();
                     ensure(is_stored && is_owner, Rule::S4, || {
-                        format!("the start of {} is granted and not stored", show(*hold, facts))
+                        format!("the start of {} is granted but not stored", show(*hold, facts))
                     })?;
                 }
                 ToWorker::Refused { hold, .. } => {
@@ -284,14 +288,16 @@ impl Ownership {
                         job.is_some_and(|job| job.owner == Some(worker) && job.fence == hold.fence);
                     ensure(!is_owner, Rule::S4, || {
                         let (worker, job) = (who(worker), show(*hold, facts));
-                        format!("a word of {worker} on {job} is refused, and it is the owner")
+                        format!(
+                            "a report of {worker} about {job} is refused, although it is the owner"
+                        )
                     })?;
                 }
                 ToWorker::Gone => {
                     let is_met = self.renewed_at.get(&worker).copied() > facts.server_since;
                     let has_ended = self.lost.contains_key(&worker) || self.left.contains(&worker);
                     ensure(has_ended || !is_met, Rule::S4, || {
-                        format!("{} is told that it is gone, and it is not", who(worker))
+                        format!("{} is told that it is lost, but it is not", who(worker))
                     })?;
                 }
                 ToWorker::Accepted(holds) => {
@@ -305,28 +311,31 @@ impl Ownership {
         Ok(())
     }
 
-    /// Only the owner's word is accepted, and only once it is stored.
+    /// Only reports of the owner are accepted, and only once they are stored.
     fn accepted(&self, worker: WorkerId, hold: Hold, facts: &Facts) -> Holds {
         let Some(tenure) = tenure(worker, hold, facts) else {
             return Err((
                 Rule::S4,
-                format!("a word of {} on {} is accepted", who(worker), show(hold, facts)),
+                format!(
+                    "a report of {} about {} is accepted, but it is not the owner",
+                    who(worker),
+                    show(hold, facts)
+                ),
             ));
         };
         let says = |what: &str| {
-            format!("a word of {} on {} is accepted {what}", who(worker), show(hold, facts))
+            format!("a report of {} about {} is accepted {what}", who(worker), show(hold, facts))
         };
         let has_spoken = self.let_go.contains(&hold);
-        ensure(has_spoken, Rule::S4, || says("before it has come"))?;
+        ensure(has_spoken, Rule::S4, || says("before it has arrived"))?;
         match tenure.end {
             Some(End::Word | End::Returned | End::Stolen | End::Cancelled) => Ok(()),
-            Some(End::Lost) => Err((Rule::S4, says("although it was taken back"))),
+            Some(End::Lost) => Err((Rule::S4, says("although the job was reclaimed"))),
             None => Err((Rule::S4, says("before it is stored"))),
         }
     }
 
-    /// S7, for what is written of a job, and S4: nobody loses a job without a word, but by a lease that is
-    /// over.
+    /// S7 for writes, and S4: an owner loses a job only by its own report or by an expired lease.
     pub(super) fn written(&mut self, commit: &Commit<'_>, write: &JobWrite, job: &Job) -> Holds {
         if write.state == JobState::Cancelled && job.held_by.is_none() {
             self.cancelled_at.insert(job.seq, commit.decided.0);
@@ -343,7 +352,7 @@ impl Ownership {
                 || self.greeted_with.get(&holder).is_some_and(is_absent);
             ensure(write.holder == Some(holder) || has_let_go, Rule::S14, || {
                 let (job, holder) = (job.name(), who(holder));
-                format!("{job} is cancelled and let go of, and {holder} has not said so")
+                format!("{job} is cancelled and released, but {holder} has not released it")
             })?;
         }
         if let Some(owner) = job.owner {
@@ -355,7 +364,7 @@ impl Ownership {
                 && write.holder == Some(owner);
             ensure(stays || has_let_go, Rule::S4, || {
                 let (job, state) = (job.name(), write.state);
-                format!("{job} is written as {state}, and {} has not let go of it", who(owner))
+                format!("{job} is written as {state}, but {} has not released it", who(owner))
             })?;
         }
         let is_owners =
@@ -380,7 +389,7 @@ impl Ownership {
             return Ok(());
         };
         self.lost.insert(worker, commit.decided.0);
-        // One in the server's process is lost with it.
+        // A worker in the server's process is lost with it.
         if worker.is_embedded() && facts.server_since == Some(commit.decided.0) {
             return Ok(());
         }
@@ -388,14 +397,18 @@ impl Ownership {
         let silent_for = since.map(|since| commit.decided.0.since(since));
         ensure(silent_for.is_none_or(|span| span >= facts.lease), Rule::S8, || {
             let silent = silent_for.unwrap_or_default();
-            format!("{} is lost after {silent:?}, its lease is {:?}", who(worker), facts.lease)
+            format!(
+                "{} is declared lost after {silent:?}, but its lease is {:?}",
+                who(worker),
+                facts.lease
+            )
         })?;
         let mut runs = self.runs.values().flatten().filter(|run| run.worker == worker);
         let going_on = runs.find(|run| run.goes_on());
         ensure(going_on.is_none(), Rule::S8, || {
             let run = going_on.map(|run| (show(run.hold, facts), run.place + 1));
             let (job, place) = run.unwrap_or_default();
-            format!("the jobs of place {place} are taken back while it runs {job} by right")
+            format!("the jobs of node {place} are reclaimed while it rightfully runs {job}")
         })
     }
 
@@ -420,7 +433,7 @@ impl Ownership {
         };
         ensure(grows, Rule::S7, || {
             let number = commit.number.0;
-            format!("commit {number} gives {} after fence {}", show(hold, facts), job.fence.0)
+            format!("commit {number} assigns {} after fence {}", show(hold, facts), job.fence.0)
         })?;
         let fits = match cause {
             LeaseCause::Claim => job.owner.is_none(),
@@ -436,7 +449,7 @@ impl Ownership {
                 false
             }
             LeaseCause::Lost(from) | LeaseCause::Returned(from) => {
-                // The same event may have written already that nobody has it.
+                // The same event may have written already that the job has no owner.
                 job.owner == Some(from)
                     || (job.owner.is_none()
                         && job.tenures.last().is_some_and(|last| {
@@ -450,8 +463,8 @@ impl Ownership {
             LeaseCause::Lost(_) | LeaseCause::Returned(_) => Rule::S4,
         };
         ensure(fits, rule, || {
-            let owner = job.owner.map_or("nobody".to_owned(), who);
-            format!("{} changes hands by {cause:?}, and its owner is {owner}", show(hold, facts))
+            let owner = job.owner.map_or("none".to_owned(), who);
+            format!("{} changes owner by {cause:?}, but its owner is {owner}", show(hold, facts))
         })
     }
 }
@@ -460,7 +473,7 @@ fn has_started(job: &Job) -> bool {
     job.state == JobState::Running || job.is_ended() || job.state == JobState::Scheduled
 }
 
-/// The time for which this worker, or whom it speaks for, owned the job under this fence.
+/// The tenure of this worker, or of the worker that it has replaced, under this fence.
 fn tenure(worker: WorkerId, hold: Hold, facts: &Facts) -> Option<&Tenure> {
     let tenure = facts.job(hold.job)?.tenure(hold.fence)?;
     facts.speaks_for(worker, tenure.worker).then_some(tenure)

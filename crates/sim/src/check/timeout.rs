@@ -1,4 +1,4 @@
-//! S15: a run that takes longer than it may is told to stop, and none is before.
+//! S15: an execution is stopped at its timeout, and not before.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use filch_scheduler::time::Monotonic;
 use super::{Holds, Rule, ensure};
 use crate::log::Observed;
 
-/// What this rule remembers: the runs that have a limit and have not been told to stop.
+/// The state of this rule: executions with a timeout that were not told to stop.
 #[derive(Default)]
 pub(super) struct Timeouts {
     runs: BTreeMap<(usize, Hold), Limited>,
@@ -19,11 +19,11 @@ pub(super) struct Timeouts {
 struct Limited {
     since: Monotonic,
     limit: Duration,
-    /// When it must have been told to stop; `None` while its worker stands still.
+    /// When it must have been told to stop; `None` while its worker is suspended.
     until: Option<Monotonic>,
 }
 
-/// How slow the slowest clock is that a worker may have, and how fast the fastest, in tenths.
+/// The rates of the slowest and the fastest clock of a worker, in tenths.
 const SLOWEST: u32 = 7;
 const FASTEST: u32 = 14;
 
@@ -36,7 +36,7 @@ impl Timeouts {
         ensure(late.is_none(), Rule::S15, || {
             let (place, hold) = late.map(|(&key, _)| key).expect("it is not none");
             let (job, place) = (hold.job.0, place + 1);
-            format!("#{job} runs in place {place} for longer than it may")
+            format!("#{job} runs on node {place} for longer than its timeout")
         })
     }
 
@@ -56,7 +56,10 @@ impl Timeouts {
                     let ran = at.since(run.since) + SLACK;
                     ensure(ran >= run.limit * 10 / FASTEST, Rule::S15, || {
                         let (job, ran) = (hold.job.0, at.since(run.since));
-                        format!("#{job} is stopped after {ran:?} and may take {:?}", run.limit)
+                        format!(
+                            "#{job} is stopped after {ran:?}, but its timeout is {:?}",
+                            run.limit
+                        )
                     })?;
                 }
             }
@@ -122,18 +125,18 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_takes_too_long_is_told_to_stop_by_the_slowest_clock() {
+    fn a_run_is_stopped_at_its_timeout_by_the_slowest_clock() {
         let timeouts = started();
         timeouts.time_passes(at(10_020)).expect("a slow clock shows seven seconds now");
-        let (rule, what) = timeouts.time_passes(at(10_021)).expect_err("nobody has stopped it");
-        assert_eq!((rule, what.contains("place 1")), (Rule::S15, true));
+        let (rule, what) = timeouts.time_passes(at(10_021)).expect_err("it was not stopped");
+        assert_eq!((rule, what.contains("node 1")), (Rule::S15, true));
         let mut timeouts = started();
         timeouts.observe(at(10_000), &stops(StopReason::TimedOut)).expect("late enough");
         timeouts.time_passes(at(99_000)).expect("it was told");
     }
 
     #[test]
-    fn a_run_is_not_stopped_before_the_fastest_clock_says_so() {
+    fn a_run_is_not_stopped_before_its_timeout_by_the_fastest_clock() {
         started().observe(at(4_980), &stops(StopReason::TimedOut)).expect("a fast clock");
         let early = started().observe(at(4_979), &stops(StopReason::TimedOut));
         assert_eq!(early.map_err(|(rule, _)| rule), Err(Rule::S15));
@@ -141,11 +144,11 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_stands_still_stops_nothing() {
+    fn a_suspended_worker_need_not_stop_its_runs() {
         let mut timeouts = started();
         let jobs = Paused::Frozen;
         timeouts.observe(at(5_000), &Observed::Paused { place: 0, jobs }).expect("it may");
-        timeouts.time_passes(at(60_000)).expect("it stands still");
+        timeouts.time_passes(at(60_000)).expect("it is suspended");
         timeouts.observe(at(60_000), &Observed::Resumed { place: 0 }).expect("it may");
         timeouts.time_passes(at(80_000)).expect_err("now it should have");
     }
