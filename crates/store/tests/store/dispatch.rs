@@ -409,12 +409,12 @@ proptest! {
         for (count, step) in (1..).zip(steps) {
             world.step(step);
             if count % 50 == 0 {
-                world.pair.check();
+                world.pair.check_integrity();
                 world.pair.compare();
             }
         }
         world.keep();
-        world.pair.check();
+        world.pair.check_integrity();
         world.pair.compare();
         for (filter, limit) in &filters {
             world.pair.compare_lists(filter, *limit);

@@ -119,7 +119,7 @@ fn damaged(pair: &Pair, damage: impl FnOnce(&Path)) -> PathBuf {
 #[test]
 fn a_sound_history_passes() {
     let pair = history();
-    pair.check();
+    pair.check_integrity();
     let report = report(&pair.path());
     assert!(report.holds(), "{:#?}", report.violations);
     let counts = report.counts;
@@ -369,7 +369,7 @@ fn a_new_job_with_the_id_of_a_purged_parent_is_not_the_parent() {
     for (number, mutations) in (15..).zip(commits) {
         pair.commit(&expiring(number, mutations)).expect("it fits");
     }
-    pair.check();
+    pair.check_integrity();
     let report = report(&pair.path());
     assert!(report.holds(), "{:#?}", report.violations);
     assert_eq!((report.counts.children, report.counts.orphans), (0, 1));

@@ -113,7 +113,7 @@ impl Pair {
     }
 
     /// Both pass the integrity check.
-    pub(crate) fn check(&self) {
+    pub(crate) fn check_integrity(&self) {
         let [one, other] = [check(&self.transient), check(self.sqlite())].map(|report| {
             let report = report.expect("readable");
             assert!(report.holds(), "{:#?}", report.violations);
