@@ -18,7 +18,7 @@ fn s14_a_job_starts_after_its_cancel_is_acknowledged() {
         -  2s    w1 starts a.1
         +2 2s    w1 starts a.1
     ";
-    breaks(S14, "a starts in place 1 after its cancel", &[OWNED, story]);
+    breaks(S14, "a starts on node 1 after its cancel", &[OWNED, story]);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn s14_a_cancel_is_acknowledged_and_not_stored() {
         +2   -> commit 5: write a succeeded fence 1
         +2   -> reply r1 refused wrong-state a is succeeded
     ";
-    breaks(S14, "the cancel of a is acknowledged, and it is", &[OWNED, story]);
+    breaks(S14, "the cancel of a is acknowledged, but it is leased", &[OWNED, story]);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn s14_an_answer_to_something_else_is_no_acknowledgement() {
         +  1s    r1 set-priority a 1
              -> reply r1 done
     ";
-    breaks(S14, "the cancel of a is acknowledged, and it is leased", &[OWNED, story]);
+    breaks(S14, "the cancel of a is acknowledged, but it is leased", &[OWNED, story]);
 }
 
 /// The cancel of what the first worker owns is stored, and has its receipt.
@@ -54,7 +54,7 @@ const CANCELLED: &str = "
       -> commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
 ";
 
-const UNTOLD: &str = "the holder of #1 has not been told for a beat that it is cancelled";
+const UNTOLD: &str = "the holder of #1 was not told within a heartbeat that it is cancelled";
 
 #[test]
 fn s14_the_holder_is_not_told_for_a_beat() {
@@ -99,7 +99,11 @@ fn s14_a_worker_says_that_it_stops_what_goes_on() {
         +2 1s    w1 ends a.1 stopped
            1s    w1: stopping a.1
     ";
-    breaks(S14, "place 1 says that it stops a.1", &[OWNED, story, CANCELLED, after]);
+    breaks(
+        S14,
+        "node 1 reports that it stops a.1, but it does not",
+        &[OWNED, story, CANCELLED, after],
+    );
 }
 
 #[test]
@@ -190,5 +194,9 @@ fn s14_a_cancelled_job_is_let_go_of_without_a_word() {
         +2 2s    w1: hello resume slots 1 want 1
            2s    store commit 4: write a cancelled fence 2 because request
     ";
-    breaks(S14, "has not said so", &[OWNED, CANCELLED, story]);
+    breaks(
+        S14,
+        "a is cancelled and released, but worker 1 has not released it",
+        &[OWNED, CANCELLED, story],
+    );
 }

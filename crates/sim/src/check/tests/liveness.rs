@@ -6,7 +6,7 @@ use crate::check::Rule::{L1, L2, L3, L4, L7};
 
 #[test]
 fn l1_a_job_never_ends() {
-    let what = "a is leased for ever, with worker 1";
+    let what = "a never ends: it is leased, its owner is worker 1";
     let story = "
         -  5s    healed
         +  5s    healed
@@ -33,12 +33,12 @@ fn l1_a_job_is_never_given_out() {
         +    -> commit 2: write a cancelled fence 1
            9s    over
     ";
-    breaks(L1, "a is queued for ever, with nobody", &[story]);
+    breaks(L1, "a never ends: it is queued, its owner is none", &[story]);
 }
 
 #[test]
 fn l2_what_a_lost_worker_held_is_not_taken_back() {
-    let what = "a is still with worker 1, which is gone";
+    let what = "a is still owned by worker 1, which has ended";
     let story = "
         -  5s    w1 crashes
         -2 5s    w1 leaves
@@ -92,7 +92,7 @@ fn l2_orphans_are_looked_for_again_and_again() {
         +2 39s   tick
         +3 39s   tick
     ";
-    breaks(L2, "a is still with worker 1, which is gone", &[OWNED, story]);
+    breaks(L2, "a is still owned by worker 1, which has ended", &[OWNED, story]);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn l2_a_server_that_has_just_started_gives_everybody_time() {
         -  33500001us tick
         +  33500ms tick
     ";
-    breaks(L2, "a is still with worker 1, which is gone", &[OWNED, story]);
+    breaks(L2, "a is still owned by worker 1, which has ended", &[OWNED, story]);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn l2_another_incarnation_in_the_same_place_does_not_own_it() {
            20s   healed
            31500001us tick
     ";
-    breaks(L2, "a is still with worker 1, which is gone", &[OWNED, story]);
+    breaks(L2, "a is still owned by worker 1, which has ended", &[OWNED, story]);
 }
 
 /// The first worker runs `a` and has `b` and `c` to spare.
@@ -129,7 +129,7 @@ const PLENTY: &str = "
     0s    w1 starts a.1
 ";
 
-const UNFAIR: &str = "place 2 is idle beside place 1, which has jobs to spare";
+const UNFAIR: &str = "node 2 is idle although node 1 has jobs to spare";
 
 #[test]
 fn l3_somebody_is_idle_beside_plenty() {
@@ -190,7 +190,7 @@ fn l3_each_of_two_is_idle_by_itself() {
         +2   -> tell w2: assign [d.1; e.1]
            17100001us tick
     ";
-    breaks(L3, "place 3 is idle beside place 1, which has jobs to spare", &[PLENTY, story]);
+    breaks(L3, "node 3 is idle although node 1 has jobs to spare", &[PLENTY, story]);
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn l3_from_whom_nothing_can_be_taken_has_nothing_to_spare() {
 
 #[test]
 fn l4_a_server_that_is_back_gives_out_nothing() {
-    let what = "a is queued, and the server has given out nothing";
+    let what = "a is queued, but the server has assigned nothing";
     let story = "
            0s    submit a
              -> commit 1: put #1 at 0s: a: queued
@@ -347,7 +347,7 @@ fn l4_to_take_something_back_is_not_to_give_it_out() {
         +    -> commit 4: lease 3 w2 claimed a.3 at 11s
            16s   tick
     ";
-    breaks(L4, "a is queued, and the server has given out nothing", &[OWNED, story]);
+    breaks(L4, "a is queued, but the server has assigned nothing", &[OWNED, story]);
 }
 
 #[test]
@@ -363,10 +363,10 @@ fn l4_a_server_that_was_there_all_along_is_not_back() {
            10s   w1: hello new slots 1 want 1
            16s   tick
     ";
-    breaks(L4, "a is queued, and the server has given out nothing", &[story]);
+    breaks(L4, "a is queued, but the server has assigned nothing", &[story]);
 }
 
-const STAYS: &str = "the worker in place 1 was told to end and is still there";
+const STAYS: &str = "the worker of node 1 was told to stop and is still running";
 
 #[test]
 fn l7_a_worker_does_not_leave() {

@@ -19,7 +19,7 @@ fn s11_a_job_is_handed_out_before_its_time() {
         +3 3s/3s tick
              -> commit 2: lease 1 w1 claimed a.1 at 10s
     ";
-    breaks(S11, "a is handed out before its time, 10000 ms", &[story]);
+    breaks(S11, "a is assigned before its time, 10000 ms", &[story]);
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn s11_what_the_wall_clock_showed_before_the_submit_does_not_count() {
            3s/3s  w1: hello new slots 1 want 1
              -> commit 2: lease 1 w1 claimed a.1 at 3s
     ";
-    breaks(S11, "a is handed out before its time, 10000 ms", &[story]);
+    breaks(S11, "a is assigned before its time, 10000 ms", &[story]);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn s11_a_second_attempt_comes_too_soon() {
         + 3s    tick
             -> commit 4: lease 2 w1 claimed a.2 at 3s
     "#;
-    breaks(S11, "a is handed out before its time, 3000 ms", &[OWNED, story]);
+    breaks(S11, "a is assigned before its time, 3000 ms", &[OWNED, story]);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn s11_a_second_attempt_is_due_too_soon() {
         +3 1s    w1: report a.1 snoozed 100ms
         +3   -> commit 3: note attempt a.1 by w1 snoozed, write a scheduled fence 1 due 1100ms
     "#;
-    breaks(S11, " ms, and should wait until ", &[OWNED, story]);
+    breaks(S11, "a is due at 1999 ms, but should wait until 2000 ms", &[OWNED, story]);
     // The more attempts, the longer.
     let story = r#"
            11s   w2 runs a.3 failed
@@ -83,10 +83,10 @@ fn s11_a_word_in_the_store_does_not_change_the_time() {
         +  10s   tick
              -> commit 3: lease 1 w1 claimed a.1 at 10s
     ";
-    breaks(S11, "a is handed out before its time, 10000 ms", &[story]);
+    breaks(S11, "a is assigned before its time, 10000 ms", &[story]);
 }
 
-const TOO_SOON: &str = " is handed out, and its parents have not ended as they must";
+const TOO_SOON: &str = " is assigned, but its parents' condition does not hold";
 
 #[test]
 fn s12_a_child_is_handed_out_before_its_parent_has_ended() {
@@ -162,7 +162,11 @@ fn s12_each_condition_on_parents() {
     ];
     for (said, broken, legal) in cases {
         let story = with_parents(said, broken, legal);
-        breaks(S12, "c is handed out", &[&story, "-> commit 5: lease 2 w1 claimed c.1 at 1s"]);
+        breaks(
+            S12,
+            "c is assigned, but its parents' condition does not hold",
+            &[&story, "-> commit 5: lease 2 w1 claimed c.1 at 1s"],
+        );
     }
 }
 
@@ -178,7 +182,7 @@ fn s12_a_child_is_cancelled_that_may_still_run() {
         ("when any-failed", ["dead", "succeeded"], ["succeeded", "succeeded"]),
     ];
     let cancelled = "-> commit 5: write c cancelled fence 1 because condition";
-    let what = "c is cancelled, and its parents may still end as they must";
+    let what = "c is cancelled, but its parents' condition can still hold";
     for (said, broken, legal) in cases {
         breaks(S12, what, &[&with_parents(said, broken, legal), cancelled]);
     }
@@ -200,7 +204,11 @@ fn s12_a_child_is_cancelled_that_was_not_to_be() {
     ";
     for said in ["else run", "else hold"] {
         let parents = with_parents(said, ["dead", "leased"], ["dead", "leased"]);
-        breaks(S12, "c is cancelled, and its parents", &[&parents, story]);
+        breaks(
+            S12,
+            "c is cancelled, but its parents' condition can still hold",
+            &[&parents, story],
+        );
     }
 }
 
@@ -276,7 +284,7 @@ fn s12_a_circle_is_stored() {
         +2   -> commit 1: put #1 at 0s: a: queued
         +3   -> commit 1: put #1 at 0s: x: queued, put #2 at 0s: a after x: blocked, put #3 at 0s: b after a: blocked, put #4 at 0s: c after [a b]: blocked, put #5 at 0s: d after [a c]: blocked
     ";
-    breaks(S12, "a is stored in a circle of jobs that wait for one another", &[story]);
+    breaks(S12, "a is stored in a cycle of jobs that wait for one another", &[story]);
 }
 
 #[test]
@@ -303,12 +311,12 @@ fn s12_a_child_is_released_twice() {
         -    -> commit 4: lease 3 w2 claimed c.2 at 2s
         +    -> commit 4: lease 3 w2 stolen-from w1 c.2 at 2s
     ";
-    breaks(S12, "c.2 changes hands by Claim, and its owner is worker 1", &[story]);
+    breaks(S12, "c.2 changes owner by Claim, but its owner is worker 1", &[story]);
 }
 
 #[test]
 fn s13_more_jobs_of_a_queue_are_owned_than_its_limit() {
-    let what = "b is number 2 of its queue to be owned, the limit is 1";
+    let what = "b is number 2 of its queue to be owned, but the limit is 1";
     let story = "
            0s    set-queue default limit 1
         -    -> commit 3: queue default limit 1
@@ -344,7 +352,7 @@ fn s13_more_than_the_limit_in_one_commit() {
         +  1s    w1 runs a.1 finished
         +    -> commit 3: write a succeeded fence 1, lease 2 w1 claimed b.1 at 1s
     ";
-    breaks(S13, "b is number 2 of its queue to be owned, the limit is 1", &[story]);
+    breaks(S13, "b is number 2 of its queue to be owned, but the limit is 1", &[story]);
 }
 
 #[test]
@@ -406,7 +414,7 @@ fn s13_a_lower_limit_takes_nothing_away() {
         +    -> commit 7: write a succeeded fence 2, write b succeeded fence 1
         +    -> commit 8: lease 4 w2 claimed c.1 at 3s
     ";
-    breaks(S13, "c is number 3 of its queue to be owned, the limit is 1", &[OWNED, story]);
+    breaks(S13, "c is number 3 of its queue to be owned, but the limit is 1", &[OWNED, story]);
 }
 
 #[test]
@@ -425,7 +433,7 @@ fn s13_a_job_is_taken_from_a_paused_queue() {
         +3 1s    w1: give 1 a.1
         +3   -> commit 4: lease 2 w2 stolen-from w1 a.2 at 1s
     ";
-    breaks(S13, "b is taken from its queue, which is paused", &[OWNED, story]);
+    breaks(S13, "b is claimed from its queue, which is paused", &[OWNED, story]);
 }
 
 #[test]
@@ -481,7 +489,7 @@ fn l5_what_is_suspected_may_go_out_of_turn() {
            0s    w1: hello new slots 1 want 1
              -> commit 3: lease 1 w1 claimed a.1 at 0s
     ";
-    breaks(L5, "b is passed over by a in its own queue", &[story]);
+    breaks(L5, "b is passed over by a in its queue", &[story]);
 }
 
 #[test]
@@ -501,7 +509,7 @@ fn l5_a_higher_priority_is_passed_over() {
            0s    w1: hello new slots 1 want 1
              -> commit 3: lease 1 w1 claimed a.1 at 0s
     ";
-    breaks(L5, "b is passed over by a in its own queue", &[story]);
+    breaks(L5, "b is passed over by a in its queue", &[story]);
 }
 
 #[test]
@@ -515,7 +523,7 @@ fn l5_who_has_waited_long_enough_is_passed_over() {
            60s   w1: hello new slots 1 want 1
              -> commit 3: lease 1 w1 claimed b.1 at 60s
     ";
-    breaks(L5, "a is passed over by b in its own queue", &[story]);
+    breaks(L5, "a is passed over by b in its queue", &[story]);
 }
 
 /// `a` is stolen twice, and is about to be stolen again; the second worker has one slot.
@@ -530,7 +538,7 @@ const STOLEN_TWICE: &str = "
       -> commit 5: lease 3 w1 stolen-from w3 a.3 at 1s
 ";
 
-const ROUND_AND_ROUND: &str = "a is stolen 3 times, now by worker 2, busy itself";
+const ROUND_AND_ROUND: &str = "a is stolen 3 times, now by worker 2, which has no free slot";
 
 #[test]
 fn l6_a_job_stolen_twice_moves_where_no_slot_is_free() {

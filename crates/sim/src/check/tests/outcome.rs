@@ -12,7 +12,7 @@ fn s1_a_submit_is_acknowledged_before_it_is_stored() {
             -> commit 2: put #2 at 0s: b: queued
         +   -> reply submitted [a #1 new; b #2 new]
     ";
-    breaks(S1, "the submit of b is acknowledged and not stored", &[story]);
+    breaks(S1, "the submit of b is acknowledged but not stored", &[story]);
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn s1_fewer_jobs_are_acknowledged_than_were_submitted() {
         -2   -> reply submitted []
         +    -> reply submitted [a #1 new; b #2 new]
     ";
-    breaks(S1, "2 jobs were submitted and ", &[story]);
+    breaks(S1, "2 jobs were submitted, but 1 are acknowledged", &[story]);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn s1_a_job_is_purged_that_has_not_ended() {
           100s  expired [#1 a]
             -> commit 4: purge a
     ";
-    breaks(S1, "a is running since 99000 ms and is purged", &[OWNED, story]);
+    breaks(S1, "a is purged, but is running for 99000 ms only", &[OWNED, story]);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn s1_a_job_is_purged_too_soon() {
         + 61s   expired [#1 a]
             -> commit 4: purge a
     ";
-    breaks(S1, "a is succeeded since 59999 ms and is purged", &[OWNED, story]);
+    breaks(S1, "a is purged, but is succeeded for 59999 ms only", &[OWNED, story]);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn s1_a_cancelled_job_is_purged_that_somebody_holds() {
           100s  expired [#1 a]
             -> commit 5: purge a
     ";
-    breaks(S1, "a is cancelled since 99000 ms and is purged", &[OWNED, story]);
+    breaks(S1, "a is purged, but is cancelled for 99000 ms only", &[OWNED, story]);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn s1_nothing_is_purged_where_all_is_kept() {
 
 #[test]
 fn s3_a_success_is_stored_that_was_none() {
-    let what = "a.1 is stored as a success, and no run of it was one";
+    let what = "a.1 is stored as succeeded, but no execution of it succeeded";
     let story = "
         -2 1s    w1 starts a.1
         -3 1s    w1 runs a.1 failed
@@ -128,13 +128,13 @@ fn s3_a_success_is_stored_of_an_older_run() {
         +  11s   w2 runs a.3 finished
              -> commit 5: write a succeeded fence 3 charged 1 suspicions 1
     ";
-    let what = "a.3 is stored as a success, and no run of it was one";
+    let what = "a.3 is stored as succeeded, but no execution of it succeeded";
     breaks(S3, what, &[OWNED, story, LOST, after]);
 }
 
 #[test]
 fn s3_a_success_is_accepted_and_something_else_stored() {
-    let what = "the success of a.1 is accepted, and it is";
+    let what = "the success of a.1 is accepted, but it is scheduled";
     let story = r#"
         -  1s    w1 runs a.1 finished
         -    -> commit 3: write a scheduled fence 1 due 2s
@@ -186,7 +186,7 @@ fn s3_the_success_of_an_older_owner_is_accepted() {
           -> tell w2: accepted a.3
           -> tell w1: accepted a.1
     ";
-    let what = "the success of a.1 is accepted, and it is succeeded";
+    let what = "the success of a.1 is accepted, but it is succeeded";
     breaks(S3, what, &[OWNED, HANDED_BACK, story]);
 }
 
@@ -221,7 +221,7 @@ fn s3_a_success_is_stored_after_the_end() {
         -3   -> commit 4: write a succeeded fence 1
         +    -> commit 4: write a succeeded fence 1
     "#;
-    breaks(S3, "and is written as succeeded", &[OWNED, story]);
+    breaks(S3, "a is dead, but is written as succeeded", &[OWNED, story]);
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn s5_a_dead_job_lives_again_without_an_operator() {
         +    -> commit 4: note retried a, write a queued fence 2
         +2   -> commit 4: write a queued fence 2, note retried a
     "#;
-    breaks(S5, "a is dead and is written as", &[OWNED, story]);
+    breaks(S5, "a is dead, but is written as queued", &[OWNED, story]);
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn s5_a_retry_is_noted_that_nobody_has_asked_for() {
         +  2s    retry a
              -> commit 4: note retried a, write a queued fence 2
     "#;
-    breaks(S5, "a is dead and is written as queued", &[OWNED, story]);
+    breaks(S5, "a is dead, but is written as queued", &[OWNED, story]);
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn s5_a_job_has_ended_before_it_has_begun() {
         -3   -> commit 1: put #1 at 0s: a: cancelled
         +    -> commit 1: put #1 at 0s: a: queued
     ";
-    breaks(S5, " as it is put", &[story]);
+    breaks(S5, "a is succeeded at its submission", &[story]);
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn s5_what_was_cancelled_lives_again() {
         -3   -> commit 4: write a dead fence 3
         +    -> commit 4: write a cancelled fence 2 because request
     ";
-    breaks(S5, "a is cancelled and is written as", &[OWNED, story]);
+    breaks(S5, "a is cancelled, but is written as queued", &[OWNED, story]);
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn s5_what_succeeded_lives_again() {
            2s    retry a
              -> commit 4: note retried a, write a queued fence 2
     "#;
-    breaks(S5, "a is succeeded and is written as queued", &[OWNED, story]);
+    breaks(S5, "a is succeeded, but is written as queued", &[OWNED, story]);
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn s5_a_cancelled_job_is_let_go_of_once() {
              -> commit 4: write a cancelled fence 2
         -    -> commit 5: write a cancelled fence 2
     ";
-    breaks(S5, "a is cancelled and is written as cancelled", &[OWNED, story]);
+    breaks(S5, "a is cancelled, but is written as cancelled", &[OWNED, story]);
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn s5_a_job_is_cancelled_and_nobody_has_asked_for_it() {
         -3   -> commit 4: note cancelled a, write a cancelled fence 2 held-by w1 because request
         +    -> commit 4: write a cancelled fence 2 held-by w1 because request
     ";
-    breaks(S5, "a is cancelled, and nobody has asked for it", &[OWNED, story]);
+    breaks(S5, "a is cancelled, but no cancel was requested", &[OWNED, story]);
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn s5_nobody_need_ask_for_the_cancel_of_a_job_without_hope() {
         -    -> commit 4: write a cancelled fence 2 held-by w1, write b cancelled fence 1 because request
         +    -> commit 4: write a cancelled fence 2 held-by w1, write b cancelled fence 1 because condition
     ";
-    breaks(S5, "b is cancelled, and nobody has asked for it", &[OWNED, story]);
+    breaks(S5, "b is cancelled, but no cancel was requested", &[OWNED, story]);
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn s5_what_has_ended_starts() {
         +    -> commit 3: write a cancelled fence 2 held-by w1 because request
            1s    w1 starts a.1
     "#;
-    breaks(S5, "a.1 starts, and it is ", &[OWNED, story]);
+    breaks(S5, "a.1 starts, but it is succeeded", &[OWNED, story]);
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn s5_what_has_ended_is_given_out() {
            2s    w2: hello new slots 1 want 1
              -> commit 5: lease 2 w2 claimed a.3 at 2s
     "#;
-    breaks(S5, "a is dead and changes hands by Claim", &[OWNED, story]);
+    breaks(S5, "a is dead, but changes owner by Claim", &[OWNED, story]);
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn s5_what_has_died_with_its_worker_is_given_out() {
            12s   w2: hello new slots 1 want 1
              -> commit 5: lease 3 w2 claimed a.4 at 12s
     ";
-    breaks(S5, "a is dead and changes hands by Claim", &[OWNED_ONCE, story]);
+    breaks(S5, "a is dead, but changes owner by Claim", &[OWNED_ONCE, story]);
 }
 
 #[test]
@@ -452,7 +452,7 @@ fn s6_the_same_job_is_refused_as_another() {
         +3 1s    submit [a body 1 key k; a body 2 key k]
              -> reply refused id-conflict a
     ";
-    breaks(S6, "the submit of a is refused, and it is the same job", &[story]);
+    breaks(S6, "the submit of a is refused, but it is the same job", &[story]);
     let story = "
            0s    submit a body 1 key k
              -> commit 1: put #1 at 0s: a body 1 key k: queued
@@ -484,7 +484,7 @@ fn s6_a_submit_is_answered_with_the_number_of_another_job() {
 
 #[test]
 fn s9_an_attempt_is_charged_that_is_not_noted() {
-    let what = "a is charged 1 attempts after 0, and 0 of it failed";
+    let what = "a is charged 1 attempts after 0, but 0 more failed";
     let story = r#"
            0s    submit b
              -> commit 3: put #2 at 0s: b: queued
@@ -519,7 +519,7 @@ fn s9_a_failure_is_noted_that_was_none() {
            1s    w1: report a.1 failed again "x"
              -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
     "#;
-    breaks(S9, "a.1 is charged as a failure, and it did not fail", &[OWNED, story]);
+    breaks(S9, "a.1 is charged as a failure, but it did not fail", &[OWNED, story]);
 }
 
 #[test]
@@ -535,13 +535,13 @@ fn s9_the_failure_of_an_older_run_is_charged() {
         +  11s   w2 runs a.3 failed
              -> commit 5: note attempt a.3 by w2 failed "x", write a scheduled fence 3 charged 2 due 13s
     "#;
-    let what = "a.3 is charged as a failure, and it did not fail";
+    let what = "a.3 is charged as a failure, but it did not fail";
     breaks(S9, what, &[OWNED, before, LOST, after]);
 }
 
 #[test]
 fn s9_one_failure_is_charged_twice() {
-    let what = "a is charged 2 attempts after 0, and 1 of it failed";
+    let what = "a is charged 2 attempts after 0, but 1 more failed";
     let story = r#"
            1s    w1 runs a.1 failed
         -    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 2 due 3s
@@ -568,7 +568,8 @@ fn s9_the_failure_of_one_run_is_charged_twice() {
     breaks(S9, "the failure of a.1 is charged twice", &[OWNED, story]);
 }
 
-const NOT_TO_PAY: &str = "a is charged for a worker that was not lost, or that others pay for";
+const NOT_TO_PAY: &str =
+    "a is charged for a worker that was not lost, or whose loss is charged to another job";
 
 #[test]
 fn s9_a_job_pays_for_a_worker_that_was_not_lost() {
@@ -604,7 +605,7 @@ fn s9_two_jobs_pay_for_one_worker() {
 
 #[test]
 fn s9_a_failure_is_not_charged() {
-    let what = "a is charged 0 attempts after 0, and 1 of it failed";
+    let what = "a is charged 0 attempts after 0, but 1 more failed";
     let story = r#"
            1s    w1 runs a.1 failed
         -    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 due 3s
@@ -626,7 +627,7 @@ fn s9_a_charge_is_forgotten() {
         -    -> commit 5: note attempt a.3 by w2 snoozed, write a scheduled fence 3 due 13s
         +    -> commit 5: note attempt a.3 by w2 snoozed, write a scheduled fence 3 charged 1 due 13s
     ";
-    breaks(S9, "a is charged 0 attempts after 1, and 0 of it failed", &[OWNED, LOST, story]);
+    breaks(S9, "a is charged 0 attempts after 1, but 0 more failed", &[OWNED, LOST, story]);
 }
 
 #[test]
@@ -638,7 +639,7 @@ fn s9_a_retry_gives_back_all_attempts() {
         -    -> commit 6: note retried a, write a queued fence 4 charged 1
         +    -> commit 6: note retried a, write a queued fence 4
     "#;
-    breaks(S9, "a is tried again with 1 attempts charged", &[OWNED, LOST, story]);
+    breaks(S9, "a is retried with 1 attempts charged", &[OWNED, LOST, story]);
 }
 
 #[test]
@@ -713,7 +714,7 @@ fn s9_a_job_starts_twice_under_one_fence() {
 
 #[test]
 fn s9_a_run_is_lost_with_its_worker_and_not_suspected() {
-    let what = "a was running when its worker was lost, and is not suspected";
+    let what = "a was running when its worker was lost, but is not suspected";
     let story = "
         -  0s    w1 starts a.1
         +2 0s    w1 starts a.1
@@ -729,7 +730,7 @@ fn s9_a_run_is_lost_with_its_worker_and_not_suspected() {
 
 #[test]
 fn s9_an_older_suspicion_does_not_count_again() {
-    let what = "a was running when its worker was lost, and is not suspected";
+    let what = "a was running when its worker was lost, but is not suspected";
     let story = "
            11s   w2 starts a.3
            19s   w2 pauses

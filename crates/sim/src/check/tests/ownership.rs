@@ -27,7 +27,7 @@ fn s2_the_older_run_goes_on() {
         -5 10s   w2 pauses
            11s   w2 starts a.3
     ";
-    let what = "a runs in place 1 under fence 1 and in place 2 under fence 3";
+    let what = "a runs on node 1 under fence 1 and on node 2 under fence 3";
     breaks(S2, what, &[OWNED, story, HANDED_BACK, after]);
 }
 
@@ -49,7 +49,7 @@ fn s2_the_older_run_goes_on_after_a_pause() {
         +3 12s   w1 ends a.1 killed
            12000001us tick
     ";
-    let what = "a runs in place 1 under fence 1 and in place 2 under fence 3";
+    let what = "a runs on node 1 under fence 1 and on node 2 under fence 3";
     breaks(S2, what, &[OWNED, FROZEN, LOST, story]);
 }
 
@@ -69,7 +69,7 @@ fn s2_a_third_run_beside_two_older_ones() {
             -> commit 6: lease 5 w3 claimed a.5 at 20s
           20s   w3 starts a.5
     ";
-    let what = "a runs in place 2 under fence 3 and in place 3 under fence 5";
+    let what = "a runs on node 2 under fence 3 and on node 3 under fence 5";
     breaks(S2, what, &[OWNED, FROZEN, LOST, story]);
 }
 
@@ -88,7 +88,7 @@ fn s2_the_oldest_of_three_runs_goes_on_after_a_pause() {
         + 21s   w1 stops a.1
           22s   tick
     ";
-    let what = "a runs in place 1 under fence 1 and in place 3 under fence 5";
+    let what = "a runs on node 1 under fence 1 and on node 3 under fence 5";
     breaks(S2, what, &[OWNED, FROZEN, LOST, story]);
 }
 
@@ -109,7 +109,7 @@ fn s2_the_end_of_an_older_run_in_the_same_place_is_not_the_end_of_this_one() {
             -> commit 5: lease 5 w3 claimed a.5 at 9s
           9s    w3 starts a.5
     ";
-    let what = "a runs in place 1 under fence 3 and in place 3 under fence 5";
+    let what = "a runs on node 1 under fence 3 and on node 3 under fence 5";
     breaks(S2, what, &[OWNED, story]);
 }
 
@@ -126,13 +126,13 @@ fn s2_the_stopping_of_another_run_does_not_count() {
         -2 11s   w2 stops a.1
            11s   w2 starts a.3
     ";
-    let what = "a runs in place 1 under fence 1 and in place 2 under fence 3";
+    let what = "a runs on node 1 under fence 1 and on node 2 under fence 3";
     breaks(S2, what, &[OWNED, before, HANDED_BACK, after]);
 }
 
 #[test]
 fn s2_a_start_of_what_another_owns() {
-    let what = "a.1 starts in place 2, which does not own it";
+    let what = "a.1 starts on node 2, which does not own it";
     let story = "
            1s    w2: hello new slots 1 want 1
         -2 1s    cancel a
@@ -149,7 +149,7 @@ fn s2_a_start_of_what_another_owns() {
 
 #[test]
 fn s2_a_start_under_an_older_fence() {
-    let what = "a.1 starts in place 1, which does not own it";
+    let what = "a.1 starts on node 1, which does not own it";
     let story = "
         - 11s   w1 starts a.1
         + 11s   w2 starts a.3
@@ -172,7 +172,7 @@ fn s2_a_start_under_an_older_fence() {
 
 #[test]
 fn s2_a_start_of_what_was_cancelled_and_nobody_holds() {
-    let what = "a.1 starts in place 1, which does not own it";
+    let what = "a.1 starts on node 1, which does not own it";
     let story = "
           1s    cancel a
             -> commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
@@ -185,7 +185,7 @@ fn s2_a_start_of_what_was_cancelled_and_nobody_holds() {
 
 #[test]
 fn s4_a_word_of_somebody_else_is_accepted() {
-    let what = "a word of worker 2 on a.1 is accepted";
+    let what = "a report of worker 2 about a.1 is accepted, but it is not the owner";
     let story = "
            1s    w1 runs a.1 finished
         -  2s    w2: hello new slots 1 want 1 reports a.1 finished
@@ -210,12 +210,16 @@ fn s4_a_word_under_a_fence_that_never_was() {
         -   -> tell w1: accepted a.2
         +   -> tell w1: accepted a.1
     ";
-    breaks(S4, "a word of worker 1 on a.2 is accepted", &[OWNED, story]);
+    breaks(
+        S4,
+        "a report of worker 1 about a.2 is accepted, but it is not the owner",
+        &[OWNED, story],
+    );
 }
 
 #[test]
 fn s4_a_word_is_accepted_after_the_loss() {
-    let what = "a word of worker 1 on a.1 is accepted although it was taken back";
+    let what = "a report of worker 1 about a.1 is accepted although the job was reclaimed";
     let story = "
           12s   w1: report a.1 finished
         -   -> tell w1: accepted a.1
@@ -236,13 +240,13 @@ fn s4_a_word_is_accepted_before_it_has_come() {
         +    -> commit 4: write a cancelled fence 2 because request
              -> tell w1: accepted a.1
     ";
-    let what = "a word of worker 1 on a.1 is accepted before it has come";
+    let what = "a report of worker 1 about a.1 is accepted before it has arrived";
     breaks(S4, what, &[OWNED, story]);
 }
 
 #[test]
 fn s4_a_word_is_accepted_before_it_is_stored() {
-    let what = "a word of worker 1 on a.1 is accepted before it is stored";
+    let what = "a report of worker 1 about a.1 is accepted before it is stored";
     let story = "
            1s    w1 runs a.1 finished
         -    -> tell w1: accepted a.1
@@ -256,7 +260,7 @@ fn s4_a_word_is_accepted_before_it_is_stored() {
 
 #[test]
 fn s4_a_gift_is_accepted_before_it_is_stored() {
-    let what = "a word of worker 1 on a.1 is accepted before it is stored";
+    let what = "a report of worker 1 about a.1 is accepted before it is stored";
     let story = "
            1s    w2: hello new slots 1 want 1
            1s    w1: give 1 a.1
@@ -357,7 +361,7 @@ fn s4_a_start_is_granted_before_it_is_stored() {
         +3   -> commit 6: write a cancelled fence 4 charged 1 suspicions 1 held-by w2
         +3   -> tell w2: start-granted a.3
     ";
-    breaks(S4, "the start of a.3 is granted and not stored", &[OWNED, LOST, story]);
+    breaks(S4, "the start of a.3 is granted but not stored", &[OWNED, LOST, story]);
 }
 
 #[test]
@@ -370,7 +374,7 @@ fn s4_a_start_is_granted_to_whom_was_lost() {
             -> commit 4: note lost w1 with 1, note attempt a.1 by w1 lost-alone, write a queued fence 2 charged 1 suspicions 1, lease 2 nobody lost-by w1 a.2 at 10s
         -   -> tell w1: start-granted a.1
     ";
-    breaks(S4, "the start of a.1 is granted and not stored", &[OWNED, before]);
+    breaks(S4, "the start of a.1 is granted but not stored", &[OWNED, before]);
 }
 
 #[test]
@@ -392,7 +396,7 @@ fn s4_a_word_of_the_owner_is_refused() {
         +3   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w1 claimed a.3 at 1s
         +3   -> tell w1: refused a.1 current 3
     ";
-    let what = "a word of worker 1 on a.1 is refused, and it is the owner";
+    let what = "a report of worker 1 about a.1 is refused, although it is the owner";
     breaks(S4, what, &[OWNED, story]);
 }
 
@@ -417,7 +421,7 @@ fn s4_a_worker_in_good_standing_is_told_that_it_is_gone() {
            12s   w1: heartbeat
              -> tell w1: gone
     ";
-    breaks(S4, "worker 1 is told that it is gone, and it is not", &[OWNED, story]);
+    breaks(S4, "worker 1 is told that it is lost, but it is not", &[OWNED, story]);
 }
 
 #[test]
@@ -431,7 +435,11 @@ fn s4_somebody_else_hands_a_job_back() {
         +  1s    w1: report a.1 dropped
         +    -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
     ";
-    breaks(S4, "by Returned(WorkerId(2)), and its owner is worker 1", &[OWNED, story]);
+    breaks(
+        S4,
+        "a.2 changes owner by Returned(WorkerId(2)), but its owner is worker 1",
+        &[OWNED, story],
+    );
 }
 
 #[test]
@@ -451,7 +459,11 @@ fn s4_a_job_is_handed_back_without_its_owners_word() {
         +5 1s    w1: hello resume slots 1 want 1 reports a.1 dropped
              -> commit 4: lease 3 nobody returned-by w1 a.2 at 1s
     ";
-    breaks(S4, "by Returned(WorkerId(1)), and its owner is worker 1", &[OWNED, story]);
+    breaks(
+        S4,
+        "a.2 changes owner by Returned(WorkerId(1)), but its owner is worker 1",
+        &[OWNED, story],
+    );
 }
 
 #[test]
@@ -469,7 +481,7 @@ fn s4_a_job_is_written_away_without_its_owners_word() {
         +5 1s    w3: hello new replacing w1 slots 1 want 1
              -> commit 3: write a cancelled fence 2 because request
     ";
-    let what = "a is written as cancelled, and worker 1 has not let go of it";
+    let what = "a is written as cancelled, but worker 1 has not released it";
     breaks(S4, what, &[OWNED, story]);
     let story = "
            11s   cancel a
@@ -485,7 +497,7 @@ fn s4_a_job_is_written_away_without_its_owners_word() {
 
 #[test]
 fn s4_a_job_is_taken_back_from_somebody_else() {
-    let what = "a.4 changes hands by Lost(";
+    let what = "a.4 changes owner by Lost(WorkerId(1)), but its owner is worker 2";
     let story = "
           20s   tick
         -   -> commit 5: lease 4 nobody lost-by w1 a.4 at 20s
@@ -506,7 +518,7 @@ fn s4_a_job_is_taken_back_that_nobody_owns() {
         # That it has no attempts left may be stored before.
         +   -> commit 3: note lost w1 with 1, note attempt a.1 by w1 lost-alone, write a dead fence 2 charged 1, lease 2 nobody lost-by w1 a.2 at 10s
     ";
-    breaks(S4, "and its owner is nobody", &[OWNED_ONCE, story]);
+    breaks(S4, "but its owner is none", &[OWNED_ONCE, story]);
 }
 
 #[test]
@@ -525,7 +537,7 @@ fn s7_a_fence_is_used_twice() {
         +    -> commit 4: lease 3 w2 claimed a.3 at 4s
         +2   -> commit 4: lease 3 w2 claimed a.3 at 4s
     ";
-    breaks(S7, "commit 4 gives a.", &[OWNED, story]);
+    breaks(S7, "commit 4 assigns a.2 after fence 2", &[OWNED, story]);
 }
 
 #[test]
@@ -536,7 +548,7 @@ fn s7_a_theft_under_the_same_fence() {
         -   -> commit 3: lease 2 w2 stolen-from w1 a.1 at 1s
         +   -> commit 3: lease 2 w2 stolen-from w1 a.2 at 1s
     ";
-    breaks(S7, "commit 3 gives a.1 after fence 1", &[OWNED, story]);
+    breaks(S7, "commit 3 assigns a.1 after fence 1", &[OWNED, story]);
 }
 
 #[test]
@@ -546,7 +558,7 @@ fn s7_back_in_the_queue_under_the_same_fence() {
         -   -> commit 3: lease 2 nobody returned-by w1 a.1 at 1s
         +   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
     ";
-    breaks(S7, "commit 3 gives a.1 after fence 1", &[OWNED, story]);
+    breaks(S7, "commit 3 assigns a.1 after fence 1", &[OWNED, story]);
 }
 
 #[test]
@@ -556,7 +568,7 @@ fn s7_back_in_the_queue_under_an_older_fence_than_was_written() {
         -   -> commit 3: note lost w1 with 1, write a queued fence 3 suspicions 1, lease 2 nobody lost-by w1 a.2 at 10s
         +   -> commit 3: note lost w1 with 1, write a queued fence 3 suspicions 1, lease 2 nobody lost-by w1 a.3 at 10s
     ";
-    breaks(S7, "commit 3 gives a.2 after fence 3", &[OWNED, story]);
+    breaks(S7, "commit 3 assigns a.2 after fence 3", &[OWNED, story]);
 }
 
 #[test]
@@ -569,7 +581,7 @@ fn s7_two_owners_in_one_commit_under_one_fence() {
         # Rows need not come in the order of fences.
         +2  -> commit 3: lease 2 w2 claimed a.3 at 1s, lease 3 nobody returned-by w1 a.2 at 1s
     ";
-    breaks(S7, "commit 3 gives a.2 after fence 2", &[OWNED, story]);
+    breaks(S7, "commit 3 assigns a.2 after fence 2", &[OWNED, story]);
 }
 
 #[test]
@@ -612,7 +624,7 @@ fn s8_a_worker_is_given_up_too_soon() {
         + 10s   tick
             -> commit 3: note lost w1 with 1, write a queued fence 2 suspicions 1, lease 2 nobody lost-by w1 a.2 at 10s
     ";
-    breaks(S8, "worker 1 is lost after 9.999999s, its lease is 10s", &[OWNED, story]);
+    breaks(S8, "worker 1 is declared lost after 9.999999s, but its lease is 10s", &[OWNED, story]);
 }
 
 #[test]
@@ -624,7 +636,7 @@ fn s8_a_renewal_counts_from_when_it_was_told() {
         + 15s   tick
             -> commit 3: note lost w1 with 1, write a queued fence 2 suspicions 1, lease 2 nobody lost-by w1 a.2 at 15s
     ";
-    breaks(S8, "worker 1 is lost after", &[OWNED, story]);
+    breaks(S8, "worker 1 is declared lost after 9.999999s, but its lease is 10s", &[OWNED, story]);
 }
 
 #[test]
@@ -636,7 +648,7 @@ fn s8_a_restart_renews_every_lease() {
         + 19s   tick
             -> commit 3: note lost w1 with 1, write a queued fence 2 suspicions 1, lease 2 nobody lost-by w1 a.2 at 19s
     ";
-    breaks(S8, "worker 1 is lost after 9.999999s", &[OWNED, story]);
+    breaks(S8, "worker 1 is declared lost after 9.999999s, but its lease is 10s", &[OWNED, story]);
 }
 
 #[test]
@@ -653,7 +665,7 @@ fn s8_only_a_worker_inside_the_server_is_lost_with_it() {
         -   -> commit 3: note lost w1 with 1, lease 2 nobody lost-by w1 a.2 at 2s
         +   -> commit 3: note lost e2 with 1, lease 2 nobody lost-by e2 a.2 at 2s
     ";
-    breaks(S8, "worker 1 is lost after 0ns", &[story]);
+    breaks(S8, "worker 1 is declared lost after 0ns, but its lease is 10s", &[story]);
 }
 
 #[test]
@@ -671,12 +683,16 @@ fn s8_a_worker_inside_the_server_is_lost_while_that_lives() {
         +2 12s   tick
              -> commit 3: note lost e2 with 1, lease 2 nobody lost-by e2 a.2 at 2s
     ";
-    breaks(S8, " is lost after ", &[story]);
+    breaks(
+        S8,
+        "worker 8000000000000002 is declared lost after 1µs, but its lease is 10s",
+        &[story],
+    );
 }
 
 #[test]
 fn s8_a_worker_is_given_up_while_it_runs_a_job_by_right() {
-    let what = "the jobs of place 1 are taken back while it runs a.1 by right";
+    let what = "the jobs of node 1 are reclaimed while it rightfully runs a.1";
     // Others may run what they like.
     let story = "
            0s    w1 starts a.1
@@ -721,7 +737,7 @@ fn s10_a_job_starts_after_it_was_given() {
         + 1s    w1: give 1 []
           1s    w1 starts a.1
     ";
-    breaks(S10, "a.1 starts in place 1 after it was given away", &[OWNED, story]);
+    breaks(S10, "a.1 starts on node 1 after it was given away", &[OWNED, story]);
 }
 
 #[test]
@@ -736,7 +752,11 @@ fn s10_a_job_is_stolen_from_whom_it_does_not_belong_to() {
         +    -> commit 3: lease 2 w2 stolen-from w1 a.2 at 1s
         +2   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w2 claimed a.3 at 1s
     ";
-    breaks(S10, "and its owner is worker 1", &[OWNED, story]);
+    breaks(
+        S10,
+        "a.2 changes owner by Steal(WorkerId(3)), but its owner is worker 1",
+        &[OWNED, story],
+    );
 }
 
 #[test]
@@ -752,7 +772,11 @@ fn s10_a_job_is_stolen_that_its_owner_has_not_given() {
         +  1s    w1: give 1 a.1
              -> commit 4: lease 3 w2 stolen-from w1 a.2 at 1s
     ";
-    breaks(S10, "by Steal(WorkerId(1)), and its owner is worker 1", &[OWNED, story]);
+    breaks(
+        S10,
+        "a.2 changes owner by Steal(WorkerId(1)), but its owner is worker 1",
+        &[OWNED, story],
+    );
 }
 
 #[test]
@@ -764,7 +788,11 @@ fn s10_a_gift_moves_once() {
         +  2s    w1: give 2 a.3
              -> commit 4: lease 4 w2 stolen-from w1 a.4 at 2s
     ";
-    breaks(S10, "a.4 changes hands by Steal(WorkerId(1))", &[OWNED, story]);
+    breaks(
+        S10,
+        "a.4 changes owner by Steal(WorkerId(1)), but its owner is worker 1",
+        &[OWNED, story],
+    );
 }
 
 #[test]
@@ -775,5 +803,5 @@ fn s10_a_queued_job_is_stolen() {
         -   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
             -> commit 4: lease 3 w2 stolen-from w1 a.3 at 1s
     ";
-    breaks(S10, "and its owner is nobody", &[OWNED, story]);
+    breaks(S10, "but its owner is none", &[OWNED, story]);
 }
