@@ -12,7 +12,6 @@ use filch_scheduler::id::{CommitNo, JobId, RequestNo, WorkerId};
 use filch_scheduler::message::ToWorker;
 use filch_scheduler::name::Name;
 use filch_scheduler::random::SplitMix64;
-use filch_scheduler::random::SplitMix64;
 use filch_scheduler::record::Strategy;
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::time::{Millis, Monotonic, Now, Wall};
