@@ -84,8 +84,7 @@ fn delivery(chance: &mut Unstructured<'_>) -> Result<Delivery> {
         (SessionNo(u64::arbitrary(chance)?), MessageNo(u64::arbitrary(chance)?));
     let grace = Option::<u32>::arbitrary(chance)?;
     let grace = grace.map(|millis| Duration::from_millis(millis.into()));
-    let sweeps = bool::arbitrary(chance)?;
-    Ok(Delivery { session, number, messages, works, grace, sweeps })
+    Ok(Delivery { session, number, messages, works, grace })
 }
 
 fn message(chance: &mut Unstructured<'_>, works: &mut Vec<(Hold, Arc<str>)>) -> Result<ToWorker> {

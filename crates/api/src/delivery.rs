@@ -32,8 +32,6 @@ pub struct Delivery {
     pub works: Vec<(Hold, Arc<str>)>,
     /// How long running jobs may take, if the worker is told to drain; its own grace if missing.
     pub grace: Option<Duration>,
-    /// Whether the server says that it takes sweeps.
-    pub sweeps: bool,
 }
 
 impl Delivery {
@@ -62,9 +60,6 @@ impl Delivery {
         text.push(']');
         if let Some(grace) = self.grace {
             let _ = write!(text, ",\"grace_ms\":{}", grace.as_millis());
-        }
-        if self.sweeps {
-            text.push_str(",\"sweeps\":true");
         }
         text.push('}');
         text
@@ -95,7 +90,7 @@ impl Delivery {
         let messages = messages.collect::<Result<_, _>>()?;
         let (session, number) = (SessionNo(frame.session), MessageNo(frame.number));
         let grace = frame.grace_ms.map(Duration::from_millis);
-        Ok(Self { session, number, messages, works, grace, sweeps: frame.sweeps })
+        Ok(Self { session, number, messages, works, grace })
     }
 
     /// As a frame whose parts can be looked at.
@@ -111,7 +106,7 @@ impl Delivery {
             self.messages.into_iter().map(|message| Down::say(message, &mut work)).collect();
         let grace_ms = self.grace.map(|grace| grace.as_millis() as u64);
         let (session, number) = (self.session.0, self.number.0);
-        DownFrame { session, number, messages, grace_ms, sweeps: self.sweeps }
+        DownFrame { session, number, messages, grace_ms }
     }
 }
 
@@ -173,8 +168,6 @@ struct FrameIn<'a> {
     #[serde(borrow)]
     messages: Vec<&'a RawValue>,
     grace_ms: Option<u64>,
-    #[serde(default)]
-    sweeps: bool,
 }
 
 /// Assigned jobs that borrow their texts.
@@ -281,7 +274,6 @@ mod tests {
                 (hold(8, 2), Arc::from("{}")),
             ],
             grace: Some(Duration::from_millis(1_500)),
-            sweeps: true,
         }
     }
 

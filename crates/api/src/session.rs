@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::json::check_depth;
+use crate::submission::Span;
 use crate::{id, limits};
 
 /// A job and the fence of its holder.
@@ -60,9 +61,6 @@ pub struct About {
     /// Its process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// How many of a million idle moments it offers for side-work.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offers_per_million: Option<u32>,
 }
 
 impl About {
@@ -74,7 +72,6 @@ impl About {
         self.kinds = self
             .kinds
             .filter(|kinds| kinds.len() <= limits::WORKER_KINDS && kinds.iter().all(is_short));
-        self.offers_per_million = self.offers_per_million.filter(|parts| *parts <= 1_000_000);
         self
     }
 }
@@ -116,7 +113,7 @@ pub enum Up {
     /// This job has been running for a while.
     Started(WireHold),
     /// A job has left.
-    Report(Reported),
+    Report(WireReport),
     /// These jobs have left: the attempt succeeded, and there is nothing else to say of it. So most jobs
     /// end.
     Finished(Vec<WireHold>),
@@ -136,8 +133,6 @@ pub enum Up {
         /// From 0 to 100.
         percent: u8,
     },
-    /// Nothing to do: use the moment for side-work. Only said to a server that has said that it takes it.
-    Sweep,
     /// No more jobs.
     Drain,
     /// The last message.
@@ -159,7 +154,7 @@ pub struct WireHello {
     pub queues: Option<Vec<String>>,
     /// What it has to report.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reports: Vec<Reported>,
+    pub reports: Vec<WireReport>,
     /// What has been running for a while.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub started: Vec<WireHold>,
@@ -180,43 +175,49 @@ pub enum WireHelloKind {
     Resume,
 }
 
-/// A job has left a worker.
-#[derive(Debug, Serialize, Deserialize)]
+/// How one attempt ended: the same object in a WebSocket frame and in a plain HTTP request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Reported {
-    /// Which one.
+pub struct WireReport {
+    /// The job's number and the fence of this attempt.
     pub job: WireHold,
-    /// How.
-    pub ending: Ended,
-    /// What it came to.
+    /// How the attempt ended.
+    pub ending: WireEnding,
+    /// What went wrong, for people to read. Only with `failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Another attempt cannot succeed, so the job is not retried. Only with `failed`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub forever: bool,
+    /// How long to wait before the next call. Required with `snoozed`, and only allowed there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Span>,
+    /// The result of the job, any JSON. Only with `finished`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Value>))]
     pub result: Option<Box<RawValue>>,
-    /// What it printed.
+    /// The output to keep with the attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
 }
 
-/// How a job has left.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Ended {
+/// How an attempt ended, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum WireEnding {
     /// The attempt succeeded.
     Finished,
-    /// The attempt failed.
-    Failed {
-        /// For people.
-        error: String,
-        /// Trying again cannot help.
-        #[serde(default, skip_serializing_if = "is_false")]
-        forever: bool,
-    },
-    /// To be called again after so many milliseconds.
-    Snoozed(u32),
-    /// Stopped by the worker's drain.
+    /// The attempt failed. It counts against the job's retry policy.
+    Failed,
+    /// The handler asks to be called again later. It does not count as an attempt.
+    Snoozed,
+    /// The worker stopped the attempt because it is shutting down. It does not count as an attempt.
     Interrupted,
-    /// Never started.
+    /// The job was never started; it goes back to its queue.
     Dropped,
-    /// Cancelled, and stopped.
+    /// The job was cancelled and has stopped.
     Stopped,
 }
 
@@ -238,10 +239,6 @@ pub struct DownFrame {
     /// workers do not look here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
-    /// Whether the server takes sweeps; it says so with its answer to a hello. Older ones do not, and would
-    /// not know the word.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub sweeps: bool,
 }
 
 /// One thing the server says.
@@ -293,33 +290,36 @@ pub enum Down {
     Gone,
 }
 
-/// A job as its new owner learns of it.
+/// A job that a worker now owns: the same object in a WebSocket frame and in the answer to a claim.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WireAssignment {
-    /// The job and its new owner's fence.
+    /// The job's number and the fence of this attempt.
     pub job: WireHold,
-    /// Its id.
+    /// The job's id.
     pub id: String,
-    /// Its queue.
+    /// The job's queue.
     pub queue: String,
-    /// Its kind.
+    /// The job's kind; `command` for commands.
     pub kind: String,
-    /// Ranks are compared within one era.
+    /// Jobs with a lower era start first; ranks are compared only within one era.
     pub era: u64,
-    /// Lower runs sooner.
+    /// Within one era, jobs with a lower rank start first.
     pub rank: i64,
-    /// Which attempt this will be, from 1.
+    /// Which attempt this is, from 1.
     pub attempt: u16,
-    /// The start must be confirmed.
+    /// The worker must ask with `start` and wait for `start_granted` before it starts this job.
+    /// Never set in the answer to a claim.
     #[serde(default, skip_serializing_if = "is_false")]
     pub confirm: bool,
-    /// Only into a free slot.
+    /// The job must go straight into a free slot and may not wait behind others.
     #[serde(default, skip_serializing_if = "is_false")]
     pub free_slot: bool,
-    /// How long it may take.
+    /// How long the attempt may take, in milliseconds. The worker enforces it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u32>,
-    /// What to do: see [`crate::submission::Work`].
+    /// What to do: `args` as they were submitted, and for commands `run`, `env` and `dir`.
+    #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub work: Box<RawValue>,
 }
 
@@ -451,7 +451,7 @@ impl Up {
                 reports: hello
                     .reports
                     .iter()
-                    .map(|report| Reported::say(report, leftovers))
+                    .map(|report| WireReport::new(report, leftovers))
                     .collect(),
                 started: all(&hello.started),
                 holds: all(&hello.holds),
@@ -460,21 +460,17 @@ impl Up {
             &FromWorker::Want(count) => Self::Want(count),
             &FromWorker::Start(hold) => Self::Start(hold.into()),
             &FromWorker::Started(hold) => Self::Started(hold.into()),
-            FromWorker::Report(report) => {
-                let reported = Reported::say(report, leftovers);
-                match reported {
-                    Reported { job, ending: Ended::Finished, result: None, log: None } => {
-                        Self::Finished(vec![job])
-                    }
-                    other => Self::Report(other),
-                }
-            }
+            FromWorker::Report(report) => match WireReport::new(report, leftovers) {
+                WireReport {
+                    job, ending: WireEnding::Finished, result: None, log: None, ..
+                } => Self::Finished(vec![job]),
+                other => Self::Report(other),
+            },
             FromWorker::Given { question, jobs } => {
                 Self::Given { question: question.0, jobs: all(jobs) }
             }
             &FromWorker::Stopping(hold) => Self::Stopping(hold.into()),
             &FromWorker::Progress { hold, percent } => Self::Progress { job: hold.into(), percent },
-            FromWorker::Sweep => Self::Sweep,
             FromWorker::Drain => Self::Drain,
             FromWorker::Goodbye => Self::Goodbye,
         }
@@ -494,7 +490,11 @@ impl Up {
                 slots: hello.slots,
                 want: hello.want,
                 serves: serves(hello.queues),
-                reports: hello.reports.into_iter().map(|report| report.hear(left)).collect(),
+                reports: hello
+                    .reports
+                    .into_iter()
+                    .map(|report| report.into_report(left))
+                    .collect::<Result<_, _>>()?,
                 started: all(&hello.started),
                 holds: all(&hello.holds),
             }),
@@ -502,72 +502,94 @@ impl Up {
             Self::Want(count) => FromWorker::Want(count),
             Self::Start(held) => FromWorker::Start(held.into()),
             Self::Started(held) => FromWorker::Started(held.into()),
-            Self::Report(report) => FromWorker::Report(report.hear(left)),
+            Self::Report(report) => FromWorker::Report(report.into_report(left)?),
             Self::Finished(_) => return Err(InvalidFrame("it is more than one message")),
             Self::Given { question, jobs } => {
                 FromWorker::Given { question: QuestionNo(question), jobs: all(&jobs) }
             }
             Self::Stopping(held) => FromWorker::Stopping(held.into()),
             Self::Progress { job, percent } => FromWorker::Progress { hold: job.into(), percent },
-            Self::Sweep => FromWorker::Sweep,
             Self::Drain => FromWorker::Drain,
             Self::Goodbye => FromWorker::Goodbye,
         })
     }
 }
 
-impl Reported {
-    fn say(report: &Report, leftovers: &mut impl FnMut(Hold) -> Option<ReportedOutput>) -> Self {
-        let left = leftovers(report.hold);
-        let ending = match &report.ending {
-            Ending::Finished => Ended::Finished,
-            Ending::Failed { again, error } => {
-                Ended::Failed { error: error.to_string(), forever: *again == Again::Never }
-            }
-            &Ending::Snoozed(span) => Ended::Snoozed(span.0),
-            Ending::Interrupted => Ended::Interrupted,
-            Ending::Dropped => Ended::Dropped,
-            Ending::Stopped => Ended::Stopped,
-        };
-        let (result, log) = left.map_or((None, None), |left| (left.result, left.log));
-        Self {
-            job: report.hold.into(),
-            ending,
-            // What is no JSON never becomes a result.
-            result: result.and_then(|text| RawValue::from_string(text.to_string()).ok()),
-            log: log.map(|text| text.to_string()),
-        }
+impl WireReport {
+    /// A report without details.
+    #[must_use]
+    pub const fn plain(job: WireHold, ending: WireEnding) -> Self {
+        Self { job, ending, error: None, forever: false, wait: None, result: None, log: None }
     }
 
-    /// What the brain hears of it; what else there is goes to `left`. A worker of ours keeps to the bounds
-    /// by itself; others are held to them here, since a report cannot be refused for ever.
-    pub fn hear(self, left: &mut Vec<ReportedOutput>) -> Report {
+    fn new(report: &Report, output: &mut impl FnMut(Hold) -> Option<ReportedOutput>) -> Self {
+        let ending = match &report.ending {
+            Ending::Finished => WireEnding::Finished,
+            Ending::Failed { .. } => WireEnding::Failed,
+            Ending::Snoozed(_) => WireEnding::Snoozed,
+            Ending::Interrupted => WireEnding::Interrupted,
+            Ending::Dropped => WireEnding::Dropped,
+            Ending::Stopped => WireEnding::Stopped,
+        };
+        let mut wire = Self::plain(report.hold.into(), ending);
+        match &report.ending {
+            Ending::Failed { again, error } => {
+                wire.error = Some(error.to_string());
+                wire.forever = *again == Again::Never;
+            }
+            &Ending::Snoozed(wait) => wire.wait = Some(Span(wait)),
+            _ => {}
+        }
+        if let Some(output) = output(report.hold) {
+            // A text that is not JSON never becomes a result.
+            wire.result =
+                output.result.and_then(|text| RawValue::from_string(text.to_string()).ok());
+            wire.log = output.log.map(|text| text.to_string());
+        }
+        wire
+    }
+
+    /// The report for `dispatch`; its result and log go to `outputs`.
+    ///
+    /// filch's own worker keeps to the bounds by itself. For others they are enforced here, since a
+    /// report that is rejected would be repeated for ever: texts are cut, and a result that is too
+    /// large is a failure.
+    ///
+    /// # Errors
+    /// If a snoozed report has no `wait`.
+    pub fn into_report(self, outputs: &mut Vec<ReportedOutput>) -> Result<Report, InvalidFrame> {
         let hold = self.job.into();
         let excess = self.result.as_deref().and_then(|result| excess(result.get()));
         let result = self.result.filter(|_| excess.is_none());
         let log = self.log.map(|log| beginning(log, limits::LOG_BYTES));
         if result.is_some() || log.is_some() {
-            left.push(ReportedOutput {
+            outputs.push(ReportedOutput {
                 hold,
                 result: result.map(|result| Arc::from(result.get())),
                 log: log.map(Arc::from),
             });
         }
         let ending = match (self.ending, excess) {
-            (Ended::Finished, Some(excess)) => {
+            (WireEnding::Finished, Some(excess)) => {
                 Ending::Failed { again: Again::Never, error: excess.into() }
             }
-            (Ended::Finished, None) => Ending::Finished,
-            (Ended::Failed { error, forever }, _) => Ending::Failed {
-                again: if forever { Again::Never } else { Again::ByPolicy },
-                error: beginning(error, limits::ERROR_BYTES).into(),
-            },
-            (Ended::Snoozed(millis), _) => Ending::Snoozed(Millis(millis)),
-            (Ended::Interrupted, _) => Ending::Interrupted,
-            (Ended::Dropped, _) => Ending::Dropped,
-            (Ended::Stopped, _) => Ending::Stopped,
+            (WireEnding::Finished, None) => Ending::Finished,
+            (WireEnding::Failed, _) => {
+                let error = self.error.unwrap_or_else(|| "the worker gave no reason".into());
+                Ending::Failed {
+                    again: if self.forever { Again::Never } else { Again::ByPolicy },
+                    error: beginning(error, limits::ERROR_BYTES).into(),
+                }
+            }
+            (WireEnding::Snoozed, _) => {
+                let wait = self.wait.ok_or(InvalidFrame("a snoozed report needs `wait`"))?;
+                Ending::Snoozed(wait.0)
+            }
+            (WireEnding::Interrupted, _) => Ending::Interrupted,
+            (WireEnding::Dropped, _) => Ending::Dropped,
+            (WireEnding::Stopped, _) => Ending::Stopped,
         };
-        Report { hold, ending }
+        Ok(Report { hold, ending })
     }
 }
 
@@ -700,8 +722,8 @@ mod tests {
 
     fn heard(report: &serde_json::Value) -> (Report, Vec<ReportedOutput>) {
         let mut left = Vec::new();
-        let report: Reported = serde_json::from_str(&report.to_string()).expect("a report");
-        (report.hear(&mut left), left)
+        let report: WireReport = serde_json::from_str(&report.to_string()).expect("a report");
+        (report.into_report(&mut left).expect("a valid report"), left)
     }
 
     #[test]
@@ -725,9 +747,9 @@ mod tests {
             assert_eq!(left, []);
         }
         let long = "é".repeat(limits::LOG_BYTES);
-        let ending = serde_json::json!({"failed": {"error": long}});
-        let (report, left) =
-            heard(&serde_json::json!({"job": [1, 1], "ending": ending, "log": long}));
+        let (report, left) = heard(
+            &serde_json::json!({"job": [1, 1], "ending": "failed", "error": long, "log": long}),
+        );
         let Ending::Failed { error, .. } = report.ending else { panic!("it failed") };
         assert_eq!(error.to_string().len(), limits::ERROR_BYTES);
         assert_eq!(left[0].log.as_deref().map(str::len), Some(limits::LOG_BYTES));

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::limits;
 use crate::problem::Problem;
-use crate::session::{Ended, Reported, WireHold};
+use crate::session::{WireAssignment, WireEnding, WireHold, WireReport};
 use crate::submission::{Span, name};
 
 /// A worker wants jobs.
@@ -42,7 +42,7 @@ pub struct Claim {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Claimed {
     /// These are the worker's, to be started at once.
-    pub jobs: Vec<Assignment>,
+    pub jobs: Vec<WireAssignment>,
     /// Of what it says to hold, these are not its own any more: it stops them, and reports them as
     /// `stopped`.
     pub cancel: Vec<WireHold>,
@@ -50,28 +50,6 @@ pub struct Claimed {
     pub drain: bool,
     /// How long it may be silent before its jobs go to others, in milliseconds.
     pub lease_ms: u64,
-}
-
-/// A job as its worker learns of it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Assignment {
-    /// Its number, and the fence of this attempt.
-    pub job: WireHold,
-    /// Its id.
-    pub id: String,
-    /// Its queue.
-    pub queue: String,
-    /// Its kind; `command` for commands.
-    pub kind: String,
-    /// Which attempt this is, from 1.
-    pub attempt: u16,
-    /// How long it may take, in milliseconds. The worker sees to it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout_ms: Option<u32>,
-    /// What to do: `args` as they were submitted, and for commands `run`, `env` and `dir`.
-    #[cfg_attr(feature = "schema", schema(value_type = Object))]
-    pub work: Box<RawValue>,
 }
 
 /// A worker is still there. Due ten times a lease.
@@ -109,53 +87,7 @@ pub struct HeartbeatAnswer {
 pub struct Reports {
     /// In any order; each may be repeated.
     #[cfg_attr(feature = "schema", schema(min_items = 1))]
-    pub reports: Vec<Report>,
-}
-
-/// How one attempt ended.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Report {
-    /// Which job, and under which fence.
-    pub job: WireHold,
-    /// How it ended.
-    pub ending: Ending,
-    /// What went wrong, for people; with `failed`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    /// Trying again cannot help; with `failed`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub forever: Option<bool>,
-    /// When to be called again; with `snoozed`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait: Option<Span>,
-    /// What it came to; with `finished`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<Value>))]
-    pub result: Option<Box<RawValue>>,
-    /// What it printed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub log: Option<String>,
-}
-
-/// How an attempt ended, in a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Ending {
-    /// It succeeded.
-    Finished,
-    /// It failed, which counts.
-    Failed,
-    /// It wants to be called again later, which does not count.
-    Snoozed,
-    /// The worker is leaving, which does not count.
-    Interrupted,
-    /// It was never started.
-    Dropped,
-    /// It was cancelled, and has stopped.
-    Stopped,
+    pub reports: Vec<WireReport>,
 }
 
 /// Which reports are stored.
@@ -242,21 +174,21 @@ fn check_count<T>(items: &[T], at: &str) -> Result<(), Problem> {
         .at(at))
 }
 
-impl Report {
+impl WireReport {
     fn check(&self) -> Result<(), Problem> {
-        let goes_with = |is_there: bool, ending: Ending, field: &str| {
+        let goes_with = |is_there: bool, ending: WireEnding, field: &str| {
             if is_there && self.ending != ending {
-                let title = format!("`{field}` is not said of an attempt that ended so");
+                let title = format!("`{field}` does not go with this ending");
                 return Err(Problem::invalid(title).at(format!("/{field}")));
             }
             Ok(())
         };
-        goes_with(self.error.is_some(), Ending::Failed, "error")?;
-        goes_with(self.forever.is_some(), Ending::Failed, "forever")?;
-        goes_with(self.wait.is_some(), Ending::Snoozed, "wait")?;
-        goes_with(self.result.is_some(), Ending::Finished, "result")?;
-        if self.ending == Ending::Snoozed && self.wait.is_none() {
-            return Err(Problem::invalid("when is it to be called again?")
+        goes_with(self.error.is_some(), WireEnding::Failed, "error")?;
+        goes_with(self.forever, WireEnding::Failed, "forever")?;
+        goes_with(self.wait.is_some(), WireEnding::Snoozed, "wait")?;
+        goes_with(self.result.is_some(), WireEnding::Finished, "result")?;
+        if self.ending == WireEnding::Snoozed && self.wait.is_none() {
+            return Err(Problem::invalid("a snoozed report needs `wait`")
                 .help("write \"wait\": \"30s\"")
                 .at("/wait"));
         }
@@ -274,36 +206,5 @@ impl Report {
         fits(self.error.as_deref(), limits::ERROR_BYTES, "error")?;
         fits(self.result.as_deref().map(RawValue::get), limits::RESULT_BYTES, "result")?;
         fits(self.log.as_deref(), limits::LOG_BYTES, "log")
-    }
-
-    /// The same in the words of a worker's session.
-    #[must_use]
-    pub fn say(&self) -> Reported {
-        let ending = match self.ending {
-            Ending::Finished => Ended::Finished,
-            Ending::Failed => Ended::Failed {
-                error: self.error.clone().unwrap_or_else(|| "the worker did not say why".into()),
-                forever: self.forever.unwrap_or(false),
-            },
-            Ending::Snoozed => Ended::Snoozed(self.wait.map_or(0, |wait| wait.0.0)),
-            Ending::Interrupted => Ended::Interrupted,
-            Ending::Dropped => Ended::Dropped,
-            Ending::Stopped => Ended::Stopped,
-        };
-        Reported { job: self.job, ending, result: self.result.clone(), log: self.log.clone() }
-    }
-
-    /// The job was never started.
-    #[must_use]
-    pub const fn dropped(job: WireHold) -> Self {
-        Self {
-            job,
-            ending: Ending::Dropped,
-            error: None,
-            forever: None,
-            wait: None,
-            result: None,
-            log: None,
-        }
     }
 }

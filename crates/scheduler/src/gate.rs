@@ -76,7 +76,6 @@ impl Gate {
             DispatchEffect::Reply { after, to, answer } => (after, Held::Request(to, answer)),
             other @ (DispatchEffect::Commit { .. }
             | DispatchEffect::Fetch { .. }
-            | DispatchEffect::Sweep
             | DispatchEffect::HangUp { .. }) => {
                 return Some(other);
             }

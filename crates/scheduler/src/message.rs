@@ -43,9 +43,6 @@ pub enum FromWorker {
         /// From 0 to 100.
         percent: u8,
     },
-    /// The worker has a slot free, has asked for jobs and got none, and a lottery has picked this moment:
-    /// the server may use it for a slice of side-work.
-    Sweep,
     /// The worker wants no more jobs and hands back what it has not started.
     Drain,
     /// The worker's work has stopped and it is leaving; its last message.

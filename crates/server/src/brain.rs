@@ -466,7 +466,6 @@ impl Brain {
                         let _ = fetches.send((fetch, store.find(&ids, &keys, &seqs)));
                     });
                 }
-                Some(DispatchEffect::Sweep) => {}
                 Some(DispatchEffect::HangUp { worker, session }) => {
                     let id = filch_api::id::worker(worker);
                     tracing::debug!(

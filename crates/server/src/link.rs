@@ -157,7 +157,7 @@ pub(crate) async fn deliver(batch: Batch, store: &Arc<dyn Store>) -> Result<Deli
     // do.
     let nothing = || StoredText::from("{}");
     let works = works.into_iter().map(|(hold, text)| (hold, text.unwrap_or_else(nothing)));
-    Ok(Delivery { session, number, messages, works: works.collect(), grace, sweeps: false })
+    Ok(Delivery { session, number, messages, works: works.collect(), grace })
 }
 
 /// The same, as a decoded frame.

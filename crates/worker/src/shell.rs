@@ -9,7 +9,7 @@ use filch_api::session::{self, About, Output, OutputStream, ReportedOutput, UpFr
 use filch_recruit::Recruiter;
 use filch_scheduler::agent::{self, Agent, AgentEffect, AgentEvent, StopReason};
 use filch_scheduler::id::{Hold, MessageNo, SessionNo, WorkerId};
-use filch_scheduler::message::{Again, Assignment, FromWorker, Serves, ToWorker};
+use filch_scheduler::message::{Again, Assignment, Ending, FromWorker, Serves, ToWorker};
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Millis;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -114,7 +114,6 @@ impl RunningWorker {
             name: config.name,
             kinds: Some(handlers.kinds()),
             pid: Some(std::process::id()),
-            offers_per_million: None,
         };
         let queues = config.queues.as_ref().map(|queues| queues.join(","));
         let serves = config.queues.map_or(Serves::All, |queues| {
@@ -398,24 +397,24 @@ impl Shell {
         self.print();
         let Ended { outcome, log } = ended;
         let outcome = bounded(outcome);
-        let (outcome, result) = match outcome {
-            Outcome::Finished(result) => (agent::Outcome::Finished, result),
+        let (ending, result) = match outcome {
+            Outcome::Finished(result) => (Ending::Finished, result),
             Outcome::Failed { error, forever } => {
                 let again = if forever { Again::Never } else { Again::ByPolicy };
-                (agent::Outcome::Failed { again, error: error.into() }, None)
+                (Ending::Failed { again, error: error.into() }, None)
             }
             Outcome::Snoozed(span) => {
                 let millis = u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
-                (agent::Outcome::Snoozed(Millis(millis)), None)
+                (Ending::Snoozed(Millis(millis)), None)
             }
-            Outcome::Stopped => (agent::Outcome::Stopped, None),
+            Outcome::Stopped => (Ending::Stopped, None),
         };
         if result.is_some() || log.is_some() {
             let left =
                 ReportedOutput { hold, result: result.map(Arc::from), log: log.map(Arc::from) };
             self.left.insert(hold, left);
         }
-        self.handle(AgentEvent::Ended { hold, outcome });
+        self.handle(AgentEvent::Ended { hold, ending });
     }
 
     fn handle(&mut self, event: AgentEvent) {

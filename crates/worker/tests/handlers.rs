@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use filch_api::delivery::Delivery;
-use filch_api::session::{Ended, Up, UpFrame, WireHold};
+use filch_api::session::{Up, UpFrame, WireEnding, WireHold, WireReport};
 use filch_scheduler::agent::{Home, Reserve};
 use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, MessageNo, Seq, SessionNo};
 use filch_scheduler::message::{Assignment, Placement, StartMode, ToWorker};
@@ -31,17 +31,24 @@ impl Server {
         self.said += 1;
         let number = MessageNo(self.said);
         let session = SessionNo(1);
-        let delivery = Delivery { session, number, messages, works, grace: None, sweeps: false };
+        let delivery = Delivery { session, number, messages, works, grace: None };
         self.down.send(delivery).await.expect("the worker is connected");
     }
 
     /// Has a job of this kind run, and hears how it ended.
-    async fn run(&mut self, seq: u64, kind: &str) -> (Ended, Option<String>) {
+    async fn run(&mut self, seq: u64, kind: &str) -> (WireReport, Option<String>) {
         let hold = self.assign(seq, kind).await;
         let end = self.hear_end(hold).await;
         // Until it is answered the worker tells of nothing else.
         self.accept(hold).await;
         end
+    }
+
+    /// Has a job of this kind run that succeeds, and returns its result.
+    async fn finish(&mut self, seq: u64, kind: &str) -> Option<String> {
+        let (report, result) = self.run(seq, kind).await;
+        assert_eq!(report.ending, WireEnding::Finished);
+        result
     }
 
     async fn accept(&mut self, hold: Hold) {
@@ -67,16 +74,16 @@ impl Server {
         hold
     }
 
-    async fn hear_end(&mut self, hold: Hold) -> (Ended, Option<String>) {
+    async fn hear_end(&mut self, hold: Hold) -> (WireReport, Option<String>) {
         loop {
             for message in self.hear().await {
                 match message {
                     Up::Report(report) if report.job == WireHold::from(hold) => {
-                        let result = report.result.map(|result| result.get().to_owned());
-                        return (report.ending, result);
+                        let result = report.result.as_ref().map(|result| result.get().to_owned());
+                        return (report, result);
                     }
                     Up::Finished(jobs) if jobs.contains(&WireHold::from(hold)) => {
-                        return (Ended::Finished, None);
+                        return (WireReport::plain(hold.into(), WireEnding::Finished), None);
                     }
                     _ => {}
                 }
@@ -121,10 +128,11 @@ async fn what_a_handler_returns_is_reported() {
         .sync("sync", |attempt| Outcome::Finished(Some(attempt.number().to_string())))
         .sync("fails", |_| Outcome::failed("no paper"));
     let (_worker, mut server) = worker(handlers).await;
-    assert_eq!(server.run(1, "async").await, (Ended::Finished, Some("[1,2]".into())));
-    assert_eq!(server.run(2, "sync").await, (Ended::Finished, Some("1".into())));
-    let failed = Ended::Failed { error: "no paper".into(), forever: false };
-    assert_eq!(server.run(3, "fails").await, (failed, None));
+    assert_eq!(server.finish(1, "async").await, Some("[1,2]".into()));
+    assert_eq!(server.finish(2, "sync").await, Some("1".into()));
+    let (report, result) = server.run(3, "fails").await;
+    assert_eq!((report.ending, report.forever, result), (WireEnding::Failed, false, None));
+    assert_eq!(report.error.as_deref(), Some("no paper"));
 }
 
 #[tokio::test]
@@ -137,9 +145,9 @@ async fn a_handler_that_panics_fails_its_job_and_nothing_else() {
     let (_worker, mut server) = worker(handlers).await;
     for (seq, kind) in [(1, "at once"), (2, "later"), (3, "thread")] {
         let (ended, _) = server.run(seq, kind).await;
-        assert!(matches!(ended, Ended::Failed { forever: false, .. }), "{kind}: {ended:?}");
+        assert_eq!((ended.ending, ended.forever), (WireEnding::Failed, false), "{kind}: {ended:?}");
     }
-    assert_eq!(server.run(4, "fine").await, (Ended::Finished, None));
+    assert_eq!(server.finish(4, "fine").await, None);
 }
 
 #[tokio::test]
@@ -149,7 +157,8 @@ async fn a_result_that_is_too_large_is_a_lasting_failure() {
         .asynchronous("large", move |_| async move { Outcome::Finished(Some(large())) });
     let (_worker, mut server) = worker(handlers).await;
     let (ended, result) = server.run(1, "large").await;
-    assert!(matches!(&ended, Ended::Failed { forever: true, error } if error.contains("bytes")));
+    assert_eq!((ended.ending, ended.forever), (WireEnding::Failed, true));
+    assert!(ended.error.is_some_and(|error| error.contains("bytes")));
     assert_eq!(result, None);
 }
 
@@ -158,7 +167,8 @@ async fn a_kind_that_nobody_knows_is_named_with_those_that_are_known() {
     let handlers = Handlers::new().sync("resize", |_| Outcome::Finished(None));
     let (_worker, mut server) = worker(handlers).await;
     let (ended, _) = server.run(1, "resise").await;
-    let Ended::Failed { error, forever: false } = ended else { panic!("{ended:?}") };
+    assert_eq!((ended.ending, ended.forever), (WireEnding::Failed, false));
+    let error = ended.error.expect("a failed report says why");
     assert!(error.contains("\"resise\"") && error.contains("resize"), "{error}");
 }
 
@@ -197,7 +207,8 @@ async fn side_jobs_run_while_the_worker_is_idle_and_not_while_it_runs_jobs() {
     // One slice may have been under way when the job came.
     assert!(enlisted() <= before + 1, "idle moments of a busy worker");
     release.send_replace(true);
-    assert_eq!(server.hear_end(hold).await, (Ended::Finished, None));
+    let (report, result) = server.hear_end(hold).await;
+    assert_eq!((report.ending, result), (WireEnding::Finished, None));
     server.accept(hold).await;
     while done.try_recv().is_ok() {}
     done.recv().await.expect("the side job goes on");
@@ -240,12 +251,12 @@ async fn a_sync_handler_forks_on_the_threads_of_the_pool() {
             Outcome::Finished(Some(runtime.block_on(async { 7 }).to_string()))
         });
     let (_worker, mut server) = worker_with(2, handlers).await;
-    assert_eq!(server.run(1, "fib").await, (Ended::Finished, Some("6765".into())));
+    assert_eq!(server.finish(1, "fib").await, Some("6765".into()));
     let (_, names) = server.run(2, "where").await;
     let names: Vec<String> = serde_json::from_str(&names.unwrap()).unwrap();
     let is_its = |name: &String| ["filch-worker-0", "filch-worker-1"].contains(&name.as_str());
     assert!(names.len() == 3 && names.iter().all(is_its), "{names:?}");
-    assert_eq!(server.run(3, "runtime").await, (Ended::Finished, Some("7".into())));
+    assert_eq!(server.finish(3, "runtime").await, Some("7".into()));
 }
 
 #[tokio::test]
@@ -281,7 +292,7 @@ async fn whoever_waits_in_blocking_leaves_the_thread_to_others() {
         Outcome::Finished(heard.ok().map(|word| format!("{word:?}")))
     });
     let (_worker, mut server) = worker(handlers).await;
-    assert_eq!(server.run(1, "wait").await, (Ended::Finished, Some("\"hello\"".into())));
+    assert_eq!(server.finish(1, "wait").await, Some("\"hello\"".into()));
 }
 
 #[tokio::test]
@@ -321,5 +332,5 @@ async fn a_sync_handler_hears_that_it_should_stop() {
     let hold = server.assign(1, "long").await;
     // What was assigned before is begun, and then told to stop: there is no grace.
     worker.drain(Duration::ZERO);
-    assert_eq!(server.hear_end(hold).await.0, Ended::Interrupted);
+    assert_eq!(server.hear_end(hold).await.0.ending, WireEnding::Interrupted);
 }

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use crate::id::{Hold, MessageNo, SessionNo, WorkerId};
-use crate::message::{Again, Assignment, ErrorText, FromWorker, ToWorker};
-use crate::time::{Duration, Millis};
+use crate::message::{Assignment, Ending, FromWorker, ToWorker};
+use crate::time::Duration;
 
 /// What can happen.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -26,8 +26,9 @@ pub enum AgentEvent {
     Ended {
         /// Which one.
         hold: Hold,
-        /// How it ended.
-        outcome: Outcome,
+        /// How it ended: finished, failed, snoozed, or stopped before it ended by itself. The agent
+        /// decides what a stop is reported as.
+        ending: Ending,
     },
     /// A running job says how far it has come.
     Progressed {
@@ -38,8 +39,6 @@ pub enum AgentEvent {
     },
     /// A thread that runs jobs has found nothing to do.
     Idle,
-    /// A lottery has picked this moment, which the worker has to spare, for a slice of side-work.
-    Sweep,
     /// Start nothing more, hand back what has not started, and leave when the rest is done or the
     /// grace is over.
     Drain {
@@ -48,24 +47,6 @@ pub enum AgentEvent {
     },
     /// Time has passed.
     Tick,
-}
-
-/// How an attempt ended.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Outcome {
-    /// It succeeded.
-    Finished,
-    /// It failed.
-    Failed {
-        /// Whether another attempt makes sense.
-        again: Again,
-        /// What went wrong, for people.
-        error: ErrorText,
-    },
-    /// The handler asks to be called again after a while.
-    Snoozed(Millis),
-    /// It was stopped before it came to an end of its own.
-    Stopped,
 }
 
 /// What an `agent` causes. The shell performs these in order and never waits in between.

@@ -17,7 +17,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-pub use event::{AgentEffect, AgentEvent, Outcome, StopReason, Verdict};
+pub use event::{AgentEffect, AgentEvent, StopReason, Verdict};
 
 use self::deque::Deque;
 use self::pace::Pace;
@@ -230,10 +230,9 @@ impl Agent {
             AgentEvent::Received { session, number, messages } => {
                 self.received(session, number, messages);
             }
-            AgentEvent::Ended { hold, outcome } => self.ended(hold, outcome),
+            AgentEvent::Ended { hold, ending } => self.ended(hold, ending),
             AgentEvent::Progressed { hold, percent } => self.progressed(hold, percent),
             AgentEvent::Idle => self.idle(),
-            AgentEvent::Sweep => self.sweep(),
             AgentEvent::Drain { grace } => self.drain(grace),
             AgentEvent::Tick => {}
         }
@@ -295,16 +294,6 @@ impl Agent {
     #[must_use]
     pub fn waiting_count(&self) -> usize {
         self.deque.count()
-    }
-
-    /// Whether it has a moment to spare: a slot is free, the server knows of it, and neither it nor, by
-    /// theft, another worker has anything for it.
-    #[must_use]
-    pub fn is_spare(&self) -> bool {
-        let is_served = self.session.is_open && self.session.is_reconciled && !self.is_fenced;
-        let is_short = self.deque.count() == 0 && self.slots.len() < self.config.slots as usize;
-        let has_said_all = self.reports.is_empty() && self.session.unacknowledged.is_empty();
-        is_served && is_short && has_said_all && self.drain.is_none()
     }
 
     /// Checks that a job is in one place at most and that nothing runs without a right to.

@@ -262,13 +262,6 @@ impl Agent {
         self.session.is_urgent |= is_short && has_room_to_tell && self.want() > 0;
     }
 
-    /// Offers a moment to the server, unless there is something better to do by now.
-    pub(super) fn sweep(&mut self) {
-        if self.is_spare() {
-            self.say_now(FromWorker::Sweep);
-        }
-    }
-
     /// Sends what there is to say, if it is time to.
     pub(super) fn flush(&mut self) {
         if !self.session.is_open || self.has_left {

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::deque::Wanted;
-use super::{Agent, AgentEffect, Outcome, Slot, SlotPhase, StopReason};
+use super::{Agent, AgentEffect, Slot, SlotPhase, StopReason};
 use crate::id::{Hold, QuestionNo};
 use crate::message::{Again, Ending, FromWorker, Report, StartMode};
 use crate::planted::{Bug, planted};
@@ -133,7 +133,7 @@ impl Agent {
     }
 
     /// An attempt is over: nothing of it runs any more.
-    pub(super) fn ended(&mut self, hold: Hold, outcome: Outcome) {
+    pub(super) fn ended(&mut self, hold: Hold, ending: Ending) {
         let Some(slot) = self.slots.remove(&hold) else {
             return;
         };
@@ -142,11 +142,9 @@ impl Agent {
         if let Some(since) = slot.runs_since() {
             self.pace.run(self.now.monotonic.since(since));
         }
-        let own = match outcome {
-            Outcome::Finished => Some(Ending::Finished),
-            Outcome::Failed { again, error } => Some(Ending::Failed { again, error }),
-            Outcome::Snoozed(wait) => Some(Ending::Snoozed(wait)),
-            Outcome::Stopped => None,
+        let own = match ending {
+            Ending::Finished | Ending::Failed { .. } | Ending::Snoozed(_) => Some(ending),
+            Ending::Interrupted | Ending::Dropped | Ending::Stopped => None,
         };
         let ending = match (slot.phase, own) {
             // Whoever cancelled it only wants to know that it is over.

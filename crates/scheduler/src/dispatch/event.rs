@@ -147,8 +147,6 @@ pub enum DispatchEffect {
         /// What.
         answer: Answer,
     },
-    /// A worker has offered a moment: do a slice of side-work, if there is any and time for it.
-    Sweep,
     /// End this session's connection: what came over it does not fit together.
     HangUp {
         /// Whose connection.

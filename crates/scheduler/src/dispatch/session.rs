@@ -183,20 +183,12 @@ impl Dispatch {
                 FromWorker::Given { question, jobs } => self.given(id, session, question, &jobs),
                 FromWorker::Stopping(hold) => self.stopping(id, hold),
                 FromWorker::Progress { hold, percent } => self.progressed(id, hold, percent),
-                FromWorker::Sweep => self.sweep(),
                 FromWorker::Drain => self.drain(id),
                 FromWorker::Goodbye => {
                     self.end_worker(id, End::Left);
                     return;
                 }
             }
-        }
-    }
-
-    /// However many offer their moment at once, it is one slice.
-    fn sweep(&mut self) {
-        if !self.outcome.others.contains(&DispatchEffect::Sweep) {
-            self.outcome.others.push(DispatchEffect::Sweep);
         }
     }
 

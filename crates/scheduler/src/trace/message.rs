@@ -18,7 +18,6 @@ words!(FromWorker {
     Given { question: question, jobs: jobs } = ["give" question jobs],
     Stopping { 0: hold } = ["stopping" hold],
     Progress { hold: hold, percent: percent } = ["progress" hold percent],
-    Sweep {} = ["sweep"],
     Drain {} = ["drain"],
     Goodbye {} = ["goodbye"],
 });

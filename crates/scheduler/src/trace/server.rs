@@ -332,7 +332,6 @@ impl Words for DispatchEffect {
                 write_asker(*to, writer);
                 answer.write(writer);
             }
-            Self::Sweep => writer.word("sweep"),
             Self::HangUp { worker, session } => {
                 writer.word("hang-up");
                 let word = listener_word(*worker, *session, writer.known.before);
@@ -355,9 +354,6 @@ impl Words for DispatchEffect {
             reader.field("keys", &mut keys)?;
             reader.field("seqs", &mut seqs)?;
             return Ok(Self::Fetch { fetch, ids, keys, seqs });
-        }
-        if reader.take_word("sweep") {
-            return Ok(Self::Sweep);
         }
         if reader.take_word("hang-up") {
             let (worker, session) = read_listener(reader)?;

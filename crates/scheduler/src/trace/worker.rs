@@ -5,16 +5,9 @@ use alloc::vec::Vec;
 
 use super::server::read_numbers;
 use super::text::{Read, Reader, Words, Writer, words};
-use crate::agent::{AgentEffect, AgentEvent, Outcome, StopReason, Verdict};
+use crate::agent::{AgentEffect, AgentEvent, StopReason, Verdict};
 use crate::id::{MessageNo, SessionNo, WorkerId};
 use crate::message::{FromWorker, ToWorker};
-
-words!(Outcome {
-    Finished {} = ["finished"],
-    Failed { again: again, error: error } = ["failed" again error],
-    Snoozed { 0: wait } = ["snoozed" wait],
-    Stopped {} = ["stopped"],
-});
 
 words!(StopReason {
     Cancelled {} = ["cancelled"],
@@ -61,10 +54,10 @@ impl Words for AgentEvent {
                 writer.mark(':');
                 writer.list(messages, ',');
             }
-            Self::Ended { hold, outcome } => {
+            Self::Ended { hold, ending } => {
                 writer.word("ended");
                 hold.write(writer);
-                outcome.write(writer);
+                ending.write(writer);
             }
             Self::Progressed { hold, percent } => {
                 writer.word("progressed");
@@ -72,7 +65,6 @@ impl Words for AgentEvent {
                 percent.write(writer);
             }
             Self::Idle => writer.word("idle"),
-            Self::Sweep => writer.word("sweep"),
             Self::Drain { grace } => {
                 writer.word("drain");
                 grace.write(writer);
@@ -94,14 +86,11 @@ impl Words for AgentEvent {
         match reader.word("an event")?.as_str() {
             "connected" => Ok(Self::Connected),
             "disconnected" => Ok(Self::Disconnected),
-            "ended" => {
-                Ok(Self::Ended { hold: Words::read(reader)?, outcome: Words::read(reader)? })
-            }
+            "ended" => Ok(Self::Ended { hold: Words::read(reader)?, ending: Words::read(reader)? }),
             "progressed" => {
                 Ok(Self::Progressed { hold: Words::read(reader)?, percent: Words::read(reader)? })
             }
             "idle" => Ok(Self::Idle),
-            "sweep" => Ok(Self::Sweep),
             "drain" => Ok(Self::Drain { grace: Words::read(reader)? }),
             "tick" => Ok(Self::Tick),
             _ => Err(wanted),

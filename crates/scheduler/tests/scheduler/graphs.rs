@@ -102,9 +102,7 @@ impl Mill {
                     }
                 }
                 DispatchEffect::Reply { answer, .. } => self.answers.push(answer),
-                DispatchEffect::Fetch { .. }
-                | DispatchEffect::Sweep
-                | DispatchEffect::HangUp { .. } => {
+                DispatchEffect::Fetch { .. } | DispatchEffect::HangUp { .. } => {
                     unreachable!("ids are fresh")
                 }
             }

@@ -53,7 +53,6 @@ impl Shop {
                 }
                 DispatchEffect::Fetch { .. }
                 | DispatchEffect::Reply { .. }
-                | DispatchEffect::Sweep
                 | DispatchEffect::HangUp { .. } => {}
             }
         }

@@ -78,9 +78,7 @@ impl Bench {
                 DispatchEffect::Send { messages, .. } => {
                     messages.iter().for_each(|it| self.told(it));
                 }
-                DispatchEffect::Reply { .. }
-                | DispatchEffect::Sweep
-                | DispatchEffect::HangUp { .. } => {}
+                DispatchEffect::Reply { .. } | DispatchEffect::HangUp { .. } => {}
             }
         }
         self.dispatch.audit().expect("the audit");

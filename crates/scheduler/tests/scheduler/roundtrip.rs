@@ -1,6 +1,6 @@
 //! Whatever can happen or be caused can be written as text and read again, the same.
 
-use filch_scheduler::agent::{self, Outcome, StopReason, Verdict};
+use filch_scheduler::agent::{self, StopReason, Verdict};
 use filch_scheduler::dispatch::{
     self, Ahead, Answer, Bound, Novelty, Parent, QueueChange, Refused, Request, Steal, Submitted,
     Why,
@@ -281,7 +281,7 @@ impl Maker {
     }
 
     fn worker_says(&mut self) -> FromWorker {
-        match self.below(12) {
+        match self.below(11) {
             0 => {
                 let older = self.worker();
                 FromWorker::Hello(Hello {
@@ -306,7 +306,6 @@ impl Maker {
             7 => FromWorker::Stopping(self.hold()),
             8 => FromWorker::Progress { hold: self.hold(), percent: self.number() as u8 },
             9 => FromWorker::Drain,
-            10 => FromWorker::Sweep,
             _ => FromWorker::Goodbye,
         }
     }
@@ -465,7 +464,7 @@ impl Maker {
     }
 
     fn dispatch_effect(&mut self) -> dispatch::DispatchEffect {
-        match self.below(7) {
+        match self.below(6) {
             0 | 1 => dispatch::DispatchEffect::Commit {
                 number: CommitNo(self.number()),
                 mutations: self.list(Self::mutation),
@@ -487,7 +486,6 @@ impl Maker {
                 to: RequestNo(self.number()),
                 answer: self.answer(),
             },
-            5 => dispatch::DispatchEffect::Sweep,
             _ => {
                 dispatch::DispatchEffect::HangUp { worker: self.worker(), session: self.session() }
             }
@@ -496,7 +494,7 @@ impl Maker {
 
     fn agent_event(&mut self) -> agent::AgentEvent {
         let (again, error, wait) = (self.again(), self.text().into(), self.millis());
-        match self.below(9) {
+        match self.below(8) {
             0 => agent::AgentEvent::Connected,
             1 => agent::AgentEvent::Disconnected,
             2 => agent::AgentEvent::Received {
@@ -506,17 +504,16 @@ impl Maker {
             },
             3 => agent::AgentEvent::Ended {
                 hold: self.hold(),
-                outcome: self.one([
-                    Outcome::Finished,
-                    Outcome::Failed { again, error },
-                    Outcome::Snoozed(wait),
-                    Outcome::Stopped,
+                ending: self.one([
+                    Ending::Finished,
+                    Ending::Failed { again, error },
+                    Ending::Snoozed(wait),
+                    Ending::Stopped,
                 ]),
             },
             4 => agent::AgentEvent::Progressed { hold: self.hold(), percent: self.number() as u8 },
             5 => agent::AgentEvent::Drain { grace: self.duration() },
             6 => agent::AgentEvent::Idle,
-            7 => agent::AgentEvent::Sweep,
             _ => agent::AgentEvent::Tick,
         }
     }

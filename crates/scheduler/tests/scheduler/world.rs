@@ -9,7 +9,7 @@ mod workers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use filch_scheduler::agent::{self, Agent, Home, Outcome, Reserve, Verdict};
+use filch_scheduler::agent::{self, Agent, Home, Reserve, Verdict};
 use filch_scheduler::dispatch::{
     self, Answer, Dispatch, DispatchEffect, DispatchEvent, JobView, QueueChange, Request, Why,
     WorkerView,
@@ -18,7 +18,7 @@ use filch_scheduler::gate::{Gate, Outgoing};
 use filch_scheduler::id::{
     CommitNo, FetchNo, Hold, JobId, MessageNo, RequestNo, Seq, SessionNo, WorkerId,
 };
-use filch_scheduler::message::{Again, FromWorker, Serves, ToWorker};
+use filch_scheduler::message::{Again, Ending, FromWorker, Serves, ToWorker};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{JobRow, Mutation, Strategy};
 use filch_scheduler::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
@@ -208,17 +208,17 @@ impl World {
             149 | 150 => self.disconnect_unseen_by_the_worker(member),
             151 | 152 => self.resume(member),
             153..=180 => self.connect(member),
-            181..=207 => self.finish_one(member, at / MEMBERS, Outcome::Finished),
+            181..=207 => self.finish_one(member, at / MEMBERS, Ending::Finished),
             208..=212 => {
                 let error = "by chance".into();
-                self.finish_one(member, at, Outcome::Failed { again: Again::ByPolicy, error });
+                self.finish_one(member, at, Ending::Failed { again: Again::ByPolicy, error });
             }
             213 | 214 => {
                 if let Some(&hold) = self.members[member].stopping.keys().next() {
                     self.stopped(member, hold);
                 }
             }
-            215 | 216 => self.finish_one(member, at, Outcome::Snoozed(Millis(700))),
+            215 | 216 => self.finish_one(member, at, Ending::Snoozed(Millis(700))),
             217..=224 => self.commit(usize::MAX),
             225..=229 => self.commit(1),
             230..=232 => self.read_fetch(at),
@@ -306,7 +306,7 @@ impl World {
             self.pump();
             for at in 0..MEMBERS {
                 while !self.members[at].running.is_empty() {
-                    self.finish_one(at, 0, Outcome::Finished);
+                    self.finish_one(at, 0, Ending::Finished);
                 }
             }
             self.pump();

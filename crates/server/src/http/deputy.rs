@@ -20,10 +20,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use filch_api::problem::Problem;
-use filch_api::session::{Down, Up, WireAssignment, WireHello, WireHelloKind, WireHold};
-use filch_api::work::{
-    Answered, Assignment, Claim, Claimed, Heartbeat, HeartbeatAnswer, Report, TooLate,
+use filch_api::session::{
+    Down, Up, WireAssignment, WireHello, WireHelloKind, WireHold, WireReport,
 };
+use filch_api::work::{Answered, Claim, Claimed, Heartbeat, HeartbeatAnswer, TooLate};
 use tokio::sync::oneshot;
 
 /// What a worker asks for.
@@ -31,7 +31,7 @@ use tokio::sync::oneshot;
 pub(super) enum Ask {
     Claim(Claim),
     Beat(Heartbeat),
-    Report(Vec<Report>),
+    Report(Vec<WireReport>),
     Goodbye,
 }
 
@@ -99,9 +99,9 @@ pub(super) struct Deputy {
     arrivals: u64,
     claim: Option<OpenClaim>,
     /// The newest claim that was answered, and what it brought.
-    last: Option<(u64, Vec<Assignment>)>,
+    last: Option<(u64, Vec<WireAssignment>)>,
     /// What was reported and not answered.
-    reports: BTreeMap<WireHold, Report>,
+    reports: BTreeMap<WireHold, WireReport>,
     reporting: Vec<Reporting>,
     /// Answers that wait for a renewal.
     renewals: Vec<Renewal>,
@@ -137,9 +137,9 @@ struct Holding {
 
 enum Stage {
     /// The brain is asked whether it may be started.
-    Confirming(u64, Box<Assignment>),
+    Confirming(u64, Box<WireAssignment>),
     /// To be given with the next answer.
-    Waiting(u64, Box<Assignment>),
+    Waiting(u64, Box<WireAssignment>),
     /// The worker has it, or was told of it in an answer that may be under way.
     Given,
 }
@@ -278,7 +278,7 @@ impl Deputy {
             slots: self.slots,
             want: 0,
             queues: self.queues.clone(),
-            reports: self.reports.values().map(Report::say).collect(),
+            reports: self.reports.values().cloned().collect(),
             started: started.map(|(&hold, _)| hold).collect(),
             holds: self.jobs.keys().copied().collect(),
         };
@@ -379,8 +379,8 @@ impl Deputy {
     fn assigned(&mut self, jobs: Vec<WireAssignment>) {
         let mut starts = Vec::new();
         let mut refused = Vec::new();
-        for WireAssignment { job, id, queue, kind, attempt, confirm, timeout_ms, work, .. } in jobs
-        {
+        for assignment in jobs {
+            let (job, confirm) = (assignment.job, assignment.confirm);
             if self.jobs.contains_key(&job) || self.reports.contains_key(&job) {
                 continue;
             }
@@ -388,8 +388,8 @@ impl Deputy {
                 refused.push(job);
                 continue;
             }
-            let assignment =
-                Box::new(Assignment { job, id, queue, kind, attempt, timeout_ms, work });
+            // The worker sees the job only once its start is granted.
+            let assignment = Box::new(WireAssignment { confirm: false, ..assignment });
             self.arrivals += 1;
             let stage = if confirm {
                 starts.push(Up::Start(job));

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use filch_scheduler::agent::{self, Agent, AgentEffect, AgentEvent, Home, Outcome};
+use filch_scheduler::agent::{self, Agent, AgentEffect, AgentEvent, Home};
 use filch_scheduler::id::{Hold, Seq};
-use filch_scheduler::message::{Again, Assignment};
+use filch_scheduler::message::{Again, Assignment, Ending};
 use filch_scheduler::time::{Millis, Monotonic};
 
 use super::network::Link;
@@ -25,7 +25,6 @@ pub(super) struct Place {
     home: Home,
     lives: u64,
     /// Which idle moments are picked.
-    lottery: Random,
     process: Option<Process>,
     /// How often each job was started here. A handler keeps no better count either.
     runs: BTreeMap<Seq, u32>,
@@ -53,9 +52,6 @@ struct Pause {
 /// How long the place of a process that is gone stays empty when nobody says otherwise.
 const EMPTY_FOR: Duration = Duration::from_millis(500);
 
-/// One in so many idle moments of a worker is picked for side-work.
-const SPARE_EACH: u64 = 8;
-
 /// A job that has been told to stop takes at most this long, in parts of the lease: what a worker must be
 /// able to do.
 const STOPS_WITHIN: (u32, u32) = (3, 10);
@@ -70,7 +66,6 @@ impl Place {
             link: Link::new(member),
             home: member.home,
             lives: 0,
-            lottery: Random::new(0),
             process: None,
             runs: BTreeMap::new(),
         }
@@ -105,7 +100,6 @@ impl<W: Observer> World<'_, W> {
         let mut random = Random::keyed(self.plan.seed, Purpose::Worker(place), member.lives);
         let link = Random::keyed(self.plan.seed, Purpose::Link(place), member.lives);
         member.link.seed(link);
-        member.lottery = Random::keyed(self.plan.seed, Purpose::Sweep(place + 1), member.lives);
         let config = agent::AgentConfig {
             seed: random.next(),
             home: plan.home,
@@ -159,7 +153,6 @@ impl<W: Observer> World<'_, W> {
                     let worker = member.worker().expect("there is a process");
                     self.observe(Observed::Heard { place, worker, messages: &messages });
                     self.tell(place, AgentEvent::Received { session, number, messages });
-                    self.spare(place);
                 }
             }
             InProcess::JobEnds { hold, deed: Deed::KillWorker } => {
@@ -170,12 +163,12 @@ impl<W: Observer> World<'_, W> {
             InProcess::JobEnds { .. } | InProcess::JobStops { .. } => {
                 let (hold, outcome) = outcome_of(&happening);
                 if self.end_run(place, hold, &outcome) {
-                    self.tell(place, AgentEvent::Ended { hold, outcome });
+                    self.tell(place, AgentEvent::Ended { hold, ending: outcome });
                     self.find_nothing(place);
                 }
             }
             InProcess::HearsOfEnd { hold, outcome } => {
-                self.tell(place, AgentEvent::Ended { hold, outcome });
+                self.tell(place, AgentEvent::Ended { hold, ending: outcome });
             }
             InProcess::Drains { grace } => self.drain(place, grace),
         }
@@ -185,15 +178,6 @@ impl<W: Observer> World<'_, W> {
     fn find_nothing(&mut self, place: usize) {
         if place.is_multiple_of(2) && self.places[place].process.is_some() {
             self.tell(place, AgentEvent::Idle);
-        }
-    }
-
-    /// Some of the moments that a worker has to spare are picked for side-work.
-    fn spare(&mut self, place: usize) {
-        let member = &mut self.places[place];
-        let is_spare = member.process.as_ref().is_some_and(|process| process.agent.is_spare());
-        if self.plan.retention.is_some() && is_spare && member.lottery.one_in(SPARE_EACH) {
-            self.tell(place, AgentEvent::Sweep);
         }
     }
 
@@ -229,17 +213,17 @@ impl<W: Observer> World<'_, W> {
     }
 
     /// Nothing of this job runs here any more. `false` if nothing did before.
-    fn end_run(&mut self, place: usize, hold: Hold, outcome: &Outcome) -> bool {
+    fn end_run(&mut self, place: usize, hold: Hold, outcome: &Ending) -> bool {
         let Some(process) = &mut self.places[place].process else {
             return false;
         };
         let was_running = process.running.remove(&hold).is_some();
         if was_running {
             let how = match outcome {
-                Outcome::Finished => ExecutionEnd::Finished,
-                Outcome::Failed { .. } => ExecutionEnd::Failed,
-                Outcome::Snoozed(_) => ExecutionEnd::Snoozed,
-                Outcome::Stopped => ExecutionEnd::Stopped,
+                Ending::Finished => ExecutionEnd::Finished,
+                Ending::Failed { .. } => ExecutionEnd::Failed,
+                Ending::Snoozed(_) => ExecutionEnd::Snoozed,
+                Ending::Interrupted | Ending::Dropped | Ending::Stopped => ExecutionEnd::Stopped,
             };
             self.observe(Observed::Ended { place, hold, how });
         }
@@ -339,7 +323,6 @@ impl<W: Observer> World<'_, W> {
         let due = process.agent.next_deadline();
         if due.is_some_and(|due| member.clock.when(due) <= now) {
             self.tell(place, AgentEvent::Tick);
-            self.spare(place);
         }
         self.plan_worker_tick(place);
     }
@@ -468,7 +451,7 @@ impl<W: Observer> World<'_, W> {
         }
         for hold in std::mem::take(&mut process.running).into_keys() {
             self.observe(Observed::Ended { place, hold, how: ExecutionEnd::Killed });
-            self.miss(place, InProcess::HearsOfEnd { hold, outcome: Outcome::Stopped });
+            self.miss(place, InProcess::HearsOfEnd { hold, outcome: Ending::Stopped });
         }
     }
 
@@ -517,21 +500,19 @@ impl<W: Observer> World<'_, W> {
 }
 
 /// What a worker hears of a job that comes to an end.
-fn outcome_of(happening: &InProcess) -> (Hold, Outcome) {
+fn outcome_of(happening: &InProcess) -> (Hold, Ending) {
     match happening {
         InProcess::JobEnds { hold, deed } => {
             let outcome = match deed {
-                Deed::Succeed => Outcome::Finished,
-                Deed::Fail => Outcome::Failed { again: Again::ByPolicy, error: "no luck".into() },
-                Deed::FailForGood => {
-                    Outcome::Failed { again: Again::Never, error: "no use".into() }
-                }
-                Deed::Snooze => Outcome::Snoozed(Millis(700)),
-                Deed::KillWorker | Deed::Hang => Outcome::Stopped,
+                Deed::Succeed => Ending::Finished,
+                Deed::Fail => Ending::Failed { again: Again::ByPolicy, error: "no luck".into() },
+                Deed::FailForGood => Ending::Failed { again: Again::Never, error: "no use".into() },
+                Deed::Snooze => Ending::Snoozed(Millis(700)),
+                Deed::KillWorker | Deed::Hang => Ending::Stopped,
             };
             (*hold, outcome)
         }
-        InProcess::JobStops { hold } => (*hold, Outcome::Stopped),
+        InProcess::JobStops { hold } => (*hold, Ending::Stopped),
         _ => unreachable!("only jobs come to an end"),
     }
 }

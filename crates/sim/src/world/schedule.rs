@@ -4,9 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use filch_scheduler::agent::Outcome;
 use filch_scheduler::id::{FetchNo, Hold, JobId, MessageNo, Seq, SessionNo, WorkerId};
-use filch_scheduler::message::{FromWorker, ToWorker};
+use filch_scheduler::message::{Ending, FromWorker, ToWorker};
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Monotonic;
 
@@ -81,7 +80,7 @@ pub(super) enum InProcess {
     /// The job is over already, and the worker has yet to hear of it.
     HearsOfEnd {
         hold: Hold,
-        outcome: Outcome,
+        outcome: Ending,
     },
 }
 

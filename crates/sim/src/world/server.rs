@@ -262,7 +262,6 @@ impl<W: Observer> World<'_, W> {
                     let happening = Happening::Finds { server, fetch, ids, keys, seqs };
                     self.schedule.put(self.now.plus(takes + self.server.slow_by), happening);
                 }
-                Some(DispatchEffect::Sweep) => self.begin_sweep(),
                 Some(DispatchEffect::HangUp { worker, session }) => self.hang_up(worker, session),
                 Some(DispatchEffect::Send { .. } | DispatchEffect::Reply { .. }) => {
                     unreachable!("the gate keeps what is told")

@@ -103,9 +103,7 @@ impl World {
                     self.event(DispatchEvent::Fetched { fetch, found });
                 }
                 DispatchEffect::Send { worker, messages, .. } => self.told(worker, messages),
-                DispatchEffect::Reply { .. }
-                | DispatchEffect::Sweep
-                | DispatchEffect::HangUp { .. } => {}
+                DispatchEffect::Reply { .. } | DispatchEffect::HangUp { .. } => {}
             }
         }
     }

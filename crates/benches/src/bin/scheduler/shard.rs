@@ -149,7 +149,6 @@ impl Shard {
                 DispatchEffect::Reply { answer: Answer::Submitted(_), .. } => {}
                 DispatchEffect::Reply { .. }
                 | DispatchEffect::Fetch { .. }
-                | DispatchEffect::Sweep
                 | DispatchEffect::HangUp { .. } => {
                     panic!("unexpected effect in a bench: {effect:?}");
                 }

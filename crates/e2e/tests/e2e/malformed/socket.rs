@@ -18,11 +18,11 @@ const VALID: &[&str] = &[
     r#"{"worker": "00000000000000b1", "session": 1, "number": 2, "messages": ["heartbeat", {"want": 5},
         {"start": [7, 1]}, {"started": [7, 1]}, {"stopping": [7, 1]}, "drain"]}"#,
     r#"{"worker": "00000000000000b1", "session": 1, "number": 2, "messages": [{"report": {
-        "job": [1, 1], "ending": {"failed": {"error": "no", "forever": true}}, "log": "x"}},
+        "job": [1, 1], "ending": "failed", "error": "no", "forever": true, "log": "x"}},
         {"finished": [[1, 1], [2, 1]]}, {"given": {"question": 1, "jobs": [[1, 1]]}},
         {"progress": {"job": [1, 1], "percent": 50}}]}"#,
     r#"{"worker": "00000000000000b1", "session": 1, "number": 2, "messages": [{"report": {
-        "job": [1, 1], "ending": {"snoozed": 5}}}, {"report": {"job": [2, 1],
+        "job": [1, 1], "ending": "snoozed", "wait": "5ms"}}, {"report": {"job": [2, 1],
         "ending": "interrupted"}}, "goodbye"]}"#,
     r#"{"worker": "00000000000000b1", "session": 1, "number": 0, "output": [{"job": [7, 1],
         "stream": "stdout", "text": "hello"}]}"#,

@@ -33,7 +33,6 @@ impl World {
                     self.fetches.push_back((fetch, ids, keys, seqs));
                 }
                 Some(DispatchEffect::HangUp { worker, session }) => self.hang_up(worker, session),
-                Some(DispatchEffect::Sweep) => {}
                 Some(DispatchEffect::Send { .. } | DispatchEffect::Reply { .. }) => {
                     unreachable!("gated")
                 }

@@ -35,7 +35,7 @@ impl World {
         }
     }
 
-    pub(super) fn finish_one(&mut self, at: usize, which: usize, outcome: Outcome) {
+    pub(super) fn finish_one(&mut self, at: usize, which: usize, outcome: Ending) {
         if self.members[at].is_paused {
             return;
         }
@@ -46,10 +46,10 @@ impl World {
         running.remove(&hold);
         // What was to be stopped may be reported as stopped although it came to an end of its own.
         let was_stopping = self.members[at].stopping.remove(&hold).is_some();
-        if outcome == Outcome::Finished && !was_stopping {
+        if outcome == Ending::Finished && !was_stopping {
             self.finished.insert(hold);
         }
-        self.agent_event(at, agent::AgentEvent::Ended { hold, outcome });
+        self.agent_event(at, agent::AgentEvent::Ended { hold, ending: outcome });
     }
 
     /// A job that was told to stop has done so.
@@ -57,7 +57,7 @@ impl World {
         if !self.members[at].is_paused {
             self.members[at].running.remove(&hold);
             self.members[at].stopping.remove(&hold);
-            self.agent_event(at, agent::AgentEvent::Ended { hold, outcome: Outcome::Stopped });
+            self.agent_event(at, agent::AgentEvent::Ended { hold, ending: Ending::Stopped });
         }
     }
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use filch_api::limits;
 use filch_api::problem::Problem;
-use filch_api::session::{Up, WireHelloKind, WireHold};
-use filch_api::work::{Assignment, Claim, Claimed, Report};
+use filch_api::session::{Up, WireAssignment, WireEnding, WireHelloKind, WireHold, WireReport};
+use filch_api::work::{Claim, Claimed};
 use tokio::sync::oneshot;
 
 use super::{Answer, Ask, Call, Deputy, Holding, OpenClaim, Reply, Stage, answer};
@@ -101,7 +101,8 @@ impl Deputy {
     pub(super) fn hand_back(&mut self, hold: WireHold) {
         self.jobs.remove(&hold);
         if let Entry::Vacant(entry) = self.reports.entry(hold) {
-            let message = Up::Report(entry.insert(Report::dropped(hold)).say());
+            let message =
+                Up::Report(entry.insert(WireReport::plain(hold, WireEnding::Dropped)).clone());
             self.say(vec![message]);
         }
     }
@@ -168,7 +169,7 @@ impl Deputy {
         answer(open.replies, &Ok(claimed));
     }
 
-    fn claimed(&self, jobs: Vec<Assignment>, holds: &[WireHold]) -> Reply {
+    fn claimed(&self, jobs: Vec<WireAssignment>, holds: &[WireHold]) -> Reply {
         let (_, cancel) = self.divide(holds);
         let (drain, lease_ms) = (self.is_draining, self.lease.as_millis() as u64);
         Reply::Claimed(Claimed { jobs, cancel, drain, lease_ms })

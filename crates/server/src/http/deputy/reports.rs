@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
 
-use filch_api::session::{Up, WireHold};
-use filch_api::work::{Answered, Heartbeat, HeartbeatAnswer, Report, TooLate};
+use filch_api::session::{Up, WireHold, WireReport};
+use filch_api::work::{Answered, Heartbeat, HeartbeatAnswer, TooLate};
 use tokio::sync::oneshot;
 
 use super::{Answer, Ask, Deputy, OpenGoodbye, Renewal, Reply, Reporting, answer};
@@ -41,7 +41,7 @@ impl Deputy {
         }
     }
 
-    pub(super) fn report(&mut self, reports: Vec<Report>, reply: oneshot::Sender<Answer>) {
+    pub(super) fn report(&mut self, reports: Vec<WireReport>, reply: oneshot::Sender<Answer>) {
         let new = self.note_reports(reports, reply);
         // A repeat of what is under way says nothing new, but the worker is there.
         self.say(if new.is_empty() { vec![Up::Heartbeat] } else { new });
@@ -50,7 +50,7 @@ impl Deputy {
     /// Takes down reports; what of them is new is returned, to be said.
     pub(super) fn note_reports(
         &mut self,
-        reports: Vec<Report>,
+        reports: Vec<WireReport>,
         reply: oneshot::Sender<Answer>,
     ) -> Vec<Up> {
         let mut new = Vec::new();
@@ -58,7 +58,7 @@ impl Deputy {
         for report in reports {
             left.insert(report.job);
             if let Entry::Vacant(entry) = self.reports.entry(report.job) {
-                new.push(Up::Report(entry.insert(report).say()));
+                new.push(Up::Report(entry.insert(report).clone()));
             }
         }
         self.reporting.push(Reporting { left, answered: Answered::default(), reply });

@@ -1,6 +1,6 @@
 //! What a deputy makes of requests and of what the brain says, without either.
 
-use filch_api::session::Ended;
+use filch_api::session::WireEnding;
 use filch_api::submission::Span;
 use filch_scheduler::time::Millis;
 use serde_json::value::RawValue;
@@ -98,7 +98,7 @@ fn words(effect: Effect) -> Vec<String> {
                 Up::Start(hold) => format!("start {}", job(hold)),
                 Up::Started(hold) => format!("started {}", job(hold)),
                 Up::Report(report) => match report.ending {
-                    Ended::Dropped => format!("dropped {}", job(report.job)),
+                    WireEnding::Dropped => format!("dropped {}", job(report.job)),
                     other => format!("{other:?} {}", job(report.job)),
                 },
                 Up::Given { question, jobs: given } => {
@@ -265,7 +265,8 @@ fn after_a_broken_session_everything_unanswered_is_said_again() {
     player.hear(vec![assign(&[7])]);
     player.settle();
     assert_eq!(brought(answer), [7]);
-    let mut report = player.ask(Ask::Report(vec![Report::dropped(WireHold(7, 1))]));
+    let mut report =
+        player.ask(Ask::Report(vec![WireReport::plain(WireHold(7, 1), WireEnding::Dropped)]));
     let mut beat = player.beat(&[WireHold(7, 1)]);
     let mut claim = player.claim(2, &[WireHold(7, 1)], LEASE);
     player.said();

@@ -218,9 +218,7 @@ impl Player {
             DispatchEffect::Reply { to, answer, .. } => {
                 self.observe(Observed::Answered { request: *to, answer });
             }
-            DispatchEffect::Fetch { .. }
-            | DispatchEffect::Sweep
-            | DispatchEffect::HangUp { .. } => {}
+            DispatchEffect::Fetch { .. } | DispatchEffect::HangUp { .. } => {}
         }
     }
 
