@@ -20,6 +20,8 @@ pub mod fingerprint;
 pub mod flow;
 #[cfg(feature = "flow-file")]
 pub mod flow_file;
+#[cfg(feature = "schema")]
+pub mod frame_schema;
 pub mod id;
 pub mod job;
 pub mod json;

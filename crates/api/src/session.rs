@@ -1,8 +1,11 @@
-//! What a worker and the server say, as JSON: the protocol of `agent` and `dispatch` in numbered batches,
-//! with what the brains do not look at (payloads, results, what jobs print) put beside it.
+//! The wire form of the messages between workers and the server, defined once for WebSocket frames and
+//! for plain HTTP (`work`).
 //!
-//! A frame is one batch in one direction. Jobs go by number and fence, `[7, 1]`, and a job's payload is
-//! the text that was submitted, untouched.
+//! A frame is one numbered batch of messages in one direction. The scheduler never sees payloads,
+//! results or output; frames carry them next to its messages. A job is written as its number and fence,
+//! `[7, 1]`, and its payload is the text that was submitted, untouched. Each message is converted once:
+//! on arrival into the scheduler's message, on departure out of it. `delivery` does that quickly for
+//! jobs on their way to a worker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,44 +30,46 @@ use crate::{id, limits};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WireHold(pub u64, pub u64);
 
-/// What a worker sends.
+/// A frame from a worker.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UpFrame {
-    /// Sixteen hexadecimal digits.
+    /// The worker's id: sixteen hexadecimal digits, the first of them 0 to 7.
     pub worker: String,
-    /// Which of its connections this is, from 1.
+    /// The number of the worker's connection, from 1; each new connection has a higher one.
     pub session: u64,
-    /// The batch's number in this session, from 1; 0 for a frame that only brings output.
+    /// The batch's number in this session, from 1 without gaps; 0 for a frame that only carries output.
     #[serde(default)]
     pub number: u64,
-    /// What it says, in order.
+    /// The messages, applied in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Up>,
-    /// What running jobs have printed.
+    /// Output of running jobs, shown while they run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output: Vec<Output>,
-    /// What the worker says of itself, when it comes. Older ones say nothing.
+    /// The worker's description of itself, sent along with a hello.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<Box<About>>,
 }
 
-/// What a worker says of itself: for people, and for the question why a job waits.
+/// A worker's description of itself: shown to people, and used to explain why a job waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct About {
-    /// What people call it.
+    /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The kinds of jobs it has handlers for, if it knows.
+    /// The kinds of jobs it has handlers for; missing if it cannot tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kinds: Option<Vec<String>>,
-    /// Its process.
+    /// Its process id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
 }
 
 impl About {
-    /// Without what is too much: it is only talk, and nothing to end a session for.
+    /// Drops fields that exceed their bounds. They are informative only, and no reason to end a session.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         let is_short = |text: &String| text.len() <= limits::NAME_BYTES;
@@ -76,20 +81,22 @@ impl About {
     }
 }
 
-/// What a job has printed, to be shown while it runs.
+/// A piece of a running job's output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Output {
-    /// Which job.
+    /// The job.
     pub job: WireHold,
-    /// Where.
+    /// Standard output or standard error.
     pub stream: OutputStream,
-    /// What.
+    /// The text.
     pub text: String,
 }
 
-/// Where a job prints.
+/// The stream that a job wrote to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OutputStream {
     /// Standard output.
@@ -98,80 +105,82 @@ pub enum OutputStream {
     Stderr,
 }
 
-/// One thing a worker says.
+/// A message from a worker.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Up {
-    /// Opens a session.
+    /// Opens a session. Always the first message of the first batch.
     Hello(Box<WireHello>),
-    /// Still here.
+    /// Renews the lease and carries nothing else.
     Heartbeat,
-    /// Own at most so many jobs.
+    /// The most jobs that this worker wants to own from now on: a total, not an increment.
     Want(u32),
-    /// May this suspected job be started?
+    /// Asks for permission to start a job whose assignment had `confirm` set.
     Start(WireHold),
-    /// This job has been running for a while.
+    /// This job has been running for a while. Jobs that end within about 50 ms need not be announced.
     Started(WireHold),
-    /// A job has left.
+    /// How an attempt ended. Repeated, after a reconnect in the hello, until it is accepted or refused.
     Report(WireReport),
-    /// These jobs have left: the attempt succeeded, and there is nothing else to say of it. So most jobs
-    /// end.
+    /// These attempts succeeded, without a result or a log: the compact form of a report.
     Finished(Vec<WireHold>),
-    /// The answer to a question.
+    /// The answer to `ask_to_give`. The jobs must not have started, and have left the worker.
     Given {
-        /// Which one.
+        /// The number of the question.
         question: u64,
-        /// What is given.
+        /// The jobs given away; may be empty.
         jobs: Vec<WireHold>,
     },
-    /// The cancelled job is being stopped.
+    /// The worker is stopping this cancelled job.
     Stopping(WireHold),
-    /// How far a running job has come.
+    /// The progress of a running job.
     Progress {
-        /// Which job.
+        /// The job.
         job: WireHold,
         /// From 0 to 100.
         percent: u8,
     },
-    /// No more jobs.
+    /// The worker is shutting down and wants no more jobs.
     Drain,
-    /// The last message.
+    /// The worker's last message: nothing of its jobs runs any more.
     Goodbye,
 }
 
-/// How a worker introduces itself.
+/// Opens a session.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WireHello {
-    /// Who comes.
+    /// Whether the worker is new, replaces an older incarnation, or resumes.
     pub kind: WireHelloKind,
     /// How many jobs it can run at once.
     pub slots: u32,
-    /// How many it wants to own at most.
+    /// The most jobs that it wants to own.
     pub want: u32,
     /// The queues it serves; all if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<Vec<String>>,
-    /// What it has to report.
+    /// Reports that were not answered before. Applied before anything else.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reports: Vec<WireReport>,
-    /// What has been running for a while.
+    /// Jobs of this worker that have been running for a while.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub started: Vec<WireHold>,
-    /// All that it holds.
+    /// Every job that the worker holds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<WireHold>,
 }
 
-/// Who comes.
+/// What kind of hello this is.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum WireHelloKind {
     /// A new incarnation.
     New,
-    /// A new incarnation in place of this one, whose work has stopped.
+    /// A new incarnation in place of the one with this id, all of whose jobs have stopped.
     Replace(String),
-    /// One that was here.
+    /// The same incarnation over a new connection.
     Resume,
 }
 
@@ -226,67 +235,72 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// What the server sends.
+/// A frame from the server.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DownFrame {
     /// The session it is for.
     pub session: u64,
-    /// The batch's number.
+    /// The batch's number in this session, from 1 without gaps.
     pub number: u64,
-    /// What it says, in order.
+    /// The messages, applied in this order.
     pub messages: Vec<Down>,
-    /// How long running jobs may take, if the worker is told to drain; its own grace if missing. Older
-    /// workers do not look here.
+    /// With `drain_now`: how long running jobs may take, in milliseconds. The worker's own grace period
+    /// if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
 }
 
-/// One thing the server says.
+/// A message from the server.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Down {
-    /// What is truly the worker's.
+    /// The answer to a hello. Jobs that the worker holds and that are not listed are no longer its own:
+    /// it stops or drops them.
     Reconcile {
-        /// The length of the lease.
+        /// The length of the lease, in milliseconds.
         lease_ms: u64,
-        /// What the worker keeps.
+        /// The jobs that the worker keeps.
         keep: Vec<WireHold>,
     },
-    /// These jobs are the worker's.
+    /// The worker now owns these jobs.
     Assign(Vec<WireAssignment>),
-    /// Give half.
+    /// Asks for half of the jobs that have not started, because another worker is idle. Answered with
+    /// `given`.
     AskToGive {
-        /// To be repeated.
+        /// The question's number, repeated in the answer.
         question: u64,
-        /// At most so many.
+        /// The most jobs to give.
         most: u32,
-        /// At most so many that must go into a free slot.
+        /// The most jobs to give whose assignment had `free_slot` set.
         most_bound: u32,
-        /// Suspected jobs must stay.
+        /// Jobs whose assignment had `confirm` set must stay.
         suspects_stay: bool,
-        /// Only of these queues; all if missing.
+        /// Only jobs of these queues; of any if missing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         queues: Option<Vec<String>>,
     },
-    /// The suspected job may start.
+    /// The job with `confirm` may start.
     StartGranted(WireHold),
-    /// The job is cancelled.
+    /// The job is cancelled: the worker drops or stops it, and reports it as `stopped`.
     Cancel(WireHold),
-    /// Drain.
+    /// Shut down gracefully: start nothing more, hand back jobs that have not started, finish the rest.
     DrainNow,
-    /// Everything up to this batch has arrived.
+    /// Every batch up to this number has arrived. The lease runs from when that batch was sent.
     Renewed(u64),
-    /// These reports are stored.
+    /// These reports are durable; the worker can forget them.
     Accepted(Vec<WireHold>),
-    /// This report is too late.
+    /// This report came too late, because the job has changed hands; the worker can forget it.
     Refused {
-        /// What was reported.
+        /// The job as it was reported.
         job: WireHold,
-        /// The fence the job has now.
+        /// The job's current fence; missing if there is no such job.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         current: Option<u64>,
     },
-    /// Stop everything and come back as a new incarnation.
+    /// The server does not know this worker, or no longer does: stop every job and come back under a new
+    /// id.
     Gone,
 }
 
@@ -323,33 +337,33 @@ pub struct WireAssignment {
     pub work: Box<RawValue>,
 }
 
-/// A frame makes no sense. The session ends.
+/// A frame that cannot be applied, and why. The session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidFrame(pub &'static str);
 
-/// What an attempt left behind, beside the report of its end.
+/// The result and log that came with a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportedOutput {
-    /// Whose.
+    /// The job and the fence of the attempt.
     pub hold: Hold,
-    /// What it came to.
+    /// The result, as JSON.
     pub result: Option<Arc<str>>,
-    /// What it printed.
+    /// The output to keep.
     pub log: Option<Arc<str>>,
 }
 
-/// A batch as the brain takes it.
+/// A worker's batch as `dispatch` takes it.
 #[derive(Debug)]
 pub struct WorkerBatch {
-    /// Who speaks.
+    /// The worker that sent it.
     pub worker: WorkerId,
-    /// In which session.
+    /// The worker's session.
     pub session: SessionNo,
-    /// The batch's number; 0 if there is none.
+    /// The batch's number; 0 if it only carries output.
     pub number: MessageNo,
-    /// What it says.
+    /// The messages, in order.
     pub messages: Vec<FromWorker>,
-    /// What attempts left behind.
+    /// Results and logs of the reported attempts.
     pub left: Vec<ReportedOutput>,
 }
 
@@ -383,7 +397,7 @@ fn serves(queues: Option<Vec<String>>) -> Serves {
 }
 
 impl UpFrame {
-    /// What a worker's brain says, as a frame; `leftovers` finds what an attempt left behind.
+    /// The frame for a batch of an agent's messages; `leftovers` finds the result and log of an attempt.
     #[must_use]
     pub fn say(
         worker: WorkerId,
@@ -411,13 +425,13 @@ impl UpFrame {
         }
     }
 
-    /// What the server's brain hears.
+    /// The batch for `dispatch`.
     ///
     /// # Errors
-    /// If the frame makes no sense.
+    /// If an id is malformed or a report is incomplete.
     pub fn hear(self) -> Result<WorkerBatch, InvalidFrame> {
-        let worker =
-            id::read_worker(&self.worker).ok_or(InvalidFrame("a worker's id is 16 digits"))?;
+        let worker = id::read_worker(&self.worker)
+            .ok_or(InvalidFrame("a worker's id has 16 hexadecimal digits"))?;
         let mut left = Vec::new();
         let mut messages = Vec::with_capacity(self.messages.len());
         for message in self.messages {
@@ -483,7 +497,7 @@ impl Up {
                     WireHelloKind::New => HelloKind::New,
                     WireHelloKind::Replace(worker) => HelloKind::Replace(
                         id::read_worker(&worker)
-                            .ok_or(InvalidFrame("a worker's id is 16 digits"))?,
+                            .ok_or(InvalidFrame("a worker's id has 16 hexadecimal digits"))?,
                     ),
                     WireHelloKind::Resume => HelloKind::Resume,
                 },
@@ -503,7 +517,7 @@ impl Up {
             Self::Start(held) => FromWorker::Start(held.into()),
             Self::Started(held) => FromWorker::Started(held.into()),
             Self::Report(report) => FromWorker::Report(report.into_report(left)?),
-            Self::Finished(_) => return Err(InvalidFrame("it is more than one message")),
+            Self::Finished(_) => return Err(InvalidFrame("`finished` is handled by the batch")),
             Self::Given { question, jobs } => {
                 FromWorker::Given { question: QuestionNo(question), jobs: all(&jobs) }
             }
@@ -593,13 +607,13 @@ impl WireReport {
     }
 }
 
-/// Why a result cannot be kept; nothing if it can.
+/// Why a result cannot be stored; `None` if it can.
 #[must_use]
 pub fn excess(result: &str) -> Option<String> {
     let (bytes, most) = (result.len(), limits::RESULT_BYTES);
     if bytes > most {
         return Some(format!(
-            "the result has {bytes} bytes, and may have {most}: put it somewhere and return where it is"
+            "the result has {bytes} bytes, and {most} are allowed: store it elsewhere and return a link"
         ));
     }
     check_depth(result.as_bytes()).err().map(|problem| format!("the result: {}", problem.title))
@@ -611,7 +625,7 @@ fn beginning(mut text: String, most: usize) -> String {
 }
 
 impl Down {
-    /// What the server's brain says; `work` is what each job that is assigned has to do.
+    /// The wire form of a message of `dispatch`; `work` finds the payload of an assigned job.
     pub fn say(message: ToWorker, mut work: impl FnMut(Hold) -> Box<RawValue>) -> Self {
         match message {
             ToWorker::Reconcile { lease, keep } => {
@@ -641,10 +655,10 @@ impl Down {
         }
     }
 
-    /// What a worker's brain hears; what each job has to do goes to `work`.
+    /// The message for an agent; the payload of each assigned job goes to `work`.
     ///
     /// # Errors
-    /// If it makes no sense.
+    /// If an id is malformed.
     pub fn hear(self, mut work: impl FnMut(Hold, Box<RawValue>)) -> Result<ToWorker, InvalidFrame> {
         Ok(match self {
             Self::Reconcile { lease_ms, keep } => {
@@ -676,7 +690,7 @@ impl Down {
 }
 
 impl WireAssignment {
-    /// What the server's brain says of a job, with what it has to do.
+    /// The wire form of an assignment, with the job's payload.
     #[must_use]
     pub fn say(job: &message::Assignment, work: Box<RawValue>) -> Self {
         Self {

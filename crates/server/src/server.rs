@@ -70,9 +70,6 @@ impl Default for ServerConfig {
 /// The shortest lease: with a shorter one, a pause of the machine would look like a lost worker.
 const LEASE_MIN: Duration = Duration::from_millis(500);
 
-/// How many mutations may wait to become durable.
-const UNRECEIPTED_MAX: usize = 1 << 17;
-
 /// A running server. [`Server::stop`] stops it; otherwise it ends with the process.
 pub struct Server {
     address: SocketAddr,
@@ -307,11 +304,9 @@ async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -
 }
 
 fn brain_config(config: &ServerConfig) -> dispatch::DispatchConfig {
-    let limits = dispatch::Limits { unreceipted: UNRECEIPTED_MAX, ..dispatch::Limits::default() };
     dispatch::DispatchConfig {
         seed: config.seed,
         lease: config.lease,
-        limits,
         ..dispatch::DispatchConfig::default()
     }
 }

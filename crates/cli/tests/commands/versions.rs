@@ -92,8 +92,8 @@ fn a_worker_with_another_protocol_version_exits_with_help() {
     let server = Server::idle();
     let other = ProxyMode::Changed("filch-protocol: 2");
     for (request, answer, why) in [
-        (other.clone(), ProxyMode::Open, "the worker speaks protocol 2, and this server 1"),
-        (ProxyMode::Open, other, "the server speaks protocol 2, and this worker 1"),
+        (other.clone(), ProxyMode::Open, "the worker speaks 2, and this server speaks 1"),
+        (ProxyMode::Open, other, "the server speaks 2, and this worker speaks 1"),
     ] {
         let mut worker = worker(&server, &proxy(&server, request, answer));
         assert_eq!(worker.code(), Some(7), "{}", worker.kill_and_read_stderr());
@@ -152,7 +152,7 @@ fn a_worker_whose_frame_is_rejected_exits_with_the_reason() {
         let mut worker = worker(&server, &url);
         assert_eq!(worker.code(), Some(7), "{}", worker.kill_and_read_stderr());
         let said = worker.kill_and_read_stderr();
-        let why = format!("error: {url} makes nothing of what this worker says: {why}");
+        let why = format!("error: {url} rejected the frame: {why}");
         assert!(said.contains(&why), "{said}");
         assert!(said.contains("  help: run the same version of filch on both sides"), "{said}");
     }

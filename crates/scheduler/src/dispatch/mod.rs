@@ -131,7 +131,8 @@ pub struct Limits {
     pub want: u32,
     /// Queues that one worker may name.
     pub served: usize,
-    /// Mutations without a receipt, beyond which [`Dispatch::is_full`].
+    /// Mutations without a receipt, beyond which [`Dispatch::is_full`]. It also bounds how much memory a
+    /// slow disk can tie up.
     pub unreceipted: usize,
 }
 
@@ -146,7 +147,7 @@ impl Default for Limits {
             waiting: 4_096,
             want: 16_384,
             served: 1_000,
-            unreceipted: 1 << 20,
+            unreceipted: 1 << 17,
         }
     }
 }

@@ -185,6 +185,7 @@ fn routes() -> OpenApiRouter<State> {
         .routes(routes!(health::ready))
         .routes(routes!(metrics::show))
         .routes(routes!(openapi::show))
+        .routes(routes!(openapi::show_worker_protocol))
 }
 
 fn router(state: State) -> Router {

@@ -119,3 +119,18 @@ pub(crate) async fn show(Given(state): Given<State>) -> Response {
     let kind = [(header::CONTENT_TYPE, "application/json")];
     (kind, state.document.to_string()).into_response()
 }
+
+/// The schemas of the workers' WebSocket frames
+///
+/// JSON Schema 2020-12: `UpFrame` is sent by workers, `DownFrame` by the server.
+#[utoipa::path(
+    get,
+    path = "/worker-protocol.json",
+    operation_id = "workerProtocol",
+    tag = "server",
+    responses((status = 200, body = Object))
+)]
+pub(crate) async fn show_worker_protocol() -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/schema+json")];
+    (kind, filch_api::frame_schema::worker_protocol()).into_response()
+}

@@ -89,6 +89,7 @@ const TABLE: &[Right] = &[
     right("alive", Everybody, ItsQueues),
     right("ready", Everybody, ItsQueues),
     right("openapi", Everybody, ItsQueues),
+    right("workerProtocol", Everybody, ItsQueues),
     right("listTokens", ADMINS, Nothing),
     right("makeToken", ADMINS, Nothing),
     right("revokeToken", ADMINS, Nothing),

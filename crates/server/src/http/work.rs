@@ -24,14 +24,15 @@ const READ_BYTES: usize = 4 << 10;
 
 /// Connect a worker (WebSocket)
 ///
-/// One connection per worker, with numbered batches of JSON; docs/protocol.md describes the
-/// protocol. Simple workers use the four requests below instead.
+/// One connection per worker, with numbered batches of JSON. docs/protocol.md describes the
+/// protocol, and `/worker-protocol.json` has the schemas. Simple workers use the four requests
+/// below instead.
 #[utoipa::path(
     get,
     path = "/v1/work",
     operation_id = "work",
     tag = "work",
-    params(("filch-protocol" = Option<u32>, Header, description = "The worker's protocol version; it must be the server's, which is in the response")),
+    params(("filch-protocol" = u32, Header, description = "The worker's protocol version; it must be the server's, which is in the response")),
     responses((status = 101, description = "Switched to the WebSocket protocol"))
 )]
 pub(crate) async fn connect(
@@ -40,15 +41,15 @@ pub(crate) async fn connect(
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Failure> {
+    let upgrade = upgrade.map_err(|rejection| {
+        Problem::new(rejection.status().as_u16(), "no-websocket", rejection.body_text())
+            .help("workers connect here with a WebSocket; workers without one POST to /v1/work/{worker}/claim")
+    })?;
     let protocol = headers.get(protocol::HEADER).map(HeaderValue::as_bytes);
     if let Err(problem) = protocol::check_worker(protocol) {
         log_refused(&state, &problem.title);
         return Err(problem.into());
     }
-    let upgrade = upgrade.map_err(|rejection| {
-        Problem::new(rejection.status().as_u16(), "no-websocket", rejection.body_text())
-            .help("workers connect here with a WebSocket; workers without one POST to /v1/work/{worker}/claim")
-    })?;
     let mut response = upgrade
         .max_message_size(limits::FRAME_BYTES)
         .max_frame_size(limits::FRAME_BYTES)

@@ -17,6 +17,7 @@ mod logs;
 mod matrix;
 mod metrics;
 mod past;
+mod protocol;
 mod queue;
 mod retention;
 mod socket;
