@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{LinkCondition, NetworkConditions, frame};
+use super::{LinkCondition, LinkConditions, frame};
 
 /// The most frames in flight: more than a test sends in the longest delay.
 const IN_FLIGHT: usize = 100_000;
@@ -21,8 +21,8 @@ type Arrival = (Instant, Vec<u8>);
 pub(super) async fn carry(
     from: ReadHalf<'_>,
     to: WriteHalf<'_>,
-    conditions: watch::Receiver<NetworkConditions>,
-    of: impl Fn(NetworkConditions) -> LinkCondition + Copy,
+    conditions: watch::Receiver<LinkConditions>,
+    of: impl Fn(LinkConditions) -> LinkCondition + Copy,
     carried: &AtomicUsize,
 ) {
     let (sender, arrivals) = channel(IN_FLIGHT);
@@ -57,8 +57,8 @@ impl Drop for Counted<'_> {
 async fn take(
     mut from: ReadHalf<'_>,
     arrivals: Sender<Arrival>,
-    conditions: watch::Receiver<NetworkConditions>,
-    of: impl Fn(NetworkConditions) -> LinkCondition,
+    conditions: watch::Receiver<LinkConditions>,
+    of: impl Fn(LinkConditions) -> LinkCondition,
 ) {
     let mut bytes = Vec::new();
     loop {

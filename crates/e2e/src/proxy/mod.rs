@@ -39,14 +39,14 @@ pub enum LinkCondition {
 
 /// Both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NetworkConditions {
+pub struct LinkConditions {
     /// From the worker to the server.
     pub up: LinkCondition,
     /// From the server to the worker.
     pub down: LinkCondition,
 }
 
-impl NetworkConditions {
+impl LinkConditions {
     /// Everything is forwarded.
     pub const NORMAL: Self = Self { up: LinkCondition::Normal, down: LinkCondition::Normal };
     /// Nothing is forwarded.
@@ -56,7 +56,7 @@ impl NetworkConditions {
 /// Forwards what it receives, or disturbs it.
 pub struct Proxy {
     address: SocketAddr,
-    conditions: watch::Sender<NetworkConditions>,
+    conditions: watch::Sender<LinkConditions>,
     /// How many directions of connections are not cut.
     carried: Arc<AtomicUsize>,
     task: JoinHandle<()>,
@@ -70,7 +70,7 @@ impl Proxy {
     pub async fn to(server: &str) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port is free");
         let address = listener.local_addr().expect("a listener has an address");
-        let (conditions, watched) = watch::channel(NetworkConditions::NORMAL);
+        let (conditions, watched) = watch::channel(LinkConditions::NORMAL);
         let carried = Arc::new(AtomicUsize::new(0));
         let ends = Ends {
             near: address.to_string(),
@@ -89,20 +89,20 @@ impl Proxy {
     }
 
     /// Sets the conditions from now on.
-    pub fn set(&self, conditions: NetworkConditions) {
+    pub fn set(&self, conditions: LinkConditions) {
         self.conditions.send_replace(conditions);
     }
 
     /// Cuts both directions. When this returns, no frame is in flight.
     pub async fn cut(&self) {
-        self.set(NetworkConditions::CUT);
+        self.set(LinkConditions::CUT);
         until("no frame is in flight", async || when(self.carried.load(Ordering::SeqCst) == 0))
             .await;
     }
 
     /// Forwards everything again.
     pub fn mend(&self) {
-        self.set(NetworkConditions::NORMAL);
+        self.set(LinkConditions::NORMAL);
     }
 }
 
@@ -118,7 +118,7 @@ struct Ends {
     /// Our own address and the server's.
     near: String,
     far: SocketAddr,
-    conditions: watch::Receiver<NetworkConditions>,
+    conditions: watch::Receiver<LinkConditions>,
     carried: Arc<AtomicUsize>,
 }
 
@@ -138,7 +138,7 @@ async fn listen(listener: TcpListener, ends: Ends) {
 /// mended.
 async fn connect(mut near: TcpStream, mut ends: Ends) {
     // An error means that the test is over.
-    let _ = ends.conditions.wait_for(|conditions| *conditions != NetworkConditions::CUT).await;
+    let _ = ends.conditions.wait_for(|conditions| *conditions != LinkConditions::CUT).await;
     let Some(mut far) = reach(ends.far).await else { return };
     let Some(request) = head(&mut near).await else { return };
     // A server checks the `Host` header, so it gets the server's own address.

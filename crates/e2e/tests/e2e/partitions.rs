@@ -13,7 +13,7 @@ use filch_e2e::faults;
 use filch_e2e::jobs::{id, until_state};
 use filch_e2e::process::Process;
 use filch_e2e::proxy::LinkCondition::{Cut, Delayed, Dropped, Duplicated, Normal, Slow};
-use filch_e2e::proxy::{LinkCondition, NetworkConditions, Proxy};
+use filch_e2e::proxy::{LinkCondition, LinkConditions, Proxy};
 use filch_e2e::random::TestRandom;
 use filch_e2e::runs::{self, JobRun};
 use filch_e2e::test_env::{TestEnv, TestServer};
@@ -133,7 +133,7 @@ impl Cluster {
 
     async fn part_briefly(&self, (up, down): Both) {
         let (job, owner) = self.begin().await;
-        self.proxies[owner].set(NetworkConditions { up, down });
+        self.proxies[owner].set(LinkConditions { up, down });
         tokio::join!(self.submit_more(), tokio::time::sleep(SHORT));
         self.proxies[owner].mend();
         self.finish_undisturbed(job).await;
@@ -143,7 +143,7 @@ impl Cluster {
     async fn flap(&self) {
         let (job, owner) = self.begin().await;
         for _ in 0..6 {
-            self.proxies[owner].set(NetworkConditions::CUT);
+            self.proxies[owner].set(LinkConditions::CUT);
             tokio::time::sleep(SHORT / 6).await;
             self.proxies[owner].mend();
             tokio::time::sleep(SHORT / 6).await;
@@ -153,7 +153,7 @@ impl Cluster {
 
     async fn part_for_long(&self, (up, down): Both) {
         let (job, owner) = self.begin().await;
-        self.proxies[owner].set(NetworkConditions { up, down });
+        self.proxies[owner].set(LinkConditions { up, down });
         let owner_pid = self.workers[owner].pid();
         let runs = until(&format!("{up:?}, {down:?}: it runs elsewhere"), async || {
             let runs = self.runs_of(&job.id);
@@ -170,7 +170,7 @@ impl Cluster {
     async fn deafen(&self) {
         let (job, owner) = self.begin().await;
         let first = until("it has begun", async || self.runs_of(&job.id).pop()).await;
-        self.proxies[owner].set(NetworkConditions { up: Normal, down: Dropped });
+        self.proxies[owner].set(LinkConditions { up: Normal, down: Dropped });
         until("it stops what it runs", async || when(!first.process.is_alive())).await;
         self.proxies[owner].mend();
         let is_next = |run: &JobRun| run.fence > first.fence;
