@@ -270,7 +270,7 @@ impl Confirmed {
             let mut job = maker.job(&["run", "0"]);
             job.at = Some(tomorrow());
             // The larger ones make the log long enough for checkpoints.
-            let size = if random.below(8) == 0 { 150_000 } else { 100 };
+            let size = if random.below(8) == 0 { 250_000 } else { 100 };
             job.env.insert("TEXT".into(), "x".repeat(size));
             let Ok(receipt) = client.submit(&job).await else { return };
             self.acknowledge(&receipt.id);
