@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn who_watches_before_anything_is_printed_goes_on_watching() {
+    fn a_reader_that_comes_before_any_output_follows_it() {
         let logs = Logs::default();
         let mut more = logs.watch(7);
         print(&logs, 7, 2, "one ");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_owner_begins_anew_and_an_old_one_is_not_heard() {
+    fn output_of_a_new_owner_replaces_that_of_the_old_one() {
         let logs = Logs::default();
         print(&logs, 7, 2, "old");
         print(&logs, 7, 3, "new");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_bounded() {
+    fn memory_of_output_is_bounded() {
         let logs = Logs::default();
         let piece = "x".repeat(JOB_BYTES / 2);
         for seq in 0..2 * JOBS as u64 {

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_kill_everybody_is_not_understood() {
+    fn group_ids_0_and_1_are_rejected() {
         for line in [
             "watch 0",
             "watch 1",
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_killed_unless_its_number_has_changed_hands() {
+    fn a_group_is_killed_unless_its_id_was_reused() {
         let start = |program: &str| {
             let mut command = std::process::Command::new(program);
             command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -155,7 +155,7 @@ fn own_number() -> i32 {
 
 // What a command is given, and gives.
 
-async fn a_command_is_heard_while_it_runs() {
+async fn output_of_a_command_is_streamed() {
     let runner = runner();
     let (stop, stopped) = oneshot::channel();
     let mut stop = Some(stop);
@@ -185,14 +185,14 @@ async fn a_command_is_heard_while_it_runs() {
     runner.close().await;
 }
 
-async fn words_are_not_read_by_a_shell() {
+async fn arguments_are_not_parsed_by_a_shell() {
     let finished = finish_one(command(&["echo", "$HOME", "a  b", "*", ""])).await;
     assert_eq!(finished.how, How::Exited(0));
     assert_eq!(finished.log, "$HOME a  b * \n");
     assert_eq!(finished.result, None);
 }
 
-async fn an_exit_code_is_handed_through() {
+async fn an_exit_code_is_reported() {
     let runner = runner();
     for code in [0, 1, 3, 127, 255] {
         let finished = finish(&runner, shell(&format!("exit {code}"))).await;
@@ -218,7 +218,7 @@ async fn the_payload_is_on_stdin() {
     runner.close().await;
 }
 
-async fn the_environment_is_what_was_given() {
+async fn commands_get_exactly_their_environment() {
     let env = [("OWN", "a=b c"), ("FILCH_FENCE", "1"), ("LD_PRELOAD", "")];
     let given = Command {
         env: env.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
@@ -292,7 +292,7 @@ async fn output_is_bounded_and_streamed_whole() {
     runner.close().await;
 }
 
-async fn what_cannot_be_executed_says_why() {
+async fn failures_to_execute_are_explained() {
     let runner = runner();
     let reason = async |command| match finish(&runner, command).await.how {
         How::NotStarted(reason) => reason,
@@ -345,7 +345,7 @@ async fn a_stop_kills_the_whole_group() {
     runner.close().await;
 }
 
-async fn a_stop_gives_time_also_to_those_whom_the_leader_has_left() {
+async fn a_stop_gives_the_grace_period_to_members_without_a_leader() {
     // Longer than the test may take: nobody may be waited for who has ended.
     let runner = Runner::start(Options { grace: BOUND * 2, ..options() });
     let polite =
@@ -361,13 +361,13 @@ async fn a_stop_gives_time_also_to_those_whom_the_leader_has_left() {
     runner.close().await;
 }
 
-async fn what_a_command_leaves_behind_is_killed() {
+async fn processes_that_outlive_their_command_are_killed() {
     let finished = finish_one(shell("sleep 1000 & echo $!; exit 5")).await;
     assert_eq!(finished.how, How::Exited(5));
     assert!(!is_alive(finished.log.trim().parse().unwrap()));
 }
 
-async fn who_escapes_from_the_group_holds_nobody_up() {
+async fn a_process_that_leaves_the_group_does_not_block() {
     let folder = tempfile::tempdir().unwrap();
     let script = "setsid sh -c 'echo $$ > number; exec sleep 1000' &
         while ! [ -s number ]; do sleep 0.01; done; echo '{}'";
@@ -400,7 +400,7 @@ async fn a_command_that_is_dropped_is_killed() {
     assert_eq!(look_at(number), None, "it was reaped");
 }
 
-async fn the_dead_are_not_waited_for_where_nobody_reaps_them() {
+async fn unreaped_orphans_are_not_waited_for() {
     // Orphans of this test's workers now become our children, and we let them lie.
     set_child_subreaper(Some(Pid::INIT)).unwrap();
     let worker = Worker::start(&["script", "sleep 1000 & echo $!; exit 0"]);
@@ -416,7 +416,7 @@ async fn the_dead_are_not_waited_for_where_nobody_reaps_them() {
     assert_eq!(look_at(number), None);
 }
 
-async fn a_number_is_forgotten_before_it_can_be_given_out_again() {
+async fn a_group_is_forgotten_before_its_id_can_be_reused() {
     let folder = tempfile::tempdir().unwrap();
     let heard = folder.path().join("heard");
     let mut options = options();
@@ -443,7 +443,7 @@ async fn the_death_of_a_worker_ends_its_commands() {
     until("its guardian is gone", || !is_alive(guardian));
 }
 
-async fn a_worker_that_was_killed_leaves_no_file_behind() {
+async fn a_killed_worker_leaves_no_files() {
     let temporary = tempfile::tempdir().unwrap();
     let mut worker = Worker::start_in(temporary.path(), &["script", "echo $$; sleep 1000"]);
     worker.numbers(1);
@@ -453,7 +453,7 @@ async fn a_worker_that_was_killed_leaves_no_file_behind() {
     until("its files are gone", || entries(temporary.path()).is_empty());
 }
 
-async fn what_nobody_could_remove_is_removed_by_the_next_worker() {
+async fn leftover_folders_are_removed_by_the_next_worker() {
     let temporary = tempfile::tempdir().unwrap();
     let script = "echo $$; sleep 1000";
     let mut worker = Worker::start_in(temporary.path(), &["script", script]);
@@ -482,7 +482,7 @@ async fn what_nobody_could_remove_is_removed_by_the_next_worker() {
     assert!(seen.iter().all(|entry| both.contains(entry)), "{both:?} has all of {seen:?}");
 }
 
-async fn a_file_for_the_result_can_be_made_when_somebody_has_cleaned_up() {
+async fn a_result_file_is_created_even_if_the_folder_was_deleted() {
     let temporary = tempfile::tempdir().unwrap();
     let script = format!("rm -r {}/*; echo $$", temporary.path().display());
     let worker = Worker::start_in(temporary.path(), &["twice", &script]);
@@ -493,7 +493,7 @@ async fn a_file_for_the_result_can_be_made_when_somebody_has_cleaned_up() {
     until("nothing is left", || entries(temporary.path()).is_empty());
 }
 
-async fn a_worker_that_dies_before_its_command_is_watched_has_started_nothing() {
+async fn a_worker_that_dies_before_its_command_is_watched_starts_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (heard, made) = (folder.path().join("heard"), folder.path().join("made"));
     let script = format!("echo > {}", made.display());
@@ -509,7 +509,7 @@ async fn a_worker_that_dies_before_its_command_is_watched_has_started_nothing() 
     assert!(!made.exists());
 }
 
-async fn a_worker_that_stands_still_past_its_deadline_loses_its_commands() {
+async fn a_worker_suspended_past_its_deadline_loses_its_commands() {
     // Where it takes long to be made to stand still, the deadline passes before. It did that in
     // time if it stands still and its commands live: from then on nobody but the guardian can end
     // them.
@@ -551,7 +551,7 @@ async fn a_deadline_can_be_moved() {
     runner.close().await;
 }
 
-async fn the_death_of_the_guardian_stops_commands_and_is_made_good() {
+async fn the_death_of_the_guardian_stops_commands_and_a_new_one_starts() {
     let runner = runner();
     let script = shell("sleep 1000 & echo $!; echo $$; wait");
     let (finished, numbers) = interfere(&runner, script, 2, |_, _| {
@@ -740,31 +740,31 @@ fn main() -> ExitCode {
         Some(_) | None => {}
     }
     let tests: &[(&str, fn())] = &tests![
-        a_command_is_heard_while_it_runs
-        words_are_not_read_by_a_shell
-        an_exit_code_is_handed_through
+        output_of_a_command_is_streamed
+        arguments_are_not_parsed_by_a_shell
+        an_exit_code_is_reported
         the_payload_is_on_stdin
-        the_environment_is_what_was_given
+        commands_get_exactly_their_environment
         a_command_runs_in_its_folder_and_group
         a_result_is_in_the_file_or_on_the_last_line
         output_is_bounded_and_streamed_whole
-        what_cannot_be_executed_says_why
+        failures_to_execute_are_explained
         many_commands_run_at_once
         a_stop_kills_the_whole_group
-        a_stop_gives_time_also_to_those_whom_the_leader_has_left
-        what_a_command_leaves_behind_is_killed
-        who_escapes_from_the_group_holds_nobody_up
+        a_stop_gives_the_grace_period_to_members_without_a_leader
+        processes_that_outlive_their_command_are_killed
+        a_process_that_leaves_the_group_does_not_block
         a_command_that_is_dropped_is_killed
-        the_dead_are_not_waited_for_where_nobody_reaps_them
-        a_number_is_forgotten_before_it_can_be_given_out_again
+        unreaped_orphans_are_not_waited_for
+        a_group_is_forgotten_before_its_id_can_be_reused
         the_death_of_a_worker_ends_its_commands
-        a_worker_that_was_killed_leaves_no_file_behind
-        what_nobody_could_remove_is_removed_by_the_next_worker
-        a_file_for_the_result_can_be_made_when_somebody_has_cleaned_up
-        a_worker_that_dies_before_its_command_is_watched_has_started_nothing
-        a_worker_that_stands_still_past_its_deadline_loses_its_commands
+        a_killed_worker_leaves_no_files
+        leftover_folders_are_removed_by_the_next_worker
+        a_result_file_is_created_even_if_the_folder_was_deleted
+        a_worker_that_dies_before_its_command_is_watched_starts_nothing
+        a_worker_suspended_past_its_deadline_loses_its_commands
         a_deadline_can_be_moved
-        the_death_of_the_guardian_stops_commands_and_is_made_good
+        the_death_of_the_guardian_stops_commands_and_a_new_one_starts
         without_a_guardian_nothing_starts
     ];
     let is_set = |flag: &str| words.iter().any(|word| word == flag);

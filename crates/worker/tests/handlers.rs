@@ -122,7 +122,7 @@ async fn worker_with(slots: u32, handlers: Handlers) -> (RunningWorker, Server) 
 }
 
 #[tokio::test]
-async fn what_a_handler_returns_is_reported() {
+async fn results_of_handlers_are_reported() {
     let handlers = Handlers::new()
         .asynchronous("async", |attempt| async move { Outcome::Finished(Some(attempt.args())) })
         .sync("sync", |attempt| Outcome::Finished(Some(attempt.number().to_string())))
@@ -151,7 +151,7 @@ async fn a_handler_that_panics_fails_its_job_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_result_that_is_too_large_is_a_lasting_failure() {
+async fn a_result_that_is_too_large_is_a_permanent_failure() {
     let large = || format!("\"{}\"", "x".repeat(filch_api::limits::RESULT_BYTES));
     let handlers = Handlers::new()
         .asynchronous("large", move |_| async move { Outcome::Finished(Some(large())) });
@@ -163,7 +163,7 @@ async fn a_result_that_is_too_large_is_a_lasting_failure() {
 }
 
 #[tokio::test]
-async fn a_kind_that_nobody_knows_is_named_with_those_that_are_known() {
+async fn an_unknown_kind_is_reported_with_the_known_ones() {
     let handlers = Handlers::new().sync("resize", |_| Outcome::Finished(None));
     let (_worker, mut server) = worker(handlers).await;
     let (ended, _) = server.run(1, "resise").await;
@@ -280,7 +280,7 @@ async fn as_many_handlers_wait_as_there_are_slots() {
 }
 
 #[tokio::test]
-async fn whoever_waits_in_blocking_leaves_the_thread_to_others() {
+async fn blocking_leaves_the_thread_to_others() {
     let (give, take) = std::sync::mpsc::channel();
     let take = std::sync::Mutex::new(take);
     let handlers = Handlers::new().sync("wait", move |_| {
@@ -296,7 +296,7 @@ async fn whoever_waits_in_blocking_leaves_the_thread_to_others() {
 }
 
 #[tokio::test]
-async fn a_thread_with_nothing_to_do_makes_room_known_at_once() {
+async fn an_idle_thread_is_reported_at_once() {
     let handlers = Handlers::new().sync("quick", |_| Outcome::Finished(None));
     let (_worker, mut server) = worker_with(2, handlers).await;
     let first = server.assign(1, "quick").await;
@@ -321,7 +321,7 @@ async fn a_thread_with_nothing_to_do_makes_room_known_at_once() {
 }
 
 #[tokio::test]
-async fn a_sync_handler_hears_that_it_should_stop() {
+async fn a_sync_handler_is_asked_to_stop() {
     let handlers = Handlers::new().sync("long", |attempt| {
         while !attempt.should_stop() {
             std::thread::yield_now();

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn every_owners_time_came_to_something() {
+    fn every_row_of_the_ledger_has_an_end() {
         let owners = vec![
             owner(1, Some(ONE), LeaseCause::Claim),
             owner(2, Some(TWO), LeaseCause::Steal(ONE)),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lasts_has_come_to_nothing_yet() {
+    fn a_current_owner_has_no_end_yet() {
         let owners = || vec![owner(1, Some(ONE), LeaseCause::Claim)];
         assert_eq!(outcomes(&history(JobState::Running, 1, owners())), [(String::new(), None)]);
         let cancelled = outcomes(&history(JobState::Cancelled, 2, owners()));

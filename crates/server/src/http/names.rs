@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn only_its_own_names_are_its() {
+    fn only_known_host_names_are_accepted() {
         let here = names("127.0.0.1:7420", false, &[]);
         for host in ["127.0.0.1:7420", "localhost:7420", "LocalHost:7420", "[::1]:7420"] {
             assert!(here.is_host(host), "{host}");
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_reach_goes_by_addresses_and_given_names() {
+    fn a_reachable_server_accepts_its_addresses_and_given_names() {
         let there = names("0.0.0.0:7420", true, &["Build.example"]);
         for host in ["10.0.0.1:7420", "[fe80::1]:7420", "build.example", "BUILD.example:1"] {
             assert!(there.is_host(host), "{host}");

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_farewell_fits_into_its_frame() {
+    fn a_close_reason_fits_into_its_frame() {
         let problem = Problem::new(401, "no-token", "no").help("bring one");
         assert_eq!(farewell(&problem), "no\n  help: bring one");
         let problem = Problem::new(401, "no-token", "no").help("x".repeat(REASON_BYTES));

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_that_of_work_done_lately() {
+    fn the_rate_is_that_of_the_last_minute() {
         let pace = |ends: &[(u64, u32)]| {
             let mut pace = Pace::default();
             for (second, count) in ends {

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use crate::client::{LEASE, Place};
 
 #[tokio::test]
-async fn a_body_that_stops_coming_is_not_waited_for() {
+async fn a_stalled_body_times_out() {
     let body_silence = Duration::from_millis(200);
     let place = Place::bounded(Bounds { body_silence, ..Bounds::default() }).await;
     let mut stream = TcpStream::connect(place.server.address()).await.unwrap();
@@ -32,7 +32,7 @@ async fn a_body_that_stops_coming_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn so_many_workers_come_over_plain_http() {
+async fn the_number_of_workers_over_plain_http_is_limited() {
     let place = Place::bounded(Bounds { plain_workers: 2, ..Bounds::default() }).await;
     let (mut first, mut second) =
         (place.worker("00000000000000a1"), place.worker("00000000000000a2"));
@@ -61,7 +61,7 @@ async fn answered(stream: &mut TcpStream) {
 }
 
 #[tokio::test]
-async fn so_many_connections_are_let_in_and_others_wait() {
+async fn connections_beyond_the_limit_wait() {
     let place = Place::bounded(Bounds { connections: 2, ..Bounds::default() }).await;
     let mut inside = Vec::new();
     for _ in 0..2 {
@@ -79,7 +79,7 @@ async fn so_many_connections_are_let_in_and_others_wait() {
 }
 
 #[tokio::test]
-async fn so_many_tokens_are_kept() {
+async fn the_number_of_tokens_is_limited() {
     let store = Arc::new(Transient::default());
     let row = |number: u32| TokenRow {
         id: format!("{number:08x}"),
@@ -115,17 +115,17 @@ const TRIED: [(&str, &str); 17] = [
     ("dependencies in a flow", "a_flow_has_a_million_edges"),
     ("levels of JSON", "json_has_sixty_four_levels"),
     ("name of a queue, kind, key, job of a flow", "names_have_two_hundred_bytes"),
-    ("result, log; error of a report", "workers_over_plain_http_have_bounds_of_their_own"),
+    ("result, log; error of a report", "workers_over_plain_http_have_separate_limits"),
     ("the same over a WebSocket", "a_report_is_held_to_the_bounds_whoever_wrote_it"),
-    ("ids, holds or reports in a request", "workers_over_plain_http_have_bounds_of_their_own"),
+    ("ids, holds or reports in a request", "workers_over_plain_http_have_separate_limits"),
     (
         "slots and queues of a worker over plain HTTP",
-        "workers_over_plain_http_have_bounds_of_their_own",
+        "workers_over_plain_http_have_separate_limits",
     ),
-    ("workers over plain HTTP", "so_many_workers_come_over_plain_http"),
-    ("silence in the middle of a body", "a_body_that_stops_coming_is_not_waited_for"),
-    ("connections", "so_many_connections_are_let_in_and_others_wait"),
-    ("tokens, those that have ended included", "so_many_tokens_are_kept"),
+    ("workers over plain HTTP", "the_number_of_workers_over_plain_http_is_limited"),
+    ("silence in the middle of a body", "a_stalled_body_times_out"),
+    ("connections", "connections_beyond_the_limit_wait"),
+    ("tokens, those that have ended included", "the_number_of_tokens_is_limited"),
 ];
 
 #[test]

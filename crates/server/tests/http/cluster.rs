@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::client::{Place, eventually};
 
 #[tokio::test]
-async fn queues_are_paused_bounded_and_weighed() {
+async fn queues_have_pauses_limits_and_weights() {
     let place = Place::start().await;
     assert_eq!(place.get("/v1/queues").await.ok(), json!({"queues": []}));
     let usual = json!({"paused": false, "limit": 0, "weight": 1});
@@ -39,7 +39,7 @@ async fn queues_are_paused_bounded_and_weighed() {
 }
 
 #[tokio::test]
-async fn the_order_of_work_can_be_changed() {
+async fn the_strategy_can_be_changed() {
     let place = Place::start().await;
     assert_eq!(place.get("/v1/strategy").await.ok(), json!({"strategy": "priority"}));
     for strategy in ["fifo", "round-robin", "fair", "priority"] {
@@ -59,7 +59,7 @@ async fn the_order_of_work_can_be_changed() {
 }
 
 #[tokio::test]
-async fn workers_are_listed_and_told_to_leave() {
+async fn workers_are_listed_and_drained() {
     let place = Place::start().await;
     let mut worker = place.worker("00000000000000a1");
     worker.slots = 3;
@@ -80,7 +80,7 @@ async fn workers_are_listed_and_told_to_leave() {
 }
 
 #[tokio::test]
-async fn the_server_says_how_it_is_doing() {
+async fn the_status_of_the_server_is_shown() {
     let place = Place::on_disk().await;
     assert_eq!(place.get("/healthz").await.ok(), json!("ok\n"));
     assert_eq!(place.get("/readyz").await.ok(), json!("ok\n"));

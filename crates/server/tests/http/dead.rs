@@ -66,7 +66,7 @@ async fn dead_jobs_are_listed_by_queue_kind_and_time() {
 }
 
 #[tokio::test]
-async fn dead_jobs_are_tried_again_by_id_and_by_likeness() {
+async fn dead_jobs_are_retried_by_id_and_by_group() {
     let place = Place::start().await;
     let mut worker = place.worker("00000000000000a1");
     let jobs = vec![json!({"kind": "a"}), json!({"kind": "b"}), json!({"kind": "b"})];
@@ -93,7 +93,7 @@ async fn dead_jobs_are_tried_again_by_id_and_by_likeness() {
 }
 
 #[tokio::test]
-async fn dead_jobs_that_ended_alike_are_one_group() {
+async fn dead_jobs_with_similar_errors_are_one_group() {
     let place = Place::on_disk().await;
     let mut worker = place.worker("00000000000000a1");
     let jobs = (0..1_500)
@@ -143,7 +143,7 @@ async fn dead_jobs_that_ended_alike_are_one_group() {
 }
 
 #[tokio::test]
-async fn thousands_are_worked_through_in_slices() {
+async fn thousands_of_dead_jobs_are_handled_in_slices() {
     let place = Place::on_disk().await;
     let mut worker = place.worker("00000000000000a1");
     let jobs = (0..2_500).map(|_| json!({"kind": "k"})).collect();
@@ -175,7 +175,7 @@ async fn thousands_are_worked_through_in_slices() {
 }
 
 #[tokio::test]
-async fn a_dead_job_that_others_wait_for_is_not_forgotten() {
+async fn a_dead_job_that_others_wait_for_is_not_discarded() {
     let place = Place::start().await;
     let mut worker = place.worker("00000000000000a1");
     let parent = place.submit(&json!({"kind": "p"})).await;
@@ -195,7 +195,7 @@ async fn a_dead_job_that_others_wait_for_is_not_forgotten() {
 }
 
 #[tokio::test]
-async fn nothing_is_done_to_all_by_mistake() {
+async fn requests_without_a_filter_are_refused() {
     let place = Place::start().await;
     for path in ["/v1/dead/retry", "/v1/dead/discard"] {
         place.post(path, &json!({})).await.refused(422, "no-filter");

@@ -6,7 +6,7 @@ use crate::client::Place;
 
 /// With FILCH_BLESS=1 the committed file is written anew.
 #[tokio::test]
-async fn the_document_is_the_one_that_is_committed() {
+async fn the_openapi_document_is_the_committed_one() {
     let place = Place::start().await;
     let response = place.request(reqwest::Method::GET, "/openapi.json").send().await.unwrap();
     assert_eq!(response.headers()["content-type"], "application/json");
@@ -25,7 +25,7 @@ async fn the_document_is_the_one_that_is_committed() {
 /// Every reference leads somewhere, every operation has a name of its own, says how it is refused,
 /// and is there.
 #[tokio::test]
-async fn every_door_in_the_document_is_there_and_described() {
+async fn every_operation_of_the_document_exists_and_is_described() {
     let place = Place::start().await;
     let document = place.get("/openapi.json").await.ok();
     assert_eq!(document["openapi"], "3.1.0");

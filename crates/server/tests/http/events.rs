@@ -75,7 +75,7 @@ impl Reader {
 }
 
 #[tokio::test]
-async fn what_happens_is_told_in_order() {
+async fn events_are_sent_in_order() {
     let place = Place::start().await;
     let mut reader = Reader::open(&place, None).await;
     let id = place.submit(&json!({"kind": "k", "queue": "q"})).await;
@@ -105,7 +105,7 @@ async fn what_happens_is_told_in_order() {
 }
 
 #[tokio::test]
-async fn a_reader_goes_on_where_it_was_cut_off() {
+async fn a_reader_resumes_after_a_disconnect() {
     let place = Place::start().await;
     let mut cut = Reader::open(&place, None).await;
     place.submit(&json!({"kind": "a"})).await;
@@ -121,7 +121,7 @@ async fn a_reader_goes_on_where_it_was_cut_off() {
 }
 
 #[tokio::test]
-async fn whoever_was_away_too_long_is_told_to_look_anew() {
+async fn a_reader_that_was_away_too_long_gets_a_reset() {
     let place = Place::start().await;
     let mut reader = Reader::open(&place, None).await;
     place.submit(&json!({"kind": "a"})).await;
@@ -149,7 +149,7 @@ async fn whoever_was_away_too_long_is_told_to_look_anew() {
 }
 
 #[tokio::test]
-async fn only_what_is_asked_for_is_told() {
+async fn only_requested_events_are_sent() {
     let place = Place::start().await;
     let a = place.submit(&json!({"kind": "a", "queue": "q"})).await;
     let b = place.submit(&json!({"kind": "b", "queue": "q"})).await;
@@ -206,7 +206,7 @@ async fn only_what_is_asked_for_is_told() {
 }
 
 #[tokio::test]
-async fn who_asks_for_what_was_before_a_restart_is_told_that_it_is_not_held() {
+async fn events_from_before_a_restart_are_reported_as_gone() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("filch.db");
     let open = || Arc::new(Sqlite::open(&file, &OwnerNote::this_process()).unwrap());
@@ -227,7 +227,7 @@ async fn who_asks_for_what_was_before_a_restart_is_told_that_it_is_not_held() {
 }
 
 #[tokio::test]
-async fn what_happened_to_one_job_is_told_step_by_step() {
+async fn the_history_of_a_job_is_shown_in_order() {
     let place = Place::on_disk().await;
     let mut worker = place.worker("00000000000000a1");
     let job = json!({"kind": "k", "retry": {"max": 2, "backoff": "none"}});

@@ -202,11 +202,11 @@ async fn the_worker_in_bash_works() {
 }
 
 #[tokio::test]
-async fn the_worker_in_python_gives_up_what_is_not_its_own_any_more() {
+async fn the_worker_in_python_stops_jobs_that_it_has_lost() {
     gives_up_and_comes_back("worker.py").await;
 }
 
 #[tokio::test]
-async fn the_worker_in_bash_gives_up_what_is_not_its_own_any_more() {
+async fn the_worker_in_bash_stops_jobs_that_it_has_lost() {
     gives_up_and_comes_back("worker.sh").await;
 }

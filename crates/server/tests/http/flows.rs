@@ -20,7 +20,7 @@ async fn submit(place: &Place, key: &str, flow: &Value) -> Answer {
 }
 
 #[tokio::test]
-async fn a_flow_runs_in_the_order_that_its_names_say() {
+async fn a_flow_runs_in_the_order_of_its_dependencies() {
     let place = Place::start().await;
     let answer = place.post("/v1/flows", &report()).await;
     assert_eq!(answer.status, 201);
@@ -63,7 +63,7 @@ async fn the_same_key_is_the_same_flow() {
 }
 
 #[tokio::test]
-async fn a_flow_may_wait_for_what_is_there_and_not_for_what_is_not() {
+async fn a_flow_may_depend_on_existing_jobs_only() {
     let place = Place::start().await;
     let parent = place.submit(&json!({"kind": "p"})).await;
     let flow = json!({"name": "n", "jobs": {"a": {"kind": "k", "after": [parent]}}});
@@ -79,7 +79,7 @@ async fn a_flow_may_wait_for_what_is_there_and_not_for_what_is_not() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_carried_out_is_refused_by_name_and_leaves_nothing() {
+async fn invalid_flows_are_refused_by_name_and_leave_nothing() {
     let place = Place::start().await;
     // As text: told from the job that was written first.
     let flow = r#"{"name": "n", "jobs": {
@@ -102,7 +102,7 @@ async fn what_cannot_be_carried_out_is_refused_by_name_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_flow_of_a_hundred_thousand_jobs_is_one_answer() {
+async fn a_flow_of_a_hundred_thousand_jobs_gets_one_response() {
     let place = Place::start().await;
     let mut text = String::from("{\"name\": \"wide\", \"jobs\": {\"first\": {\"kind\": \"k\"}");
     for index in 1..100_000 {

@@ -18,7 +18,7 @@ async fn other_names_of_this_machine_are_refused() {
 }
 
 #[tokio::test]
-async fn pages_of_other_sites_may_look_at_nothing_and_change_nothing() {
+async fn other_origins_can_read_and_change_nothing() {
     let place = Place::start().await;
     for origin in ["http://evil.example", "https://127.0.0.1:1", "null"] {
         let request = place.request(Method::POST, "/v1/jobs").header("origin", origin);
@@ -39,7 +39,7 @@ async fn pages_of_other_sites_may_look_at_nothing_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_not_said_to_be_json_is_refused() {
+async fn bodies_without_a_json_content_type_are_refused() {
     let place = Place::start().await;
     for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp"] {
         let request = place.request(Method::POST, "/v1/jobs").header("content-type", kind);
@@ -54,7 +54,7 @@ async fn what_is_not_said_to_be_json_is_refused() {
 }
 
 #[tokio::test]
-async fn refusals_are_problems_wherever_they_come_from() {
+async fn all_errors_are_problem_documents() {
     let place = Place::start().await;
     place.get("/v2/jobs").await.refused(404, "not-found");
     place.get("/").await.refused(404, "not-found");

@@ -8,7 +8,7 @@ use crate::client::{Place, eventually, read};
 const ID: &str = "01890000-0000-7000-8000-0000000000a1";
 
 #[tokio::test]
-async fn one_job_is_taken_and_shown_as_it_was_submitted() {
+async fn a_job_is_shown_as_it_was_submitted() {
     let place = Place::start().await;
     let text = r#"{"kind": "resize", "args": {"big": 12345678901234567890123, "b": [1,  2]},
         "queue": "img", "priority": 7, "retry": 5, "timeout": "90s", "key": "once"}"#;
@@ -62,7 +62,7 @@ async fn the_same_id_is_the_same_job_and_another_body_a_conflict() {
 }
 
 #[tokio::test]
-async fn an_idempotency_key_makes_the_ids_of_jobs_that_bring_none() {
+async fn ids_are_derived_from_the_idempotency_key() {
     let place = Place::start().await;
     let submit = async |body: Value, key: &str| {
         let request = place.request(Method::POST, "/v1/jobs").header("idempotency-key", key);
@@ -82,7 +82,7 @@ async fn an_idempotency_key_makes_the_ids_of_jobs_that_bring_none() {
 }
 
 #[tokio::test]
-async fn an_array_is_taken_whole_or_not_at_all() {
+async fn an_array_is_submitted_all_or_none() {
     let place = Place::start().await;
     let array = json!([{"kind": "a"}, {"run": ["true"]}, {"kind": "c"}]);
     let answer = place.post("/v1/jobs", &array).await;
@@ -103,7 +103,7 @@ async fn an_array_is_taken_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_job_is_run_cancelled_prioritised_and_tried_again() {
+async fn a_job_is_run_cancelled_prioritised_and_retried() {
     let place = Place::start().await;
     let waiting = place.submit(&json!({"kind": "k", "at": "2099-01-01T00:00:00Z"})).await;
     assert_eq!(place.job(&waiting).await["state"], "scheduled");
@@ -140,7 +140,7 @@ async fn a_job_is_run_cancelled_prioritised_and_tried_again() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_job_is_answered_when_it_ends() {
+async fn waiting_for_a_job_ends_with_the_job() {
     let place = Place::start().await;
     let id = place.submit(&json!({"kind": "k"})).await;
     let started = std::time::Instant::now();
@@ -159,7 +159,7 @@ async fn whoever_waits_for_a_job_is_answered_when_it_ends() {
 }
 
 #[tokio::test]
-async fn lists_go_both_ways_and_leave_out_what_is_not_meant() {
+async fn lists_go_in_both_directions_and_are_filtered() {
     for place in [Place::start().await, Place::on_disk().await] {
         let jobs: Vec<Value> = (0..10)
             .map(|index| json!({"kind": format!("k{}", index % 2), "queue": format!("q{}", index % 5)}))
@@ -199,7 +199,7 @@ async fn lists_go_both_ways_and_leave_out_what_is_not_meant() {
 }
 
 #[tokio::test]
-async fn what_a_job_printed_is_kept_and_shown() {
+async fn the_output_of_a_job_is_stored_and_shown() {
     let place = Place::start().await;
     let id = place.submit(&json!({"kind": "k"})).await;
     let mut worker = place.worker("00000000000000a1");

@@ -208,7 +208,7 @@ async fn a_flow_has_a_million_edges() {
 }
 
 #[tokio::test]
-async fn workers_over_plain_http_have_bounds_of_their_own() {
+async fn workers_over_plain_http_have_separate_limits() {
     let place = Place::start().await;
     let claim = "/v1/work/00000000000000a1/claim";
     let too_many = json!({"number": 1, "slots": 1_001});

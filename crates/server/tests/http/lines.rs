@@ -28,7 +28,7 @@ fn resident() -> u64 {
 }
 
 #[tokio::test]
-async fn lines_are_taken_in_chunks_and_recognised_when_they_come_again() {
+async fn lines_are_submitted_in_chunks_and_recognised_when_repeated() {
     let place = Place::start().await;
     let text = "{\"kind\": \"a\"}\n\n{\"kind\": \"b\"}\n{\"kind\": \"c\"}";
     let answers = send(&place, Some("k"), text).await;
@@ -40,7 +40,7 @@ async fn lines_are_taken_in_chunks_and_recognised_when_they_come_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_lines_with_a_bad_one_in_the_middle_what_was_answered_is_kept() {
+async fn acknowledged_lines_before_a_bad_one_are_kept() {
     const LINES: u64 = 50_000;
     const BAD: u64 = 30_864;
     let place = Place::on_disk().await;
@@ -72,7 +72,7 @@ async fn of_many_lines_with_a_bad_one_in_the_middle_what_was_answered_is_kept() 
 }
 
 #[tokio::test]
-async fn lines_that_trickle_are_answered_before_the_last_has_come() {
+async fn slow_lines_are_answered_before_the_last_one() {
     let place = Place::start().await;
     let (sender, receiver) = tokio::sync::mpsc::channel::<std::io::Result<String>>(1);
     let body = futures_util::stream::unfold(receiver, |mut receiver| async move {
@@ -96,7 +96,7 @@ async fn lines_that_trickle_are_answered_before_the_last_has_come() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_no_json_or_contradicts_an_earlier_one_ends_it() {
+async fn an_invalid_or_conflicting_line_ends_the_request() {
     let place = Place::start().await;
     let answers = send(&place, Some("k"), "{\"kind\": \"a\"}\nnonsense\n").await;
     assert_eq!((&answers[0]["code"], &answers[0]["at"]), (&json!("malformed"), &json!("line 2")));

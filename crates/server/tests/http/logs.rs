@@ -57,7 +57,7 @@ async fn log(place: &Place, id: &str) -> String {
 }
 
 #[tokio::test]
-async fn only_the_owner_of_a_job_prints_for_it() {
+async fn only_the_owner_of_a_job_adds_output() {
     let place = Place::start().await;
     let mut owner = Worker::come(&place, OWNER, 1).await;
     let mut other = Worker::come(&place, OTHER, 0).await;
@@ -81,7 +81,7 @@ async fn only_the_owner_of_a_job_prints_for_it() {
 }
 
 #[tokio::test]
-async fn only_the_owner_of_a_job_says_what_it_came_to() {
+async fn only_the_owner_of_a_job_sets_its_result() {
     let place = Place::start().await;
     let mut owner = Worker::come(&place, OWNER, 1).await;
     let mut other = Worker::come(&place, OTHER, 0).await;

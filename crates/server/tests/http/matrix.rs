@@ -125,7 +125,7 @@ fn check(answer: &Answer, expected: &str, cell: &str) {
 }
 
 #[tokio::test]
-async fn every_cell_of_the_table_is_so() {
+async fn every_cell_of_the_role_table_is_true() {
     let stage = Stage::set().await;
     let mut tokens: BTreeMap<&str, String> = BTreeMap::new();
     for role in ROLES {
@@ -156,7 +156,7 @@ async fn every_cell_of_the_table_is_so() {
 
 /// Whoever's token has ended, or never was one, is let in nowhere but where nobody needs one.
 #[tokio::test]
-async fn tokens_that_are_over_are_as_good_as_none() {
+async fn invalid_tokens_are_refused_everywhere() {
     let stage = Stage::set().await;
     let expired = stage.make(json!({"role": "admin", "expires": "1ms"})).await;
     let revoked = stage.make(json!({"role": "admin"})).await;

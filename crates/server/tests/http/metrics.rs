@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::client::Place;
 
 #[tokio::test]
-async fn the_page_is_one_that_prometheus_reads() {
+async fn the_metrics_page_is_valid_prometheus_text() {
     let place = Place::on_disk().await;
     place.submit(&json!({"kind": "k", "queue": "img"})).await;
     place.submit(&json!({"kind": "k", "queue": "img"})).await;

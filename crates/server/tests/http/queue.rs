@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::client::{Place, eventually};
 
 #[tokio::test]
-async fn a_queue_says_what_it_holds_and_what_keeps_it() {
+async fn a_queue_shows_its_jobs_and_what_limits_it() {
     let place = Place::start().await;
     place.get("/v1/queues/img").await.refused(404, "not-found");
     let first = place.submit(&json!({"kind": "k", "queue": "img"})).await;
@@ -45,7 +45,7 @@ async fn a_queue_says_what_it_holds_and_what_keeps_it() {
 }
 
 #[tokio::test]
-async fn a_queued_job_says_how_many_are_ahead_and_how_fast_they_go() {
+async fn a_queued_job_shows_how_many_are_ahead_and_the_throughput() {
     let place = Place::start().await;
     let mut ids = Vec::new();
     for _ in 0..20 {
@@ -79,7 +79,7 @@ async fn a_queued_job_says_how_many_are_ahead_and_how_fast_they_go() {
 }
 
 #[tokio::test]
-async fn what_waits_is_taken_out_and_what_runs_goes_on() {
+async fn a_purge_cancels_waiting_jobs_and_leaves_running_ones() {
     let place = Place::on_disk().await;
     let running = place.submit(&json!({"kind": "k", "queue": "q"})).await;
     let mut worker = place.worker("00000000000000a1");

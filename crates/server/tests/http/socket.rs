@@ -49,7 +49,7 @@ async fn farewell(place: &Place, said: &[u8]) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn what_is_no_frame_of_a_worker_is_answered_with_why() {
+async fn invalid_frames_are_answered_with_the_reason() {
     let place = Place::start().await;
     let who = r#""worker": "00000000000000a1", "session": 1, "number": 1"#;
     for (said, code, why) in [

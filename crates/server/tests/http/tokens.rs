@@ -32,7 +32,7 @@ async fn get(place: &Place, by: &str, path: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn from_the_first_token_on_everybody_needs_one() {
+async fn after_the_first_token_every_request_needs_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("filch.db");
     let open = || Arc::new(Sqlite::open(&file, &OwnerNote::this_process()).unwrap());
@@ -89,7 +89,7 @@ async fn no_token_is_in_the_file() {
 }
 
 #[tokio::test]
-async fn whoever_waits_or_listens_is_sent_away_when_the_token_is_revoked() {
+async fn waiting_requests_and_streams_end_when_the_token_is_revoked() {
     let place = Place::start().await;
     let (_, admin) = make(&place, None, json!({"role": "admin"})).await;
     let (id, viewer) = make(&place, Some(&admin), json!({"role": "view"})).await;
@@ -132,7 +132,7 @@ async fn whoever_waits_or_listens_is_sent_away_when_the_token_is_revoked() {
 
 /// Who came while nobody needed a token is sent away like all others.
 #[tokio::test]
-async fn whoever_came_without_a_token_goes_when_there_is_one() {
+async fn clients_without_a_token_are_disconnected_by_the_first_token() {
     let place = Place::start().await;
     let mut events = place.request(Method::GET, "/v1/events").send().await.unwrap();
     let claim = json!({"number": 1, "slots": 1, "wait": "60s"});
@@ -153,7 +153,7 @@ async fn whoever_came_without_a_token_goes_when_there_is_one() {
 }
 
 #[tokio::test]
-async fn what_is_waited_for_ends_with_a_token_that_expires() {
+async fn waiting_requests_end_when_the_token_expires() {
     let place = Place::start().await;
     let (_, admin) = make(&place, None, json!({"role": "admin"})).await;
     let (_, short) = make(&place, Some(&admin), json!({"role": "view", "expires": "300ms"})).await;
@@ -227,7 +227,7 @@ async fn a_token_for_some_queues_sees_and_serves_only_these() {
 }
 
 #[tokio::test]
-async fn a_token_in_a_url_is_refused_and_so_is_what_is_none() {
+async fn a_token_in_a_url_and_a_malformed_token_are_refused() {
     let place = Place::start().await;
     let (_, admin) = make(&place, None, json!({"role": "admin"})).await;
     for path in [format!("/v1/status?token={admin}"), format!("/v1/work?access_token={admin}")] {

@@ -40,7 +40,7 @@ async fn a_worker_claims_runs_and_reports() {
 }
 
 #[tokio::test]
-async fn a_claim_waits_for_a_job_and_no_longer_than_it_may() {
+async fn a_claim_waits_for_a_job_until_its_timeout() {
     let place = Place::start().await;
     let mut worker = place.worker("00000000000000a1");
     let before = Instant::now();
@@ -57,7 +57,7 @@ async fn a_claim_waits_for_a_job_and_no_longer_than_it_may() {
 }
 
 #[tokio::test]
-async fn the_same_number_brings_the_same_answer() {
+async fn the_same_claim_number_gets_the_same_answer() {
     let place = Place::start().await;
     place.submit(&json!({"kind": "a"})).await;
     place.submit(&json!({"kind": "b"})).await;
@@ -77,7 +77,7 @@ async fn the_same_number_brings_the_same_answer() {
 }
 
 #[tokio::test]
-async fn what_an_answer_brought_that_never_arrived_is_brought_again() {
+async fn jobs_of_a_lost_response_are_assigned_again() {
     let place = Place::start().await;
     let id = place.submit(&json!({"kind": "a"})).await;
     let mut worker = place.worker("00000000000000a1");
@@ -97,7 +97,7 @@ async fn what_an_answer_brought_that_never_arrived_is_brought_again() {
 }
 
 #[tokio::test]
-async fn a_claim_whose_client_has_gone_is_answered_when_it_comes_again() {
+async fn a_repeated_claim_gets_the_answer_that_its_client_missed() {
     let place = Place::start().await;
     let mut worker = place.worker("00000000000000a1");
     tokio::select! {
@@ -141,7 +141,7 @@ async fn a_worker_has_as_many_jobs_as_slots_and_those_of_its_queues() {
 }
 
 #[tokio::test]
-async fn a_cancelled_job_is_told_with_the_next_beat_and_confirmed_by_its_report() {
+async fn a_cancel_arrives_with_the_next_heartbeat_and_is_confirmed_by_a_report() {
     let place = Place::start().await;
     let id = place.submit(&json!({"kind": "k"})).await;
     let mut worker = place.worker("00000000000000a1");
@@ -176,7 +176,7 @@ async fn a_cancelled_job_is_told_with_the_next_beat_and_confirmed_by_its_report(
 }
 
 #[tokio::test]
-async fn a_job_cancelled_while_its_claim_is_lost_is_let_go_of() {
+async fn a_job_cancelled_while_its_claim_is_lost_is_released() {
     let place = Place::start().await;
     let id = place.submit(&json!({"kind": "k"})).await;
     let mut worker = place.worker("00000000000000a1");
@@ -191,7 +191,7 @@ async fn a_job_cancelled_while_its_claim_is_lost_is_let_go_of() {
 }
 
 #[tokio::test]
-async fn a_worker_that_was_silent_for_a_lease_is_gone_for_ever() {
+async fn a_worker_that_was_silent_for_a_lease_is_lost() {
     let store: Arc<dyn Store> = Arc::new(Transient::default());
     let place = Place::with(Arc::clone(&store), Duration::from_secs(3), None).await;
     let id = place.submit(&json!({"kind": "k"})).await;
@@ -217,7 +217,7 @@ async fn a_worker_that_was_silent_for_a_lease_is_gone_for_ever() {
 }
 
 #[tokio::test]
-async fn a_worker_outlives_the_server_with_what_it_holds() {
+async fn a_worker_keeps_its_jobs_across_a_restart_of_the_server() {
     let store: Arc<dyn Store> = Arc::new(Transient::default());
     let place = Place::with(Arc::clone(&store), LEASE, None).await;
     let kept = place.submit(&json!({"kind": "kept"})).await;
@@ -247,7 +247,7 @@ async fn a_worker_outlives_the_server_with_what_it_holds() {
 }
 
 #[tokio::test]
-async fn what_is_not_the_workers_is_to_be_stopped() {
+async fn a_worker_must_stop_jobs_that_it_does_not_own() {
     let place = Place::start().await;
     place.submit(&json!({"kind": "k"})).await;
     let mut worker = place.worker("00000000000000a1");
@@ -266,7 +266,7 @@ async fn what_is_not_the_workers_is_to_be_stopped() {
 }
 
 #[tokio::test]
-async fn failed_snoozed_interrupted_and_dropped_jobs_go_on_as_they_should() {
+async fn failed_snoozed_interrupted_and_dropped_jobs_continue() {
     let place = Place::start().await;
     let job = json!({"kind": "k", "retry": {"max": 2, "backoff": "none"}});
     let id = place.submit(&job).await;
@@ -304,7 +304,7 @@ async fn failed_snoozed_interrupted_and_dropped_jobs_go_on_as_they_should() {
 }
 
 #[tokio::test]
-async fn workers_that_cannot_read_json_are_answered_in_lines() {
+async fn plain_text_responses_have_lines() {
     let place = Place::start().await;
     let job = json!({"run": ["printf", "a\tb\n", "", "back\\slash"], "env": {"A": "x y"},
         "dir": "/tmp", "args": {"n": 1}, "timeout": "2s"});
@@ -328,7 +328,7 @@ async fn workers_that_cannot_read_json_are_answered_in_lines() {
 }
 
 #[tokio::test]
-async fn ids_of_workers_are_sixteen_digits_and_not_the_servers_own() {
+async fn worker_ids_are_sixteen_digits_and_not_reserved_ones() {
     let place = Place::start().await;
     let claim = json!({"number": 1, "slots": 1});
     for id in ["a1", "00000000000000zz", "8000000000000001", "0000000000000000"] {

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_system_can_execute_is_refused() {
+    fn impossible_commands_are_refused() {
         assert!(check(&command(&[])).unwrap_err().contains("no program"));
         assert!(check(&command(&[""])).unwrap_err().contains("no program"));
         assert!(check(&command(&["a", "b\0"])).unwrap_err().contains("NUL"));
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_filch_sets_is_not_the_jobs_to_set() {
+    fn variables_of_filch_cannot_be_overridden() {
         let env =
             ["FILCH_FENCE", "TRACEPARENT", "OWN"].map(|name| (name.to_owned(), "x".to_owned()));
         let command = Command { env: env.into(), fence: 7, ..command(&["a"]) };

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_holds_is_not_abandoned() {
+    fn locked_folders_are_not_removed() {
         let parent = tempfile::tempdir().unwrap();
         let folder = Folder::create(parent.path()).unwrap();
         let mode = folder.path().metadata().unwrap().mode();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_holds_is_removed_with_all_that_is_in_it() {
+    fn unlocked_folders_are_removed_with_their_contents() {
         let parent = tempfile::tempdir().unwrap();
         let path = |name: &str| parent.path().join(name);
         for name in ["filch-worker-1-2-0", "other"] {

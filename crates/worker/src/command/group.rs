@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_told_by_their_group_and_state() {
+    fn members_are_found_by_group_and_state() {
         let group = Pid::from_raw(77).unwrap();
         assert!(is_living_member(b"78 (sleep) S 1 77 77 0 -1", group));
         assert!(is_living_member(b"78 (a) Z 1 (b) R 1 77 77 0 -1", group));

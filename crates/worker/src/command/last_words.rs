@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_that_says_something_counts() {
+    fn the_last_line_that_is_not_blank_counts() {
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[b"\n \n\r\n"]), None);
         assert_eq!(of(&[b"one\ntwo\n\n  \n"]).unwrap(), "two");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_speaks_to_a_terminal_is_left_out() {
+    fn terminal_sequences_are_removed() {
         let bold = b"\x1b[1;31merror:\x1b[0m no\ttable\x07\n\x1b[0m\n";
         assert_eq!(of(&[bold]).unwrap(), "error: no table");
         let link = b"see \x1b]8;;http://a\x1b\\this\x1b]8;;\x07 page\n";
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_line_the_beginning_is_kept() {
+    fn long_lines_are_truncated() {
         let exact = "x".repeat(LINE_BYTES);
         assert_eq!(of(&[exact.as_bytes(), b"\n"]).unwrap(), exact);
         let long = "é".repeat(100_000);

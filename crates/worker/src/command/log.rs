@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_kept_whole_and_in_order() {
+    fn short_output_is_kept_whole_and_in_order() {
         assert_eq!(log(&[]), "");
         assert_eq!(log(&[(Stream::Stdout, b"a\n"), (Stream::Stderr, b"b\x1b[0m")]), "a\nb\x1b[0m");
         let text = "x".repeat(HEAD_BYTES + TAIL_BYTES);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_may_come_in_pieces_with_the_other_stream_between() {
+    fn a_character_may_be_split_around_output_of_the_other_stream() {
         let euro = "€".as_bytes();
         let pieces = [
             (Stream::Stdout, &euro[..1]),
@@ -173,14 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_shown_as_such() {
+    fn invalid_utf8_is_replaced() {
         assert_eq!(log(&[(Stream::Stdout, b"a\xffb\xe2\x82")]), "a\u{fffd}b\u{fffd}");
         let noise = vec![0xff; 1 << 20];
         assert!(log(&[(Stream::Stdout, &noise)]).len() < HEAD_BYTES + TAIL_BYTES + 100);
     }
 
     #[test]
-    fn notes_stand_at_the_end_on_lines_of_their_own() {
+    fn notes_come_at_the_end_on_separate_lines() {
         let mut log = Log::default();
         log.note("the result is no JSON");
         log.push(Stream::Stdout, b"no newline");

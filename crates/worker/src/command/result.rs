@@ -191,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn the_file_counts_first() {
+    fn the_result_file_has_precedence() {
         assert_eq!(result(b" {\"a\": 1}\n", &[b"2\n"]).unwrap().unwrap(), "{\"a\": 1}");
         assert_eq!(result(b"\n", &[b"2\n"]).unwrap().unwrap(), "2");
     }
 
     #[test]
-    fn a_file_that_is_no_result_says_so() {
+    fn an_unusable_result_file_is_reported() {
         assert!(result(b"{", &[b"2\n"]).unwrap_err().contains("is not usable JSON"));
         assert!(result(b"\xff", &[]).unwrap_err().contains("is not usable JSON"));
         let deep = |depth| "[".repeat(depth) + &"]".repeat(depth);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_command_puts_there_hangs_its_worker() {
+    fn no_kind_of_result_file_hangs_the_worker() {
         let (_parent, file) = file();
         std::fs::remove_file(file.path()).unwrap();
         assert_eq!(file.read().unwrap(), b"");
