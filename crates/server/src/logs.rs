@@ -57,7 +57,7 @@ pub(crate) struct Part {
 
 impl Logs {
     pub(crate) fn print(&self, output: Output) {
-        let mut jobs = self.jobs.lock().expect("nobody panics while printing");
+        let mut jobs = self.jobs.lock().expect("no panic while it is locked");
         let seq = output.job.0;
         let fence = output.job.1;
         if jobs.by_seq.get(&seq).is_some_and(|log| log.fence > fence) {
@@ -75,7 +75,7 @@ impl Logs {
 
     /// The output after this many bytes under this fence.
     pub(crate) fn read(&self, seq: u64, fence: u64, after: u64) -> Option<Part> {
-        let jobs = self.jobs.lock().expect("nobody panics while printing");
+        let jobs = self.jobs.lock().expect("no panic while it is locked");
         let log = jobs.by_seq.get(&seq)?;
         let end = log.before + log.bytes as u64;
         // Under another fence, or if it was dropped and began again, it is another log.
@@ -97,7 +97,7 @@ impl Logs {
 
     /// Notifies about new output. The job need not have printed anything yet.
     pub(crate) fn watch(&self, seq: u64) -> watch::Receiver<u64> {
-        let mut jobs = self.jobs.lock().expect("nobody panics while printing");
+        let mut jobs = self.jobs.lock().expect("no panic while it is locked");
         jobs.entry(seq, 0).end.subscribe()
     }
 }
@@ -197,7 +197,7 @@ mod tests {
                 print(&logs, seq, 1, &piece);
             }
         }
-        let jobs = logs.jobs.lock().expect("nobody panics");
+        let jobs = logs.jobs.lock().expect("no panic while it is locked");
         assert!(jobs.bytes <= ALL_BYTES && jobs.by_seq.len() <= JOBS);
         let held: usize = jobs.by_seq.values().map(|log| log.bytes).sum();
         assert_eq!((held, jobs.by_seq.len()), (jobs.bytes, jobs.order.len()));

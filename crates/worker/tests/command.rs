@@ -160,7 +160,7 @@ async fn output_of_a_command_is_streamed() {
     let (stop, stopped) = oneshot::channel();
     let mut stop = Some(stop);
     let mut heard = Vec::new();
-    // It goes on only when it is told to stop, which happens when it is heard.
+    // It ends only on a stop, which happens when its output was read.
     let script = "trap 'echo stopped; exit 0' TERM; echo hello; echo there >&2
         while :; do sleep 0.01; done";
     let finished = runner.run(
@@ -287,7 +287,7 @@ async fn output_is_bounded_and_streamed_whole() {
     assert_eq!(streamed, 6 + 20_000_000 + 7);
     assert!(finished.log.starts_with("first\nxxx"));
     assert!(finished.log.ends_with("xxx\u{fffd}\nlast\n"));
-    assert!(finished.log.contains("\n[filch: 19934"), "says how much was left out");
+    assert!(finished.log.contains("\n[filch: 19934"), "contains how much was left out");
     assert!(finished.log.len() < (64 << 10) + 100, "{}", finished.log.len());
     runner.close().await;
 }
@@ -346,7 +346,7 @@ async fn a_stop_kills_the_whole_group() {
 }
 
 async fn a_stop_gives_the_grace_period_to_members_without_a_leader() {
-    // Longer than the test may take: nobody may be waited for who has ended.
+    // Longer than the test may take: processes that have ended must not be waited for.
     let runner = Runner::start(Options { grace: BOUND * 2, ..options() });
     let polite =
         "trap 'sleep 0.05; echo saved; exit 0' TERM; echo $$; while :; do sleep 0.01; done";

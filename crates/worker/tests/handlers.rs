@@ -102,7 +102,7 @@ async fn worker_with(slots: u32, handlers: Handlers) -> (RunningWorker, Server) 
     let (down, told) = channel(64);
     let wire = std::sync::Mutex::new(Some(Wire { up, down: told }));
     let connect: Connect = Arc::new(move || {
-        let wire = wire.lock().expect("nobody panics").take();
+        let wire = wire.lock().expect("no panic while it is locked").take();
         Box::pin(async move { Ok(wire.expect("one connection is enough")) })
     });
     let config = WorkerConfig {

@@ -14,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Failure, State};
 
-/// Bodies that are larger than one object's may be; so many are held at once.
+/// How many large bodies (larger than one object may be) are held at once.
 pub(crate) const LARGE_MAX: usize = 4;
 
 /// How long such a body waits for its turn.

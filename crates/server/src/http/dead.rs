@@ -1,4 +1,4 @@
-//! Jobs that ended badly: looked at, tried again, forgotten; one by one or all that are alike.
+//! Dead jobs: list, group, retry and discard them, one by one or by filter.
 //!
 //! Whatever their number, they are worked through in slices, so that memory stays bounded and
 //! others get their turn in between. A request that breaks off has done a part of its work;
@@ -358,7 +358,7 @@ async fn work_through(
         let rows: Vec<JobRow> = meant.map(|dead| dead.row).collect();
         carry_out(state, verb, selection.dry_run, &rows, &mut count).await?;
         if is_last {
-            // Nobody named them, so nobody asks what became of each.
+            // They were selected by a filter, so single failures do not matter.
             count.refused.clear();
             return Ok(count);
         }
@@ -414,7 +414,7 @@ async fn retry_some(state: &State, dead: &[JobRow], count: &mut Count) -> Result
     while let Some((job, answer)) = asked.next().await {
         match answer? {
             Answer::Done | Answer::Submitted(_) => count.count += 1,
-            // Somebody else was quicker, or too much waits for the store.
+            // Another request was first, or too many commits wait.
             Answer::Refused(refused) => count.refused.push(refusal(job, refused)),
         }
     }
@@ -434,7 +434,7 @@ async fn discard_some(state: &State, dead: &[JobRow], count: &mut Count) -> Resu
             .doorbell
             .ring(Input::Purge { jobs: left.clone(), cause: PurgeCause::Discarded })
             .await?;
-        // Told once everything that was decided by then is durable.
+        // Answered once everything that was decided by then is durable.
         state.doorbell.look(|_, _| ()).await?;
         let ids: Vec<JobId> = left.iter().map(|&(_, id)| id).collect();
         let found = state.read(move |store| store.find(&ids, &[], &[])).await?;
@@ -446,10 +446,7 @@ async fn discard_some(state: &State, dead: &[JobRow], count: &mut Count) -> Resu
     count.refused.extend(left.iter().map(|&(_, job)| Refusal {
         id: id::job(job),
         code: "needed".into(),
-        title: format!(
-            "other jobs wait for job {}, or somebody is about to retry it",
-            id::job(job)
-        ),
+        title: format!("other jobs wait for job {}, or it is about to be retried", id::job(job)),
     }));
     Ok(())
 }

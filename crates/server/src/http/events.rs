@@ -139,7 +139,7 @@ impl Interest {
     /// The event, if the reader wants it.
     fn event(&self, happened: &Happened, known: &BTreeMap<Seq, Known>) -> Option<ClusterEvent> {
         let at = Moment(happened.at);
-        // A job that is forgotten is of no queue any more.
+        // A purged job belongs to no queue any more.
         let is_wanted = |seq: &Seq| {
             known.get(seq).map_or_else(
                 || self.wants_all_jobs(),

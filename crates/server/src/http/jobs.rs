@@ -57,7 +57,7 @@ pub(crate) async fn show(
 ) -> Result<Json<Job>, Failure> {
     if let Some(wait) = query.wait {
         let wait = span::read(&wait).map_err(|why| Problem::invalid(why).at("wait"))?;
-        // A timeout is no failure: the job is shown as it is then.
+        // A timeout is not a failure: the job is shown as it is then.
         if let Ok(ended) = tokio::time::timeout(wait.min(WAIT_MAX), state.doorbell.end_of(id)).await
         {
             ended?;

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 pub(crate) struct Names {
     address: SocketAddr,
     scheme: &'static str,
-    /// Further names, which somebody has given.
+    /// Further names, from the configuration.
     given: Vec<String>,
 }
 
@@ -21,7 +21,7 @@ impl Names {
     /// A URL by which others find it.
     pub(crate) fn url(&self) -> String {
         let ip = match self.address.ip() {
-            // Whatever arrives here; this machine knows it by a nearer name.
+            // It listens on all addresses; this machine reaches it by loopback.
             IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
             IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
             ip => ip,

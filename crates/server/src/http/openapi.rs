@@ -42,7 +42,7 @@ pub(crate) fn finish(mut document: OpenApi) -> String {
     components.schemas.extend(schemas);
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
     let refusal = ResponseBuilder::new()
-        .description("It was not done, and nothing has changed; `code` says why.")
+        .description("The request was refused and nothing has changed; `code` is the reason.")
         .content("application/problem+json", content)
         .build();
     components.responses.insert("Refusal".into(), refusal.into());

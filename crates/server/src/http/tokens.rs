@@ -59,7 +59,7 @@ pub(crate) async fn make(
 ) -> Result<(StatusCode, Json<Made>), Failure> {
     let judged = wanted.validate()?;
     let made = keep(&state, move |store| tokens::make(store, judged)).await?;
-    // Nothing is waited for from here on: whoever asked without a token is heard to the end.
+    // No await from here on: a request without a token is still answered.
     state.tokens.add(&made);
     Ok((StatusCode::CREATED, Json(made)))
 }

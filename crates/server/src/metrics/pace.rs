@@ -74,6 +74,6 @@ mod tests {
         assert_eq!(rate(&[pace(&[(990, 10)]), pace(&[(980, 1)])]), Some(0.5), "two kinds");
         let mut purged = pace(&[(990, 1)]);
         (0..1_000).for_each(|_| purged.add(Wall(990_000), false));
-        assert_eq!(rate(&[purged]), Some(1.0 / 60.0), "cancelling is no work");
+        assert_eq!(rate(&[purged]), Some(1.0 / 60.0), "cancelled jobs do not count");
     }
 }

@@ -42,7 +42,7 @@ async fn the_number_of_workers_over_plain_http_is_limited() {
     let problem = problem.refused(503, "too-many-workers");
     assert!(problem["title"].as_str().unwrap().starts_with("2 workers "), "{problem}");
     first.claim("0s").await.ok();
-    // Who leaves makes room.
+    // A worker that leaves frees its place.
     second.goodbye().await.ok();
     place.worker("00000000000000a3").claim("0s").await.ok();
 }
@@ -155,7 +155,7 @@ fn every_bound_on_the_page_has_its_test() {
     // And every code is looked for by one of them.
     for code in rows.iter().flat_map(|row| row[2].split('`').skip(1).step_by(2)) {
         let quoted = format!("\"{code}\"");
-        assert!(sources.iter().any(|source| source.contains(&quoted)), "nobody tries {code}");
+        assert!(sources.iter().any(|source| source.contains(&quoted)), "no test for {code}");
     }
     let at_most = |row: &str| rows.iter().find(|it| it[0] == row).unwrap()[1].replace(',', "");
     let bounds = Bounds::default();

@@ -90,7 +90,7 @@ async fn the_status_of_the_server_is_shown() {
     assert!(status["syncs"].as_u64().unwrap() > 0);
     place.server.stop().await;
     let refused = place.request(Method::GET, "/v1/status").send().await;
-    assert!(refused.is_err(), "nobody listens any more");
+    assert!(refused.is_err(), "the server does not listen any more");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Jobs that ended badly: listed, tried again, forgotten.
+//! Dead jobs: listed, retried, discarded.
 
 use serde_json::{Value, json};
 

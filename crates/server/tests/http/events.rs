@@ -112,7 +112,7 @@ async fn a_reader_resumes_after_a_disconnect() {
     let seen = cut.next().await;
     assert_eq!(seen.data["kind"], "a");
     drop(cut);
-    // Nobody listens, and it is held all the same.
+    // Events are held even without readers.
     place.submit(&json!({"kind": "b"})).await;
     place.submit(&json!({"kind": "c"})).await;
     let mut again = Reader::open(&place, Some(&seen.id)).await;
@@ -134,7 +134,7 @@ async fn a_reader_that_was_away_too_long_gets_a_reset() {
     }
     let mut again = Reader::open(&place, Some(&seen.id)).await;
     assert_eq!(again.next().await.name, "reset");
-    assert_eq!(again.next().await.data["kind"], "b", "what is held is told at once");
+    assert_eq!(again.next().await.data["kind"], "b", "held events are sent at once");
     for id in ["0.0", "nonsense"] {
         let mut again = Reader::open(&place, Some(id)).await;
         let reset = again.next().await;
@@ -166,7 +166,7 @@ async fn only_requested_events_are_sent() {
     let past = async |query: &str| {
         let query = format!("?follow=false&since=2019-01-01T00:00:00Z{query}");
         let events = Reader::ask(&place, &query, None).await.rest().await;
-        // Its store is new, so whatever has happened was seen by this server.
+        // Its store is new, so this server has seen every event.
         assert!(events.iter().all(|event| event.name != "reset"), "{events:?}");
         events.into_iter().map(|event| event.data).collect::<Vec<_>>()
     };

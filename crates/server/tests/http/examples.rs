@@ -39,7 +39,7 @@ impl Example {
 
     async fn left(mut self) {
         let left = tokio::time::timeout(PATIENCE, self.child.wait()).await;
-        let status = left.expect("it leaves when it is told to").unwrap();
+        let status = left.expect("it ends on SIGTERM").unwrap();
         assert!(status.success(), "{status}");
     }
 }
@@ -127,7 +127,7 @@ fn is_running(marker: &str) -> bool {
     })
 }
 
-/// Told to leave, it finishes what it runs and takes no more.
+/// On SIGTERM it finishes its job and takes no more.
 async fn drains(place: &Place, example: Example, name: &str) {
     // Only what has begun is finished: what was given and not read yet goes back.
     let folder = tempfile::tempdir().unwrap();
@@ -173,7 +173,7 @@ async fn gives_up_and_comes_back(name: &str) {
         let sent = std::process::Command::new("kill").args([signal, &pid]).status().unwrap();
         assert!(sent.success());
     };
-    // Paused for longer than its lease: when it goes on, its job is somebody else's.
+    // Suspended for longer than its lease: when it goes on, another worker may have its job.
     signal("-STOP");
     eventually("it is lost", async || lost().await > before).await;
     signal("-CONT");

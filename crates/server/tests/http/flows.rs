@@ -81,7 +81,7 @@ async fn a_flow_may_depend_on_existing_jobs_only() {
 #[tokio::test]
 async fn invalid_flows_are_refused_by_name_and_leave_nothing() {
     let place = Place::start().await;
-    // As text: told from the job that was written first.
+    // As text: the cycle is reported from the first job on.
     let flow = r#"{"name": "n", "jobs": {
         "map": {"kind": "k", "after": ["join"]}, "join": {"kind": "k", "after": ["map"]}
     }}"#;

@@ -1,4 +1,4 @@
-//! Who may come in: no page of a stranger's site, and nothing but JSON.
+//! Requests that are refused: other hosts and origins, and bodies that are not JSON.
 
 use reqwest::Method;
 use serde_json::json;

@@ -32,7 +32,7 @@ async fn one_object_has_a_mebibyte() {
         let answer = post(&place, path, JSON, padded((1 << 20) + 1)).await;
         answer.refused(413, "body-too-large");
     }
-    // The same without a length that is said before.
+    // The same without a `Content-Length`.
     let piece = Ok::<_, std::io::Error>(padded((1 << 20) + 1));
     let body = reqwest::Body::wrap_stream(futures_util::stream::iter([piece]));
     let request = place.request(Method::POST, "/v1/jobs").header("content-type", JSON).body(body);

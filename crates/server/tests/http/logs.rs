@@ -26,7 +26,7 @@ impl Worker {
         worker
     }
 
-    /// Says something, and waits until it was heard.
+    /// Sends a message, and waits for its acknowledgement.
     async fn say(&mut self, message: Value) {
         self.said += 1;
         let frame =
@@ -36,7 +36,7 @@ impl Worker {
         while !self.wire.down.recv().await.unwrap().messages.contains(&renewed) {}
     }
 
-    /// Prints in somebody's name, and waits until that was heard.
+    /// Sends output of a job, and waits until it was received.
     async fn print(&mut self, name: &str, job: [u64; 2], text: &str) {
         let output = json!([{"job": job, "stream": "stdout", "text": text}]);
         self.send(json!({"worker": name, "session": 0, "output": output})).await;

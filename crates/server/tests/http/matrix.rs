@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Answer, Place, read};
 
-/// A line of the table: for each kind of caller, what its cell says.
+/// A line of the table: the cell of each kind of client.
 type Line = BTreeMap<String, String>;
 
 const ROLES: [&str; 5] = ["submit", "work", "view", "operate", "admin"];
@@ -29,7 +29,7 @@ fn table() -> BTreeMap<String, Line> {
     rows.map(named).collect()
 }
 
-/// What stands in the way of strangers: a job in a queue, and who comes with which token.
+/// A server with a job, and clients with different tokens.
 struct Stage {
     place: Place,
     admin: String,
@@ -137,8 +137,7 @@ async fn every_cell_of_the_role_table_is_true() {
     let mut cells = 0;
     for (name, method, path) in &operations {
         let line = table.remove(name);
-        let line =
-            line.unwrap_or_else(|| panic!("docs/security.md does not say who may do {name}"));
+        let line = line.unwrap_or_else(|| panic!("docs/security.md has no line for {name}"));
         let answer = stage.ask(name, method, path, None).await;
         check(&answer, &line["without"], &format!("{name} without a token"));
         let security = &document["paths"][path][method]["security"];
@@ -154,7 +153,7 @@ async fn every_cell_of_the_role_table_is_true() {
     assert!(operations.len() >= 31 && cells == operations.len() * 6, "{cells}");
 }
 
-/// Whoever's token has ended, or never was one, is let in nowhere but where nobody needs one.
+/// Invalid tokens are refused everywhere except where no token is needed.
 #[tokio::test]
 async fn invalid_tokens_are_refused_everywhere() {
     let stage = Stage::set().await;
@@ -207,7 +206,7 @@ async fn tokens_for_one_queue_reach_no_other() {
             match &*line["with --queue"] {
                 "yes" => check(&answer, "yes", &cell),
                 "no" => drop(answer.refused(403, "wrong-queue")),
-                // What a worker asks for is said once it is connected.
+                // A worker sends its queues once it is connected.
                 "its queues" if name == "work" => check(&answer, "yes", &cell),
                 "its queues" if method == "get" && !path.contains('{') => {
                     assert_eq!(answer.status, 200, "{cell}: {answer:?}");

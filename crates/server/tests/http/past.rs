@@ -16,7 +16,7 @@ use crate::client::Place;
 
 pub(crate) const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
-/// So many jobs go into one commit, and into one row of the ledger.
+/// How many jobs go into one commit, and into one row of the ledger.
 pub(crate) const TOGETHER: u64 = 2_000;
 
 pub(crate) fn now_ms() -> u64 {
@@ -46,7 +46,7 @@ impl Past<'_> {
     pub(crate) fn row(&mut self, at: u64, state: JobState, parents: Vec<JobId>) -> JobRow {
         self.seq += 1;
         let seq = Seq(self.seq);
-        // A UUID of version 7 that says when it was made.
+        // A UUID of version 7, with its time.
         let id = JobId(u128::from(at) << 80 | 7 << 76 | 0b10 << 62 | u128::from(self.seq));
         let spec = JobSpec { parents, ..JobSpec::new(id) };
         let now = JobWrite {
@@ -105,7 +105,7 @@ impl Past<'_> {
     }
 }
 
-/// A server over a file with such a past, and whatever that is asked for.
+/// A server over a file with such a past, and the result of `past`.
 pub(crate) async fn with_past<T>(
     side_work: SideWork,
     past: impl FnOnce(&mut Past<'_>) -> T,

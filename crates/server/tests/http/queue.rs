@@ -53,7 +53,7 @@ async fn a_queued_job_shows_how_many_are_ahead_and_the_throughput() {
     }
     let why = async |id: &str| place.job(id).await["why"].clone();
     let last = ids[19].as_str();
-    assert_eq!(why(last).await["turn"], json!({"ahead": 19}), "nobody serves it");
+    assert_eq!(why(last).await["turn"], json!({"ahead": 19}), "no worker serves it");
     place.send(Method::PATCH, "/v1/queues/img", &json!({"limit": 1})).await.ok();
     let mut worker = place.worker("00000000000000a1");
     let mut claimed = worker.claim("10s").await.ok();
@@ -73,7 +73,7 @@ async fn a_queued_job_shows_how_many_are_ahead_and_the_throughput() {
     assert!(text.contains("busy; 16 jobs ahead; at the present rate about "), "{text}");
     let next = why(&ids[3]).await;
     assert!(next["text"].as_str().is_some_and(|text| text.contains("; it is next; at the ")));
-    // A pause stops it, whatever the rate was.
+    // A pause stops it at any rate.
     place.send(Method::PATCH, "/v1/queues/img", &json!({"paused": true})).await.ok();
     assert_eq!(why(last).await["turn"], json!({"ahead": 16}));
 }
@@ -85,7 +85,7 @@ async fn a_purge_cancels_waiting_jobs_and_leaves_running_ones() {
     let mut worker = place.worker("00000000000000a1");
     let claimed = worker.claim("10s").await.ok();
     worker.beat().await.ok();
-    // What has been held for a while is told to have started.
+    // Jobs that are held for a while are reported as started.
     eventually("it runs", async || {
         worker.beat().await.ok();
         place.job(&running).await["state"] == "running"
@@ -118,7 +118,7 @@ async fn a_purge_cancels_waiting_jobs_and_leaves_running_ones() {
     let stopping = json!({"holds": worker.holds, "stopping": worker.holds});
     let running = json!({"states": ["running"]});
     let (purged, ()) = tokio::join!(place.post(path, &running), async {
-        eventually("the worker is told", async || {
+        eventually("the worker gets the cancel", async || {
             let beaten = place.post(&worker.path("heartbeat"), &stopping).await.ok();
             beaten["cancel"] == json!([claimed["jobs"][0]["job"]])
         })

@@ -54,7 +54,7 @@ async fn overdue_jobs_are_purged_while_the_server_works_and_needed_ones_stay() {
     let now = now_ms();
     let (place, store, (parent, child, recent)) = with_past(SideWork::InIdleMoments, |past| {
         let parent = past.succeeded_with_key("of a parent", now - 30 * DAY_MS);
-        past.succeeded_with_key("of nobody's parent", now - 30 * DAY_MS);
+        past.succeeded_with_key("of a single job", now - 30 * DAY_MS);
         let mut later = past.row(now - 30 * DAY_MS, JobState::Scheduled, Vec::new());
         later.now.due = Wall(now + DAY_MS);
         later.spec.not_before = Some(later.now.due);
@@ -88,7 +88,7 @@ async fn overdue_jobs_are_purged_while_the_server_works_and_needed_ones_stay() {
     // Keys are purged with their jobs, and only then.
     let with_key = |key: &str| json!({"kind": "another", "key": key});
     place.post("/v1/jobs", &with_key("of a parent")).await.refused(409, "key-conflict");
-    place.submit(&with_key("of nobody's parent")).await;
+    place.submit(&with_key("of a single job")).await;
     // The rows of the ledger that recorded their owners are trimmed too, and counted.
     let rows = (OVERDUE - 1).div_ceil(TOGETHER) + 1;
     let report = loop {

@@ -41,7 +41,7 @@ async fn farewell(place: &Place, said: &[u8]) -> (u16, String) {
     let (mut stream, _) = ask(place, PROTOCOL).await;
     stream.write_all(said).await.unwrap();
     let (first, length) = (stream.read_u8().await.unwrap(), stream.read_u8().await.unwrap());
-    assert_eq!(first, 0x80 | CLOSE, "it says why");
+    assert_eq!(first, 0x80 | CLOSE, "a close frame with the reason");
     let code = stream.read_u16().await.unwrap();
     let mut reason = vec![0; usize::from(length) - 2];
     stream.read_exact(&mut reason).await.unwrap();

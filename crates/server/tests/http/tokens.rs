@@ -38,7 +38,7 @@ async fn after_the_first_token_every_request_needs_one() {
     let open = || Arc::new(Sqlite::open(&file, &OwnerNote::this_process()).unwrap());
     let place = Place::with(open(), LEASE, None).await;
     place.get("/v1/status").await.ok();
-    // Somebody else's token does no harm as long as none is needed.
+    // A token of another server does no harm as long as none is required.
     let stranger = format!("filch_00000000_{}", "0".repeat(64));
     get(&place, &stranger, "/v1/status").await.ok();
     let problem = place.post("/v1/tokens", &json!({"role": "view"})).await;
@@ -57,19 +57,19 @@ async fn after_the_first_token_every_request_needs_one() {
     place.get("/v1/status").await.refused(401, "no-token");
     place.server.stop().await;
     drop(place);
-    // Whoever was answered last may still hold the file for a moment.
+    // The last request may still hold the file for a moment.
     let is_free = async || Sqlite::open(&file, &OwnerNote::this_process()).is_ok();
     eventually("the file is let go of", is_free).await;
     let reopened: Arc<dyn Store> = open();
     let place = Place::with(reopened, LEASE, None).await;
     place.get("/v1/status").await.refused(401, "no-token");
     get(&place, &admin, "/v1/status").await.refused(401, "bad-token");
-    // The process itself may, whatever is kept.
+    // The process itself needs no stored token.
     let insider = place.server.insider();
     get(&place, insider.reveal(), "/v1/tokens").await.ok();
 }
 
-/// What is kept is a digest: whoever has the file has no token.
+/// Only digests are stored: the file contains no token.
 #[tokio::test]
 async fn no_token_is_in_the_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -130,7 +130,7 @@ async fn waiting_requests_and_streams_end_when_the_token_is_revoked() {
     assert_eq!(problem["title"], "no active token \"a b\"");
 }
 
-/// Who came while nobody needed a token is sent away like all others.
+/// Clients from before the first token are disconnected, too.
 #[tokio::test]
 async fn clients_without_a_token_are_disconnected_by_the_first_token() {
     let place = Place::start().await;
@@ -191,7 +191,7 @@ async fn a_token_for_some_queues_sees_and_serves_only_these() {
     let said = request.body(lines).send().await.unwrap().text().await.unwrap();
     assert!(said.contains("\"wrong-queue\""), "{said}");
 
-    // Whoever hands in sees to it by its whole id only.
+    // A client with role submit needs the full id.
     get(&place, &submitter, &format!("/v1/jobs/{id}")).await.ok();
     get(&place, &submitter, &format!("/v1/jobs/{}", &id[28..])).await.refused(403, "wrong-role");
     get(&place, &viewer, &format!("/v1/jobs/{}", &id[28..])).await.ok();

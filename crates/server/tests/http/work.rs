@@ -107,7 +107,7 @@ async fn a_repeated_claim_gets_the_answer_that_its_client_missed() {
         }) => {}
     }
     let id = place.submit(&json!({"kind": "k"})).await;
-    eventually("it is somebody's", async || place.job(&id).await["state"] == "leased").await;
+    eventually("it is assigned", async || place.job(&id).await["state"] == "leased").await;
     let claimed = worker.claim_again("30s").await.ok();
     assert_eq!(claimed["jobs"][0]["id"], id.as_str());
     assert_eq!(claimed["jobs"][0]["job"], json!([1, 1]));
@@ -149,8 +149,10 @@ async fn a_cancel_arrives_with_the_next_heartbeat_and_is_confirmed_by_a_report()
     worker.beat().await.ok();
     let cancel = format!("/v1/jobs/{id}/cancel");
     let (cancelled, ()) = tokio::join!(place.poke(&cancel), async {
-        eventually("it is told", async || worker.beat().await.ok()["cancel"] == json!([[1, 1]]))
-            .await;
+        eventually("it is to be stopped", async || {
+            worker.beat().await.ok()["cancel"] == json!([[1, 1]])
+        })
+        .await;
         let stopped = json!({"job": [1, 1], "ending": "stopped"});
         assert_eq!(worker.report(&stopped).await.ok()["accepted"], json!([[1, 1]]));
     });
@@ -158,13 +160,15 @@ async fn a_cancel_arrives_with_the_next_heartbeat_and_is_confirmed_by_a_report()
     assert_eq!(place.job(&id).await["state"], "cancelled");
     assert_eq!(place.get("/v1/workers").await.ok()["workers"][0]["held"], 0);
 
-    // A worker that says that it is stopping need not have stopped.
+    // A worker that reports that it is stopping a job need not have stopped it.
     let id = place.submit(&json!({"kind": "k"})).await;
     worker.claim("10s").await.ok();
     let cancel = format!("/v1/jobs/{id}/cancel");
     let (cancelled, ()) = tokio::join!(place.poke(&cancel), async {
-        eventually("it is told", async || worker.beat().await.ok()["cancel"] == json!([[2, 1]]))
-            .await;
+        eventually("it is to be stopped", async || {
+            worker.beat().await.ok()["cancel"] == json!([[2, 1]])
+        })
+        .await;
         let beat = json!({"holds": [[2, 1]], "stopping": [[2, 1]]});
         place.post("/v1/work/00000000000000a1/heartbeat", &beat).await.ok();
     });
@@ -260,7 +264,7 @@ async fn a_worker_must_stop_jobs_that_it_does_not_own() {
     assert_eq!(answered["refused"], json!([{"job": [1, 9], "current": 1}]));
     let answered = worker.report(&json!({"job": [77, 1], "ending": "finished"})).await.ok();
     assert_eq!(answered["refused"], json!([{"job": [77, 1]}]));
-    // Strangers who say to hold something are not known.
+    // An unknown worker that lists jobs is refused.
     let beat = json!({"holds": [[1, 1]]});
     place.post("/v1/work/00000000000000ff/heartbeat", &beat).await.refused(410, "gone");
 }

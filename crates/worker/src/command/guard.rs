@@ -237,8 +237,8 @@ impl Guardian {
             other => {
                 guardian.kill().await;
                 let words = helper.guardian.join(" ");
-                let seen = other.map_or_else(|reason| reason, |line| format!("it said {line:?}"));
-                Err(format!("`{program} {words}` is no guardian of commands: {seen}"))
+                let seen = other.map_or_else(|reason| reason, |line| format!("it wrote {line:?}"));
+                Err(format!("`{program} {words}` is not a guardian of commands: {seen}"))
             }
         }
     }

@@ -17,7 +17,7 @@ impl LastWords {
     pub(super) fn push(&mut self, bytes: &[u8]) {
         // Progress bars overwrite a line again and again.
         for piece in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
-            // What is beyond a line's bound is cut; a byte more says that there was something.
+            // Long lines are cut; one byte more shows that there was something.
             let room = (LINE_BYTES + 1).saturating_sub(self.current.len());
             self.current.extend_from_slice(&piece[..piece.len().min(room)]);
             if piece.ends_with(b"\n") || piece.ends_with(b"\r") {

@@ -182,8 +182,8 @@ mod tests {
     #[test]
     fn notes_come_at_the_end_on_separate_lines() {
         let mut log = Log::default();
-        log.note("the result is no JSON");
+        log.note("the result is not JSON");
         log.push(Stream::Stdout, b"no newline");
-        assert_eq!(log.finish(), "no newline\nfilch: the result is no JSON\n");
+        assert_eq!(log.finish(), "no newline\nfilch: the result is not JSON\n");
     }
 }
