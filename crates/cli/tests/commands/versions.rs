@@ -143,9 +143,9 @@ fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
 fn a_worker_whose_frame_is_rejected_exits_with_the_reason() {
     let server = Server::idle();
     for (frame, why) in [
-        (frame(1, b"hello"), "rejected the frame: expected value at line 1 column 1"),
-        (frame(2, b"{}"), "rejected the frame: it is binary, not text"),
-        (frame(11, b"?"), "rejected the frame: "),
+        (frame(1, b"hello"), "invalid frame: expected value at line 1 column 1"),
+        (frame(2, b"{}"), "invalid frame: it is binary, not text"),
+        (frame(11, b"?"), "invalid frame: "),
     ] {
         let inject = Arc::new(AtomicBool::new(true));
         let url = proxy(&server, ProxyMode::InvalidFrame(inject, frame), ProxyMode::Open);

@@ -75,7 +75,7 @@ impl End {
 
     /// The worker has sent an invalid frame.
     fn nonsense(code: CloseCode, why: &dyn Display) -> Self {
-        let mut reason = format!("rejected the frame: {why}");
+        let mut reason = format!("invalid frame: {why}");
         reason.truncate(reason.floor_char_boundary(REASON_BYTES));
         Self::Said { code, reason }
     }

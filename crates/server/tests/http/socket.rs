@@ -62,11 +62,11 @@ async fn invalid_frames_are_answered_with_the_reason() {
             "a worker's id has 16 hexadecimal digits",
         ),
         (frame(BINARY, b"{}"), 1003, "it is binary, not text"),
-        (frame(0x0b, b"?"), 1002, "rejected the frame: "),
+        (frame(0x0b, b"?"), 1002, "invalid frame: "),
     ] {
         let (seen, reason) = farewell(&place, &said).await;
         assert_eq!(seen, code, "{reason}");
-        assert!(reason.starts_with("rejected the frame: ") && reason.contains(why), "{reason}");
+        assert!(reason.starts_with("invalid frame: ") && reason.contains(why), "{reason}");
         assert!(reason.len() <= 123, "{reason}");
     }
 }
