@@ -7,12 +7,12 @@
 mod body;
 mod cluster;
 mod dead;
-mod deputy;
 mod events;
 mod extract;
 mod flows;
 mod guard;
 mod health;
+mod http_session;
 mod job_events;
 mod jobs;
 mod ledger;
@@ -45,7 +45,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::names::Names;
-use self::plain::Deputies;
+use self::plain::HttpSessions;
 use self::rights::Rights;
 use crate::bounds::Bounds;
 use crate::brain::{Doorbell, Ended};
@@ -67,7 +67,7 @@ pub(crate) struct State {
     pub(crate) names: Arc<Names>,
     pub(crate) lease_ms: u64,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) deputies: Arc<Deputies>,
+    pub(crate) http_sessions: Arc<HttpSessions>,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) rights: Arc<Rights>,
     pub(crate) retention: Arc<Retention>,
@@ -106,7 +106,7 @@ impl State {
             names: Arc::clone(parts.names),
             lease_ms: parts.config.lease.as_millis() as u64,
             metrics: Arc::clone(parts.metrics),
-            deputies: Arc::default(),
+            http_sessions: Arc::default(),
             tokens: Arc::clone(parts.tokens),
             rights: Arc::new(Rights::of(&document)),
             retention: Arc::clone(parts.retention),

@@ -1,7 +1,8 @@
-//! The door for workers that have only plain HTTP: four requests under `/v1/work/{worker}`.
+//! Endpoints for workers over plain HTTP: four requests under `/v1/work/{worker}`.
 //!
-//! Each worker has a deputy here, a task that keeps its session with the brain; what it says is
-//! decided in `deputy`. Answers are JSON, or lines of text for workers that cannot read JSON.
+//! Each worker has an HTTP session here, a task that keeps its session with the scheduler;
+//! `http_session` decides what is sent. Responses are JSON, or lines of text for workers that
+//! cannot read JSON.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -26,8 +27,8 @@ use tokio::sync::oneshot;
 
 use super::body::{self, Object};
 use super::cluster::Done;
-use super::deputy::{Ask, Call, Deputy, Effect, Event, Reply};
 use super::extract::{Nothing, Params, Worker};
+use super::http_session::{Ask, Call, Effect, Event, HttpSession, Reply};
 use super::{Failure, State, closing};
 use crate::brain::Input;
 use crate::link::{self, Batch, Home, Link};
@@ -146,9 +147,9 @@ pub(crate) async fn goodbye(
     }
 }
 
-/// The deputies of all such workers.
+/// The HTTP sessions of all workers.
 #[derive(Default)]
-pub(crate) struct Deputies {
+pub(crate) struct HttpSessions {
     by_worker: Mutex<HashMap<WorkerId, Sender<Call>>>,
 }
 
@@ -158,13 +159,13 @@ const CALLS_MAX: usize = 64;
 /// How long a request waits for its response, beyond the time that a claim waits for jobs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-impl Deputies {
+impl HttpSessions {
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.by_worker.lock().expect("no panic while it is locked").len()
     }
 
-    /// The way to a worker's deputy, who is called if there is none.
+    /// The channel to a worker's HTTP session, which is started if there is none.
     fn find(&self, worker: WorkerId, state: &State) -> Result<Sender<Call>, Failure> {
         let mut by_worker = self.by_worker.lock().expect("no panic while it is locked");
         if let Some(calls) = by_worker.get(&worker) {
@@ -185,7 +186,7 @@ impl Deputies {
         let lease = Duration::from_millis(state.lease_ms);
         let shell = Shell {
             worker,
-            deputy: Deputy::new(Instant::now(), lease),
+            http_session: HttpSession::new(Instant::now(), lease),
             session: 0,
             said: 0,
             wire: None,
@@ -208,9 +209,9 @@ async fn ask(state: &State, worker: WorkerId, ask: Ask) -> Result<Reply, Failure
             Problem::new(400, "bad-id", "this worker id is reserved for workers inside the server");
         return Err(problem.help("choose an id whose first digit is 0 to 7").into());
     }
-    // A deputy may be leaving just when it is asked.
+    // A session may be ending just when it is used.
     for _ in 0..3 {
-        let calls = state.deputies.find(worker, state)?;
+        let calls = state.http_sessions.find(worker, state)?;
         let (reply, answer) = oneshot::channel();
         if calls.send(Call { ask: ask.clone(), reply }).await.is_err() {
             continue;
@@ -233,17 +234,17 @@ async fn ask(state: &State, worker: WorkerId, ask: Ask) -> Result<Reply, Failure
     Err(Failure::ended())
 }
 
-/// Around a deputy: its session with the brain, and the clock.
+/// The I/O around an HTTP session: its link to the scheduler, and the clock.
 struct Shell {
     worker: WorkerId,
-    deputy: Deputy,
-    /// The present session, and how many batches were said in it.
+    http_session: HttpSession,
+    /// The current session, and how many batches were sent in it.
     session: u64,
     said: u64,
     wire: Option<(Link, Receiver<Batch>)>,
 }
 
-/// What the loop waits for.
+/// Events of the loop.
 enum Happened {
     Asked(Option<Call>),
     Batch(Option<Batch>),
@@ -253,18 +254,18 @@ enum Happened {
     Closed,
 }
 
-/// The server has ended, or the deputy has.
+/// The server or the session has ended.
 struct Over;
 
 impl Shell {
     async fn run(mut self, state: State, calls: Sender<Call>, mut waiting: Receiver<Call>) {
         let (settle, mut settled) = tokio::sync::mpsc::unbounded_channel();
         while self.step(&state, &mut waiting, &settle, &mut settled).await.is_ok() {}
-        state.deputies.forget(self.worker, &calls);
+        state.http_sessions.forget(self.worker, &calls);
         if let Some((link, _)) = self.wire {
             link.close().await;
         }
-        // Whoever still waits hears that nobody is here, and may call another deputy.
+        // Waiting requests are dropped, and may start another session.
     }
 
     async fn step(
@@ -274,7 +275,7 @@ impl Shell {
         settle: &UnboundedSender<u64>,
         settled: &mut UnboundedReceiver<u64>,
     ) -> Result<(), Over> {
-        let wake = tokio::time::Instant::from_std(self.deputy.next_deadline());
+        let wake = tokio::time::Instant::from_std(self.http_session.next_deadline());
         let happened = tokio::select! {
             biased;
             () = closing(state.closed.clone()) => Happened::Closed,
@@ -297,7 +298,7 @@ impl Shell {
         self.handle(state, settle, event).await
     }
 
-    /// Hears everything that was said before something else became known.
+    /// Receives all messages that were sent before the current event.
     async fn hear_all(&mut self, state: &State, settle: &UnboundedSender<u64>) -> Result<(), Over> {
         loop {
             match listen(&mut self.wire).now_or_never() {
@@ -317,7 +318,7 @@ impl Shell {
         let event = match link::write_down(batch, &state.store).await {
             Ok(frame) if frame.session == self.session => Event::Heard(frame.messages),
             Ok(_) => return Ok(()),
-            // What a job has to do cannot be read; the brain meets the same trouble.
+            // A payload cannot be read; the scheduler meets the same store error.
             Err(_) => Event::HungUp,
         };
         self.handle(state, settle, event).await
@@ -331,7 +332,7 @@ impl Shell {
     ) -> Result<(), Over> {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
-            for effect in self.deputy.handle(Instant::now(), event) {
+            for effect in self.http_session.handle(Instant::now(), event) {
                 let is_said = match effect {
                     Effect::Open(hello) => self.open(state, hello).await,
                     Effect::Say(messages) => self.say(messages).await,
@@ -339,7 +340,7 @@ impl Shell {
                         let settle = settle.clone();
                         let look = Input::Look(Box::new(move |_, _| {
                             Box::new(move || {
-                                // If nobody waits any more, the deputy has left.
+                                // If the receiver is gone, the session has ended.
                                 let _ = settle.send(number);
                             })
                         }));
@@ -359,10 +360,10 @@ impl Shell {
         Ok(())
     }
 
-    /// Begins a session over a connection of its own. False if it ended at once.
+    /// Opens a session over a new link. False if it ended at once.
     async fn open(&mut self, state: &State, hello: Box<WireHello>) -> bool {
-        // Numbers that no deputy of this worker had before, in this process; what the brain knows
-        // of workers from before its start has none.
+        // Session numbers that this worker has not used before in this process; workers from before
+        // a restart have none.
         static SESSIONS: AtomicU64 = AtomicU64::new(1);
         self.session = SESSIONS.fetch_add(1, Ordering::Relaxed);
         self.said = 0;
@@ -390,7 +391,7 @@ impl Shell {
     }
 }
 
-/// Waits for the brain's next word; for ever if there is no session.
+/// Waits for the next batch from the scheduler; for ever if there is no session.
 async fn listen(wire: &mut Option<(Link, Receiver<Batch>)>) -> Happened {
     match wire {
         Some((link, outgoing)) => tokio::select! {
@@ -407,8 +408,8 @@ fn wants_lines(headers: &HeaderMap) -> bool {
     accept.is_some_and(|accept| accept.contains("text/plain"))
 }
 
-/// Lines of a word, a tab and a value. A backslash, a tab and the ends of lines are written `\\`,
-/// `\t`, `\n` and `\r` in a value, so that a shell's `printf %b` reads it.
+/// Lines of a word, a tab and a value. Backslashes, tabs and line ends in values are written `\\`,
+/// `\t`, `\n` and `\r`, so that a shell's `printf %b` decodes them.
 struct Lines(String);
 
 impl Lines {

@@ -1,4 +1,4 @@
-//! Claims: jobs are wanted while one waits, and given with its answer.
+//! Claims: jobs are requested while a claim waits, and returned in its response.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -11,12 +11,12 @@ use filch_api::session::{Up, WireAssignment, WireEnding, WireHelloKind, WireHold
 use filch_api::work::{Claim, Claimed};
 use tokio::sync::oneshot;
 
-use super::{Answer, Ask, Call, Deputy, Holding, OpenClaim, Reply, Stage, answer};
+use super::{Answer, Ask, Call, Holding, HttpSession, OpenClaim, Reply, Stage, answer};
 
 /// The longest that a claim waits.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-impl Deputy {
+impl HttpSession {
     pub(super) fn claim(&mut self, now: Instant, claim: Claim, reply: oneshot::Sender<Answer>) {
         if let Some((number, jobs)) = &self.last {
             match claim.number.cmp(number) {
@@ -43,7 +43,7 @@ impl Deputy {
             let problem = old_number(open.claim.number, claim.number);
             answer(self.claim.take().into_iter().flat_map(|open| open.replies), &Err(problem));
         }
-        // How many jobs and of which queues is said when a session begins.
+        // Slots and queues are sent when a session opens.
         let is_other = claim.slots != self.slots || claim.queues != self.queues;
         if claim.slots > 0 && is_other {
             (self.slots, self.queues) = (claim.slots, claim.queues.clone());
@@ -70,7 +70,7 @@ impl Deputy {
         }
     }
 
-    /// Takes the worker's word for what it has. See the top of this file.
+    /// Updates the jobs by what the worker lists. See the top of `http_session`.
     fn reconcile(&mut self, claim: &Claim) {
         let holds: BTreeSet<WireHold> = claim.holds.iter().copied().collect();
         for hold in &holds {
@@ -97,7 +97,7 @@ impl Deputy {
         }
     }
 
-    /// Says of a job that the worker does not have it.
+    /// Reports that the worker does not have a job.
     pub(super) fn hand_back(&mut self, hold: WireHold) {
         self.jobs.remove(&hold);
         if let Entry::Vacant(entry) = self.reports.entry(hold) {
@@ -107,7 +107,7 @@ impl Deputy {
         }
     }
 
-    /// What of these the brain does not know to be running.
+    /// Those of these jobs that the scheduler does not know to be running.
     pub(super) fn started(&mut self, holds: &[WireHold]) -> Vec<Up> {
         let mut messages = Vec::new();
         for hold in holds {
@@ -127,7 +127,7 @@ impl Deputy {
         u32::try_from(given.count()).unwrap_or(u32::MAX)
     }
 
-    /// The claim waits for nothing more than what was decided already.
+    /// The claim waits only for decisions that were made already.
     pub(super) fn close_claim(&mut self) {
         self.say(vec![Up::Want(0)]);
         let settle = self.settle();
@@ -175,7 +175,7 @@ impl Deputy {
         Reply::Claimed(Claimed { jobs, cancel, drain, lease_ms })
     }
 
-    /// What the worker keeps of what it says to hold, and what it is to stop.
+    /// Which of the listed jobs the worker keeps, and which it must stop.
     pub(super) fn divide(&self, holds: &[WireHold]) -> (Vec<WireHold>, Vec<WireHold>) {
         let is_kept = |hold: &WireHold| self.jobs.get(hold).is_some_and(|job| !job.is_cancelled);
         holds.iter().partition(|hold| is_kept(hold))

@@ -1,17 +1,16 @@
-//! A deputy: keeps a worker's session for a worker that has only plain HTTP.
+//! An HTTP session: keeps the session of a worker that uses plain HTTP.
 //!
-//! The worker's requests become the messages of a session, and what the brain says in it becomes
-//! their answers. The deputy never speaks on its own account: the worker's lease is renewed by the
-//! worker's requests and by nothing else. It wants jobs only while a claim waits for them, and is
-//! never asked for any that the worker could give.
+//! The worker's requests become the messages of a session, and the scheduler's messages become
+//! their responses. It sends nothing on its own: only the worker's requests renew the worker's
+//! lease. It asks for jobs only while a claim waits for them, and no jobs are stolen from it.
 //!
-//! What it decides is decided here, as a function of what happened and when; `plain` has the link,
-//! the clock and the routes.
+//! This module decides, as a function of events and time; `plain` has the link, the clock and the
+//! routes.
 //!
-//! A job that the worker does not list was perhaps given in an answer that is still under way, so a
-//! beat takes nothing away. A claim does: with its number the worker says that it has read every
-//! answer before it, or never will. What was given in the last of them and is not listed is given
-//! again; what is older goes back to the queue.
+//! A job that the worker does not list may be in a response that is still on its way, so a
+//! heartbeat takes nothing away. A claim does: its number means that the worker has read every
+//! earlier response, or never will. Jobs of the last response that are not listed are assigned
+//! again; older ones go back to the queue.
 
 mod claims;
 mod reports;
@@ -26,7 +25,7 @@ use filch_api::session::{
 use filch_api::work::{Answered, Claim, Claimed, Heartbeat, HeartbeatAnswer, TooLate};
 use tokio::sync::oneshot;
 
-/// What a worker asks for.
+/// A request of a worker.
 #[derive(Clone, Debug)]
 pub(super) enum Ask {
     Claim(Claim),
@@ -35,7 +34,7 @@ pub(super) enum Ask {
     Goodbye,
 }
 
-/// What it is answered.
+/// The response to a request.
 #[derive(Clone, Debug)]
 pub(super) enum Reply {
     Claimed(Claimed),
@@ -46,69 +45,69 @@ pub(super) enum Reply {
 
 pub(super) type Answer = Result<Reply, Problem>;
 
-/// A request that waits for its answer. Who asked may be gone by then.
+/// A request that waits for its response. The client may have disconnected by then.
 pub(super) struct Call {
     pub(super) ask: Ask,
     pub(super) reply: oneshot::Sender<Answer>,
 }
 
-/// What can happen.
+/// Events.
 pub(super) enum Event {
     Asked(Call),
-    /// The brain says something in the present session.
+    /// Messages from the scheduler in the current session.
     Heard(Vec<Down>),
-    /// Everything that the brain decided before this was asked for has been heard.
+    /// All decisions from before the matching `Settle` have been received.
     Settled(u64),
-    /// The present session is over.
+    /// The current session is over.
     HungUp,
     Tick,
 }
 
-/// What it causes.
+/// Effects.
 #[derive(Debug)]
 pub(super) enum Effect {
-    /// Begin a new session with this.
+    /// Open a new session with this hello.
     Open(Box<WireHello>),
-    /// Say this in the present session, as its next batch.
+    /// Send this as the next batch of the current session.
     Say(Vec<Up>),
-    /// Say when everything that was decided up to now has been heard.
+    /// Report when all decisions up to now have been received.
     Settle(u64),
-    /// It is over.
+    /// The session is over.
     Leave,
 }
 
-/// So often the brain may hang up before it has told the truth.
+/// How often the scheduler may end a session before it has reconciled.
 const HANG_UPS: u32 = 3;
 
-/// A worker that has said nothing for so many leases is not heard of again.
+/// After this many silent leases a worker is dropped.
 const FORGOTTEN: u32 = 2;
 
-/// A claim waits no longer than this part of a lease after the worker's last word: a worker that is
+/// A claim waits at most a lease divided by this after the worker's last request: a worker that is
 /// silent for longer gets no jobs.
 const SILENCE: u32 = 4;
 
-pub(super) struct Deputy {
+pub(super) struct HttpSession {
     phase: Phase,
     slots: u32,
     queues: Option<Vec<String>>,
     lease: Duration,
-    /// When the worker last said something.
+    /// The time of the worker's last request.
     heard_at: Instant,
-    /// What is the worker's, as far as is known.
+    /// The worker's jobs, as far as is known.
     jobs: BTreeMap<WireHold, Holding>,
     arrivals: u64,
     claim: Option<OpenClaim>,
-    /// The newest claim that was answered, and what it brought.
+    /// The newest answered claim, and its jobs.
     last: Option<(u64, Vec<WireAssignment>)>,
-    /// What was reported and not answered.
+    /// Reports that are not answered yet.
     reports: BTreeMap<WireHold, WireReport>,
     reporting: Vec<Reporting>,
-    /// Answers that wait for a renewal.
+    /// Responses that wait for a renewal of the lease.
     renewals: Vec<Renewal>,
     goodbye: Option<OpenGoodbye>,
-    /// What waits for the truth.
+    /// Requests that wait for reconciliation.
     waiting: Vec<Call>,
-    /// Batches that were said in the present session.
+    /// How many batches were sent in the current session.
     said: u64,
     settles: u64,
     is_draining: bool,
@@ -118,36 +117,36 @@ pub(super) struct Deputy {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nobody has asked for anything.
+    /// There was no request yet.
     Fresh,
-    /// The brain was greeted, and has not told the truth.
+    /// The hello was sent, and the scheduler has not reconciled yet.
     Greeting,
     Open,
     Over,
 }
 
-/// A job of the worker's.
+/// A job of the worker.
 struct Holding {
     stage: Stage,
-    /// The worker is to stop it.
+    /// The worker should stop it.
     is_cancelled: bool,
-    /// The brain knows that it runs.
+    /// The scheduler knows that it runs.
     is_started: bool,
 }
 
 enum Stage {
-    /// The brain is asked whether it may be started.
+    /// The scheduler was asked whether it may start.
     Confirming(u64, Box<WireAssignment>),
-    /// To be given with the next answer.
+    /// It goes into the next response.
     Waiting(u64, Box<WireAssignment>),
-    /// The worker has it, or was told of it in an answer that may be under way.
+    /// The worker has it, or it is in a response that may be on its way.
     Given,
 }
 
 struct OpenClaim {
     claim: Claim,
     deadline: Instant,
-    /// Once it waits for no more jobs: what it waits for then.
+    /// Once it waits for no more jobs: the settle number that it waits for.
     closing: Option<u64>,
     replies: Vec<oneshot::Sender<Answer>>,
 }
@@ -159,9 +158,9 @@ struct Reporting {
 }
 
 struct Renewal {
-    /// To be asked again, should the session end.
+    /// Sent again if the session ends.
     ask: Ask,
-    /// The batch that the brain has to hear of.
+    /// The batch that the scheduler has to acknowledge.
     batch: u64,
     said: Reply,
     reply: oneshot::Sender<Answer>,
@@ -172,7 +171,7 @@ struct OpenGoodbye {
     replies: Vec<oneshot::Sender<Answer>>,
 }
 
-impl Deputy {
+impl HttpSession {
     pub(super) const fn new(now: Instant, lease: Duration) -> Self {
         Self {
             phase: Phase::Fresh,
@@ -197,7 +196,7 @@ impl Deputy {
         }
     }
 
-    /// One event, at one moment; what it causes is returned, to be performed in order.
+    /// Handles one event; returns the effects, to be performed in order.
     pub(super) fn handle(&mut self, now: Instant, event: Event) -> Vec<Effect> {
         match event {
             Event::Asked(call) => {
@@ -224,12 +223,12 @@ impl Deputy {
         Some(open.deadline.min(self.heard_at + self.lease / SILENCE))
     }
 
-    /// What time alone brings about.
+    /// Handles the passing of time.
     fn expire(&mut self, now: Instant) {
         if self.claim_deadline().is_some_and(|at| at <= now) {
             self.close_claim();
         }
-        // Its lease is over, so whatever it had is somebody else's.
+        // Its lease has expired, so its jobs belong to other workers.
         if self.heard_at + self.lease * FORGOTTEN <= now {
             self.over(&gone());
         }
@@ -244,8 +243,8 @@ impl Deputy {
         }
     }
 
-    /// The first request. A worker that has nothing may be new, or may have been here before the
-    /// server was started again: it makes no difference.
+    /// Handles the first request. A worker without jobs may be new, or may be known from before a
+    /// restart of the server: it makes no difference.
     fn introduce(&mut self, call: Call) {
         let holds = match &call.ask {
             Ask::Claim(claim) => {
@@ -268,7 +267,7 @@ impl Deputy {
         self.greet(if is_new { WireHelloKind::New } else { WireHelloKind::Resume });
     }
 
-    /// Begins a session. Whatever is known is said again in it.
+    /// Opens a session, and sends everything that is known.
     fn greet(&mut self, kind: WireHelloKind) {
         self.phase = Phase::Greeting;
         self.said = 1;
@@ -285,7 +284,7 @@ impl Deputy {
         self.effects.push(Effect::Open(Box::new(hello)));
     }
 
-    /// A request in a session that is open.
+    /// Handles a request in an open session.
     fn take(&mut self, now: Instant, call: Call) {
         let Call { ask, reply } = call;
         match ask {
@@ -323,7 +322,7 @@ impl Deputy {
             match message {
                 Down::Reconcile { lease_ms, keep } => self.learn(lease_ms, &keep),
                 Down::Assign(jobs) => self.assigned(jobs),
-                // What the worker has, it runs.
+                // A job that the worker has is running.
                 Down::AskToGive { question, .. } => {
                     self.say(vec![Up::Given { question, jobs: Vec::new() }]);
                 }
@@ -344,13 +343,13 @@ impl Deputy {
         }
         if !was_open && self.phase == Phase::Open {
             for call in std::mem::take(&mut self.waiting) {
-                // The first of them may have begun another session.
+                // The first of them may have opened another session.
                 self.asked(now, call);
             }
         }
     }
 
-    /// What is truly the worker's.
+    /// Reconciles the worker's jobs.
     fn learn(&mut self, lease_ms: u64, keep: &[WireHold]) {
         self.lease = Duration::from_millis(lease_ms);
         (self.phase, self.hang_ups) = (Phase::Open, 0);
@@ -361,8 +360,8 @@ impl Deputy {
             match (&job.stage, keep.contains(&hold)) {
                 (Stage::Confirming(..), true) => confirming.push(Up::Start(hold)),
                 (_, true) => {}
-                // Perhaps it is cancelled and still the worker's to let go of; so it stays here
-                // until the worker has.
+                // It may be cancelled, and the worker still has to release it; so it stays until
+                // then.
                 (Stage::Given, false) => job.is_cancelled = true,
                 (_, false) => dropped.push(hold),
             }
@@ -370,7 +369,7 @@ impl Deputy {
         for hold in dropped {
             self.hand_back(hold);
         }
-        // The answer may have been lost with the session before.
+        // The answer may have been lost with the previous session.
         if !confirming.is_empty() {
             self.say(confirming);
         }
@@ -388,7 +387,7 @@ impl Deputy {
                 refused.push(job);
                 continue;
             }
-            // The worker sees the job only once its start is granted.
+            // The worker gets the job only once its start is granted.
             let assignment = Box::new(WireAssignment { confirm: false, ..assignment });
             self.arrivals += 1;
             let stage = if confirm {
@@ -408,7 +407,7 @@ impl Deputy {
         }
         match self.claim.as_ref().map(|open| open.closing.is_some()) {
             Some(false) => self.close_claim(),
-            // What is to be confirmed is waited for as well.
+            // Jobs that wait for confirmation are waited for as well.
             Some(true) if has_starts => {
                 let settle = self.settle();
                 if let Some(open) = &mut self.claim {
@@ -434,7 +433,7 @@ impl Deputy {
     fn cancelled(&mut self, hold: WireHold) {
         match self.jobs.get_mut(&hold) {
             Some(job) if job.is_given() => job.is_cancelled = true,
-            // It never reached the worker; the brain waits to hear that it does not run.
+            // It never reached the worker; the scheduler waits for a report that it does not run.
             _ => self.hand_back(hold),
         }
     }
@@ -450,7 +449,7 @@ impl Deputy {
         }
     }
 
-    /// Whatever was said in the session may be lost: it is said again in the next.
+    /// Messages of the session may be lost: they are sent again in the next one.
     fn hung_up(&mut self, now: Instant) {
         if self.phase == Phase::Over {
             return;
@@ -478,7 +477,7 @@ impl Deputy {
         self.greet(WireHelloKind::Resume);
     }
 
-    /// The end. Whoever still waits is told why; only a goodbye needs nobody to hear it.
+    /// Ends the session. Waiting requests get the reason; a goodbye always succeeds.
     fn over(&mut self, problem: &Problem) {
         if self.phase == Phase::Over {
             return;
@@ -512,7 +511,7 @@ impl Holding {
 
 fn answer(replies: impl IntoIterator<Item = oneshot::Sender<Answer>>, said: &Answer) {
     for reply in replies {
-        // Who asked may have gone.
+        // The client may have disconnected.
         let _ = reply.send(said.clone());
     }
 }

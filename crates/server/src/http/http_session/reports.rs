@@ -1,5 +1,4 @@
-//! Beats, reports and the goodbye: what the worker says of itself and of its jobs, and when it is
-//! answered.
+//! Heartbeats, reports and the goodbye, and when they are answered.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
@@ -8,9 +7,9 @@ use filch_api::session::{Up, WireHold, WireReport};
 use filch_api::work::{Answered, Heartbeat, HeartbeatAnswer, TooLate};
 use tokio::sync::oneshot;
 
-use super::{Answer, Ask, Deputy, OpenGoodbye, Renewal, Reply, Reporting, answer};
+use super::{Answer, Ask, HttpSession, OpenGoodbye, Renewal, Reply, Reporting, answer};
 
-impl Deputy {
+impl HttpSession {
     pub(super) fn beat(&mut self, beat: Heartbeat, reply: oneshot::Sender<Answer>) {
         let mut messages = self.started(&beat.holds);
         messages.extend(beat.stopping.iter().map(|&hold| Up::Stopping(hold)));
@@ -23,7 +22,7 @@ impl Deputy {
         self.answer_renewed(messages, Ask::Beat(beat), beaten, reply);
     }
 
-    /// Answers once the brain has heard of it: the worker counts its lease from here.
+    /// Answers once the scheduler has acknowledged it: the worker's lease starts with the request.
     pub(super) fn answer_renewed(
         &mut self,
         messages: Vec<Up>,
@@ -43,11 +42,11 @@ impl Deputy {
 
     pub(super) fn report(&mut self, reports: Vec<WireReport>, reply: oneshot::Sender<Answer>) {
         let new = self.note_reports(reports, reply);
-        // A repeat of what is under way says nothing new, but the worker is there.
+        // A repeated report is not sent again, but it shows that the worker lives.
         self.say(if new.is_empty() { vec![Up::Heartbeat] } else { new });
     }
 
-    /// Takes down reports; what of them is new is returned, to be said.
+    /// Records reports; returns the new ones, to be sent.
     pub(super) fn note_reports(
         &mut self,
         reports: Vec<WireReport>,
@@ -65,7 +64,7 @@ impl Deputy {
         new
     }
 
-    /// The brain has answered for this job; `late` if its word came too late.
+    /// The scheduler has answered a report; `late` if it was stale.
     pub(super) fn answered(&mut self, hold: WireHold, late: Option<TooLate>) {
         self.reports.remove(&hold);
         self.jobs.remove(&hold);

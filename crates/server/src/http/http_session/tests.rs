@@ -1,4 +1,4 @@
-//! What a deputy makes of requests and of what the brain says, without either.
+//! Tests of HTTP sessions, without a network and without a scheduler.
 
 use filch_api::session::WireEnding;
 use filch_api::submission::Span;
@@ -10,9 +10,9 @@ use super::*;
 
 const LEASE: Duration = Duration::from_secs(10);
 
-/// A deputy, the moment, and what it has caused since somebody last looked.
+/// An HTTP session, the time, and its effects since the last look.
 struct Player {
-    deputy: Deputy,
+    http_session: HttpSession,
     now: Instant,
     effects: Vec<Effect>,
 }
@@ -20,10 +20,10 @@ struct Player {
 impl Player {
     fn new() -> Self {
         let now = Instant::now();
-        Self { deputy: Deputy::new(now, LEASE), now, effects: Vec::new() }
+        Self { http_session: HttpSession::new(now, LEASE), now, effects: Vec::new() }
     }
 
-    /// One that has claimed, and been told the truth.
+    /// One that has claimed and was reconciled.
     fn claiming(wait: Duration) -> (Self, Receiver<Answer>) {
         let mut player = Self::new();
         let answer = player.claim(1, &[], wait);
@@ -32,7 +32,7 @@ impl Player {
     }
 
     fn handle(&mut self, event: Event) {
-        self.effects.extend(self.deputy.handle(self.now, event));
+        self.effects.extend(self.http_session.handle(self.now, event));
     }
 
     fn ask(&mut self, ask: Ask) -> Receiver<Answer> {
@@ -67,7 +67,7 @@ impl Player {
         self.handle(Event::Tick);
     }
 
-    /// What was said and asked for since the last look, in few words.
+    /// Messages and requests since the last look, in short form.
     fn said(&mut self) -> Vec<String> {
         self.effects.drain(..).flat_map(words).collect()
     }
@@ -159,7 +159,7 @@ fn jobs_are_wanted_only_while_a_claim_waits() {
 }
 
 #[test]
-fn a_claim_that_may_not_wait_still_gets_what_is_decided_at_once() {
+fn a_claim_without_waiting_gets_jobs_that_are_decided_at_once() {
     let (mut player, answer) = Player::claiming(Duration::ZERO);
     player.hear(vec![assign(&[7])]);
     player.settle();
@@ -168,7 +168,7 @@ fn a_claim_that_may_not_wait_still_gets_what_is_decided_at_once() {
 }
 
 #[test]
-fn a_silent_worker_is_answered_before_it_gets_nothing_any_more() {
+fn a_claim_of_a_silent_worker_ends_after_a_quarter_of_a_lease() {
     let (mut player, mut answer) = Player::claiming(LEASE);
     player.pass(LEASE / SILENCE - Duration::from_millis(1));
     assert!(!player.said().contains(&"want 0".to_owned()));
@@ -181,7 +181,7 @@ fn a_silent_worker_is_answered_before_it_gets_nothing_any_more() {
 }
 
 #[test]
-fn a_beat_is_answered_once_the_brain_has_heard_it() {
+fn a_heartbeat_is_answered_once_the_scheduler_has_received_it() {
     let (mut player, _answer) = Player::claiming(LEASE);
     let mut beat = player.beat(&[]);
     player.hear(vec![Down::Renewed(2)]);
@@ -191,7 +191,7 @@ fn a_beat_is_answered_once_the_brain_has_heard_it() {
 }
 
 #[test]
-fn a_beat_that_crosses_with_an_answer_takes_nothing_away() {
+fn a_heartbeat_that_crosses_a_response_takes_nothing_away() {
     let (mut player, answer) = Player::claiming(Duration::ZERO);
     player.hear(vec![assign(&[7])]);
     player.settle();
@@ -213,7 +213,7 @@ fn a_beat_that_crosses_with_an_answer_takes_nothing_away() {
 }
 
 #[test]
-fn a_suspect_is_given_once_its_start_is_granted() {
+fn a_suspect_is_assigned_once_its_start_is_granted() {
     let (mut player, mut answer) = Player::claiming(LEASE);
     player.said();
     player.hear(vec![Down::Assign(vec![assigned(7, 1, true)])]);
@@ -227,7 +227,7 @@ fn a_suspect_is_given_once_its_start_is_granted() {
 }
 
 #[test]
-fn nothing_is_ever_given_away() {
+fn no_job_is_ever_stolen_from_it() {
     let (mut player, _answer) = Player::claiming(LEASE);
     player.said();
     player.hear(vec![Down::AskToGive {
@@ -241,7 +241,7 @@ fn nothing_is_ever_given_away() {
 }
 
 #[test]
-fn a_job_cancelled_before_it_was_given_is_dropped_and_after_it_is_told() {
+fn a_job_cancelled_before_its_assignment_is_dropped_and_after_it_is_stopped() {
     let (mut player, answer) = Player::claiming(LEASE);
     player.hear(vec![assign(&[7, 8])]);
     player.said();
@@ -260,7 +260,7 @@ fn a_job_cancelled_before_it_was_given_is_dropped_and_after_it_is_told() {
 }
 
 #[test]
-fn after_a_broken_session_everything_unanswered_is_said_again() {
+fn after_a_broken_session_everything_unanswered_is_sent_again() {
     let (mut player, answer) = Player::claiming(Duration::ZERO);
     player.hear(vec![assign(&[7])]);
     player.settle();
@@ -284,7 +284,7 @@ fn after_a_broken_session_everything_unanswered_is_said_again() {
 }
 
 #[test]
-fn other_slots_begin_another_session() {
+fn a_change_of_slots_opens_another_session() {
     let (mut player, answer) = Player::claiming(Duration::ZERO);
     player.settle();
     assert_eq!(brought(answer), [0; 0]);
@@ -299,7 +299,7 @@ fn other_slots_begin_another_session() {
 }
 
 #[test]
-fn a_worker_that_is_not_heard_of_is_forgotten() {
+fn a_silent_worker_is_dropped() {
     let (mut player, _answer) = Player::claiming(Duration::ZERO);
     player.settle();
     player.said();
