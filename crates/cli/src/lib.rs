@@ -45,7 +45,6 @@ mod server;
 mod settings;
 mod simulate;
 mod submit;
-mod svg;
 mod table;
 mod template;
 mod token;

@@ -4,9 +4,11 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use filch_sim::svg::SvgWriter;
+
 use super::board::{Board, WorkerStatus};
 use super::display::{Frame, describe, heading};
-use crate::svg;
+use crate::escape::escaped;
 
 const WIDTH: u32 = 860;
 const LANE: u32 = 34;
@@ -35,40 +37,36 @@ impl Recording {
         let height = TOP + rows * LANE + 24 + 20 * closing.len() as u32;
         let end = self.frames.last().map_or(Duration::ZERO, |(after, _)| *after) + LAST;
         let title = format!("filch demo: {rows} workers share {jobs} jobs, one is killed");
-        let mut svg = svg::start(WIDTH as usize, height as usize, &title);
-        self.style(&mut svg, end);
-        let _ =
-            writeln!(svg, "<rect class=\"paper\" width=\"{WIDTH}\" height=\"{height}\" rx=\"8\"/>");
-        svg.push_str("<text class=\"prompt\" x=\"18\" y=\"28\">$ filch demo</text>\n");
+        let mut svg = SvgWriter::new(WIDTH, height, &title, &self.style(end));
+        let paper = svg.element("rect").class("paper").attr("width", WIDTH);
+        paper.attr("height", height).attr("rx", 8).empty();
+        svg.element("text").class("prompt").attr("x", 18).attr("y", 28).text("$ filch demo");
         for (index, (after, board)) in self.frames.iter().enumerate() {
             let frame = Frame { board, after: *after, jobs, full };
             let is_last = index + 1 == self.frames.len();
-            let _ =
-                writeln!(svg, "<g class=\"{} f{index}\">", if is_last { "last" } else { "frame" });
+            let class = if is_last { "last" } else { "frame" };
+            let group = svg.element("g").class(&format!("{class} f{index}"));
+            group.attr("xml:space", "preserve").begin();
             draw(&mut svg, &frame);
             if is_last {
                 let top = TOP + rows * LANE + 14;
                 for (line, y) in closing.iter().zip((top..).step_by(20)) {
-                    let _ = writeln!(
-                        svg,
-                        "<text class=\"closing\" x=\"18\" y=\"{y}\">{}</text>",
-                        svg::text(line)
-                    );
+                    let text = svg.element("text").class("closing").attr("x", 18).attr("y", y);
+                    text.text(escaped(line));
                 }
             }
-            svg.push_str("</g>\n");
+            svg.end();
         }
-        svg.push_str("</svg>\n");
-        svg
+        svg.finish()
     }
 
     /// Each frame is visible during its part of the animation, which repeats.
-    fn style(&self, svg: &mut String, end: Duration) {
+    fn style(&self, end: Duration) -> String {
         let total = end.as_secs_f64();
-        svg.push_str(STYLE);
-        svg.push_str("  @media (prefers-reduced-motion: no-preference) {\n");
+        let mut style = STYLE.to_owned();
+        style.push_str("  @media (prefers-reduced-motion: no-preference) {\n");
         let _ = writeln!(
-            svg,
+            style,
             "    .frame, .last {{ visibility: hidden; animation: {total:.2}s step-end infinite }}"
         );
         for (index, (after, _)) in self.frames.iter().enumerate() {
@@ -77,17 +75,18 @@ impl Recording {
             let from = if index == 0 { 0.0 } else { percent(*after) };
             let until = self.frames.get(index + 1).map_or(100.0, |(next, _)| percent(*next));
             let _ = writeln!(
-                svg,
+                style,
                 "    .f{index} {{ animation-name: k{index} }} @keyframes k{index} {{ 0% {{ visibility: {} }} \
                  {from:.2}% {{ visibility: visible }} {until:.2}% {{ visibility: hidden }} }}",
                 if index == 0 { "visible" } else { "hidden" }
             );
         }
-        svg.push_str("  }\n</style>\n");
+        style.push_str("  }\n");
+        style
     }
 }
 
-const STYLE: &str = "<style>
+const STYLE: &str = "
   text { font: 13px ui-monospace, 'Cascadia Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace; fill: #3b4252; white-space: pre }
   .paper { fill: #ffffff; stroke: #d5d9e2 } .track { fill: #eef0f5 } .waiting { fill: #4f7cd6 } .stolen { fill: #ee8a2d }
   .prompt, .closing { fill: #161a26; font-weight: 600 } .gone { fill: #b0256f }
@@ -98,33 +97,29 @@ const STYLE: &str = "<style>
   }
 ";
 
-fn draw(svg: &mut String, frame: &Frame<'_>) {
-    let _ = writeln!(svg, "<text x=\"140\" y=\"28\">{}</text>", svg::text(&heading(frame)));
+fn draw(svg: &mut SvgWriter, frame: &Frame<'_>) {
+    svg.element("text").attr("x", 140).attr("y", 28).text(escaped(&heading(frame)));
     for (row, index) in frame.board.rows.iter().zip(0_u32..) {
         let y = TOP + index * LANE;
         let text = y + 6;
-        let class = if row.status == WorkerStatus::Alive { "" } else { " class=\"gone\"" };
-        let _ = writeln!(svg, "<text{class} x=\"18\" y=\"{text}\">{}</text>", svg::text(&row.name));
+        let class = if row.status == WorkerStatus::Alive { "" } else { "gone" };
+        svg.element("text").class(class).attr("x", 18).attr("y", text).text(escaped(&row.name));
         let width = (row.waiting * BAR_WIDTH).div_ceil(frame.full).min(BAR_WIDTH);
         let top = y - 8;
         if row.status == WorkerStatus::Alive {
             let colour = if row.stolen > 0 { "stolen" } else { "waiting" };
-            let _ = writeln!(
-                svg,
-                "<rect class=\"track\" x=\"{BAR_LEFT}\" y=\"{top}\" width=\"{BAR_WIDTH}\" height=\"18\" rx=\"3\"/>\
-                 <rect class=\"{colour}\" x=\"{BAR_LEFT}\" y=\"{top}\" width=\"{width}\" height=\"18\" rx=\"3\"/>"
-            );
+            for (class, width) in [("track", BAR_WIDTH), (colour, width)] {
+                let bar = svg.element("rect").class(class).attr("x", BAR_LEFT).attr("y", top);
+                bar.attr("width", width).attr("height", 18).attr("rx", 3).empty();
+            }
         }
         let left = if row.status == WorkerStatus::Alive {
             u64::from(BAR_LEFT) + BAR_WIDTH + 16
         } else {
             64
         };
-        let _ = writeln!(
-            svg,
-            "<text{class} x=\"{left}\" y=\"{text}\">{}</text>",
-            svg::text(&describe(row))
-        );
+        let text = svg.element("text").class(class).attr("x", left).attr("y", text);
+        text.text(escaped(&describe(row)));
     }
 }
 

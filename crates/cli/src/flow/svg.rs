@@ -1,13 +1,12 @@
 //! A flow as SVG: a box for each job, in columns by depth, and a line from each parent. Dashed
 //! lines have a condition other than success.
 
-use std::fmt::Write as _;
-
 use filch_api::flow::Flow;
 use filch_api::submission::When;
+use filch_sim::svg::SvgWriter;
 
 use super::graph::{Graph, what, word};
-use crate::svg;
+use crate::escape::escaped;
 
 /// A picture of more jobs would be unreadable.
 const JOBS_MAX: usize = 1_000;
@@ -21,8 +20,7 @@ const ROW_HEIGHT: usize = 64;
 const COLUMN_GAP: usize = 70;
 const MARGIN: usize = 20;
 
-const STYLE: &str = "\
-  <style>
+const STYLE: &str = "
     text { font: 13px ui-monospace, monospace; fill: #1f2328; }
     .what { fill: #59636e; }
     rect { fill: #f6f8fa; stroke: #59636e; }
@@ -36,9 +34,6 @@ const STYLE: &str = "\
       path { stroke: #9198a1; }
       marker path { fill: #9198a1; }
     }
-  </style>
-  <defs><marker id=\"end\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" \
-markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0 8 4 0 8z\"/></marker></defs>
 ";
 
 /// The position of a job's box.
@@ -56,16 +51,23 @@ pub(super) fn draw(flow: &Flow) -> Option<String> {
     }
     let graph = Graph::of(flow);
     let (boxes, width, height) = layout(&graph);
-    let mut text = svg::start(width, height, &flow.name) + STYLE;
+    let mut drawing = SvgWriter::new(width, height, &escaped(&flow.name), STYLE);
+    drawing.element("defs").begin();
+    let marker = drawing.element("marker").attr("id", "end").attr("viewBox", "0 0 8 8");
+    let marker = marker.attr("refX", 8).attr("refY", 4).attr("markerWidth", 8);
+    marker.attr("markerHeight", 8).attr("orient", "auto").begin();
+    drawing.element("path").attr("d", "M0 0 8 4 0 8z").empty();
+    drawing.end();
+    drawing.end();
     for (at, (_, job)) in flow.jobs.iter().enumerate() {
         for &parent in &graph.parents[at] {
-            line(&mut text, boxes[parent], boxes[at], job.when);
+            line(&mut drawing, boxes[parent], boxes[at], job.when);
         }
     }
     for (at, (name, job)) in flow.jobs.iter().enumerate() {
-        boxed(&mut text, boxes[at], name, &what(job));
+        boxed(&mut drawing, boxes[at], name, &what(job));
     }
-    Some(text + "</svg>\n")
+    Some(drawing.finish())
 }
 
 /// Columns from left to right. In each, jobs are about as high as their parents.
@@ -98,36 +100,28 @@ fn layout(graph: &Graph<'_>) -> (Vec<BoxPosition>, usize, usize) {
     (boxes, width + MARGIN, height.max(MARGIN) + MARGIN)
 }
 
-fn line(text: &mut String, from: BoxPosition, to: BoxPosition, when: When) {
+fn line(drawing: &mut SvgWriter, from: BoxPosition, to: BoxPosition, when: When) {
     let (x1, y1) = (from.x + from.width, from.y + BOX_HEIGHT / 2);
     let (x2, y2) = (to.x, to.y + BOX_HEIGHT / 2);
     let bend = COLUMN_GAP / 2;
-    let class = if when == When::AllSucceeded { "" } else { " class=\"other\"" };
-    let _ = writeln!(
-        text,
-        "  <path{class} marker-end=\"url(#end)\" d=\"M{x1} {y1} C{} {y1} {} {y2} {x2} {y2}\">\
-         <title>{}</title></path>",
-        x1 + bend,
-        x2 - bend,
-        word(when)
-    );
+    let class = if when == When::AllSucceeded { "" } else { "other" };
+    let (out, into) = (x1 + bend, x2 - bend);
+    let path = drawing.element("path").class(class).attr("marker-end", "url(#end)");
+    let curve = format_args!("M{x1} {y1} C{out} {y1} {into} {y2} {x2} {y2}");
+    path.attr("d", curve).title(word(when));
 }
 
-fn boxed(text: &mut String, position: BoxPosition, name: &str, what: &str) {
+fn boxed(drawing: &mut SvgWriter, position: BoxPosition, name: &str, what: &str) {
     let BoxPosition { x, y, width } = position;
     let left = x + CHAR_WIDTH;
-    let _ = writeln!(
-        text,
-        "  <g><title>{}: {}</title><rect x=\"{x}\" y=\"{y}\" width=\"{width}\" \
-         height=\"{BOX_HEIGHT}\" rx=\"5\"/><text x=\"{left}\" y=\"{}\">{}</text>\
-         <text class=\"what\" x=\"{left}\" y=\"{}\">{}</text></g>",
-        svg::text(name),
-        svg::text(what),
-        y + 18,
-        svg::text(&cut(name)),
-        y + 36,
-        svg::text(&cut(what))
-    );
+    drawing.element("g").begin();
+    drawing.element("title").text(format_args!("{}: {}", escaped(name), escaped(what)));
+    let rect = drawing.element("rect").attr("x", x).attr("y", y).attr("width", width);
+    rect.attr("height", BOX_HEIGHT).attr("rx", 5).empty();
+    drawing.element("text").attr("x", left).attr("y", y + 18).text(escaped(&cut(name)));
+    let text = drawing.element("text").class("what").attr("x", left).attr("y", y + 36);
+    text.text(escaped(&cut(what)));
+    drawing.end();
 }
 
 fn cut(text: &str) -> String {
