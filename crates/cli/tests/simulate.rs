@@ -184,7 +184,7 @@ worker slots 1 reserve auto home apart rate 1000000 delay 100us 1ms lost 0 repea
     let broken = run.replace("crash 1", "crash 2");
     let Ended { code, stdout, stderr } = filch("simulate --replay -", &broken);
     assert_eq!((code, stdout.as_str()), (1, ""));
-    let said = "error: cannot replay stdin: line 5: there is no worker `2`";
+    let said = "error: cannot replay stdin: line 5: unknown worker `2`";
     assert!(stderr.starts_with(said), "{stderr}");
 }
 

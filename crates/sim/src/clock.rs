@@ -1,22 +1,22 @@
 //! The clocks of one machine: both run at its own rate, and the wall clock may jump.
 //!
-//! True time is the world's own; nobody inside the world can read it.
+//! True time belongs to the simulator; the simulated processes cannot read it.
 
 use filch_scheduler::time::{Monotonic, Now, Wall};
 
-/// What a machine's clocks say, as a function of true time.
+/// A machine's clocks, as a function of true time.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
-    /// How fast both run: a million is true.
+    /// The rate of both, in millionths of true time.
     rate: u64,
-    /// When the machine's clock that only runs forward was at `base`.
+    /// The true time at which the machine's monotonic clock was at `base`.
     since: Monotonic,
     base: u64,
-    /// How far the wall clock is ahead of the other, in milliseconds.
+    /// How far the wall clock is ahead of the monotonic one, in milliseconds.
     wall_ahead: i64,
 }
 
-/// The wall clock at the beginning of the world, so that it can jump back.
+/// The wall clock at the start of a run, above 0 so that it can jump back.
 pub(crate) const BEGINNING_MS: i64 = 1_000_000_000;
 
 const MILLION: u64 = 1_000_000;
@@ -32,7 +32,7 @@ impl Clock {
         Now { monotonic: Monotonic(monotonic), wall: Wall(wall) }
     }
 
-    /// The first true moment at which the clock shows at least this.
+    /// The first true time at which the clock shows at least this.
     pub(crate) const fn when(&self, shows: Monotonic) -> Monotonic {
         let ahead = shows.0.saturating_sub(self.base);
         Monotonic(self.since.0 + (ahead * MILLION).div_ceil(self.rate))
@@ -42,7 +42,7 @@ impl Clock {
         self.wall_ahead += by_ms;
     }
 
-    /// The machine starts again: its clock that only runs forward begins anew, the wall clock goes on.
+    /// The machine restarts: its monotonic clock starts at 0, the wall clock goes on.
     pub(crate) const fn restart(&mut self, at: Monotonic) {
         let before = self.read(at).monotonic.0;
         (self.since, self.base) = (at, 0);

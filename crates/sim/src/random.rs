@@ -15,7 +15,7 @@ impl Random {
         Self { numbers: SplitMix64::new(seed) }
     }
 
-    /// A stream of its own for each purpose.
+    /// The stream of one purpose.
     pub(crate) const fn keyed(seed: u64, purpose: Purpose, which: u64) -> Self {
         let (kind, part) = purpose.words();
         Self::new(mix(mix(mix(seed ^ mix(kind)) ^ part) ^ which))
@@ -35,12 +35,12 @@ impl Random {
         low + self.below(high - low + 1)
     }
 
-    /// True so many times in a million.
+    /// True with this probability, in millionths.
     pub(crate) const fn happens(&mut self, per_million: u32) -> bool {
         per_million > 0 && self.below(1_000_000) < per_million as u64
     }
 
-    /// True once in so many times.
+    /// True with probability 1 / `times`.
     pub(crate) const fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
@@ -50,18 +50,18 @@ impl Random {
     }
 }
 
-/// What chance is needed for.
+/// What random numbers are used for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     /// Drawing a plan.
     Plan,
-    /// How long commits and look-ups take, and what comes of them.
+    /// The duration and the result of commits and lookups.
     Server,
-    /// The way of one request.
+    /// The network of one request.
     Client,
-    /// The worker's own seed, in a place.
+    /// The seed of a node's worker.
     Worker(usize),
-    /// The messages of a place.
+    /// The messages of a node.
     Link(usize),
     /// How long a job takes to stop.
     Stop(Fence),

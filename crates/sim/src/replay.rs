@@ -1,20 +1,19 @@
-//! Plays what was written down: a trace, or a run.
+//! Replays a trace or a run.
 //!
-//! A run is a plan (see [`crate::script`]): a whole world goes through it under the eyes of all checkers. A
-//! trace is about one brain, which is fed with its events; what they cause is written down. The first line
-//! that is no comment names the brain and what is not as usual:
+//! A run is a plan (see [`crate::script`]): a whole cluster is simulated with all checkers. A trace is about
+//! one scheduler core (`dispatch` or `agent`): it gets the events of the trace, and its effects are printed.
+//! The first line that is not a comment names the core and its settings:
 //!
 //! ```text
 //! dispatch lease 10s strategy fifo steal half seed 0      and `receipts by-hand`
 //! agent slots 2 reserve 3 seed 0
 //! ```
 //!
-//! Unless receipts come by hand, every commit is durable at once. Two lines are not events: `why a` asks
-//! why a job is where it is, and `restart` ends the server and loads a new one from the store, perhaps
-//! with another lease (`restart lease 2s`). `restart stored 7` says that everything up to commit 7 had
-//! become durable, receipt or not, and nothing after it. An event followed by `...` is not what the trace
-//! is about: what it causes is not shown. Both brains are audited after every event, but for a `dispatch
-//! unaudited`.
+//! Without `receipts by-hand` every commit is durable at once. Two lines are not events: `why a` asks why a
+//! job is in its state, and `restart` stops the server and loads a new one from the store, perhaps with
+//! another lease (`restart lease 2s`). With `restart stored 7`, exactly the commits up to number 7 were
+//! durable, acknowledged or not. The effects of an event that is followed by `...` are not shown. The core
+//! is audited after every event, except for `dispatch unaudited`.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -32,14 +31,14 @@ use crate::check::Violation;
 use crate::script;
 use crate::search::{self, SearchStats};
 
-/// What came of a replay.
+/// The result of a replay.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Replayed {
-    /// A trace, as it plays now. `difference` is the first line that is not as it was written.
+    /// A trace, as it plays now. `difference` is the first line that differs from the file.
     Trace {
         /// The whole trace.
         played: String,
-        /// What was written, and what was played.
+        /// The line of the file, and the line that was played.
         difference: Option<(String, String)>,
     },
     /// A run.
@@ -51,22 +50,22 @@ pub enum Replayed {
     },
 }
 
-/// Plays a trace or a run, whichever the text is.
+/// Plays a trace or a run.
 ///
 /// # Errors
-/// Names the line that makes no sense.
+/// Names the invalid line.
 pub fn replay(text: &str) -> Result<Replayed, String> {
     let mut lines = text.lines().map(str::trim);
     let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
     let Some(first) = first else {
-        return Err("there is nothing to play in it".to_owned());
+        return Err("the file is empty: expected a trace or a run".to_owned());
     };
     if first.split_whitespace().next() == Some("run") {
         let (stats, violation) = search::play(&script::parse(text)?);
         return Ok(Replayed::Run { stats, violation });
     }
     let played = play(text)?;
-    // Events alone are a question, not a claim.
+    // A trace without effects has nothing to compare with.
     if !text.lines().any(|line| line.trim_start().starts_with("->")) {
         return Ok(Replayed::Trace { played, difference: None });
     }
@@ -79,10 +78,10 @@ pub fn replay(text: &str) -> Result<Replayed, String> {
     Ok(Replayed::Trace { played, difference })
 }
 
-/// The same trace with what its events really cause, or why it cannot be played.
+/// The same trace with the present effects of its events, or why it cannot be played.
 ///
 /// # Errors
-/// Names the line that makes no sense, or at which the brain's audit failed.
+/// Names the invalid line, or the line at which an audit failed.
 pub fn play(trace: &str) -> Result<String, String> {
     let mut player: Option<Player> = None;
     let mut played = String::new();
@@ -136,7 +135,7 @@ struct Server {
     dispatch: Dispatch,
     config: dispatch::DispatchConfig,
     store: Memory,
-    /// What is decided and not durable yet.
+    /// Commits that are not durable yet.
     pending: VecDeque<(CommitNo, Vec<Mutation>)>,
     receipts: Receipts,
     is_audited: bool,
@@ -164,7 +163,7 @@ impl Player {
             _ => return Err(format!("expected `dispatch` or `agent`, found `{name}`")),
         };
         match words.first() {
-            Some(word) => Err(format!("`{word}` is no setting of this brain")),
+            Some(word) => Err(format!("unknown setting `{word}`")),
             None => Ok((Self { context, brain }, effects)),
         }
     }
@@ -227,7 +226,7 @@ impl Server {
             self.dispatch.handle(now, dispatch::DispatchEvent::Committed(last), &mut effects);
             told.extend(texts(&effects, context));
             if self.gather(effects).is_some() {
-                return Err("a receipt must not lead to another commit".into());
+                return Err("an acknowledged commit must not cause another commit".into());
             }
         }
         if self.is_audited {
@@ -249,7 +248,7 @@ impl Server {
         }
         let stored: Option<u64> = setting(&mut words, "stored", 1, context)?;
         if let Some(word) = words.first() {
-            return Err(format!("`{word}` says nothing about a restart"));
+            return Err(format!("unknown setting of a restart: `{word}`"));
         }
         self.store_up_to(CommitNo(stored.unwrap_or(u64::MAX)))?;
         self.pending.clear();
@@ -258,7 +257,7 @@ impl Server {
         Ok(())
     }
 
-    /// Keeps in mind what is to be stored, and says up to where.
+    /// Collects the commits, and returns the number of the newest.
     fn gather(&mut self, effects: Vec<DispatchEffect>) -> Option<CommitNo> {
         for effect in effects {
             if let DispatchEffect::Commit { number, mutations } = effect {
@@ -282,7 +281,7 @@ fn read<T: Readable>(text: &str, context: &Context) -> Result<T, String> {
     parse(text, context).map_err(|error| error.to_string())
 }
 
-/// Each effect as text. A later one may leave out what an earlier one has told.
+/// Each effect as text. A later one may omit what an earlier one has defined.
 fn texts<T: Traced>(effects: &[T], context: &mut Context) -> Vec<String> {
     let text = |effect: &T| {
         let text = print(effect, context);
@@ -292,7 +291,7 @@ fn texts<T: Traced>(effects: &[T], context: &mut Context) -> Vec<String> {
     effects.iter().map(text).collect()
 }
 
-/// Takes `name value` out of the header's words.
+/// Removes `name value` from the words of the header.
 fn setting<T: Readable>(
     words: &mut Vec<&str>,
     name: &str,
@@ -303,7 +302,7 @@ fn setting<T: Readable>(
         return Ok(None);
     };
     if at + count >= words.len() {
-        return Err(format!("`{name}` lacks its value"));
+        return Err(format!("`{name}` needs a value"));
     }
     let value: Vec<&str> = words.drain(at..=at + count).skip(1).collect();
     read(&value.join(" "), context).map(Some)

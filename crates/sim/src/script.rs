@@ -1,4 +1,4 @@
-//! A plan as text: what `found/` keeps and a replay plays.
+//! A plan as text: the format of the files in `found/`, which a replay plays.
 //!
 //! ```text
 //! run seed 17 lease 10s strategy fifo steal half commit 100us 2ms retention - heals 90s
@@ -8,7 +8,7 @@
 //! 2s crash 1 away 3s
 //! ```
 //!
-//! Workers are numbered from 1, in their order. Empty lines and lines that begin with `#` say nothing.
+//! Workers are numbered from 1, in their order. Empty lines and lines that begin with `#` are ignored.
 
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
@@ -37,10 +37,10 @@ pub fn print(plan: &Plan) -> String {
     })
 }
 
-/// Reads what [`print()`] has written.
+/// Parses the output of [`print()`].
 ///
 /// # Errors
-/// Names the line that makes no sense, and what was expected there.
+/// Names the invalid line, and what was expected there.
 pub fn parse(text: &str) -> Result<Plan, String> {
     let mut plan: Option<Plan> = None;
     for (at, line) in text.lines().enumerate() {
@@ -55,20 +55,20 @@ pub fn parse(text: &str) -> Result<Plan, String> {
         };
         read.map_err(|error| format!("line {}: {error}", at + 1))?;
     }
-    let plan = plan.ok_or_else(|| "there is no line that begins with `run`".to_owned())?;
+    let plan = plan.ok_or_else(|| "no line begins with `run`".to_owned())?;
     if plan.members.is_empty() {
-        return Err("there is no line that begins with `worker`: nobody would run anything".into());
+        return Err("no line begins with `worker`: at least one worker is needed".into());
     }
     Ok(plan)
 }
 
-/// Nothing takes longer than this, so that no clock runs over.
+/// The longest duration, so that no clock overflows.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// With a shorter lease beats would be all that happens.
+/// With a shorter lease there would be little but heartbeats.
 const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
-/// A wall clock jumps no further than this.
+/// The largest jump of a wall clock.
 const FARTHEST_JUMP_MS: i64 = 365 * 24 * 60 * 60 * 1_000;
 
 fn in_bounds(span: Duration, least: Duration, most: Duration) -> Result<(), String> {
@@ -82,7 +82,7 @@ fn check_range((least, most): (Duration, Duration)) -> Result<(), String> {
     in_bounds(most, Duration::ZERO, LONGEST)?;
     match least <= most {
         true => Ok(()),
-        false => Err(format!("{least:?} comes before {most:?}, and is longer")),
+        false => Err(format!("the minimum {least:?} is longer than the maximum {most:?}")),
     }
 }
 
@@ -193,7 +193,7 @@ fn one_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'stati
     names.iter().find(|(_, it)| *it == value).map_or("", |(name, _)| name)
 }
 
-/// A line that is being read.
+/// A line that is being parsed.
 struct Words<'a> {
     rest: &'a str,
 }
@@ -202,7 +202,7 @@ impl<'a> Words<'a> {
     fn next(&mut self) -> Result<&'a str, String> {
         let (word, rest) = self.rest.split_once(' ').unwrap_or((self.rest, ""));
         self.rest = rest.trim_start();
-        if word.is_empty() { Err("the line ends too early".to_owned()) } else { Ok(word) }
+        if word.is_empty() { Err("unexpected end of line".to_owned()) } else { Ok(word) }
     }
 
     fn expect(&mut self, expected: &str) -> Result<(), String> {
@@ -220,7 +220,7 @@ impl<'a> Words<'a> {
         read(self.next()?)
     }
 
-    /// The span after this name.
+    /// The duration after this name.
     fn span(&mut self, name: &str) -> Result<Duration, String> {
         let span = self.read(name)?;
         in_bounds(span, Duration::ZERO, LONGEST)?;
@@ -230,7 +230,7 @@ impl<'a> Words<'a> {
     fn number<T: std::str::FromStr<Err: Display>>(&mut self, name: &str) -> Result<T, String> {
         self.expect(name)?;
         let found = self.next()?;
-        found.parse().map_err(|error| format!("`{found}` is no number for `{name}`: {error}"))
+        found.parse().map_err(|error| format!("invalid number `{found}` for `{name}`: {error}"))
     }
 
     fn optional(&mut self, name: &str) -> Result<Option<Duration>, String> {
@@ -253,11 +253,15 @@ impl<'a> Words<'a> {
         let number: Option<usize> = found.parse().ok();
         let place = number.and_then(|number| number.checked_sub(1));
         let place = place.filter(|&place| place < plan.members.len());
-        place.ok_or_else(|| format!("there is no worker `{found}`"))
+        place.ok_or_else(|| format!("unknown worker `{found}`"))
     }
 
     fn end(&self) -> Result<(), String> {
-        if self.rest.is_empty() { Ok(()) } else { Err(format!("`{}` is too much", self.rest)) }
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("unexpected `{}` at the end of the line", self.rest))
+        }
     }
 }
 
@@ -270,7 +274,7 @@ fn parse_head(words: &mut Words<'_>) -> Result<Plan, String> {
     let seed = words.number("seed")?;
     let lease = words.read("lease")?;
     words.expect("strategy")?;
-    // One strategy has a span behind its name.
+    // The strategy `priority` is followed by a duration.
     let strategy = match words.next()? {
         "priority" => read::<Strategy>(&format!("priority {}", words.next()?))?,
         name => read::<Strategy>(name)?,
@@ -282,7 +286,7 @@ fn parse_head(words: &mut Words<'_>) -> Result<Plan, String> {
     in_bounds(lease, SHORTEST_LEASE, LONGEST)?;
     check_range(commit)?;
     let Some(heals) = heals_at else {
-        return Err("`heals -` would never end: say when everything heals".to_owned());
+        return Err("`heals -` would never end: give the time at which faults end".to_owned());
     };
     in_bounds(heals, Duration::ZERO, LONGEST)?;
     let clients = NetworkConditions::fair(Duration::ZERO);
@@ -305,7 +309,7 @@ fn parse_line(words: &mut Words<'_>, plan: &mut Plan) -> Result<(), String> {
             in_bounds(at, Duration::ZERO, LONGEST)?;
             let is_late = plan.acts.last().is_none_or(|(before, _)| *before <= at);
             if !is_late {
-                return Err(format!("`{moment}` comes before the line above"));
+                return Err(format!("`{moment}` is before the time of the previous line"));
             }
             let act = parse_act(words, plan)?;
             plan.acts.push((at, act));
@@ -324,7 +328,7 @@ fn parse_network(words: &mut Words<'_>) -> Result<NetworkConditions, String> {
 fn parse_member(words: &mut Words<'_>) -> Result<Member, String> {
     let slots = words.number("slots")?;
     if slots == 0 {
-        return Err("a worker has at least one slot".to_owned());
+        return Err("a worker needs at least one slot".to_owned());
     }
     words.expect("reserve")?;
     let reserve = match words.next()? {
@@ -335,7 +339,7 @@ fn parse_member(words: &mut Words<'_>) -> Result<Member, String> {
     let home = words.choice(&[("apart", Home::Apart), ("embedded", Home::Embedded)])?;
     let rate: u32 = words.number("rate")?;
     if !(100_000..=10_000_000).contains(&rate) {
-        return Err(format!("the rate of a clock is from 100000 to 10000000, not {rate}"));
+        return Err(format!("the rate of a clock must be from 100000 to 10000000, not {rate}"));
     }
     let network = parse_network(words)?;
     words.expect("serves")?;
@@ -347,7 +351,7 @@ fn parse_act(words: &mut Words<'_>, plan: &Plan) -> Result<PlannedEvent, String>
     let act = match words.next()? {
         "ask" => {
             let found = words.next()?;
-            let tries = found.parse().map_err(|_| format!("`{found}` is no number of tries"))?;
+            let tries = found.parse().map_err(|_| format!("invalid number of tries `{found}`"))?;
             let request = read(words.rest)?;
             check_work(&request)?;
             words.rest = "";
@@ -386,7 +390,7 @@ fn parse_act(words: &mut Words<'_>, plan: &Plan) -> Result<PlannedEvent, String>
             };
             let by_ms = words.number("by-ms")?;
             if !(-FARTHEST_JUMP_MS..=FARTHEST_JUMP_MS).contains(&by_ms) {
-                return Err(format!("a wall clock jumps no further than {FARTHEST_JUMP_MS} ms"));
+                return Err(format!("a wall clock can jump at most {FARTHEST_JUMP_MS} ms"));
             }
             PlannedEvent::JumpWall { place, by_ms }
         }
@@ -402,7 +406,7 @@ fn parse_act(words: &mut Words<'_>, plan: &Plan) -> Result<PlannedEvent, String>
             span: words.span("for")?,
             unknown: words.number("unknown")?,
         },
-        other => return Err(format!("nothing is called `{other}`")),
+        other => return Err(format!("unknown event `{other}`")),
     };
     words.end()?;
     Ok(act)
@@ -427,7 +431,7 @@ mod tests {
     use crate::search::Faults;
 
     #[test]
-    fn a_plan_reads_back_as_it_was_written() {
+    fn a_printed_plan_can_be_parsed() {
         for seed in 0..50 {
             let plan = crate::swarm::draw(seed, 6, Duration::from_secs(60), Faults::All);
             let text = print(&plan);
@@ -436,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_above_can_be_read() {
+    fn the_example_in_the_documentation_is_valid() {
         let text = include_str!("script.rs");
         let example = text.split("```text\n").nth(1).and_then(|rest| rest.split("//! ```").next());
         let lines = example.expect("it is there").lines();
@@ -446,29 +450,32 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_makes_no_sense_is_named() {
+    fn errors_name_the_invalid_line() {
         let head =
             "run seed 1 lease 10s strategy fifo steal half commit 1ms 1ms retention - heals 9s";
         for (text, error) in [
-            ("", "there is no line that begins with `run`"),
+            ("", "no line begins with `run`"),
             ("walk", "line 1: expected `run`, found `walk`"),
-            (head, "there is no line that begins with `worker`: nobody would run anything"),
-            (&head.replace("1ms 1ms", "2ms 1ms"), "line 1: 2ms comes before 1ms, and is longer"),
+            (head, "no line begins with `worker`: at least one worker is needed"),
+            (
+                &head.replace("1ms 1ms", "2ms 1ms"),
+                "line 1: the minimum 2ms is longer than the maximum 1ms",
+            ),
             (&head.replace("10s", "0s"), "line 1: 0ns is not between 100ms and 86400s"),
             (
                 &head.replace("heals 9s", "heals -"),
-                "line 1: `heals -` would never end: say when everything heals",
+                "line 1: `heals -` would never end: give the time at which faults end",
             ),
             (
                 &format!("{head}\n1s ask 1 submit a kind fail-4000000000-1s"),
                 "line 2: jobs of kind \"fail-4000000000-1s\" run for too long",
             ),
-            (&format!("{head}\n1s crash 2 away 1s"), "line 2: there is no worker `2`"),
-            (&format!("{head}\n\n1s explode"), "line 3: nothing is called `explode`"),
-            (&format!("{head} now"), "line 1: `now` is too much"),
+            (&format!("{head}\n1s crash 2 away 1s"), "line 2: unknown worker `2`"),
+            (&format!("{head}\n\n1s explode"), "line 3: unknown event `explode`"),
+            (&format!("{head} now"), "line 1: unexpected `now` at the end of the line"),
             (
                 &format!("{head}\n2s crash-server away 1s noticed yes when now\n1s x"),
-                "line 3: `1s` comes before the line above",
+                "line 3: `1s` is before the time of the previous line",
             ),
         ] {
             assert_eq!(parse(text), Err(error.to_owned()), "{text}");

@@ -1,4 +1,4 @@
-//! Makes a plan small: takes away whatever the violation does not need.
+//! Shrinks a plan: removes everything that the violation does not need.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::plan::{Plan, PlannedEvent};
 use crate::search::run;
 use crate::world::Audit;
 
-/// How many runs are worth a smaller plan.
+/// How many runs are tried at most.
 const RUNS_MAX: u32 = 1_500;
 
-/// The smallest plan that was found to break the same rule, and how.
+/// The smallest plan that was found to break the same rule, and its violation.
 pub(crate) fn shrink(plan: Plan, violation: Violation) -> (Plan, Violation) {
     let mut shrinker = Shrinker { plan, violation, runs_left: RUNS_MAX };
     shrinker.cut_off();
@@ -35,13 +35,13 @@ struct Shrinker {
 }
 
 impl Shrinker {
-    /// Keeps the smaller plan if it breaks the same rule.
+    /// Takes the smaller plan if it breaks the same rule.
     fn accept(&mut self, plan: Plan) -> bool {
         if self.runs_left == 0 {
             return false;
         }
         self.runs_left -= 1;
-        // Only what an audit has found needs audits to be found again.
+        // Audits are needed only if an audit has found the violation.
         let audit = match self.violation.rule {
             Rule::Audit => Audit::Always,
             _ => Audit::Never,
@@ -61,8 +61,8 @@ impl Shrinker {
         (self.plan.acts.len(), jobs, self.plan.members.len())
     }
 
-    /// Nothing that comes after the violation has caused it; and if it came late, perhaps healing early
-    /// is enough.
+    /// Removes events after the violation, which cannot have caused it, and tries an earlier end of the
+    /// faults.
     fn cut_off(&mut self) {
         let at = Duration::from_micros(self.violation.at.0);
         let mut plan = self.plan.clone();
@@ -77,7 +77,7 @@ impl Shrinker {
         }
     }
 
-    /// Halves, quarters, and so on down to single acts.
+    /// Removes halves, quarters, and so on down to single events.
     fn take_acts_away(&mut self) {
         let mut size = self.plan.acts.len().div_ceil(2);
         while size > 0 {
@@ -119,7 +119,7 @@ impl Shrinker {
         }
     }
 
-    /// Places, with all that happens to them.
+    /// Removes nodes, with all their events.
     fn take_places_away(&mut self) {
         for gone in (0..self.plan.members.len()).rev() {
             let mut plan = self.plan.clone();
@@ -138,7 +138,7 @@ impl Shrinker {
         }
     }
 
-    /// Time in which nothing happens.
+    /// Removes time in which nothing happens.
     fn take_time_away(&mut self) {
         let mut before = Duration::ZERO;
         for which in 0..=self.plan.acts.len() {
@@ -173,7 +173,7 @@ fn place_of(act: &PlannedEvent) -> Option<usize> {
     place_in(&mut act.clone()).copied()
 }
 
-/// The place that an act is about.
+/// The node of an event.
 fn place_in(act: &mut PlannedEvent) -> Option<&mut usize> {
     match act {
         PlannedEvent::OperatorDrain { place }

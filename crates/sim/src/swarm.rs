@@ -1,5 +1,5 @@
-//! Draws a plan from a seed. Which kinds of fault a run has, and how often, is drawn as well: a run with one
-//! kind of fault goes deeper into that one than a run with all of them.
+//! Draws a plan from a seed. The kinds of faults of a run and their frequency are drawn as well (swarm
+//! testing): a run with one kind of fault tests it more deeply than a run with all of them.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ struct Swarm {
     acts: Vec<(Duration, PlannedEvent)>,
 }
 
-/// What kinds of jobs a run has, in parts of a hundred; the rest just run.
+/// The kinds of jobs of a run, in percent; the others run and succeed.
 struct Mixture {
     failing: u64,
     hanging: u64,
@@ -52,10 +52,10 @@ struct Mixture {
     short: u64,
 }
 
-/// So many jobs at once are more than the slots of a small cluster.
+/// More jobs at once than a small cluster has slots.
 const PLENTY: usize = 15;
 
-/// How many kinds of fault there are, and two that are several in a row.
+/// The number of kinds of faults; two of them are sequences of faults.
 const KINDS: u32 = 11;
 const FLAPPING: u32 = 8;
 const STUMBLING: u32 = 9;
@@ -78,7 +78,7 @@ impl Swarm {
         let lease = *self.random.pick(&[5, 10, 10, 10, 15]);
         let strategy = self.strategy();
         let mut members: Vec<Member> = (0..workers).map(|place| self.member(place)).collect();
-        // Now and then everybody takes more than is good for the others, so that there is much to steal.
+        // Sometimes all workers take a large reserve, so that there is much to steal.
         if self.random.one_in(3) {
             for member in &mut members {
                 (member.slots, member.reserve) = (1, Reserve::Fixed(12));
@@ -115,7 +115,7 @@ impl Swarm {
         plan
     }
 
-    /// Whether this run has faults of some kind: one in so many runs has.
+    /// Whether this run has some kind of fault: one in `times` runs has.
     fn has(&mut self, times: u64) -> bool {
         let drawn = self.random.one_in(times);
         match self.faults {
@@ -133,7 +133,7 @@ impl Swarm {
         self.millis(low * 1_000, high * 1_000)
     }
 
-    /// Short spans as often as long ones, from a tenth of a second to so many seconds.
+    /// A duration from 0.1 s to `high` seconds; short ones are more frequent.
     fn span(&mut self, high: u64) -> Duration {
         let longest = self.random.between(1, high * 10);
         Duration::from_millis(100 * self.random.between(1, longest))
@@ -144,7 +144,7 @@ impl Swarm {
     }
 
     fn member(&mut self, place: u32) -> Member {
-        // The first one makes sure that every queue is served whatever the others do.
+        // The first one serves all queues, so that every queue is served.
         let is_first = place == 0;
         let home = match !is_first && self.random.one_in(12) {
             true => Home::Embedded,
@@ -195,7 +195,7 @@ impl Swarm {
         }
     }
 
-    /// What clients submit. Where there is plenty to steal, one of these members may be stopped amid it.
+    /// The submits of clients. If `stopped` is given, a worker may be stopped while there is much to steal.
     fn submits(&mut self, stopped: Option<&Vec<Member>>) {
         let mixture = self.mixture();
         // Now and then so much that deques are full and workers steal; mostly little.
@@ -229,12 +229,12 @@ impl Swarm {
             let which = self.random.below(specs.len() as u64) as usize;
             match self.random.below(4) {
                 0 => specs[which].body = Digest(u128::from(self.random.next())),
-                // A client that knows its key, and has forgotten the id.
+                // A client that has the key, but has lost the id.
                 1 if specs[which].key.is_some() => {
                     let name = format!("again{}", self.acts.len());
                     let made_at = Wall(again.as_millis() as u64);
                     specs[which].id = JobId::named(&name, made_at).expect("a short name");
-                    // Perhaps it takes the key for another job's.
+                    // Sometimes it uses the key for another job.
                     if self.random.one_in(3) {
                         specs[which].body = Digest(u128::from(self.random.next()));
                     }
@@ -332,7 +332,7 @@ impl Swarm {
         Retry { max: self.random.between(1, 5) as u16, backoff, jitter_percent }
     }
 
-    /// Jobs that wait for one another, and perhaps for jobs of before.
+    /// Jobs that wait for one another, and perhaps for earlier jobs.
     fn flow(&mut self, at: Duration, count: u64, mixture: &Mixture) -> Vec<JobSpec> {
         let before = self.jobs.len();
         let now = Wall(at.as_millis() as u64);
@@ -354,7 +354,7 @@ impl Swarm {
             spec.otherwise = *self.random.pick(&OTHERWISE);
             specs.push(spec);
         }
-        // Once in a while somebody gets it wrong, and the jobs wait for one another in a circle.
+        // Rarely a client submits a cycle.
         if self.random.one_in(20)
             && let [first, .., last] = &mut specs[..]
             && last.parents.contains(&first.id)
@@ -398,7 +398,7 @@ impl Swarm {
             };
             self.ask(at, request);
         }
-        // What is cancelled soon after it was submitted is mostly with a worker.
+        // A job that is cancelled soon after its submission is mostly owned by a worker.
         let submits: Vec<(Duration, JobId)> = self.acts.iter().filter_map(submitted).collect();
         for (at, job) in submits {
             if self.random.one_in(6) {
@@ -419,7 +419,7 @@ impl Swarm {
         }
     }
 
-    /// An operator tries again what is likely to be dead by then.
+    /// An operator retries jobs that are likely to be dead by then.
     fn retry_the_dead(&mut self) {
         let is_frail = |spec: &&JobSpec| {
             let kind = spec.kind.as_str();
@@ -433,7 +433,7 @@ impl Swarm {
         }
     }
 
-    /// Clients go on while the server is away, and wait for it.
+    /// Clients submit while the server is down, and repeat their requests.
     fn submit_meanwhile(&mut self, at: Duration) {
         let mixture =
             Mixture { failing: 0, hanging: 0, poison: 0, snoozing: 0, long: 0, short: 50 };
@@ -448,7 +448,7 @@ impl Swarm {
             if !self.has(3) {
                 continue;
             }
-            // From once in a run to every few seconds.
+            // From once per run to every few seconds.
             let most = 1 + self.duration.as_secs() / 15;
             let most = self.random.between(1, most);
             for _ in 0..self.random.between(1, most) {
@@ -470,8 +470,8 @@ impl Swarm {
         }
     }
 
-    /// Answers have come late, and now nothing more comes: the worker must not believe that its lease
-    /// began when it heard of it.
+    /// Answers were delayed, and now none arrive: the worker must not count its lease from the arrival of
+    /// a renewal.
     fn then_silence(&mut self, at: Duration, place: usize, late: &PlannedEvent) {
         let at = at + late.trouble().1 + Duration::from_millis(1);
         let (direction, span, messages) =
@@ -479,8 +479,8 @@ impl Swarm {
         self.acts.push((at, PlannedEvent::Cut { place, direction, span, messages }));
     }
 
-    /// While messages are slow the connection breaks, and when the worker is about to be back nothing gets
-    /// through: its greeting arrives when it has been given up.
+    /// The connection breaks while messages are slow, and the network is cut while the worker reconnects:
+    /// its hello arrives when it was already declared lost.
     fn then_stumble(&mut self, at: Duration, place: usize) {
         let seen_by = SeenBy::Both;
         self.acts.push((at + Duration::from_millis(10), PlannedEvent::Break { place, seen_by }));
@@ -548,7 +548,7 @@ impl Swarm {
         }
     }
 
-    /// Work for the time after everything has healed: enough that some have jobs to spare.
+    /// Work for the time after the faults: enough that some workers have jobs to spare.
     fn calm_work(&mut self, settling: Duration) {
         let at = self.duration + settling + Duration::from_secs(1);
         let specs = (0..self.random.between(5, 60)).map(|number| {
@@ -569,7 +569,7 @@ fn queue_name(number: u64) -> Name {
     Name::from(["default", "mail", "video", "report"][number as usize % 4])
 }
 
-/// When the job's client made its id.
+/// When the client created the job's id.
 fn made_at(job: JobId) -> Duration {
     Duration::from_millis(job.made_at().unwrap_or_default().0)
 }

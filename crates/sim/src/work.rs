@@ -1,14 +1,13 @@
-//! What jobs do when they run: their kind says it.
+//! What simulated jobs do, by their kind.
 //!
-//! `run-20ms` runs and succeeds; `fail-2-20ms` fails twice, then succeeds; `never-20ms` fails and says
-//! that trying again cannot help; `snooze-2-20ms` asks twice to be called later; `poison-2-20ms` takes
-//! its worker with it twice; `hang` never comes to an end.
+//! `run-20ms` runs and succeeds; `fail-2-20ms` fails twice, then succeeds; `never-20ms` fails and must not be
+//! retried; `snooze-2-20ms` snoozes twice; `poison-2-20ms` kills its worker twice; `hang` never ends.
 
 use std::time::Duration;
 
 use filch_scheduler::name::Name;
 
-/// What one run of a job comes to.
+/// How one execution of a job ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Deed {
     Succeed,
@@ -19,8 +18,8 @@ pub(crate) enum Deed {
     Hang,
 }
 
-/// What a job of this kind does in its `run`th run (from 1), and after how long. `None` if the kind says
-/// nothing about it.
+/// How the `run`th execution (from 1) of a job of this kind ends, and after how long. `None` for an unknown
+/// kind.
 pub(crate) fn deed(kind: &Name, run: u32) -> Option<(Deed, Duration)> {
     let (word, rest) = kind.as_str().split_once('-').unwrap_or((kind.as_str(), ""));
     let counted = |deed| {
@@ -39,8 +38,8 @@ pub(crate) fn deed(kind: &Name, run: u32) -> Option<(Deed, Duration)> {
     }
 }
 
-/// How long a job of this kind keeps a slot busy, over all its runs, once everything is mended. `None` if it
-/// has more runs than anybody would wait for.
+/// How long a job of this kind occupies a slot, over all its executions, without faults. `None` if it has
+/// too many executions.
 pub(crate) fn all_runs(kind: &Name) -> Option<Duration> {
     let mut sum = Duration::ZERO;
     for run in 1..=RUNS_MAX {
@@ -55,10 +54,10 @@ pub(crate) fn all_runs(kind: &Name) -> Option<Duration> {
     None
 }
 
-/// More runs than any job is drawn or written with.
+/// More executions than any job of a plan has.
 const RUNS_MAX: u32 = 1_000;
 
-/// The kind of a job that runs for so long and succeeds.
+/// The kind of a job that runs for this long and succeeds.
 pub(crate) fn runs_for(span: Duration) -> Name {
     Name::from(format!("run-{}us", span.as_micros()).as_str())
 }
@@ -79,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_says_what_its_jobs_do() {
+    fn a_kind_determines_what_its_jobs_do() {
         let millis = Duration::from_millis;
         for (kind, run, expected) in [
             ("run-20ms", 1, Some((Deed::Succeed, millis(20)))),

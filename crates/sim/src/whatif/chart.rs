@@ -1,4 +1,4 @@
-//! A run as a picture: an SVG with a lane for each slot, a bar for each job and an arrow for each theft.
+//! A Gantt chart of a run as SVG: a lane for each slot, a bar for each job, an arrow for each steal.
 
 use std::fmt::Write as _;
 
@@ -6,13 +6,13 @@ use filch_scheduler::time::Duration;
 
 use crate::svg::SvgWriter;
 
-/// What is drawn.
+/// A chart.
 pub struct Chart<'a> {
     /// The heading.
     pub title: &'a str,
     /// From top to bottom.
     pub lanes: Vec<ChartLane>,
-    /// In any order. Those of one lane do not overlap.
+    /// In any order. The bars of one lane do not overlap.
     pub bars: &'a [ChartBar],
     /// In any order.
     pub thefts: &'a [ChartTheft],
@@ -20,7 +20,7 @@ pub struct Chart<'a> {
     pub makespan: Duration,
     /// When it would have ended without any overhead.
     pub ideal: Duration,
-    /// What a bar's job is called.
+    /// The name of a job.
     pub name: &'a dyn Fn(usize) -> String,
 }
 
@@ -31,25 +31,25 @@ pub struct ChartLane {
     pub name: String,
 }
 
-/// One job while it ran.
+/// One execution of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChartBar {
-    /// Where it ran, as a place among the lanes.
+    /// The index of its lane.
     pub lane: usize,
     /// When it started.
     pub start: Duration,
     /// When it ended.
     pub end: Duration,
-    /// Which job it was.
+    /// The index of its job.
     pub job: usize,
-    /// Whether its worker had it from another.
+    /// Whether its worker stole it.
     pub stolen: bool,
 }
 
-/// Jobs that went from one worker to another.
+/// Jobs that one worker stole from another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChartTheft {
-    /// When they became the thief's.
+    /// When.
     pub at: Duration,
     /// A lane of the victim.
     pub from: usize,
@@ -59,8 +59,8 @@ pub struct ChartTheft {
     pub jobs: usize,
 }
 
-/// Bars and arrows have a tooltip each, so twice as many elements are drawn; beyond that a browser gets
-/// slow, and nobody sees the single bar any more.
+/// Bars and arrows have a tooltip each, so there are twice as many elements. With more, browsers get slow,
+/// and single bars are not visible any more.
 const BARS_MAX: usize = 20_000;
 const ARROWS_MAX: usize = 4_000;
 
@@ -94,10 +94,10 @@ const STYLE: &str = "
 ";
 
 impl Chart<'_> {
-    /// The whole picture, as a file of its own.
+    /// The SVG document.
     ///
     /// # Panics
-    /// If a bar or a theft is of a lane that is not there.
+    /// If a bar or a steal has an unknown lane.
     #[must_use]
     pub fn svg(&self) -> String {
         let frame = Frame::new(self);
@@ -130,7 +130,7 @@ impl Chart<'_> {
             stripe.attr("width", width).attr("height", height).empty();
         }
         let class = if frame.lane < 13.0 { "small" } else { "lane" };
-        // Where lanes are too low for a name each, every second, fifth, tenth... has one.
+        // If lanes are too low for a name each, every second, fifth, tenth... has one.
         let spaced = |every: &usize| *every as f64 * frame.lane >= 11.0;
         let every = [1, 2, 5, 10].into_iter().find(spaced).unwrap_or(20);
         for (place, lane) in self.lanes.iter().enumerate().step_by(every) {
@@ -147,7 +147,7 @@ impl Chart<'_> {
         for strip in &strips {
             let Strip { lane, start, end, .. } = *strip;
             let (x, width) = (frame.x(start), frame.x(end) - frame.x(start));
-            // A hairline between neighbours, but no bar so thin that nobody sees it.
+            // A gap between neighbours, but no invisible bars.
             let is_one = strip.jobs == 1;
             let drawn = if is_one && width > 3.0 { width - 0.6 } else { width.max(0.4) };
             let (y, height) = (frame.top_of(lane) + inset, frame.lane - 2.0 * inset);
@@ -158,7 +158,7 @@ impl Chart<'_> {
             if is_one && drawn > 6.0 && height > 6.0 {
                 bar = bar.attr("rx", 2);
             } else if strip.share() < 0.95 {
-                // Several with gaps between them are paler.
+                // Merged bars with gaps between them are paler.
                 bar = bar.attr("opacity", format_args!("{:.2}", 0.3 + 0.7 * strip.share()));
             }
             bar.title(tooltip);
@@ -207,7 +207,7 @@ impl Chart<'_> {
 
     fn draw_thefts(&self, frame: &Frame, out: &mut SvgWriter) {
         let arrows = self.arrows(frame);
-        // Few are to be seen well; many must not hide the bars.
+        // Few arrows should be clearly visible; many must not hide the bars.
         let (opacity, stroke) = match arrows.len() {
             0..=60 => (0.95, 1.4),
             61..=300 => (0.7, 1.1),
@@ -218,7 +218,7 @@ impl Chart<'_> {
         for arrow in &arrows {
             let ChartTheft { at, from, to, jobs } = *arrow;
             let (x, above, below) = (frame.x(at), frame.middle_of(from), frame.middle_of(to));
-            // Bent against the run of time, so that arrows of one moment and their bars come apart.
+            // Bent to the left, so that arrows at the same time stay apart from their bars.
             let bend = ((below - above).abs() * 0.18).clamp(4.0, 26.0);
             let (low, high) = (above + (below - above) * 0.25, above + (below - above) * 0.75);
             let bent = x - bend;
@@ -252,7 +252,7 @@ impl Chart<'_> {
             });
             near *= 2;
         }
-        // Between so many pairs of lanes that one each is too many: the largest say most.
+        // If one arrow per pair of lanes is still too many, the largest ones stay.
         arrows.sort_by_key(|theft| std::cmp::Reverse(theft.jobs));
         arrows.truncate(ARROWS_MAX);
         arrows.sort_by_key(|theft| theft.at);
@@ -263,7 +263,7 @@ impl Chart<'_> {
     fn draw_ends(&self, frame: &Frame, out: &mut SvgWriter) {
         let ideal = format!("ideal {}", span_text(self.ideal));
         let makespan = format!("makespan {}", span_text(self.makespan));
-        // The line further right reaches higher, so that its label stands clear of the other line.
+        // The line further right is longer, so that its label does not touch the other line.
         let (low, high) = (8.0, 24.0);
         let (first, second) = if self.ideal > self.makespan { (high, low) } else { (low, high) };
         let ends = [(self.ideal, "ideal", ideal, first), (self.makespan, "end", makespan, second)];
@@ -271,7 +271,7 @@ impl Chart<'_> {
             let (x, top, bottom) = (frame.x(at), frame.top - above, frame.bottom);
             let line = out.element("line").class(class).attr("x1", tenths(x));
             line.attr("x2", tenths(x)).attr("y1", tenths(top)).attr("y2", tenths(bottom)).empty();
-            // On the side where there is room.
+            // On the side with more space.
             let is_right = x > WIDTH / 2.0;
             let (x, anchor) = if is_right { (x - 6.0, "end") } else { (x + 6.0, "start") };
             let y = top + 8.0;
@@ -328,7 +328,7 @@ fn draw_axis(frame: &Frame, out: &mut SvgWriter) {
     axis.attr("y1", bottom).attr("y2", bottom).empty();
 }
 
-/// Where things are on the page.
+/// The layout of the page.
 struct Frame {
     left: f64,
     right: f64,
@@ -374,7 +374,7 @@ impl Frame {
     }
 }
 
-/// One bar, or several that are too thin to be drawn each.
+/// One bar, or several merged ones that are too thin to be drawn separately.
 #[derive(Clone, Copy)]
 struct Strip {
     lane: usize,
@@ -390,7 +390,7 @@ impl Strip {
     fn of(bar: &ChartBar) -> Self {
         let ChartBar { lane, start, end, job, stolen } = *bar;
         let busy = end.saturating_sub(start);
-        // A job that takes no time is seen as stolen all the same.
+        // A stolen job without any duration still counts as stolen.
         let least = busy.max(Duration::from_nanos(1));
         let stolen = if stolen { least } else { Duration::ZERO };
         Self { lane, start, end, job, jobs: 1, busy, stolen }
@@ -399,7 +399,7 @@ impl Strip {
     fn takes(&self, next: &Self, thin: Duration) -> bool {
         let is_thin = |strip: &Self| strip.jobs > 1 || strip.busy <= thin;
         let is_near = next.start.saturating_sub(self.end) <= thin;
-        // Only up to a few pixels, or a whole lane of short jobs would be one bar.
+        // Only up to a few pixels, or a whole lane of short jobs would become one bar.
         let is_short = next.end.saturating_sub(self.start) <= 4 * thin;
         self.lane == next.lane && is_thin(self) && is_thin(next) && is_near && is_short
     }
@@ -417,13 +417,13 @@ impl Strip {
         if span.is_zero() { 1.0 } else { self.busy.div_duration_f64(span) }
     }
 
-    /// Coloured as most of its time.
+    /// The colour of most of its time.
     fn class(&self) -> &'static str {
         if self.stolen * 2 > self.busy { "stolen" } else { "own" }
     }
 }
 
-/// In what the axis counts.
+/// The unit of the axis.
 #[derive(Clone, Copy)]
 enum Unit {
     Micros,
@@ -453,14 +453,14 @@ impl Unit {
             Self::Hours => "h",
         };
         let count = at.div_duration_f64(self.span());
-        // At most three places, and no zeros at their end.
+        // At most three decimals, without trailing zeros.
         let text = format!("{count:.3}");
         let text = text.trim_end_matches('0').trim_end_matches('.');
         if at.is_zero() { "0".into() } else { format!("{text} {word}") }
     }
 }
 
-/// The distance of ticks on an axis that ends there: about ten of them, at round numbers.
+/// The distance of ticks on an axis of this length: about ten ticks, at round numbers.
 fn step(end: Duration) -> (Duration, Unit) {
     use Unit::{Hours, Micros, Millis, Minutes, Seconds};
     let decimal: &[u32] = &[1, 2, 5, 10, 20, 50, 100, 200, 500];
@@ -481,7 +481,7 @@ fn step(end: Duration) -> (Duration, Unit) {
     (step, unit)
 }
 
-/// A span with four digits, in the unit in which the axis of such a span counts.
+/// A duration with four digits, in a suitable unit.
 fn span_text(span: Duration) -> String {
     let unit = match span {
         _ if span >= 6 * Unit::Hours.span() => Unit::Hours,
@@ -501,7 +501,7 @@ fn span_text(span: Duration) -> String {
     unit.text(unit.span().mul_f64((count * places).round() / places))
 }
 
-/// A number with commas.
+/// A number with thousands separators.
 fn grouped(count: usize) -> String {
     let digits = count.to_string();
     let mut text = String::new();
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_draw_is_drawn_too() {
+    fn an_empty_chart_can_be_drawn() {
         for lanes in 0..3 {
             let svg = Picture { lanes, bars: Vec::new(), thefts: Vec::new() }.chart().svg();
             assert!(svg.contains("0 jobs, 0 thefts of 0 jobs") && !svg.contains("NaN"));
@@ -587,7 +587,7 @@ mod tests {
             let chart = picture.chart();
             let strips = chart.strips(&Frame::new(&chart));
             let jobs: usize = strips.iter().map(|strip| strip.jobs).sum();
-            assert_eq!(jobs, lanes * each, "none is left out");
+            assert_eq!(jobs, lanes * each, "no job is missing");
             let svg = chart.svg();
             let elements = svg.matches('<').count() - svg.matches("</").count();
             assert!(elements <= 50_000, "{elements} for {lanes} lanes");

@@ -1,4 +1,4 @@
-//! A cluster on which nothing breaks, and a bystander with a stopwatch.
+//! A cluster without faults, and an observer that measures it.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ use crate::plan::{Member, NetworkConditions, Plan, PlannedEvent};
 use crate::work;
 use crate::world::{Audit, World};
 
-/// When the first job is submitted: every worker has long been there.
+/// When the first job is submitted: all workers are connected by then.
 const BEGINS: Duration = Duration::from_secs(1);
 
-/// How many jobs are submitted at once, at the most.
+/// How many jobs are submitted at once, at most.
 const SUBMITTED_TOGETHER: usize = 10_000;
 
-/// How long a commit takes: about as long as a disk takes to be sure.
+/// How long a commit takes: about as long as a sync of a fast disk.
 const COMMIT: Duration = Duration::from_micros(100);
 
 pub(super) fn run(workload: &Workload, setup: &WhatIfSetup) -> WhatIfOutcome {
@@ -59,7 +59,7 @@ fn plan(workload: &Workload, setup: &WhatIfSetup) -> Plan {
     }
 }
 
-/// Jobs that come at the same moment come together.
+/// Jobs with the same time are submitted together.
 fn submits(jobs: &[WorkloadJob]) -> Vec<(Duration, PlannedEvent)> {
     let mut acts = Vec::new();
     let mut first = 0;
@@ -88,15 +88,15 @@ fn id(number: usize) -> JobId {
     JobId::named(&format!("j{number}"), Wall(0)).expect("ten million have few enough digits")
 }
 
-/// Who runs what, from when to when.
+/// Measures which worker runs which job, and when.
 struct Stopwatch<'a> {
     workload: &'a Workload,
     setup: &'a WhatIfSetup,
-    /// What runs, and in which lane.
+    /// The running jobs, each with its lane and start.
     running: BTreeMap<Hold, (usize, Duration)>,
-    /// Lanes that are free, by place.
+    /// Free lanes, by node.
     free: Vec<Vec<usize>>,
-    /// When each job has ended, and whether it came by a theft.
+    /// When each job has ended, and whether it was stolen.
     ended_at: Vec<Option<Duration>>,
     is_stolen: Vec<bool>,
     places: BTreeMap<WorkerId, usize>,
@@ -110,7 +110,7 @@ impl<'a> Stopwatch<'a> {
     fn new(workload: &'a Workload, setup: &'a WhatIfSetup) -> Self {
         let (workers, slots) = (setup.workers as usize, setup.slots as usize);
         let count = workload.jobs.len();
-        // Taken from the end: the first lane of a worker is the first to be used.
+        // Lanes are taken from the end, so the first lane of a worker is used first.
         let lanes = |place: usize| (place * slots..(place + 1) * slots).rev().collect();
         Self {
             workload,

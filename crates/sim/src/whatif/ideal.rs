@@ -1,4 +1,4 @@
-//! What a schedule can be measured against: one without any overhead, and what no schedule beats.
+//! References for a schedule: a greedy one without any overhead, and a lower bound.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,8 +7,8 @@ use filch_scheduler::time::Duration;
 
 use super::workload::{Workload, WorkloadJob};
 
-/// How long the workload takes when every slot knows everything at once: whenever one is free it takes,
-/// in the order of submission, the first job that has been submitted and whose parents are done.
+/// How long the workload takes with a greedy schedule without overhead: whenever a slot is free it takes, in
+/// the order of submission, the first job that has been submitted and whose parents have ended.
 ///
 /// # Panics
 /// If there is no slot, or if jobs wait for each other.
@@ -24,7 +24,7 @@ pub fn ideal(workload: &Workload, slots: usize) -> Duration {
     let mut running: BinaryHeap<Reverse<(Duration, usize)>> = BinaryHeap::new();
     let (mut now, mut ended) = (Duration::ZERO, 0);
     loop {
-        // All that ends or comes at this moment is known before anything is taken.
+        // All ends and submissions of this time are processed before any job is taken.
         while let Some(&Reverse((end, place))) = running.peek()
             && end <= now
         {
@@ -49,7 +49,7 @@ pub fn ideal(workload: &Workload, slots: usize) -> Duration {
             running.push(Reverse((now + jobs[place].cost, place)));
         }
         let next_end = running.peek().map(|&Reverse((end, _))| end);
-        // With no slot free it does not matter what comes before one is.
+        // Without a free slot, submissions do not matter before one is free.
         let next_coming = coming.peek().map(|&Reverse((at, _))| at);
         let next_coming = next_coming.filter(|_| running.len() < slots);
         match next_end.into_iter().chain(next_coming).min() {
@@ -61,7 +61,7 @@ pub fn ideal(workload: &Workload, slots: usize) -> Duration {
     now
 }
 
-/// What no schedule beats: all slots busy all the time, or the longest job alone.
+/// A lower bound for every schedule: all slots busy all the time, or the longest job alone.
 ///
 /// # Panics
 /// If there is no slot.
@@ -76,8 +76,8 @@ pub fn bound(workload: &Workload, slots: usize) -> Duration {
     Duration::new(seconds, nanos).max(costs().max().unwrap_or_default())
 }
 
-/// Who waits for whom, in two flat lists: a vector for each of a million jobs would cost more than all
-/// the rest.
+/// The children of each job, in two flat lists: a vector for each of a million jobs would cost more than
+/// everything else.
 struct Children {
     starts: Vec<usize>,
     children: Vec<usize>,

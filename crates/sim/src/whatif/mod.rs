@@ -1,4 +1,4 @@
-//! What if: a workload on a cluster where nothing breaks, and how long it takes.
+//! Measures a workload on a simulated cluster without faults.
 
 pub mod chart;
 mod cluster;
@@ -17,25 +17,25 @@ use self::workload::Workload;
 /// The cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WhatIfSetup {
-    /// How many workers there are.
+    /// The number of workers.
     pub workers: u32,
     /// How many jobs each of them runs at once.
     pub slots: u32,
-    /// What an idle worker takes from a busy one.
+    /// How much an idle worker steals from a busy one.
     pub steal: Steal,
     /// How many jobs a worker holds beyond those that it runs.
     pub reserve: Reserve,
-    /// The order in which ready jobs are taken.
+    /// The order in which ready jobs are claimed.
     pub strategy: Strategy,
-    /// How long a message is under way.
+    /// The delay of every message.
     pub delay: Duration,
-    /// What is left to chance comes from here.
+    /// The seed of random choices.
     pub seed: u64,
 }
 
 impl Default for WhatIfSetup {
-    /// Four workers of one slot each, a network like that of one building, and else what workers and
-    /// servers do by themselves, in the order in which [`ideal`] takes jobs.
+    /// Four workers with one slot each, the delay of a local network, and the defaults of workers and
+    /// servers, with jobs in the order in which [`ideal`] takes them.
     fn default() -> Self {
         Self {
             workers: 4,
@@ -49,47 +49,47 @@ impl Default for WhatIfSetup {
     }
 }
 
-/// How it went.
+/// The result of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WhatIfOutcome {
     /// When the last job ended.
     pub makespan: Duration,
-    /// The share of all slots' time in which they ran jobs, from 0 to 1.
+    /// The share of the slots' time in which they ran jobs, from 0 to 1.
     pub utilisation: f64,
-    /// Thefts that moved something.
+    /// Steals that moved at least one job.
     pub steals: u64,
-    /// Jobs that moved.
+    /// Stolen jobs.
     pub stolen: u64,
-    /// From the moment a job could have started to the moment it did.
+    /// The times from when a job could have started to its start.
     pub waits: Waits,
     /// One for each worker.
     pub workers: Vec<WorkerShare>,
     /// One for each job; lanes are slots, worker by worker.
     pub bars: Vec<ChartBar>,
-    /// One for each theft that moved something; lanes are the first of each worker.
+    /// One for each steal that moved at least one job; lanes are the first of each worker.
     pub thefts: Vec<ChartTheft>,
 }
 
 /// How long jobs waited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Waits {
-    /// Half of them no longer than this.
+    /// The median.
     pub p50: Duration,
-    /// 99 of 100 no longer than this.
+    /// The 99th percentile.
     pub p99: Duration,
-    /// None of them longer than this.
+    /// The longest.
     pub max: Duration,
 }
 
 impl Waits {
-    /// What these waits have in common, in whatever order they are.
+    /// The percentiles of these waits, which may be in any order.
     #[must_use]
     pub fn of(mut waits: Vec<Duration>) -> Self {
         waits.sort_unstable();
         let Some(&max) = waits.last() else {
             return Self::default();
         };
-        // The nearest rank: a wait that really was.
+        // The nearest rank: an actual wait.
         let at = |percent: usize| waits[(waits.len() * percent).div_ceil(100) - 1];
         Self { p50: at(50), p99: at(99), max }
     }
@@ -100,15 +100,15 @@ impl Waits {
 pub struct WorkerShare {
     /// Jobs that it ran.
     pub jobs: u64,
-    /// Time that its slots spent on them, together.
+    /// The total time that its slots spent on them.
     pub busy: Duration,
-    /// Jobs that it had from others.
+    /// Jobs that it stole.
     pub stolen: u64,
-    /// Jobs that it gave to others.
+    /// Jobs that were stolen from it.
     pub given: u64,
 }
 
-/// Plays the workload on that cluster.
+/// Runs the workload on this cluster.
 #[must_use]
 pub fn run(workload: &Workload, setup: &WhatIfSetup) -> WhatIfOutcome {
     cluster::run(workload, setup)

@@ -1,6 +1,6 @@
 //! Workloads: which jobs are submitted when, and how long each takes.
 //!
-//! A few shapes are made here out of a line of text; any other comes from a file (`lines`).
+//! A few distributions are generated from a line of text; any other workload comes from a file (`lines`).
 
 mod lines;
 
@@ -21,21 +21,21 @@ pub struct Workload {
 /// One job of a workload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkloadJob {
-    /// When it is submitted, counted from the beginning. Places are in this order.
+    /// When it is submitted, from the start. Jobs are in this order.
     pub at: Duration,
     /// How long it runs.
     pub cost: Duration,
-    /// The line it waits in.
+    /// Its queue.
     pub queue: Name,
-    /// Higher is sooner, under the strategies that look at it.
+    /// Higher is sooner, with strategies that use priorities.
     pub priority: i16,
-    /// What the workload calls it.
+    /// Its id in the workload.
     pub id: Option<String>,
-    /// The jobs that must end first, as places in this workload: all before this job's own.
+    /// The jobs that must end first, as indexes into this workload; all are lower than its own.
     pub after: Vec<usize>,
 }
 
-/// Why a text is no workload, and what to write instead.
+/// Why a text is not a valid workload, and what to write instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkloadError {
     /// What is wrong, and where.
@@ -52,17 +52,17 @@ impl fmt::Display for WorkloadError {
 
 impl std::error::Error for WorkloadError {}
 
-/// No workload has more jobs.
+/// The largest number of jobs in a workload.
 pub const JOBS_MAX: usize = 10_000_000;
 
-/// No job takes longer, nor is submitted later.
+/// The longest cost and the latest submission of a job.
 pub const SPAN_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// All jobs of a workload, one after another, take no longer, so that no clock runs over.
+/// The largest total cost of a workload, so that no clock overflows.
 pub const TOTAL_MAX: Duration = Duration::from_secs(1_000 * 365 * 24 * 60 * 60);
 
-/// The tail of `pareto` ends at this many times its shortest cost: a single job from the far tail would
-/// say nothing about a schedule.
+/// The tail of `pareto` ends at this many times its shortest cost: a single huge job would hide everything
+/// else about a schedule.
 const PARETO_MAX: f64 = 10_000.0;
 
 /// One way to write a workload.
@@ -103,7 +103,7 @@ const FORMS: [Form; 6] = [
             let (count, max) = (reader.count(0)?, reader.cost(1)?);
             let exponent = reader.number(2, 0.0)?;
             let cost = |rank: usize| whole(max.div_f64((rank as f64).powf(exponent)));
-            // However long the tail, a job that costs nothing would be another kind of job.
+            // A job without any cost would be another kind of job.
             let least = max.min(Duration::from_micros(1));
             let mut jobs: Vec<WorkloadJob> =
                 (1..=count).map(|rank| reader.job(cost(rank).max(least))).collect();
@@ -135,7 +135,7 @@ const FORMS: [Form; 6] = [
         make: |reader, _| {
             let (depth, fanout, cost) = (reader.count(0)?, reader.count(1)?, reader.cost(2)?);
             let count = reader.tree(depth, fanout)?;
-            // Level by level, so a job's children stand together and its parent's place follows.
+            // Level by level, so the index of a parent follows from the index of the child.
             let parent = |at: usize| if at == 0 { Vec::new() } else { vec![(at - 1) / fanout] };
             Ok((0..count).map(|at| WorkloadJob { after: parent(at), ..reader.job(cost) }).collect())
         },
@@ -166,24 +166,24 @@ impl Workload {
     /// ```
     ///
     /// # Errors
-    /// If it is none of these, is beyond a bound, or the file cannot be read or does not fit together.
+    /// If it has another form, exceeds a bound, or the file cannot be read or is inconsistent.
     pub fn parse(text: &str, seed: u64) -> Result<Self, WorkloadError> {
         let (word, rest) = text.split_once(':').unwrap_or((text, ""));
         let form = FORMS.iter().find(|form| form.word == word).ok_or_else(|| {
             let forms: Vec<String> = FORMS.iter().map(Form::written).collect();
             WorkloadError {
-                what: format!("`{word}` is no kind of workload"),
+                what: format!("unknown kind of workload `{word}`"),
                 help: format!("write one of {}", forms.join(", ")),
             }
         })?;
-        // A path may have colons in it; the last part takes what is left.
+        // A path may contain colons; the last part takes the rest.
         let parts: Vec<&str> = rest.splitn(form.parts.len(), ':').collect();
         let reader = Reader { text, form, parts, queue: Name::from("default") };
         if reader.parts.len() < form.parts.len() || reader.parts.contains(&"") {
             let given = reader.parts.iter().filter(|part| !part.is_empty()).count();
             let (needed, kind) = (form.parts.len(), form.word);
             return Err(reader.wrong(format!(
-                "the workload `{text}` is not complete: {kind} takes {needed} parts and has {given}"
+                "the workload `{text}` is incomplete: {kind} needs {needed} parts and has {given}"
             )));
         }
         let jobs = (form.make)(&reader, seed)?;
@@ -191,7 +191,7 @@ impl Workload {
         if total > TOTAL_MAX {
             return Err(WorkloadError {
                 what: format!("the jobs of `{text}` take more than 1,000 years in all"),
-                help: "take fewer or shorter jobs".into(),
+                help: "use fewer or shorter jobs".into(),
             });
         }
         Ok(Self { jobs })
@@ -204,7 +204,7 @@ impl Form {
     }
 }
 
-/// The parts of one text, read in the way that its form asks for.
+/// The parts of one text, parsed as its form requires.
 struct Reader<'a> {
     text: &'a str,
     form: &'a Form,
@@ -213,7 +213,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// A job that nothing is said about but its cost.
+    /// A job with this cost and defaults for everything else.
     fn job(&self, cost: Duration) -> WorkloadJob {
         let queue = self.queue.clone();
         WorkloadJob { at: Duration::ZERO, cost, queue, priority: 0, id: None, after: Vec::new() }
@@ -227,7 +227,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Where a part stands, for a person to find it.
+    /// Names a part in an error.
     fn part(&self, place: usize) -> String {
         format!("{} `{}` of `{}`", self.form.parts[place], self.parts[place], self.text)
     }
@@ -239,7 +239,7 @@ impl Reader<'_> {
             Ok(count) if (1..=JOBS_MAX).contains(&count) => Ok(count),
             Ok(0) => Err(self.wrong(format!("{} must be at least 1", self.part(place)))),
             _ if is_number => Err(self.too_many(&self.part(place))),
-            _ => Err(self.wrong(format!("{} is no whole number", self.part(place)))),
+            _ => Err(self.wrong(format!("{} is not a whole number", self.part(place)))),
         }
     }
 
@@ -251,7 +251,7 @@ impl Reader<'_> {
         let read = self.parts[place].parse::<jiff::SignedDuration>().ok();
         let Some(cost) = read.and_then(|cost| Duration::try_from(cost).ok()) else {
             let part = self.part(place);
-            return Err(self.wrong(format!("{part} is no duration like 200us, 2ms, 1.5s or 1m")));
+            return Err(self.wrong(format!("{part} is not a duration like 200us, 2ms, 1.5s or 1m")));
         };
         if cost > SPAN_MAX {
             return Err(self.wrong(format!("{} is longer than 30 days", self.part(place))));
@@ -267,7 +267,7 @@ impl Reader<'_> {
                 let part = self.part(place);
                 Err(self.wrong(format!("{part} must be between {least} and {most}")))
             }
-            Err(_) => Err(self.wrong(format!("{} is no number like 1.2", self.part(place)))),
+            Err(_) => Err(self.wrong(format!("{} is not a number like 1.2", self.part(place)))),
         }
     }
 
@@ -285,13 +285,13 @@ impl Reader<'_> {
     }
 }
 
-/// The same span in whole microseconds, as clocks count here, and not nothing unless it was.
+/// The duration rounded up to whole microseconds, the resolution of the simulated clocks.
 fn whole(span: Duration) -> Duration {
     let micros = span.as_nanos().div_ceil(1_000);
     Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
-/// Every order is as likely as any other.
+/// A random order; all orders are equally likely.
 fn shuffle(jobs: &mut [WorkloadJob], seed: u64) {
     let mut random = Random::new(seed);
     for last in (1..jobs.len()).rev() {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_what_they_say() {
+    fn distributions_have_the_expected_costs() {
         assert_eq!(costs("uniform:3:1.5ms", 0), [1_500; 3]);
         assert_eq!(costs("skew:5:200us:2ms:2", 0), [2_000, 200, 2_000, 200, 2_000]);
         assert_eq!(costs("uniform:2:1ns", 0), [1; 2], "not nothing");
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_comes_from_the_seed_alone() {
+    fn the_seed_determines_random_workloads() {
         for text in ["zipf:100:1s:1.1", "pareto:100:1ms:1.5"] {
             assert_eq!(costs(text, 7), costs(text, 7));
             assert_ne!(costs(text, 7), costs(text, 8));
@@ -344,29 +344,33 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_and_the_right_form_is_shown() {
+    fn errors_name_the_mistake_and_the_correct_form() {
         for (text, what, help) in [
-            ("", "`` is no kind of workload", "write one of uniform:N:COST, skew:"),
-            ("unifrm:1:2ms", "`unifrm` is no kind of workload", "file:PATH"),
-            ("uniform", "takes 2 parts and has 0", "write uniform:N:COST, for example uniform:"),
-            ("uniform:7", "takes 2 parts and has 1", "uniform:N:COST"),
-            ("uniform::2ms", "takes 2 parts and has 1", "uniform:N:COST"),
-            ("uniform:x:2ms", "N `x` of `uniform:x:2ms` is no whole number", "uniform:N:COST"),
-            ("uniform:-1:2ms", "is no whole number", "uniform:N:COST"),
+            ("", "unknown kind of workload ``", "write one of uniform:N:COST, skew:"),
+            ("unifrm:1:2ms", "unknown kind of workload `unifrm`", "file:PATH"),
+            ("uniform", "needs 2 parts and has 0", "write uniform:N:COST, for example uniform:"),
+            ("uniform:7", "needs 2 parts and has 1", "uniform:N:COST"),
+            ("uniform::2ms", "needs 2 parts and has 1", "uniform:N:COST"),
+            ("uniform:x:2ms", "N `x` of `uniform:x:2ms` is not a whole number", "uniform:N:COST"),
+            ("uniform:-1:2ms", "is not a whole number", "uniform:N:COST"),
             ("uniform:0:2ms", "must be at least 1", "uniform:N:COST"),
             ("uniform:10000001:2ms", "at most 10,000,000 jobs", "uniform:N:COST"),
             ("uniform:99999999999999999999:2ms", "at most 10,000,000 jobs", "uniform:N:COST"),
-            ("uniform:1:2", "COST `2` of `uniform:1:2` is no duration like", "uniform:N:COST"),
-            ("uniform:1:-2s", "is no duration", "uniform:N:COST"),
+            ("uniform:1:2", "COST `2` of `uniform:1:2` is not a duration like", "uniform:N:COST"),
+            ("uniform:1:-2s", "is not a duration", "uniform:N:COST"),
             ("uniform:1:2ms:3", "COST `2ms:3`", "uniform:N:COST"),
             ("uniform:1:721h", "longer than 30 days", "uniform:N:COST"),
             ("uniform:20000:700h", "more than 1,000 years", "fewer or shorter"),
             ("skew:9:1ms:2ms:0", "EVERY `0` of `skew:9:1ms:2ms:0` must be", "for example skew:"),
-            ("zipf:9:1ms:x", "EXPONENT `x` of `zipf:9:1ms:x` is no number", "zipf:N:MAX:EXPONENT"),
+            (
+                "zipf:9:1ms:x",
+                "EXPONENT `x` of `zipf:9:1ms:x` is not a number",
+                "zipf:N:MAX:EXPONENT",
+            ),
             ("zipf:9:1ms:nan", "must be between 0 and 10", "zipf:N:MAX:EXPONENT"),
             ("pareto:9:1ms:0", "must be between 0.01 and 10", "pareto:N:MIN:ALPHA"),
             ("tree:30:9:1ms", "the tree `tree:30:9:1ms` is too large", "tree:DEPTH:FANOUT:COST"),
-            ("file:", "takes 1 parts and has 0", "file:jobs.jsonl"),
+            ("file:", "needs 1 parts and has 0", "file:jobs.jsonl"),
             ("file:no/such.jsonl", "cannot read the workload no/such.jsonl (", "JSON lines"),
         ] {
             let error = Workload::parse(text, 0).unwrap_err();
@@ -386,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gives_jobs_in_an_order_in_which_they_can_be_submitted() {
+    fn jobs_of_a_file_are_ordered_for_submission() {
         let lines = r#"
             {"cost_ms": 1, "id": "child", "after": ["late", "early"]}
             {"cost_ms": 2, "at_ms": 7.5, "id": "late", "queue": "img", "priority": -3}
@@ -416,16 +420,16 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_in_a_file_are_named_with_their_line() {
+    fn errors_in_a_file_name_the_line() {
         let long = format!("{{\"cost_ms\": 1, \"id\": \"{}\"}}", "x".repeat(201));
         let cycle = r#"{"cost_ms":1,"id":"x","after":["a"]}
 {"cost_ms":1,"id":"a","after":["b"]}
 {"cost_ms":1,"id":"b","after":["a"]}"#;
         for (name, lines, what) in [
             ("empty", "\n \n", "FILE has no jobs"),
-            ("text", "{\"cost_ms\": 1}\n\nhello", "FILE:3: the line is no JSON object"),
+            ("text", "{\"cost_ms\": 1}\n\nhello", "FILE:3: the line is not a JSON object"),
             ("end", "{\"cost_ms\": 1", "FILE:1: column 13: EOF"),
-            ("list", "[1]", "FILE:1: the line is no JSON object"),
+            ("list", "[1]", "FILE:1: the line is not a JSON object"),
             ("field", "{\"cost\": 1}", "FILE:1: column 7: unknown field `cost`, expected one of"),
             ("lacks", "{\"at_ms\": 1}", "missing field `cost_ms`"),
             ("minus", "{\"cost_ms\": -1}", "FILE:1: cost_ms cannot be -1"),

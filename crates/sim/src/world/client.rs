@@ -1,4 +1,4 @@
-//! Clients and operators: they ask, and ask again when no answer comes.
+//! Clients and operators: they send requests, and repeat them until there is an answer.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::log::Observer;
 use crate::plan::NetworkConditions;
 use crate::random::{Purpose, Random};
 
-/// Something that somebody has asked for.
+/// A request.
 pub(super) struct Ask {
     pub(super) request: Request,
     tries_left: u32,
@@ -18,16 +18,16 @@ pub(super) struct Ask {
     random: Random,
 }
 
-/// How long a client waits for an answer before it asks again.
+/// How long a client waits for an answer before it repeats a request.
 const ASKS_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 impl Ask {
-    /// Whether nobody will ask for this again.
+    /// Whether the request will not be repeated.
     pub(super) const fn is_settled(&self) -> bool {
         self.is_answered || self.tries_left == 0
     }
 
-    /// How long one way takes, each time it gets through.
+    /// The delays of one direction, one for each arrival.
     fn ways(&mut self, network: NetworkConditions) -> [Option<Duration>; 2] {
         let (least, most) = network.delay;
         let mut way = || {
@@ -81,7 +81,7 @@ impl<W: Observer> World<'_, W> {
         self.asks[ask].is_answered = true;
     }
 
-    /// Whoever still asks now goes on until there is an answer.
+    /// Unanswered requests are repeated until there is an answer.
     pub(super) fn mend_asks(&mut self) {
         for ask in self.asks.iter_mut().filter(|ask| !ask.is_settled()) {
             ask.tries_left = u32::MAX;

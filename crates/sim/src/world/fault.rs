@@ -1,4 +1,4 @@
-//! What breaks, and what else was planned.
+//! Executes planned events: faults and requests.
 
 use filch_scheduler::agent::Home;
 use filch_scheduler::dispatch::Request;

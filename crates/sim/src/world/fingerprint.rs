@@ -1,10 +1,10 @@
-//! A run in one number, so that two runs can be compared without keeping either.
+//! A hash of a run, to compare two runs without storing them.
 
 use std::hash::{Hash, Hasher};
 
 use filch_scheduler::time::Now;
 
-/// Multiply and rotate: quick, and good enough to notice a difference that nobody made on purpose.
+/// Multiply and rotate: fast, and good enough to detect accidental differences.
 #[derive(Default)]
 pub(super) struct Fingerprint(u64);
 

@@ -1,12 +1,13 @@
-//! The world: one server, its store, workers, clients and a network, in one thread and in invented time.
+//! The simulated world: one server, its store, workers, clients and a network, in one thread and in virtual
+//! time.
 //!
-//! The brains are the real ones; everything around them is made up here. Things happen in the order of
-//! true time, and at one moment in the order in which they were planned, so a plan always gives the same
-//! run.
+//! The scheduler cores are the real ones; everything around them is simulated here. Events happen in the
+//! order of true time, and events of the same time in the order in which they were scheduled, so a plan
+//! always gives the same run.
 //!
-//! The files next door: `server` is the shell around the server's brain, `place` the shell around a
-//! worker's, `network` what lies between them, `client` who asks for things, `fault` what breaks,
-//! `schedule` what is to happen, `recording` what was said.
+//! The other files: `server` simulates the shell of the server, `place` the shell of a worker, `network` the
+//! network between them, `client` clients and operators, `fault` faults, `schedule` the queue of events,
+//! `recording` the traces.
 
 mod client;
 mod fault;
@@ -74,7 +75,7 @@ pub(crate) struct World<'a, W> {
     patience: Duration,
     audit: Audit,
     fingerprint: Fingerprint,
-    /// What the brains themselves found wrong.
+    /// The first failed audit.
     audit_error: Option<String>,
     pub(crate) observer: W,
     pub(crate) recording: Option<Recording>,
@@ -168,8 +169,7 @@ impl<'a, W: Observer> World<'a, W> {
         self.audit_error.as_deref()
     }
 
-    /// Whether what is kept in the end is the ledger of a history in which every promise was kept: the first
-    /// thing that cannot be. It is the judge of `filch server verify`.
+    /// The first violation of the integrity check of `filch server verify`, applied to the final store.
     pub(crate) fn check_integrity(&self) -> Option<IntegrityViolation> {
         let report = integrity::check(&self.store).expect("memory can be read");
         report.violations.into_iter().next().map(|violation| {
@@ -218,7 +218,7 @@ impl<'a, W: Observer> World<'a, W> {
                 self.close_at_server(connection, server);
             }
             Happening::CutEnds { place, turn } => self.end_cut(place, turn),
-            Happening::NetworkEnds { place, turn } => self.end_weather(place, turn),
+            Happening::NetworkEnds { place, turn } => self.end_network(place, turn),
             Happening::ProcessStarts { place } => self.start_process(place),
             Happening::Resumes { place, life } => self.resume(place, life),
             Happening::GuardianKills { place, life } => self.guardian_kills(place, life),
@@ -235,7 +235,7 @@ impl<'a, W: Observer> World<'a, W> {
         self.observer.observe(self.now, seen);
     }
 
-    /// Everything breaks for the last time: from now on nothing may be wrong for long.
+    /// Repairs everything: from now on there are no faults.
     fn heal(&mut self) {
         self.is_healed = true;
         self.mend_network();
@@ -251,7 +251,7 @@ impl<'a, W: Observer> World<'a, W> {
         self.schedule.put(self.now.plus(CLEARED_AFTER), Happening::Clears);
     }
 
-    /// An operator lets go on what was paused, and cancels what would wait for ever because it was told to.
+    /// An operator resumes paused queues, and cancels jobs that are held and would wait for ever.
     fn clear(&mut self) {
         let plan = self.plan;
         for queue in plan.paused_queues() {
@@ -293,7 +293,7 @@ impl Plan {
             .fold(Duration::ZERO, Duration::saturating_add)
     }
 
-    /// Every queue that somebody pauses.
+    /// Every queue that is paused in the plan.
     fn paused_queues(&self) -> BTreeSet<&Name> {
         let paused = self.acts.iter().filter_map(|(_, act)| match act {
             PlannedEvent::Ask {
@@ -305,13 +305,13 @@ impl Plan {
         paused.collect()
     }
 
-    /// How long after the last fault everything that it has caused must have been noticed.
+    /// How long after the last fault all its effects must have been detected.
     pub(crate) fn settling(&self) -> Duration {
         self.lease * 3 / 2 + Duration::from_secs(6)
     }
 }
 
-/// Whether this may wait for ever, because it was told to.
+/// Whether this job is held and may wait for ever.
 fn is_held(row: &&JobRow) -> bool {
     row.now.state == JobState::Blocked && row.spec.otherwise == Otherwise::Hold
 }

@@ -1,5 +1,5 @@
-//! What lies between workers and the server: connections that break, and messages that take their time,
-//! get lost, come twice, are overtaken or wait behind a cut.
+//! The network between workers and the server: connections break, and messages are delayed, lost,
+//! repeated, reordered or held back by a cut.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::log::{Observed, Observer};
 use crate::plan::{CutDirection, CutMessages, Member, NetworkConditions, SeenBy};
 use crate::random::Random;
 
-/// What lies between one place and the server.
+/// The network between one node and the server.
 pub(super) struct Link {
     network: NetworkConditions,
     usual: NetworkConditions,
-    weather_turn: u64,
+    network_turn: u64,
     cut: Option<Cut>,
     cut_turn: u64,
-    /// When the last message in order arrives, each way.
+    /// When the last message arrives in order, in each direction.
     to_server_until: Monotonic,
     to_worker_until: Monotonic,
-    /// The connection that the worker believes in.
+    /// The connection, from the worker's point of view.
     pub(super) connection: Option<Connection>,
-    /// What waits for the end of a cut.
+    /// Messages that wait for the end of a cut.
     late: Vec<Happening>,
     random: Random,
 }
@@ -36,24 +36,24 @@ pub(super) struct Connection {
     pub(super) number: u64,
     /// The server that accepted it.
     server: u64,
-    /// Nothing goes through any more, and the worker does not know.
+    /// It is broken, and the worker does not know.
     is_dead: bool,
 }
 
 struct Cut {
     direction: CutDirection,
     messages: CutMessages,
-    /// The connection that is stuck, if it is only that one.
+    /// The affected connection, if only one is.
     connection: Option<u64>,
 }
 
 /// How long a worker tries to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// By how much a message is late that others overtake.
+/// The extra delay of a message that others overtake.
 const OVERTAKEN_BY: Duration = Duration::from_millis(300);
 
-/// What messages go through when nothing breaks any more.
+/// The network after the faults.
 const CALM: NetworkConditions = NetworkConditions::fair(Duration::from_micros(500));
 
 impl Link {
@@ -61,7 +61,7 @@ impl Link {
         Self {
             network: member.network,
             usual: member.network,
-            weather_turn: 0,
+            network_turn: 0,
             cut: None,
             cut_turn: 0,
             to_server_until: Monotonic(0),
@@ -83,7 +83,7 @@ impl Link {
         )
     }
 
-    /// What becomes of messages of this connection, or of the attempt to make one.
+    /// What happens to messages of this connection, or to an attempt to connect.
     fn is_cut(&self, direction: CutDirection, connection: Option<u64>) -> Option<CutMessages> {
         let cut = self.cut.as_ref()?;
         let is_this_direction = cut.direction == direction
@@ -190,7 +190,7 @@ impl<W: Observer> World<'_, W> {
         happening: Happening,
     ) {
         let [Some(first), second] = arrivals else {
-            // The gap ends the session once somebody notices.
+            // The gap ends the session once one side notices it.
             let until = self.now.plus(self.plan.lease / 2);
             self.observe(Observed::Trouble { place: Some(place), until });
             return;
@@ -209,7 +209,7 @@ impl<W: Observer> World<'_, W> {
         self.schedule.put(first, happening);
     }
 
-    /// A message arrives at the end of its direction, unless that has been cut meanwhile.
+    /// Whether a message arrives; not if the network was cut meanwhile.
     pub(super) fn gets_through(
         &mut self,
         place: usize,
@@ -227,7 +227,7 @@ impl<W: Observer> World<'_, W> {
         }
     }
 
-    /// The worker ends its connection; the server hears of it unless a cut is in the way.
+    /// The worker closes its connection; the server notices unless the network is cut.
     pub(super) fn disconnect(&mut self, place: usize) {
         let link = &mut self.places[place].link;
         if let Some(connection) = link.connection.take()
@@ -246,7 +246,7 @@ impl<W: Observer> World<'_, W> {
         }
     }
 
-    /// The worker hears that its connection is gone.
+    /// The worker notices that its connection is closed.
     pub(super) fn loses_connection(&mut self, place: usize, connection: u64) {
         let link = &mut self.places[place].link;
         // An attempt that failed has no number.
@@ -258,7 +258,7 @@ impl<W: Observer> World<'_, W> {
         }
     }
 
-    /// The server's end of the connection is gone, and the worker hears of it.
+    /// The server has closed the connection, and the worker notices.
     pub(super) fn lose_connection_soon(&mut self, place: usize) {
         if let Some(connection) = self.places[place].link.connection {
             self.tell_of_broken_connection(place, connection.number);
@@ -335,14 +335,14 @@ impl<W: Observer> World<'_, W> {
     ) {
         let link = &mut self.places[place].link;
         link.network = network;
-        link.weather_turn += 1;
-        let turn = link.weather_turn;
+        link.network_turn += 1;
+        let turn = link.network_turn;
         self.schedule.put(self.now.plus(span), Happening::NetworkEnds { place, turn });
     }
 
-    pub(super) fn end_weather(&mut self, place: usize, turn: u64) {
+    pub(super) fn end_network(&mut self, place: usize, turn: u64) {
         let link = &mut self.places[place].link;
-        if link.weather_turn == turn {
+        if link.network_turn == turn {
             link.network = link.usual;
         }
     }
@@ -351,7 +351,7 @@ impl<W: Observer> World<'_, W> {
         for place in 0..self.places.len() {
             let link = &mut self.places[place].link;
             let turn = link.cut_turn;
-            link.weather_turn += 1;
+            link.network_turn += 1;
             (link.network, link.usual) = (CALM, CALM);
             self.end_cut(place, turn);
         }

@@ -1,4 +1,4 @@
-//! What every brain was told and did, in the form of traces that can be played again.
+//! Records the events and effects of every server and worker, as traces that can be replayed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -48,15 +48,15 @@ impl Track {
 }
 
 impl Recording {
-    /// The server's trace, and those of the places that are spoken of.
+    /// The server's trace, and those of the nodes that a violation names.
     pub(crate) fn about(&self, what: &str) -> String {
         let mut text = format!("# the server\n{}", self.server.text);
         for (place, tracks) in &self.workers {
             let is_named = what
-                .split_once(&format!("place {}", place + 1))
+                .split_once(&format!("node {}", place + 1))
                 .is_some_and(|(_, rest)| !rest.starts_with(|next: char| next.is_ascii_digit()));
             for track in tracks.iter().filter(|_| is_named) {
-                write!(text, "\n# a worker in place {}\n{}", place + 1, track.text)
+                write!(text, "\n# a worker on node {}\n{}", place + 1, track.text)
                     .expect("a string takes everything");
             }
         }
@@ -71,7 +71,7 @@ impl Recording {
     ) {
         if self.server.text.is_empty() {
             self.server = Track::new(&crate::replay::dispatch_header(config));
-            // The clocks of the world do not begin at nothing.
+            // The simulated clocks do not start at 0.
             self.server.line(now, "tick");
         } else {
             self.server.line(now, &format!("restart stored {}", stored.0));
@@ -114,7 +114,7 @@ mod tests {
     use crate::world::Audit;
 
     #[test]
-    fn what_was_recorded_plays_again_as_it_was() {
+    fn a_recording_can_be_replayed() {
         for seed in 1..=12 {
             let plan = crate::swarm::draw(seed, 4, Duration::from_secs(60), Faults::All);
             let recording = run(&plan, Audit::Never, Some(Recording::default()))

@@ -1,4 +1,4 @@
-//! What is to happen, and when.
+//! The queue of future events, by time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,8 +11,8 @@ use filch_scheduler::time::Monotonic;
 
 use crate::work::Deed;
 
-/// Something that is to happen. What belongs to one life of a process or a server carries its number, and
-/// is void when that is over.
+/// A future event. An event of one life of a process or a server carries the number of that life, and is
+/// ignored when that life is over.
 #[derive(Clone, Debug)]
 pub(super) enum Happening {
     Planned(usize),
@@ -52,7 +52,7 @@ pub(super) struct Letter {
     pub(super) messages: Vec<FromWorker>,
 }
 
-/// What happens in a worker's process, and must wait while that stands still.
+/// An event in a worker's process, which waits while the process is suspended.
 #[derive(Clone, Debug)]
 pub(super) enum InProcess {
     Ticks,
@@ -73,11 +73,11 @@ pub(super) enum InProcess {
     JobStops {
         hold: Hold,
     },
-    /// It was told to end while it stood still.
+    /// It was told to stop while it was suspended.
     Drains {
         grace: Duration,
     },
-    /// The job is over already, and the worker has yet to hear of it.
+    /// The job has ended, and the worker has yet to notice.
     HearsOfEnd {
         hold: Hold,
         outcome: Ending,

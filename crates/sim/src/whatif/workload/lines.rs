@@ -1,4 +1,4 @@
-//! Workloads from a file: one JSON object a line.
+//! Workloads from a file: one JSON object per line.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -11,10 +11,10 @@ use serde::Deserialize;
 
 use super::{JOBS_MAX, SPAN_MAX, WorkloadError, WorkloadJob, whole};
 
-const HELP: &str = "write one object a line, of which only cost_ms is needed: \
+const HELP: &str = "write one object per line; only cost_ms is required: \
     {\"at_ms\": 0, \"cost_ms\": 5, \"queue\": \"default\", \"priority\": 0, \"id\": \"a\", \"after\": [\"b\"]}";
 
-/// The longest id or name of a queue, as elsewhere.
+/// The longest id or name of a queue, as in the API.
 const NAME_BYTES_MAX: usize = 200;
 
 /// One line as it is written.
@@ -59,14 +59,14 @@ pub(super) fn read(path: &str) -> Result<Vec<WorkloadJob>, WorkloadError> {
     draft.ordered()
 }
 
-/// What was read so far; places are those of the lines.
+/// The lines that were read so far.
 #[derive(Default)]
 struct Draft<'a> {
     path: &'a str,
     jobs: Vec<WorkloadJob>,
     lines: Vec<usize>,
     ids: BTreeMap<String, usize>,
-    /// Many jobs, few queues: each name is kept once.
+    /// Interned names of queues: many jobs share a few.
     queues: BTreeMap<String, Name>,
 }
 
@@ -75,15 +75,15 @@ impl Draft<'_> {
         WorkloadError { what: format!("{}:{line}: {what}", self.path), help: help.into() }
     }
 
-    /// Takes one line in, and returns the ids that it names.
+    /// Adds one line, and returns the ids of its parents.
     fn add(&mut self, number: usize, text: &str) -> Result<Vec<String>, WorkloadError> {
-        // Structs can be read from arrays as well, which nobody means here.
+        // serde would accept an array for a struct as well.
         if !text.trim_start().starts_with('{') {
-            return Err(self.wrong(number, "the line is no JSON object", HELP));
+            return Err(self.wrong(number, "the line is not a JSON object", HELP));
         }
         let line: Line = serde_json::from_str(text).map_err(|error| {
-            let said = error.to_string();
-            let what = said.rfind(" at line ").map_or(said.as_str(), |end| &said[..end]);
+            let text = error.to_string();
+            let what = text.rfind(" at line ").map_or(text.as_str(), |end| &text[..end]);
             self.wrong(number, &format!("column {}: {what}", error.column()), HELP)
         })?;
         if self.jobs.len() == JOBS_MAX {
@@ -103,7 +103,7 @@ impl Draft<'_> {
             && let Some(other) = self.ids.insert(id.clone(), place)
         {
             let what = format!("line {} has the id {id:?} already", self.lines[other]);
-            return Err(self.wrong(number, &what, "give each line an id of its own, or none"));
+            return Err(self.wrong(number, &what, "give each line a unique id, or none"));
         }
         let at = self.span(number, "at_ms", line.at_ms)?;
         let cost = self.span(number, "cost_ms", line.cost_ms)?;
@@ -122,7 +122,7 @@ impl Draft<'_> {
         span.filter(|&span| span <= SPAN_MAX).map(whole).ok_or_else(wrong)
     }
 
-    /// Turns the ids that each line names into places.
+    /// Resolves the ids of parents to indexes.
     fn link(&mut self, parents: Vec<Vec<String>>) -> Result<(), WorkloadError> {
         let mut named_by = vec![None; self.jobs.len()];
         for (child, names) in parents.into_iter().enumerate() {
@@ -145,8 +145,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The jobs by time and then by line, but none before its parents: nobody can submit a child of
-    /// a job that does not exist yet, so it is submitted with the last of them.
+    /// The jobs by time and then by line, but no job before its parents: a child of a job that does not
+    /// exist yet cannot be submitted, so it is submitted with the last of its parents.
     fn ordered(mut self) -> Result<Vec<WorkloadJob>, WorkloadError> {
         let count = self.jobs.len();
         let mut children = vec![Vec::new(); count];
@@ -186,9 +186,10 @@ impl Draft<'_> {
     }
 
     /// Names one cycle among the jobs that still miss parents. Each of them has a parent that does
-    /// too, so walking from parent to parent comes round.
+    /// too, so following parents leads into a cycle.
     fn cycle(&self, missing: &[usize]) -> WorkloadError {
-        let mut place = missing.iter().position(|&count| count > 0).expect("somebody waits");
+        let mut place =
+            missing.iter().position(|&count| count > 0).expect("at least one job waits");
         let mut path: Vec<usize> = Vec::new();
         let mut seen = vec![usize::MAX; missing.len()];
         while seen[place] == usize::MAX {
@@ -206,6 +207,6 @@ impl Draft<'_> {
         }
         names.push(name(&cycle[0]));
         let what = format!("the jobs wait for each other: {}", names.join(" after "));
-        self.wrong(self.lines[cycle[0]], &what, "take one of these names out of an `after`")
+        self.wrong(self.lines[cycle[0]], &what, "remove one of these ids from an `after`")
     }
 }
