@@ -469,9 +469,9 @@ impl Client {
         }
     }
 
-    /// A server that wants to see another certificate of ours says so when the connection stands for us already.
-    /// Whether that is heard before the request is under way, or only that the connection has ended, is a
-    /// matter of chance: so it is asked again, a few times, for nothing.
+    /// A server that wants to see another certificate of ours says so when the connection stands
+    /// for us already. Whether that is heard before the request is under way, or only that the
+    /// connection has ended, is a matter of chance: so it is asked again, a few times, for nothing.
     async fn unanswered(&self, error: &reqwest::Error) -> Error {
         let why = self.unreachable(error);
         let may_be_distrust = self.url.starts_with("https:")

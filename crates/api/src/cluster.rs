@@ -1,4 +1,4 @@
-//! Queues, workers and the order of work, as they are shown and set.
+//! Queues, workers and the scheduling strategy, as clients see and set them.
 
 use filch_scheduler::dispatch::{QueueSnapshot, QueueView, WorkerView};
 use filch_scheduler::record::{DEFAULT_AGING, Strategy};
@@ -15,9 +15,9 @@ use crate::time::Moment;
 pub struct Queue {
     /// Its name.
     pub name: String,
-    /// Nothing is taken from it.
+    /// Whether it is paused: no job of it is started.
     pub paused: bool,
-    /// At most so many of its jobs are owned at once.
+    /// The concurrency limit: how many of its jobs workers may own at once.
     pub limit: Option<u32>,
     /// Its share, under the strategy `fair`.
     pub weight: u32,
@@ -40,15 +40,15 @@ impl From<&QueueView> for Queue {
     }
 }
 
-/// A change to a queue; what is missing stays as it is.
+/// A change to a queue. Missing fields stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct QueueUpdate {
-    /// Take nothing from it.
+    /// Pause or resume it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// Own at most so many of its jobs at once; 0 for any number.
+    /// The concurrency limit; 0 removes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// Its share.
@@ -63,7 +63,7 @@ pub struct QueueUpdate {
 pub struct Worker {
     /// Its id.
     pub id: String,
-    /// What people call it, if it has said so.
+    /// Its name, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// connected, disconnected or draining.
@@ -72,34 +72,34 @@ pub struct Worker {
     pub slots: u32,
     /// How many it holds.
     pub held: u64,
-    /// How many of these have not started, as far as is known.
+    /// How many of these have not started, as far as the server knows.
     pub waiting: u32,
     /// The queues it serves; all if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<Vec<String>>,
-    /// The kinds of jobs it has handlers for, if it has said so.
+    /// The kinds of jobs it has handlers for, if it announced them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kinds: Option<Vec<String>>,
-    /// Its process, if it has said so.
+    /// Its process id, if it announced it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
 }
 
-/// How a worker is to stop.
+/// How to stop a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WorkerStop {
-    /// How long what runs may take; the worker's own grace if missing, and `0s` to stop at once.
+    /// The grace period for running jobs. `0s` stops at once; if missing, the worker's own applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace: Option<Span>,
 }
 
-/// A queue, closely.
+/// A queue with details.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct QueueDetail {
-    /// What a list shows of it.
+    /// The summary that lists show.
     #[serde(flatten)]
     pub queue: Queue,
     /// How many of its jobs are in which state.
@@ -109,13 +109,13 @@ pub struct QueueDetail {
     pub oldest: Option<Waiting>,
     /// The workers that own jobs of it, and how many.
     pub holders: Vec<Holding>,
-    /// How many workers would take jobs of it.
+    /// How many workers serve it.
     pub workers: u64,
     /// How many jobs these can run at once.
     pub slots: u64,
     /// Jobs that ended within the last minute.
     pub ended_last_minute: u64,
-    /// What keeps it from being faster.
+    /// Why it is not faster.
     pub why: Reasoning,
 }
 
@@ -123,15 +123,15 @@ pub struct QueueDetail {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Depth {
-    /// Wait for parents.
+    /// Waiting for parents.
     pub blocked: u64,
-    /// Wait for their time.
+    /// Waiting for their start time.
     pub scheduled: u64,
-    /// Are ready.
+    /// Ready to start.
     pub queued: u64,
-    /// Are with a worker, and not known to have started.
+    /// Assigned to a worker and not known to have started.
     pub leased: u64,
-    /// Run, or are being stopped.
+    /// Running, or being stopped.
     pub running: u64,
 }
 
@@ -149,28 +149,28 @@ pub struct Waiting {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Holding {
-    /// Which one.
+    /// The worker.
     pub worker: String,
-    /// How many.
+    /// How many jobs it owns.
     pub held: u32,
 }
 
-/// What to take out of a queue.
+/// Which jobs of a queue to cancel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Purge {
-    /// Jobs in one of these states: blocked, scheduled, queued, leased, running. If missing, all that have not
-    /// started.
+    /// The states of the jobs to cancel: blocked, scheduled, queued, leased, running. If missing,
+    /// every job that has not started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub states: Option<Vec<String>>,
-    /// Count them, and do nothing.
+    /// Only count them.
     #[serde(default)]
     pub dry_run: bool,
 }
 
 impl QueueDetail {
-    /// What the brain sees, and how many ended lately.
+    /// From a snapshot of the scheduler and the number of jobs that ended lately.
     #[must_use]
     pub fn new(line: &QueueSnapshot, ended_last_minute: u64) -> Self {
         let QueueSnapshot { view, .. } = line;

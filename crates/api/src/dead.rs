@@ -1,4 +1,4 @@
-//! What is done about jobs that ended badly, many at once.
+//! Dead jobs: selecting, grouping, retrying and discarding many at once.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,59 +8,59 @@ use crate::limits;
 use crate::problem::Problem;
 use crate::time::Moment;
 
-/// Which dead jobs are meant: these, or all that are like this.
+/// Which dead jobs to act on: by id, or by filter.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Selection {
-    /// These, by their whole UUIDs. Nothing else may be said then but `dry_run`.
+    /// Jobs by full UUID. Can only be combined with `dry_run`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ids: Option<Vec<String>>,
-    /// Those of this queue.
+    /// Jobs of this queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// Those of this kind.
+    /// Jobs of this kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Those that died at this moment or later.
+    /// Jobs that died at this moment or later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Moment>,
-    /// Those that ended alike: a fingerprint, as the groups have it.
+    /// Jobs with similar errors: the fingerprint of a group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// All of them are meant, should nothing else be said.
+    /// Every dead job. Required if there is no other filter.
     #[serde(default)]
     pub all: bool,
-    /// Count them, and do nothing.
+    /// Only count them.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// What was done.
+/// The result of an action on several jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Count {
-    /// To how many jobs; with `dry_run`, to how many it would be.
+    /// How many jobs were changed; with `dry_run`, how many would be.
     pub count: u64,
-    /// The named jobs to which it was not done, and why.
+    /// The named jobs that were not changed, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Refusal>,
 }
 
-/// Why something was not done to one of several jobs.
+/// Why one of several jobs was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Refusal {
     /// The job.
     pub id: String,
-    /// What kind of problem it is; programs may go by it.
+    /// A stable code for programs.
     pub code: String,
     /// What is wrong, for people.
     pub title: String,
 }
 
 impl Selection {
-    /// Refuses what contradicts itself, and what would take everything by mistake.
+    /// Rejects a selection that contradicts itself, or that would match every dead job by mistake.
     ///
     /// # Errors
     /// With what to write instead.
@@ -71,7 +71,7 @@ impl Selection {
             || self.group.is_some();
         match &self.ids {
             Some(_) if is_like || self.all => {
-                Err(Problem::invalid("ids and a filter cannot both say which jobs are meant")
+                Err(Problem::invalid("`ids` and a filter cannot be combined")
                     .help("write either \"ids\", or \"queue\", \"kind\", \"since\", \"group\" and \"all\"")
                     .at("/ids"))
             }
@@ -82,15 +82,15 @@ impl Selection {
                     .at("/ids"))
             }
             None if !is_like && !self.all => {
-                Err(Problem::new(422, "no-filter", "this would be done to every dead job")
-                    .help("say which ones by \"ids\", \"queue\", \"kind\", \"since\" or \"group\", or write \"all\": true"))
+                Err(Problem::new(422, "no-filter", "no filter: this would affect every dead job")
+                    .help("select jobs with \"ids\", \"queue\", \"kind\", \"since\" or \"group\", or write \"all\": true"))
             }
             _ => self.group.as_deref().map_or(Ok(()), check_group),
         }
     }
 }
 
-/// Refuses what is no fingerprint.
+/// Rejects a malformed fingerprint.
 ///
 /// # Errors
 /// With where to find one.
@@ -98,8 +98,8 @@ pub fn check_group(group: &str) -> Result<(), Problem> {
     if fingerprint::is_one(group) {
         return Ok(());
     }
-    Err(Problem::invalid(format!("{group:?} is no fingerprint of a group"))
-        .help("GET /v1/dead/groups shows them: twelve hexadecimal digits each")
+    Err(Problem::invalid(format!("malformed group fingerprint {group:?}"))
+        .help("GET /v1/dead/groups lists them; each has twelve hexadecimal digits")
         .at("/group"))
 }
 
@@ -110,13 +110,13 @@ pub struct DeadJob {
     /// The job.
     #[serde(flatten)]
     pub job: Job,
-    /// What went wrong at last; the beginning of it, if it is long.
+    /// The last error; shortened if it is long.
     pub error: String,
-    /// The group of those that ended alike.
+    /// The fingerprint of its group: dead jobs with similar errors.
     pub fingerprint: String,
 }
 
-/// Dead jobs of one queue and one kind that ended alike.
+/// Dead jobs of one queue and kind with similar errors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Group {
@@ -126,28 +126,28 @@ pub struct Group {
     pub queue: String,
     /// Their kind.
     pub kind: String,
-    /// How many they are.
+    /// How many jobs it has.
     pub count: u64,
     /// When the first of them died.
     pub oldest: Moment,
     /// When the last of them died.
     pub newest: Moment,
-    /// The one that died last.
+    /// The id of the job that died last.
     pub example: String,
-    /// What it said; the beginning of it, if it is long.
+    /// The error of that job; shortened if it is long.
     pub error: String,
-    /// The command that tries all of them again.
+    /// The command that retries the group.
     pub retry: String,
 }
 
-/// Dead jobs by what went wrong, the largest group first.
+/// Dead jobs grouped by error, the largest group first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Groups {
     /// The groups.
     pub groups: Vec<Group>,
-    /// How many dead jobs were looked at.
+    /// How many dead jobs were examined.
     pub jobs: u64,
-    /// How many of them are in no group that is shown.
+    /// How many of them belong to groups that are not shown.
     pub rest: u64,
 }

@@ -1,8 +1,8 @@
-//! A batch on its way to a worker, together with what its jobs have to do: between threads as it is, over
-//! a socket as a [`DownFrame`] in JSON.
+//! A batch on its way to a worker, together with what its jobs have to do: between threads as it
+//! is, over a socket as a [`DownFrame`] in JSON.
 //!
-//! This is the way that every job goes, so it is written and read by hand where that saves copies: the
-//! text that a job was submitted with is neither looked into nor made anew.
+//! This is the way that every job goes, so it is written and read by hand where that saves copies:
+//! the text that a job was submitted with is neither looked into nor made anew.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -1,10 +1,10 @@
-//! What happens, as it is told to whoever listens, and what has happened to one job.
+//! Events: the live stream of the server, and the history of one job.
 
 use serde::{Deserialize, Serialize};
 
 use crate::time::Moment;
 
-/// One thing that has happened and is durable.
+/// An event of the live stream. Everything in it is durable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "event", rename_all = "kebab-case")]
@@ -22,18 +22,18 @@ pub enum ClusterEvent {
         /// Its kind.
         kind: String,
     },
-    /// A job is in another state.
+    /// The state of a job changed.
     Changed {
         /// When.
         at: Moment,
-        /// Its id, unless it has been forgotten meanwhile.
+        /// Its id; missing if the job was purged meanwhile.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
         /// Its number.
         seq: u64,
         /// Its state.
         state: String,
-        /// Its attempts, with the one that runs or has succeeded.
+        /// Its attempts, including the one that runs or succeeded.
         attempts: u16,
         /// Its fence.
         fence: u64,
@@ -43,40 +43,40 @@ pub enum ClusterEvent {
         /// Its kind.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kind: Option<String>,
-        /// Who runs it, or has yet to let go of it.
+        /// The worker that runs it, or that still has to stop it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         worker: Option<String>,
     },
-    /// Jobs changed hands.
+    /// Jobs changed owner.
     Moved {
         /// When.
         at: Moment,
         /// claim, steal, lost or returned.
         cause: String,
-        /// Whom they came from.
+        /// The previous owner.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<String>,
-        /// Who owns them now.
+        /// The new owner; missing if they are queued again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<String>,
         /// Their numbers.
         jobs: Vec<u64>,
-        /// Their ids, but for those that have been forgotten meanwhile.
+        /// Their ids, without those of jobs that were purged meanwhile.
         #[serde(default)]
         ids: Vec<String>,
     },
-    /// A worker's lease ran out.
+    /// A worker's lease expired.
     WorkerLost {
         /// When.
         at: Moment,
-        /// Which one.
+        /// The worker.
         worker: String,
         /// How many jobs it held.
         jobs: u32,
     },
 }
 
-/// One thing that has happened to a job.
+/// One entry of a job's history.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct JobEvent {
@@ -86,13 +86,13 @@ pub struct JobEvent {
     /// attempt-snoozed, attempt-interrupted, attempt-lost; cancel-asked, retried, prioritised;
     /// succeeded, dead, cancelled.
     pub event: String,
-    /// The fence of its owner then.
+    /// The fence of its owner at that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
-    /// Who owned it from then on, or tried.
+    /// The worker that owned it from then on, or that made the attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// Whom it came from.
+    /// The previous owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// What went wrong.
@@ -100,7 +100,7 @@ pub struct JobEvent {
     pub error: Option<String>,
 }
 
-/// What has happened to one job, in order.
+/// The history of one job, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct JobEvents {
@@ -108,8 +108,8 @@ pub struct JobEvents {
     pub id: String,
     /// Its state now.
     pub state: String,
-    /// Whether nothing more will happen to it by itself.
+    /// Whether the job has ended.
     pub ended: bool,
-    /// What has happened.
+    /// The entries.
     pub events: Vec<JobEvent>,
 }

@@ -1,7 +1,8 @@
-//! What errors have in common: the same failure told of another id, at another time, is the same failure.
+//! What errors have in common: the same failure told of another id, at another time, is the same
+//! failure.
 //!
-//! [`shape`] takes out of a message what differs from job to job; [`of`] makes a short name of what is
-//! left, together with the queue and the kind of the job that said it.
+//! [`shape`] takes out of a message what differs from job to job; [`of`] makes a short name of what
+//! is left, together with the queue and the kind of the job that said it.
 
 use sha2::{Digest as _, Sha256};
 
@@ -26,9 +27,9 @@ pub fn is_one(text: &str) -> bool {
     text.len() == 12 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// A message without what differs from job to job: numbers, ids, paths, addresses and times are replaced
-/// by what they are. An id may have digits only, so ids and numbers are one. Codes stay, since they say
-/// what went wrong: `exit code 1` is not `exit code 137`.
+/// A message without what differs from job to job: numbers, ids, paths, addresses and times are
+/// replaced by what they are. An id may have digits only, so ids and numbers are one. Codes stay,
+/// since they say what went wrong: `exit code 1` is not `exit code 137`.
 ///
 /// ```
 /// use filch_api::fingerprint::shape;

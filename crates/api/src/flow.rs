@@ -21,7 +21,8 @@ use crate::{id, limits};
 pub struct Flow {
     /// What it is called; nothing goes by it.
     pub name: String,
-    /// The jobs by name, in order. `after` may name others of this flow, or jobs that are there by id.
+    /// The jobs by name, in order. `after` may name others of this flow, or jobs that are there by
+    /// id.
     #[serde(serialize_with = "by_name")]
     pub jobs: Vec<(String, Submission)>,
 }
@@ -73,7 +74,7 @@ impl Flow {
         }
         let raw: Raw<'_> = serde_json::from_slice(text).map_err(|error| unread(&error))?;
         if raw.jobs.0.len() > limits::FLOW_JOBS {
-            let title = format!("a flow of {} jobs", raw.jobs.0.len());
+            let title = format!("too many jobs in the flow: {}", raw.jobs.0.len());
             return Err(Problem::new(413, "too-many-jobs", title)
                 .help(format!("submit at most {} at once", limits::FLOW_JOBS))
                 .at("/jobs"));
@@ -92,13 +93,16 @@ impl Flow {
     pub fn validate(self, key: Option<&str>) -> Result<ValidatedFlow, Problem> {
         name("name", &self.name)?;
         if self.jobs.is_empty() {
-            return Err(Problem::invalid("a flow has at least one job").at("/jobs"));
+            return Err(Problem::invalid("the flow has no jobs").at("/jobs"));
         }
         let edges: usize = self.jobs.iter().map(|(_, job)| job.after.len()).sum();
         if edges > limits::FLOW_EDGES {
-            let title = format!("a flow of {edges} dependencies");
+            let title = format!("too many dependencies in the flow: {edges}");
             return Err(Problem::new(413, "too-many-edges", title)
-                .help(format!("use at most {}: let a job in between wait", limits::FLOW_EDGES))
+                .help(format!(
+                    "use at most {}; a job in between can join many parents",
+                    limits::FLOW_EDGES
+                ))
                 .at("/jobs"));
         }
         let graph = Graph::new(&self.jobs)?;
@@ -106,7 +110,7 @@ impl Flow {
             let path: Vec<&str> = cycle.iter().map(|&at| self.jobs[at].0.as_str()).collect();
             let title = format!("the flow has a cycle: {}", path.join(" -> "));
             return Err(Problem::new(422, "cycle", title)
-                .help("take one of these dependencies out: nothing in a cycle could ever start")
+                .help("remove one of these dependencies: jobs in a cycle can never start")
                 .at(format!("{}/after", place(path[0]))));
         }
         let mut ids = Vec::with_capacity(self.jobs.len());
@@ -146,8 +150,8 @@ impl ValidatedFlow {
         };
         let problem = match (&refused, whose) {
             (Refused::UnknownParent { parent, .. }, Some(name)) => unknown_parent(
-                format!("job {name:?} waits for {}, which is not there", id::job(*parent)),
-                "submit that job first; ended jobs are forgotten after a while".into(),
+                format!("job {name:?} waits for {}, which does not exist", id::job(*parent)),
+                "submit that job first; ended jobs are purged after the retention period".into(),
             ),
             _ => Problem::from(refused),
         };
@@ -161,8 +165,8 @@ impl ValidatedFlow {
 fn id_of(job_name: &str, job: &Submission, key: Option<&str>) -> Result<JobId, Problem> {
     match (&job.id, key) {
         (Some(text), _) => id::read_job(text).ok_or_else(|| {
-            Problem::invalid(format!("{text:?} is no id"))
-                .help("make a UUID, version 7 for choice, or leave `id` out")
+            Problem::invalid(format!("malformed id {text:?}"))
+                .help("use a UUID, preferably version 7, or leave `id` out")
                 .at(format!("{}/id", place(job_name)))
         }),
         // No key that comes in a header has such bytes, so these ids are nobody else's.
@@ -222,14 +226,14 @@ impl Graph {
         for (at, (job_name, _)) in jobs.iter().enumerate() {
             name("job", job_name).map_err(|problem| problem.at("/jobs"))?;
             if id::read_job(job_name).is_some() {
-                let title = format!("the name {job_name:?} could be taken for an id");
+                let title = format!("the name {job_name:?} looks like an id");
                 return Err(Problem::invalid(title)
-                    .help("call the job by a word; ids go into \"id\"")
+                    .help("choose a name that is not a UUID; ids go into \"id\"")
                     .at(place(job_name)));
             }
             if places.insert(job_name, at).is_some() {
-                return Err(Problem::invalid(format!("two jobs are called {job_name:?}"))
-                    .help("give each job a name of its own")
+                return Err(Problem::invalid(format!("duplicate job name {job_name:?}"))
+                    .help("give each job a unique name")
                     .at(place(job_name)));
             }
         }
@@ -362,8 +366,8 @@ mod tests {
                 "parent-twice",
                 "job \"b\" names \"a\" twice",
             ),
-            (r#""a": {"kind": "k"}, "a": {"kind": "k"}"#, "invalid", "two jobs are called \"a\""),
-            ("", "invalid", "a flow has at least one job"),
+            (r#""a": {"kind": "k"}, "a": {"kind": "k"}"#, "invalid", "duplicate job name \"a\""),
+            ("", "invalid", "the flow has no jobs"),
         ] {
             let text = format!(r#"{{"name": "n", "jobs": {{{jobs}}}}}"#);
             let problem = validate(&text).unwrap_err();

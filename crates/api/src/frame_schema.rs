@@ -1,7 +1,8 @@
-//! The WebSocket frames between workers and the server as JSON Schema, for workers in other languages.
+//! The WebSocket frames between workers and the server as JSON Schema, for workers in other
+//! languages.
 //!
-//! The schemas are derived from the types that the server itself reads and writes (`session`), so they
-//! cannot drift from them. `docs/protocol.md` says what the messages mean.
+//! The schemas are derived from the types that the server itself reads and writes (`session`), so
+//! they cannot drift from them. `docs/protocol.md` says what the messages mean.
 
 use std::collections::BTreeMap;
 

@@ -12,7 +12,8 @@ pub fn new_job() -> JobId {
     JobId(Uuid::now_v7().as_u128())
 }
 
-/// The id of the `index`th job that is submitted under an idempotency key: the same key, the same ids.
+/// The id of the `index`th job that is submitted under an idempotency key: the same key, the same
+/// ids.
 #[must_use]
 pub fn keyed_job(key: &str, index: u64) -> JobId {
     let mut hash = Sha256::new();
@@ -60,8 +61,8 @@ pub fn read_worker(text: &str) -> Option<WorkerId> {
     is_written_so.then(|| u64::from_str_radix(text, 16).ok().and_then(WorkerId::new)).flatten()
 }
 
-/// A number that no other call in this process gets, nor in any other process, as far as chance goes:
-/// for seeds.
+/// A number that no other call in this process gets, nor in any other process, as far as chance
+/// goes: for seeds.
 #[must_use]
 pub fn seed() -> u64 {
     static CALLS: AtomicU64 = AtomicU64::new(0);

@@ -12,98 +12,100 @@ use crate::suggest::did_you_mean;
 use crate::time::Moment;
 use crate::turn::{Traffic, Turn};
 
-/// A job, as short as a list needs it, or with everything that is kept of it.
+/// A job: the summary that lists show, or everything that is stored about it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Job {
-    /// Its UUID.
+    /// The job's UUID.
     pub id: String,
-    /// Its number, the cursor of lists.
+    /// The job's number, which is also the cursor of lists.
     pub seq: u64,
     /// blocked, scheduled, queued, leased, running, succeeded, dead or cancelled.
     pub state: String,
-    /// The line it waits in.
+    /// The job's queue.
     pub queue: String,
-    /// What kind of work it is.
+    /// The kind of work.
     pub kind: String,
     /// Higher is sooner.
     pub priority: i16,
-    /// Attempts that were begun, as far as is known.
+    /// How many attempts have started, as far as the server knows.
     pub attempts: u16,
-    /// The number of its present or last owner.
+    /// The fencing token of its current or last owner.
     pub fence: u64,
     /// When it was submitted.
     pub submitted_at: Moment,
-    /// When it may start, if it waits for that.
+    /// The earliest start, if the job waits for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_at: Option<Moment>,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Moment>,
-    /// Who owns it.
+    /// The worker that owns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// How far it says it has come, in percent.
+    /// The progress that the job reported, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<u8>,
-    /// Why it ended badly: request, condition, failed or worker-lost.
+    /// Why it did not succeed: request, condition, failed or worker-lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The words of its command, where a list is asked for them: of long ones the beginning.
+    /// The command line, if the list was asked for it; shortened if it is long.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// What else there is, where one job is asked for.
-    // Raw text does not survive being flattened when it is read: whoever reads a job reads it twice.
+    /// The details, in the answer about a single job.
+    // Raw JSON does not survive flattening on deserialization, so a reader deserializes a job
+    // twice.
     #[serde(flatten, skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub details: Option<Box<Details>>,
 }
 
-/// What is kept of a job beyond its state.
+/// What is stored about a job besides its state.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Details {
-    /// The command, if it is one.
+    /// The command line, if the job is a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Vec<String>>,
     /// The folder in which the command runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dir: Option<String>,
-    /// The names of the variables that the command was given; what is in them may be nobody's business.
+    /// The names of the command's environment variables. Their values are not shown: they may be
+    /// secret.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
     /// The arguments, as they were submitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Value>))]
     pub args: Option<Box<RawValue>>,
-    /// Its second name.
+    /// The idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The jobs it waits or waited for.
+    /// The parents: jobs that must end first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
-    /// How they must end.
+    /// How the parents must end.
     #[serde(default)]
     pub when: When,
-    /// What happens after an attempt that failed.
+    /// The retry policy.
     #[serde(default)]
     pub retry: RetryPolicy,
     /// How long one attempt may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// What it came to.
+    /// The result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Value>))]
     pub result: Option<Box<RawValue>>,
-    /// What the last attempt that failed said.
+    /// The error of the last failed attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Why it is where it is.
+    /// Why the job is in its current state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Reasoning>,
-    /// Who owned it, in order.
+    /// Every change of owner, in order.
     #[serde(default)]
     pub ledger: Vec<Ownership>,
-    /// What people did to it, in order.
+    /// Actions of operators and clients, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub acts: Vec<Act>,
     /// Attempts that did not succeed, in order.
@@ -111,19 +113,20 @@ pub struct Details {
     pub failures: Vec<Failure>,
 }
 
-/// Why a job is where it is, or a queue as it is.
+/// Why a job is in its state, or why a queue is not faster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Reasoning {
-    /// One word for programs. Of a job: blocked, held, scheduled, queued, paused, limit, no-worker,
-    /// no-handler, owned, ended. Of a queue: paused, idle, no-worker, limit, busy, flowing.
+    /// A stable code for programs. For a job: blocked, held, scheduled, queued, paused, limit,
+    /// no-worker, no-handler, owned, ended. For a queue: paused, idle, no-worker, limit, busy,
+    /// flowing.
     pub code: String,
     /// A sentence for people.
     pub text: String,
     /// A command that would change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
-    /// Of a queued job: its place in the line.
+    /// For a queued job: its position in the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<Turn>,
 }
@@ -132,31 +135,31 @@ pub struct Reasoning {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Ownership {
-    /// The fence it gave.
+    /// The fencing token from then on.
     pub fence: u64,
-    /// Who owned the job from then on; nobody means that it was queued.
+    /// The new owner; missing if the job went back to its queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
     /// claim, steal, lost or returned.
     pub cause: String,
-    /// Whom it came from.
+    /// The previous owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// When.
     pub at: Moment,
-    /// What this owner's time with it came to: succeeded, failed, snoozed, interrupted, lost,
+    /// How this ownership ended: succeeded, failed, snoozed, interrupted, lost,
     /// lost-among-others, stolen, returned or cancelled; missing while it lasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
     /// What went wrong, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// When it came to that.
+    /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Moment>,
 }
 
-/// Something that somebody did to a job.
+/// An action of an operator or a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Act {
@@ -170,9 +173,9 @@ pub struct Act {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Failure {
-    /// Under which fence.
+    /// The fencing token of the attempt.
     pub fence: u64,
-    /// Who tried.
+    /// The worker that made the attempt.
     pub worker: String,
     /// failed, snoozed, interrupted, lost or lost-among-others.
     pub outcome: String,
@@ -183,23 +186,23 @@ pub struct Failure {
     pub at: Moment,
 }
 
-/// What became of a submitted job.
+/// The answer to a submitted job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Receipt {
-    /// The id under which it is kept.
+    /// The id of the job.
     pub id: String,
     /// Its number.
     pub seq: u64,
-    /// Whether this submit made it.
+    /// Whether this request created the job; otherwise it existed before.
     pub new: bool,
 }
 
-/// What became of a chunk of lines.
+/// The answer to a chunk of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Chunk {
-    /// How many lines have been taken up to here.
+    /// How many lines have been stored so far.
     pub lines: u64,
     /// How many of this chunk's jobs are new.
     pub new: u64,
@@ -229,8 +232,8 @@ pub fn states(word: &str) -> Option<Vec<JobState>> {
     })
 }
 
-/// How many attempts a job had, with the one that runs or has succeeded: the brain charges only those
-/// that went wrong.
+/// How many attempts a job had, with the one that runs or has succeeded: the brain charges only
+/// those that went wrong.
 #[must_use]
 pub fn attempts_shown(state: JobState, charged: u16) -> u16 {
     let goes_well = matches!(state, JobState::Running | JobState::Succeeded);
@@ -412,7 +415,8 @@ impl Failure {
 }
 
 impl Reasoning {
-    /// Nobody who would take the job has a handler for its kind, and so many of this kind are ready.
+    /// Nobody who would take the job has a handler for its kind, and so many of this kind are
+    /// ready.
     #[must_use]
     pub fn no_handler(kind: &str, waiting: u32, known: &[String]) -> Self {
         let names: Vec<&str> = known.iter().map(String::as_str).collect();

@@ -3,8 +3,8 @@
 use crate::limits;
 use crate::problem::Problem;
 
-/// Refuses what is nested more deeply than anybody needs. The text need not be JSON: whoever reads it
-/// afterwards says what is wrong with it.
+/// Refuses what is nested more deeply than anybody needs. The text need not be JSON: whoever reads
+/// it afterwards says what is wrong with it.
 ///
 /// # Errors
 /// With the code `too-deep`.
@@ -42,7 +42,7 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
 fn too_deep() -> Problem {
     let most = limits::JSON_DEPTH;
     Problem::new(400, "too-deep", format!("the JSON is nested more than {most} levels deep"))
-        .help("put deep data into a string or a file, and submit that")
+        .help("put deeply nested data into a string or a file, and submit that")
 }
 
 #[cfg(test)]

@@ -1,13 +1,20 @@
-//! What filch's processes say to one another, and the rules for it.
+//! What filch's processes exchange, and the rules for it.
 //!
-//! [`session`] is what workers and server say, in JSON, [`protocol`] the number of that language; [`work`] is the same for workers of forty lines.
-//! [`submission`] and [`flow`] are what clients ask for and how it is judged; [`job`], [`turn`], [`cluster`]
-//! and [`event`] are what they are shown, [`dead`] what is done about jobs that ended badly, [`fingerprint`]
-//! which of them ended alike; [`recruit`] what is done in spare moments; [`problem`] is how a request is refused, [`token`] who may ask at all,
-//! [`access`] and [`tls`] how programs come to a server.
-//! [`limits`] are the bounds, [`span`] and [`id`] are how people write spans of time and ids. [`suggest`]
-//! is which word was meant, and `flow_file`, behind a feature, how people write flows. Nothing here does
-//! I/O but the client, behind the feature of that name, and what reads files with tokens and keys.
+//! - Workers and server: [`session`] is the wire form of their messages, [`delivery`] writes and
+//!   reads jobs on their way to a worker, [`protocol`] is the protocol's version, [`work`] is the
+//!   same over plain HTTP. `frame_schema`, behind the feature `schema`, is the frames as JSON
+//!   Schema.
+//! - Clients: [`submission`] and [`flow`] are what they submit and how it is validated; [`job`],
+//!   [`turn`], [`cluster`], [`event`] and [`recruit`] are what they are shown; [`dead`] and
+//!   [`fingerprint`] are about dead jobs.
+//! - Requests in general: [`problem`] is how a request is refused, [`limits`] are the bounds,
+//!   [`json`] checks nesting, [`token`] is authorization, [`access`] and [`tls`] are how programs
+//!   reach a server.
+//! - Text forms: [`id`], [`span`], [`time`]; [`suggest`] finds the word that was meant;
+//!   `flow_file`, behind a feature, reads flows from files.
+//!
+//! Nothing here does I/O except the client, behind the feature `client`, and reading token and key
+//! files.
 
 pub mod access;
 #[cfg(feature = "client")]

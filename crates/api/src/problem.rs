@@ -1,5 +1,5 @@
-//! How a request is refused: `application/problem+json`, with a code that stays the same and words that
-//! say what to do.
+//! How a request is refused: `application/problem+json`, with a code that stays the same and words
+//! that say what to do.
 
 use std::fmt;
 
@@ -92,10 +92,11 @@ impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
         let title = refused.to_string();
         match refused {
-            Refused::UnknownJob(_) => Self::not_found(title)
-                .help("look for it with `filch job list`; ended jobs are forgotten after a while"),
+            Refused::UnknownJob(_) => Self::not_found(title).help(
+                "list jobs with `filch job list`; ended jobs are purged after the retention period",
+            ),
             Refused::UnknownWorker(_) => {
-                Self::not_found(title).help("`filch worker list` shows who is there")
+                Self::not_found(title).help("list workers with `filch worker list`")
             }
             Refused::IdConflict(_) => Self::new(409, "id-conflict", title)
                 .help("submit it under a new id, or repeat the first submit unchanged"),
@@ -103,7 +104,7 @@ impl From<Refused> for Problem {
                 format!("`filch job show {}` shows the job that has the key", id::short(holder)),
             ),
             Refused::Cycle(_) | Refused::OwnParent(_) => Self::new(422, "cycle", title)
-                .help("take one of these dependencies out: nothing in a cycle could ever start"),
+                .help("remove one of these dependencies: jobs in a cycle can never start"),
             Refused::ParentTwice { .. } => {
                 Self::new(422, "parent-twice", title).help("name each parent once")
             }
@@ -111,7 +112,7 @@ impl From<Refused> for Problem {
                 .help("submit the parent first, or in the same array"),
             Refused::WrongState { .. } => Self::new(409, "wrong-state", title),
             Refused::OutOfBounds { .. } => Self::new(422, "out-of-bounds", title),
-            Refused::Busy => Self::new(503, "busy", title).help("repeat it in a second"),
+            Refused::Busy => Self::new(503, "busy", title).help("retry in a second"),
         }
     }
 }

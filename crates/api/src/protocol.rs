@@ -1,7 +1,7 @@
 //! The version of the protocol between workers and servers, and how both sides compare it.
 //!
-//! Each side sends its version in the header [`HEADER`] when a WebSocket is opened: the worker with its
-//! request, the server with its answer. Both must match; a peer without the header is refused.
+//! Each side sends its version in the header [`HEADER`] when a WebSocket is opened: the worker with
+//! its request, the server with its answer. Both must match; a peer without the header is refused.
 
 use crate::problem::Problem;
 

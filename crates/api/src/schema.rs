@@ -1,5 +1,5 @@
-//! Schemas of what is written by hand: texts that stand for something else, and a policy that may be a
-//! number.
+//! Schemas of what is written by hand: texts that stand for something else, and a policy that may
+//! be a number.
 
 use std::borrow::Cow;
 

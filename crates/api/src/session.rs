@@ -1,11 +1,11 @@
-//! The wire form of the messages between workers and the server, defined once for WebSocket frames and
-//! for plain HTTP (`work`).
+//! The wire form of the messages between workers and the server, defined once for WebSocket frames
+//! and for plain HTTP (`work`).
 //!
 //! A frame is one numbered batch of messages in one direction. The scheduler never sees payloads,
-//! results or output; frames carry them next to its messages. A job is written as its number and fence,
-//! `[7, 1]`, and its payload is the text that was submitted, untouched. Each message is converted once:
-//! on arrival into the scheduler's message, on departure out of it. `delivery` does that quickly for
-//! jobs on their way to a worker.
+//! results or output; frames carry them next to its messages. A job is written as its number and
+//! fence, `[7, 1]`, and its payload is the text that was submitted, untouched. Each message is
+//! converted once: on arrival into the scheduler's message, on departure out of it. `delivery` does
+//! that quickly for jobs on their way to a worker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,8 @@ pub struct UpFrame {
     pub worker: String,
     /// The number of the worker's connection, from 1; each new connection has a higher one.
     pub session: u64,
-    /// The batch's number in this session, from 1 without gaps; 0 for a frame that only carries output.
+    /// The batch's number in this session, from 1 without gaps; 0 for a frame that only carries
+    /// output.
     #[serde(default)]
     pub number: u64,
     /// The messages, applied in this order.
@@ -69,7 +70,8 @@ pub struct About {
 }
 
 impl About {
-    /// Drops fields that exceed their bounds. They are informative only, and no reason to end a session.
+    /// Drops fields that exceed their bounds. They are informative only, and no reason to end a
+    /// session.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         let is_short = |text: &String| text.len() <= limits::NAME_BYTES;
@@ -118,9 +120,11 @@ pub enum Up {
     Want(u32),
     /// Asks for permission to start a job whose assignment had `confirm` set.
     Start(WireHold),
-    /// This job has been running for a while. Jobs that end within about 50 ms need not be announced.
+    /// This job has been running for a while. Jobs that end within about 50 ms need not be
+    /// announced.
     Started(WireHold),
-    /// How an attempt ended. Repeated, after a reconnect in the hello, until it is accepted or refused.
+    /// How an attempt ended. Repeated, after a reconnect in the hello, until it is accepted or
+    /// refused.
     Report(WireReport),
     /// These attempts succeeded, without a result or a log: the compact form of a report.
     Finished(Vec<WireHold>),
@@ -245,8 +249,8 @@ pub struct DownFrame {
     pub number: u64,
     /// The messages, applied in this order.
     pub messages: Vec<Down>,
-    /// With `drain_now`: how long running jobs may take, in milliseconds. The worker's own grace period
-    /// if missing.
+    /// With `drain_now`: how long running jobs may take, in milliseconds. The worker's own grace
+    /// period if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
 }
@@ -256,8 +260,8 @@ pub struct DownFrame {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Down {
-    /// The answer to a hello. Jobs that the worker holds and that are not listed are no longer its own:
-    /// it stops or drops them.
+    /// The answer to a hello. Jobs that the worker holds and that are not listed are no longer its
+    /// own: it stops or drops them.
     Reconcile {
         /// The length of the lease, in milliseconds.
         lease_ms: u64,
@@ -266,8 +270,8 @@ pub enum Down {
     },
     /// The worker now owns these jobs.
     Assign(Vec<WireAssignment>),
-    /// Asks for half of the jobs that have not started, because another worker is idle. Answered with
-    /// `given`.
+    /// Asks for half of the jobs that have not started, because another worker is idle. Answered
+    /// with `given`.
     AskToGive {
         /// The question's number, repeated in the answer.
         question: u64,
@@ -285,7 +289,8 @@ pub enum Down {
     StartGranted(WireHold),
     /// The job is cancelled: the worker drops or stops it, and reports it as `stopped`.
     Cancel(WireHold),
-    /// Shut down gracefully: start nothing more, hand back jobs that have not started, finish the rest.
+    /// Shut down gracefully: start nothing more, hand back jobs that have not started, finish the
+    /// rest.
     DrainNow,
     /// Every batch up to this number has arrived. The lease runs from when that batch was sent.
     Renewed(u64),
@@ -299,8 +304,8 @@ pub enum Down {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         current: Option<u64>,
     },
-    /// The server does not know this worker, or no longer does: stop every job and come back under a new
-    /// id.
+    /// The server does not know this worker, or no longer does: stop every job and come back under
+    /// a new id.
     Gone,
 }
 
@@ -397,7 +402,8 @@ fn serves(queues: Option<Vec<String>>) -> Serves {
 }
 
 impl UpFrame {
-    /// The frame for a batch of an agent's messages; `leftovers` finds the result and log of an attempt.
+    /// The frame for a batch of an agent's messages; `leftovers` finds the result and log of an
+    /// attempt.
     #[must_use]
     pub fn say(
         worker: WorkerId,

@@ -12,7 +12,7 @@ pub fn read(text: &str) -> Result<Duration, String> {
     let read = text.parse::<Span>().ok();
     let read = read.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()).ok());
     read.and_then(|span| Duration::try_from(span).ok()).ok_or_else(|| {
-        "this is no duration; write one like 90s, 10m, 1h30m, 30d, 2w, 200us, 1.5s or PT90S".into()
+        "malformed duration: write one like 90s, 10m, 1h30m, 30d, 2w, 200us, 1.5s or PT90S".into()
     })
 }
 

@@ -1,5 +1,4 @@
-//! What a client asks for: a job as it is written in JSON, judged, and made into what the brain and the
-//! store take.
+//! A submitted job as JSON: validated, and converted into what the scheduler and the store take.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,62 +18,62 @@ use crate::{id, limits, span};
 /// The kind of jobs that are commands.
 pub const COMMAND: &str = "command";
 
-/// A job as it is submitted. What is missing has a default.
+/// A job to submit. Missing fields have defaults.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Submission {
-    /// A UUID made by the client, version 7 for choice, so that the submit can be repeated.
+    /// A UUID chosen by the client, preferably version 7, so that the request can be repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// What kind of work it is; a worker must know it. Either this or `run`.
+    /// The kind of work; a worker must have a handler for it. Either this or `run`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 200))]
     pub kind: Option<String>,
-    /// A program and its arguments; no shell looks at them.
+    /// A program and its arguments, without a shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_items = 1))]
     pub run: Option<Vec<String>>,
-    /// Any JSON: the arguments of the handler, or what the command reads on stdin.
+    /// Any JSON: the arguments of the handler, or the standard input of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Value>))]
     pub args: Option<Box<RawValue>>,
-    /// Variables of the command's environment.
+    /// Environment variables of the command.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// The folder in which the command runs.
+    /// The working directory of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dir: Option<String>,
-    /// The line it waits in; `default` if missing.
+    /// Queue to submit to; `default` if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 200))]
     pub queue: Option<String>,
-    /// Higher is sooner.
+    /// Jobs with a higher priority start first.
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i16,
-    /// The ids of the jobs that must end first.
+    /// The parents: ids of jobs that must end first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
-    /// How they must end.
+    /// How the parents must end.
     #[serde(default, skip_serializing_if = "is_default")]
     pub when: When,
-    /// What happens if they cannot end that way any more.
+    /// What happens to this job if the parents can no longer end that way.
     #[serde(default, skip_serializing_if = "is_default")]
     pub otherwise: OtherwiseAction,
-    /// It does not start before this moment.
+    /// The earliest start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Moment>,
-    /// What happens after an attempt that failed: an object, or how many attempts there are.
+    /// The retry policy: an object, or the number of attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
     /// How long one attempt may take: `90s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// A second name for the same job: the same key and body, the same job.
+    /// Idempotency key: submitting again with the same key and body returns the same job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 200))]
     pub key: Option<String>,
-    /// The trace that this job belongs to, in W3C's form; handed on to the job.
+    /// The W3C trace context to pass on to the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
 }
@@ -83,7 +82,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// How a job's parents must have ended.
+/// How a job's parents must end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -96,7 +95,7 @@ pub enum When {
     AnyFailed,
 }
 
-/// What happens to a job whose condition can no longer hold.
+/// What happens to a job whose condition can no longer be met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -104,16 +103,16 @@ pub enum OtherwiseAction {
     /// It is cancelled.
     #[default]
     Cancel,
-    /// It waits for an operator.
+    /// It is held until an operator acts.
     Hold,
-    /// It runs all the same.
+    /// It runs anyway.
     Run,
 }
 
-/// How often a job is tried, and how long filch waits in between.
+/// How often a job is attempted, and how long filch waits in between.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RetryPolicy {
-    /// Attempts altogether.
+    /// The total number of attempts.
     pub max: u16,
     /// How the wait grows.
     pub backoff: Growth,
@@ -123,7 +122,7 @@ pub struct RetryPolicy {
     pub cap: Span,
     /// What each wait is multiplied by, in percent.
     pub factor_percent: u16,
-    /// The wait is changed by at most so many percent, by chance.
+    /// Random jitter of each wait, in percent.
     pub jitter_percent: u8,
 }
 
@@ -140,7 +139,7 @@ pub enum Growth {
     Exponential,
 }
 
-/// A span of time as people write it.
+/// A duration as text, such as `90s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub Millis);
 
@@ -149,7 +148,7 @@ impl Span {
         let millis = span::read(text)?.as_millis();
         u32::try_from(millis)
             .map(|millis| Self(Millis(millis)))
-            .map_err(|_| "a span of time is at most 49 days".into())
+            .map_err(|_| "a duration is at most 49 days".into())
     }
 }
 
@@ -268,46 +267,46 @@ impl From<spec::Condition> for When {
     }
 }
 
-/// What a worker is told to do, and what is kept as the payload. The arguments are the text that was
-/// submitted, untouched.
+/// What a worker gets to do: the stored payload. The arguments are the text that was submitted,
+/// untouched.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Work {
     /// The program and its arguments, if it is a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Vec<String>>,
-    /// The arguments of the handler, or what the command reads on stdin.
+    /// The arguments of the handler, or the standard input of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Box<RawValue>>,
     /// The command's environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// The command's folder.
+    /// The command's working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dir: Option<String>,
-    /// The trace it belongs to.
+    /// The W3C trace context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
 }
 
-/// A submission that can be carried out.
+/// A submission that passed validation.
 #[derive(Clone, Debug)]
 pub struct ValidatedJob {
-    /// For the brain.
+    /// For the scheduler.
     pub spec: JobSpec,
     /// For the store and, in the end, the worker: [`Work`] as JSON.
     pub payload: Arc<str>,
 }
 
 impl Submission {
-    /// Judges a submission; `fallback` makes an id if it has none.
+    /// Validates a submission; `fallback` makes an id if it has none.
     ///
     /// # Errors
     /// If it cannot be carried out, with what to do about it.
     pub fn validate(self, fallback: impl FnOnce() -> JobId) -> Result<ValidatedJob, Problem> {
         let id = match &self.id {
             Some(text) => id::read_job(text).ok_or_else(|| {
-                Problem::invalid(format!("{text:?} is no id"))
-                    .help("make a UUID, version 7 for choice, or leave `id` out")
+                Problem::invalid(format!("malformed id {text:?}"))
+                    .help("use a UUID, preferably version 7, or leave `id` out")
                     .at("/id")
             })?,
             None => fallback(),
@@ -332,30 +331,30 @@ impl Submission {
             }
         };
         if self.run.is_none() && (!self.env.is_empty() || self.dir.is_some()) {
-            return Err(Problem::invalid("only commands have an environment and a folder")
-                .help("put it into \"args\"")
+            return Err(Problem::invalid("`env` and `dir` are only for commands")
+                .help("pass such values in \"args\"")
                 .at(if self.env.is_empty() { "/dir" } else { "/env" }));
         }
         let parents = self.after.iter().enumerate().map(|(index, text)| {
             id::read_job(text).ok_or_else(|| {
-                Problem::invalid(format!("{text:?} is no id of a job"))
-                    .help("write the whole UUID of each parent")
+                Problem::invalid(format!("malformed job id {text:?}"))
+                    .help("write the full UUID of each parent")
                     .at(format!("/after/{index}"))
             })
         });
         let parents = parents.collect::<Result<Vec<_>, _>>()?;
         let retry = self.retry.as_ref().map(RetryPolicy::validate).unwrap_or_default();
         if retry.max == 0 {
-            return Err(Problem::invalid("a job has at least one attempt").at("/retry/max"));
+            return Err(Problem::invalid("`max` must be at least 1").at("/retry/max"));
         }
         if let Backoff::Exponential { factor_percent: ..100, .. } = retry.backoff {
-            return Err(Problem::invalid("a wait does not become shorter with each attempt")
-                .help("write a factor_percent of at least 100; 200 doubles the wait")
+            return Err(Problem::invalid("`factor_percent` must be at least 100")
+                .help("100 keeps the wait the same, 200 doubles it with each attempt")
                 .at("/retry/factor_percent"));
         }
         if self.timeout == Some(Span(Millis(0))) {
-            return Err(Problem::invalid("an attempt that may take no time can never succeed")
-                .help("write a longer timeout, or leave it out")
+            return Err(Problem::invalid("`timeout` must be longer than zero")
+                .help("use a longer timeout, or leave it out")
                 .at("/timeout"));
         }
         let mut judged = JobSpec {
@@ -408,22 +407,22 @@ impl Submission {
 pub fn name(field: &str, text: &str) -> Result<Name, Problem> {
     let problem = |title: String| Problem::invalid(title).at(format!("/{field}"));
     if text.is_empty() {
-        return Err(problem(format!("the {field} has no name")));
+        return Err(problem(format!("`{field}` is empty")));
     }
     if text.len() > limits::NAME_BYTES {
-        let title = format!("the {field} has a name of {} bytes", text.len());
+        let title = format!("`{field}` is too long: {} bytes", text.len());
         return Err(Problem::new(422, "name-too-long", title)
             .help(format!("use at most {} bytes", limits::NAME_BYTES))
             .at(format!("/{field}")));
     }
     if text.chars().any(char::is_control) {
-        return Err(problem(format!("the {field} {text:?} has control characters in its name")));
+        return Err(problem(format!("`{field}` contains control characters: {text:?}")));
     }
     Ok(Name::from(text))
 }
 
-/// A digest of everything that was said but the id. It is kept with the job, so this must give the same
-/// for ever.
+/// A digest of everything that was said but the id. It is kept with the job, so this must give the
+/// same for ever.
 fn digest(spec: &JobSpec, payload: &str) -> Digest {
     let mut hash = Sha256::new();
     let mut text = |text: &str| {

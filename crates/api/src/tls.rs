@@ -1,6 +1,7 @@
 //! TLS: files made into what rustls takes, with words for what is wrong with them.
 //!
-//! The cryptography is ring's: it needs neither cmake nor a second C library to build, which aws-lc-rs does.
+//! The cryptography is ring's: it needs neither cmake nor a second C library to build, which
+//! aws-lc-rs does.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -162,7 +163,8 @@ fn roots(path: &Path) -> Result<RootCertStore, NoAccess> {
     Ok(roots)
 }
 
-/// Those that the system trusts. If there are none, no server will be trusted, and that is said then.
+/// Those that the system trusts. If there are none, no server will be trusted, and that is said
+/// then.
 fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -1,5 +1,5 @@
-//! Tokens: who may do what, as it is said and shown. What each role may do at which door is the server's
-//! to know.
+//! Tokens: who may do what, as it is said and shown. What each role may do at which door is the
+//! server's to know.
 
 use std::fmt;
 use std::str::FromStr;
@@ -59,7 +59,7 @@ impl FromStr for Role {
     fn from_str(text: &str) -> Result<Self, String> {
         let role = Self::ALL.into_iter().find(|role| role.word() == text);
         role.ok_or_else(|| {
-            format!("{text:?} is no role; there are submit, work, view, operate and admin")
+            format!("unknown role {text:?}: use submit, work, view, operate or admin")
         })
     }
 }
@@ -73,8 +73,8 @@ const ID_DIGITS: usize = 8;
 /// Bytes of its secret part.
 const SECRET_BYTES: usize = 32;
 
-/// A token as its bearer has it: `filch_`, its id, and 256 bits that nobody else knows. It is shown only
-/// where somebody asks for it by name.
+/// A token as its bearer has it: `filch_`, its id, and 256 bits that nobody else knows. It is shown
+/// only where somebody asks for it by name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -182,14 +182,14 @@ impl TokenRequest {
     pub fn validate(self) -> Result<ValidatedToken, Problem> {
         let Self { role, queues, expires, name } = self;
         if queues.len() > QUEUES_MAX {
-            let title = format!("a token for {} queues", queues.len());
+            let title = format!("too many queues for one token: {}", queues.len());
             return Err(Problem::invalid(title)
                 .help(format!("name at most {QUEUES_MAX}, or make several tokens"))
                 .at("/queues"));
         }
         if role == Role::Admin && !queues.is_empty() {
-            return Err(Problem::invalid("an admin's token is for everything")
-                .help("leave the queues out, or choose another role")
+            return Err(Problem::invalid("an admin token cannot be limited to queues")
+                .help("leave out the queues, or choose another role")
                 .at("/queues"));
         }
         let queues = queues.iter().map(|queue| crate::submission::name("queue", queue));
@@ -213,9 +213,9 @@ impl TokenRequest {
 /// With what to write instead.
 pub fn read_span(text: &str) -> Result<Duration, String> {
     match span::read(text) {
-        Ok(span) if span.is_zero() => Err("a token that ends at once is of no use".into()),
+        Ok(span) if span.is_zero() => Err("the expiry must be longer than zero".into()),
         Ok(span) => Ok(span),
-        Err(_) => Err("this is no duration; write one like 30d, 12h or 1h30m".into()),
+        Err(_) => Err("malformed duration: write one like 30d, 12h or 1h30m".into()),
     }
 }
 
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_is_judged() {
+    fn a_token_request_is_validated() {
         let wanted = |text: &str| {
             let wanted: TokenRequest =
                 serde_json::from_str(text).map_err(|error| error.to_string())?;
@@ -308,9 +308,9 @@ mod tests {
         assert_eq!(judged, Ok(expected));
         for (text, why) in [
             (r#"{"role":"king"}"#, "unknown variant `king`"),
-            (r#"{"role":"admin","queues":["a"]}"#, "for everything"),
-            (r#"{"role":"view","queues":[""]}"#, "has no name"),
-            (r#"{"role":"view","expires":"0d"}"#, "of no use"),
+            (r#"{"role":"admin","queues":["a"]}"#, "cannot be limited"),
+            (r#"{"role":"view","queues":[""]}"#, "is empty"),
+            (r#"{"role":"view","expires":"0d"}"#, "longer than zero"),
             (r#"{"role":"view","expires":"soon"}"#, "like 30d"),
             (r#"{"role":"view","name":"a\nb"}"#, "control characters"),
         ] {

@@ -1,4 +1,5 @@
-//! When a queued job's turn comes: how many are ahead of it, and how fast its queue moves at present.
+//! When a queued job's turn comes: how many are ahead of it, and how fast its queue moves at
+//! present.
 
 use filch_scheduler::dispatch::Ahead;
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Turn {
     /// How many ready jobs of the queue come before it; counted up to 10,000.
     pub ahead: u32,
-    /// How many jobs of the queue end in a minute, at the rate of the last one; missing if none did.
+    /// How many jobs of the queue end in a minute, at the rate of the last one; missing if none
+    /// did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_minute: Option<u64>,
     /// About how long it takes until its turn at this rate, in milliseconds.
@@ -43,7 +45,8 @@ impl Turn {
         }
     }
 
-    /// `17 jobs ahead; at the present rate about 40 s`, with something about the place after "ahead".
+    /// `17 jobs ahead; at the present rate about 40 s`, with something about the place after
+    /// "ahead".
     pub(crate) fn text(&self, ahead: Ahead, place: &str) -> String {
         let ahead = match ahead {
             Ahead::Exactly(0) => "it is next".to_owned(),

@@ -1,8 +1,9 @@
-//! Working over plain HTTP: four requests, for workers of forty lines in any language.
+//! Working over plain HTTP: four requests, for small workers in any language.
 //!
-//! A worker makes up an id, claims into its free slots, says every now and then what it holds, and
-//! reports how each attempt ended. A claim has a number: the same number, the same answer, so that a
-//! claim whose answer was lost can be repeated.
+//! A worker chooses an id, claims jobs into its free slots, sends heartbeats with the jobs that it
+//! holds, and reports how each attempt ended. A claim has a number, and the same number gets the
+//! same answer, so a claim whose answer was lost can be repeated. Reports and assignments are those
+//! of `session`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -12,75 +13,75 @@ use crate::problem::Problem;
 use crate::session::{WireAssignment, WireEnding, WireHold, WireReport};
 use crate::submission::{Span, name};
 
-/// A worker wants jobs.
+/// A request for jobs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// Numbers the worker's claims, from 1. The same number brings the same answer; a higher one says
-    /// that every answer before it has been read, or will never be.
+    /// The number of this claim, from 1. The same number gets the same answer; a higher number
+    /// means that the worker has read all earlier answers, or never will.
     #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub number: u64,
-    /// How many jobs it can run at once, those that it holds included. With 0 it takes none, and what
-    /// was assigned and never arrived goes back to the queue.
+    /// How many jobs the worker can run at once, including those that it holds. With 0 it gets
+    /// none, and jobs that were assigned but never arrived go back to their queue.
     #[cfg_attr(feature = "schema", schema(maximum = 1000))]
     pub slots: u32,
-    /// The queues it serves; all if missing.
+    /// The queues that it serves; all if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<Vec<String>>,
-    /// Every job it was given and whose report was not answered.
+    /// Every job that it was assigned and whose report is not answered yet.
     #[serde(default)]
     pub holds: Vec<WireHold>,
-    /// How long the answer may wait for a job to come; not at all if missing. It also comes when the
-    /// worker has said nothing else for a quarter of its lease.
+    /// How long the server may wait for a job before it answers; not at all if missing. It answers
+    /// earlier if the worker sends nothing else for a quarter of its lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<Span>,
 }
 
-/// What a claim brings.
+/// The answer to a claim.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Claimed {
-    /// These are the worker's, to be started at once.
+    /// The jobs that the worker now owns, to be started at once.
     pub jobs: Vec<WireAssignment>,
-    /// Of what it says to hold, these are not its own any more: it stops them, and reports them as
+    /// Jobs in `holds` that are no longer the worker's: it stops them and reports them as
     /// `stopped`.
     pub cancel: Vec<WireHold>,
-    /// It is to finish what it has, and leave.
+    /// The worker shall finish its jobs and leave.
     pub drain: bool,
-    /// How long it may be silent before its jobs go to others, in milliseconds.
+    /// The lease: how long the worker may be silent before its jobs go to others, in milliseconds.
     pub lease_ms: u64,
 }
 
-/// A worker is still there. Due ten times a lease.
+/// A heartbeat, due ten times per lease.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Heartbeat {
-    /// Every job it was given and whose report was not answered.
+    /// Every job that it was assigned and whose report is not answered yet.
     #[serde(default)]
     pub holds: Vec<WireHold>,
-    /// Of those it was told to cancel, the ones that it is stopping. Whoever cancelled them is answered
-    /// then; without this, when they are reported.
+    /// Cancelled jobs that the worker is stopping. The request that cancelled them is answered
+    /// then; otherwise, when they are reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stopping: Vec<WireHold>,
 }
 
-/// What is truly the worker's.
+/// The answer to a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct HeartbeatAnswer {
-    /// What it says to hold and does.
+    /// Jobs in `holds` that the worker owns.
     pub keep: Vec<WireHold>,
-    /// What it says to hold and is to stop, and to report as `stopped`.
+    /// Jobs in `holds` that it must stop and report as `stopped`.
     pub cancel: Vec<WireHold>,
-    /// It is to finish what it has, and leave.
+    /// The worker shall finish its jobs and leave.
     pub drain: bool,
-    /// How long it may be silent before its jobs go to others, in milliseconds.
+    /// The lease: how long the worker may be silent before its jobs go to others, in milliseconds.
     pub lease_ms: u64,
 }
 
-/// How attempts ended.
+/// Reports of how attempts ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -90,13 +91,13 @@ pub struct Reports {
     pub reports: Vec<WireReport>,
 }
 
-/// Which reports are stored.
+/// The answer to reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Answered {
-    /// These are.
+    /// These are durable.
     pub accepted: Vec<WireHold>,
-    /// These came too late, and are not. The worker forgets them all the same.
+    /// These came too late and changed nothing. The worker can forget them too.
     pub refused: Vec<TooLate>,
 }
 
@@ -104,15 +105,15 @@ pub struct Answered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TooLate {
-    /// What was reported.
+    /// The job as it was reported.
     pub job: WireHold,
-    /// The fence that the job has now; missing if there is no such job.
+    /// The job's current fence; missing if there is no such job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<u64>,
 }
 
 impl Claim {
-    /// Judges a claim.
+    /// Validates a claim.
     ///
     /// # Errors
     /// With what to do about it.
@@ -121,14 +122,14 @@ impl Claim {
             return Err(Problem::invalid("claims are numbered from 1").at("/number"));
         }
         if self.slots > limits::PLAIN_SLOTS {
-            let title = format!("a worker with {} slots", self.slots);
+            let title = format!("too many slots: {}", self.slots);
             return Err(Problem::new(422, "too-many-slots", title)
                 .help(format!("use at most {}, or several workers", limits::PLAIN_SLOTS))
                 .at("/slots"));
         }
         let queues = self.queues.as_deref().unwrap_or_default();
         if queues.len() > limits::PLAIN_QUEUES {
-            let title = format!("a worker that names {} queues", queues.len());
+            let title = format!("too many queues: {}", queues.len());
             return Err(Problem::new(422, "too-many-queues", title)
                 .help(format!("name at most {}, or leave `queues` out", limits::PLAIN_QUEUES))
                 .at("/queues"));
@@ -141,7 +142,7 @@ impl Claim {
 }
 
 impl Heartbeat {
-    /// Judges a beat.
+    /// Validates a heartbeat.
     ///
     /// # Errors
     /// With what to do about it.
@@ -152,7 +153,7 @@ impl Heartbeat {
 }
 
 impl Reports {
-    /// Judges reports.
+    /// Validates reports.
     ///
     /// # Errors
     /// With what to do about it.
@@ -169,9 +170,13 @@ fn check_count<T>(items: &[T], at: &str) -> Result<(), Problem> {
     if items.len() <= limits::REQUEST_JOBS {
         return Ok(());
     }
-    Err(Problem::new(413, "too-many-jobs", format!("{} jobs at once", items.len()))
-        .help(format!("send at most {} at once", limits::REQUEST_JOBS))
-        .at(at))
+    Err(Problem::new(
+        413,
+        "too-many-jobs",
+        format!("too many jobs in one request: {}", items.len()),
+    )
+    .help(format!("send at most {} at once", limits::REQUEST_JOBS))
+    .at(at))
 }
 
 impl WireReport {
@@ -198,7 +203,7 @@ impl WireReport {
                 let code = format!("{field}-too-large");
                 let title = format!("the {field} has {bytes} bytes");
                 return Err(Problem::new(413, &code, title)
-                    .help(format!("report at most {most}, and put the rest somewhere else"))
+                    .help(format!("report at most {most} bytes, and store the rest elsewhere"))
                     .at(format!("/{field}")));
             }
             Ok(())

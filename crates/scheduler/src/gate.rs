@@ -1,8 +1,10 @@
-//! The gate: holds back what must not be told before its receipt, and numbers what is told.
+//! The gate: holds messages and answers back until the commit they depend on is durable, and
+//! numbers the batches.
 //!
-//! The shell gives every [`DispatchEffect::Send`] and [`DispatchEffect::Reply`] to the gate and performs what comes
-//! out, now or when the receipt has come. A worker's batches are numbered here and not earlier, because
-//! a renewal may overtake what still waits. Whatever is left of an older session is dropped.
+//! The shell passes every [`DispatchEffect::Send`] and [`DispatchEffect::Reply`] to the gate and
+//! performs what comes out, now or when the receipt has come. A worker's batches are numbered here
+//! and not earlier, because a renewal may overtake what still waits. Whatever is left of an older
+//! session is dropped.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -11,7 +13,7 @@ use crate::dispatch::{Answer, DispatchEffect};
 use crate::id::{CommitNo, MessageNo, RequestNo, SessionNo, WorkerId};
 use crate::message::ToWorker;
 
-/// What may be told now.
+/// A batch or an answer that may be sent now.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Outgoing {
     /// To a worker.
@@ -25,7 +27,7 @@ pub enum Outgoing {
         /// What, in order.
         messages: Vec<ToWorker>,
     },
-    /// To whoever asked.
+    /// The answer to a request.
     Request {
         /// Whom.
         to: RequestNo,
@@ -34,11 +36,11 @@ pub enum Outgoing {
     },
 }
 
-/// What waits for its receipt.
+/// The messages and answers that wait for their commits.
 #[derive(Default)]
 pub struct Gate {
     receipted: CommitNo,
-    /// In the order in which it was decided, which is that of the commits it waits for.
+    /// In the order of the decisions, which is the order of the commits that they wait for.
     held: VecDeque<(CommitNo, Held)>,
     /// The newest session of each worker, and the last number used in it.
     sessions: BTreeMap<WorkerId, (SessionNo, MessageNo)>,
@@ -61,8 +63,8 @@ impl Held {
 }
 
 impl Gate {
-    /// Takes an effect. What may be told at once is appended to `told`; effects that tell nothing are
-    /// handed back.
+    /// Takes an effect. What may be told at once is appended to `told`; effects that tell nothing
+    /// are handed back.
     pub fn pass(
         &mut self,
         effect: DispatchEffect,
@@ -80,8 +82,8 @@ impl Gate {
                 return Some(other);
             }
         };
-        // What need not wait for itself still does not overtake what waits: `dispatch` may have heard of
-        // a receipt before the gate has. Only a renewal goes ahead.
+        // What need not wait for itself still does not overtake what waits: `dispatch` may have
+        // heard of a receipt before the gate has. Only a renewal goes ahead.
         let last_held = self.held.back().map(|(after, _)| *after);
         match after.max(last_held) {
             Some(after) if after > self.receipted && !held.is_renewal() => {
@@ -100,15 +102,15 @@ impl Gate {
         }
     }
 
-    /// The session is over, and `dispatch` has been told so. What still waits for it is dropped when
-    /// its turn comes.
+    /// The session is over, and `dispatch` has been told so. What still waits for it is dropped
+    /// when its turn comes.
     pub fn close(&mut self, worker: WorkerId, session: SessionNo) {
         if self.sessions.get(&worker).is_some_and(|&(current, _)| current == session) {
             self.sessions.remove(&worker);
         }
     }
 
-    /// How much waits.
+    /// How many messages and answers wait.
     #[must_use]
     pub fn held_count(&self) -> usize {
         self.held.len()
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_before_its_receipt_but_a_renewal() {
+    fn only_a_renewal_is_sent_before_the_commit_is_durable() {
         let mut gate = Gate::default();
         let mut out = Vec::new();
         assert_eq!(gate.pass(send(Some(1), 1, ToWorker::DrainNow), &mut out), None);
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_need_not_wait_does_not_overtake_what_waits() {
+    fn a_message_does_not_overtake_one_that_waits() {
         let mut gate = Gate::default();
         let mut out = Vec::new();
         gate.pass(send(Some(1), 1, ToWorker::DrainNow), &mut out);
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_an_older_session_is_dropped() {
+    fn messages_of_an_older_session_are_dropped() {
         let mut gate = Gate::default();
         let mut out = Vec::new();
         gate.pass(send(Some(1), 1, ToWorker::DrainNow), &mut out);
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_session_is_told_nothing_more() {
+    fn a_closed_session_gets_no_more_messages() {
         let mut gate = Gate::default();
         let mut out = Vec::new();
         gate.pass(send(Some(1), 1, ToWorker::DrainNow), &mut out);

@@ -1,13 +1,14 @@
 //! Ids and numbers: what things are called between the rooms.
 //!
-//! Clients make job ids, workers make worker ids; every other number comes from `dispatch`, grows by
-//! one, and is never used again.
+//! Clients make job ids, workers make worker ids; every other number comes from `dispatch`, grows
+//! by one, and is never used again.
 
 use core::num::NonZeroU64;
 
 use crate::time::Wall;
 
-/// A job's name for ever: 128 bits, made by the client (a UUIDv7), so that a submit can be repeated.
+/// A job's name for ever: 128 bits, made by the client (a UUIDv7), so that a submit can be
+/// repeated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct JobId(pub u128);
 

@@ -1,9 +1,10 @@
-//! Decides what happens next to every job: no I/O, no clock, no threads.
+//! The scheduler core: decides what happens next to every job, without I/O, clock or threads.
 //!
-//! Two machines of one shape live here. [`dispatch::Dispatch`] is the server's brain for one shard of
-//! jobs, [`agent::Agent`] is a worker's. Each is given one event at one moment and says what it causes:
-//! `handle(now, event, &mut effects)`. A shell around it has the sockets, the store and the clock, and
-//! performs the effects in order; [`gate::Gate`] keeps it from telling anything before its receipt.
+//! Two state machines of the same shape live here: [`dispatch::Dispatch`] for the server, and
+//! [`agent::Agent`] for a worker. Each takes one event at one moment and returns its effects:
+//! `handle(now, event, &mut effects)`. A shell around it has the sockets, the store and the clock,
+//! and performs the effects in order. [`gate::Gate`] keeps the shell from sending anything before
+//! the commit it depends on is durable.
 //!
 //! ```
 //! use filch_scheduler::dispatch::{DispatchConfig, Dispatch, DispatchEvent, Request};
@@ -19,7 +20,7 @@
 //! let mut effects = Vec::new();
 //! dispatch.handle(now, DispatchEvent::Request { from: RequestNo(1), request }, &mut effects);
 //!
-//! // What it causes, in the words of a trace: store this, then answer.
+//! // The effects, in the text form of a trace: store this, then answer.
 //! let mut context = Context::default();
 //! let mut lines = effects.iter().map(|effect| {
 //!     let line = print(effect, &context);
@@ -31,9 +32,10 @@
 //! assert_eq!(lines.next(), None);
 //! ```
 //!
-//! The nouns are in [`id`], [`name`], [`time`], [`spec`] (what is submitted), [`state`] (the one table
-//! of what may follow what), [`message`] (what workers and server say) and [`record`] (what a store
-//! keeps). [`trace`] is the one text form of all of it.
+//! The data types are in [`id`], [`name`], [`time`], [`spec`] (submitted jobs), [`state`] (the
+//! table of state transitions), [`message`] (messages between workers and server) and [`record`]
+//! (what a store keeps). [`trace`] is the text form of all of it, and [`random`] the random
+//! generator.
 #![no_std]
 #![forbid(unsafe_code)]
 

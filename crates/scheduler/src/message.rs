@@ -1,6 +1,6 @@
-//! What workers and the server say to one another: the protocol between `agent` and `dispatch`.
+//! The messages between workers and the server: the protocol of `agent` and `dispatch`.
 //!
-//! Messages travel in numbered batches within a session; the numbers are on the batch, not in here.
+//! Messages travel in numbered batches within a session; the batch has the number, not the message.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -9,48 +9,50 @@ use crate::id::{CommitNo, Fence, Hold, JobId, MessageNo, QuestionNo, WorkerId};
 use crate::name::Name;
 use crate::time::{Duration, Millis};
 
-/// A free text that `scheduler` hands on and never looks into.
+/// An error text, passed on without being interpreted.
 pub type ErrorText = Box<str>;
 
-/// What a worker says.
+/// A message from a worker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum FromWorker {
     /// Opens a session; the first message of each.
     Hello(Hello),
-    /// Nothing new, still here.
+    /// Renews the lease and carries nothing else.
     Heartbeat,
-    /// From now on, own this many jobs at most: a ceiling, not an increment.
+    /// The most jobs that the worker wants to own from now on: a ceiling, not an increment.
     Want(u32),
-    /// May this suspected job be started?
+    /// Asks for permission to start this suspected job.
     Start(Hold),
-    /// This job runs, and has done so for a while.
+    /// This job has been running for a while.
     Started(Hold),
-    /// A job ended, or left the worker in another way. Repeated until answered.
+    /// An attempt ended, or the job left the worker in another way. Repeated until answered.
     Report(Report),
-    /// The answer to [`ToWorker::AskToGive`]: these jobs have left the deque. Answered like reports.
+    /// The answer to [`ToWorker::AskToGive`]: these jobs have left the deque. Answered like
+    /// reports.
     Given {
-        /// Which question this answers.
+        /// The question that this answers.
         question: QuestionNo,
-        /// What is given; perhaps nothing.
+        /// The jobs given away; may be empty.
         jobs: Vec<Hold>,
     },
-    /// The cancelled job is being stopped; it starts nothing new.
+    /// The worker is stopping this cancelled job.
     Stopping(Hold),
-    /// How far a running job has come. Kept in memory only.
+    /// The progress of a running job. Kept in memory only.
     Progress {
         /// The running job.
         hold: Hold,
         /// From 0 to 100.
         percent: u8,
     },
-    /// The worker wants no more jobs and hands back what it has not started.
+    /// The worker is shutting down: it wants no more jobs and hands back those that have not
+    /// started.
     Drain,
-    /// The worker's work has stopped and it is leaving; its last message.
+    /// The worker's last message: none of its jobs runs any more.
     Goodbye,
 }
 
 impl FromWorker {
-    /// What became of jobs, as far as this says it.
+    /// The reports in this message.
     #[must_use]
     pub fn reports(&self) -> &[Report] {
         match self {
@@ -61,10 +63,10 @@ impl FromWorker {
     }
 }
 
-/// How a worker introduces itself.
+/// Opens a session.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Hello {
-    /// Who comes.
+    /// Whether the worker is new, replaces an older incarnation, or resumes.
     pub kind: HelloKind,
     /// How many jobs it can run at once.
     pub slots: u32,
@@ -80,31 +82,31 @@ pub struct Hello {
     pub holds: Vec<Hold>,
 }
 
-/// Who comes with a [`Hello`].
+/// The kind of a [`Hello`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HelloKind {
     /// A new incarnation.
     New,
-    /// A new incarnation, in place of an older one all of whose work has stopped. The reports are
+    /// A new incarnation in place of an older one, all of whose jobs have stopped. The reports are
     /// those of the older one.
     Replace(WorkerId),
-    /// An incarnation the server has met, over a new connection.
+    /// An incarnation that the server knows, over a new connection.
     Resume,
 }
 
 /// Which queues a worker serves.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Serves {
-    /// Every queue there is or will be.
+    /// Every queue.
     All,
     /// These queues.
     Named(Vec<Name>),
 }
 
-/// A job has left a worker.
+/// How a job left a worker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Report {
-    /// Which job, under which fence.
+    /// The job, and the fence of the attempt.
     pub hold: Hold,
     /// How it left.
     pub ending: Ending,
@@ -117,12 +119,12 @@ pub enum Ending {
     Finished,
     /// The attempt failed.
     Failed {
-        /// Whether another attempt makes sense.
+        /// Whether another attempt may follow.
         again: Again,
         /// What went wrong, for people.
         error: ErrorText,
     },
-    /// The handler asks to be called again after a while; not counted as an attempt.
+    /// The handler asks to be called again after this time; not counted as an attempt.
     Snoozed(Millis),
     /// The attempt was stopped by the worker's own drain; not counted as an attempt.
     Interrupted,
@@ -135,100 +137,100 @@ pub enum Ending {
 /// Whether an attempt that failed may be followed by another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Again {
-    /// As the job's retry policy says.
+    /// According to the job's retry policy.
     ByPolicy,
-    /// Never: the handler knows that trying again cannot help.
+    /// Never: the handler knows that another attempt cannot succeed.
     Never,
 }
 
-/// What the server says to a worker.
+/// A message from the server to a worker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ToWorker {
-    /// The answer to a hello: the length of the lease, and what is truly the worker's of all it says
-    /// to hold. What it holds beyond that, it must stop or drop.
+    /// The answer to a hello: the length of the lease, and which of the jobs that the worker holds
+    /// are still its own. It must stop or drop the others.
     Reconcile {
-        /// How long the worker's right to own jobs lasts without a message from it.
+        /// How long the worker owns its jobs without sending a message.
         lease: Duration,
-        /// What the worker keeps.
+        /// The jobs that the worker keeps.
         keep: Vec<Hold>,
     },
-    /// These jobs are the worker's.
+    /// The worker now owns these jobs.
     Assign(Vec<Assignment>),
-    /// Give half of the unstarted jobs that the asker may run, from the steal end.
+    /// Asks for half of the unstarted jobs that the thief may run, from the steal end.
     AskToGive {
-        /// To be repeated in the answer.
+        /// Repeated in the answer.
         question: QuestionNo,
-        /// At most this many.
+        /// The most jobs to give.
         most: u32,
-        /// At most this many of the jobs that must go into a free slot.
+        /// The most jobs to give of those that need a free slot.
         most_bound: u32,
         /// Whether jobs whose start must be confirmed may be among them.
         suspects: Suspects,
         /// Only jobs of these queues.
         serves: Serves,
     },
-    /// The suspected job may be started; that it was is stored.
+    /// The suspected job may start. The start is already durable.
     StartGranted(Hold),
     /// The job is cancelled: drop it, or stop it.
     Cancel(Hold),
-    /// Drain, as if told by a signal.
+    /// Shut down gracefully, as after a signal.
     DrainNow,
-    /// Everything up to this message has arrived and renewed the lease.
+    /// Every batch up to this one has arrived and renewed the lease.
     Renewed(MessageNo),
-    /// These reports are stored; the worker may forget them.
+    /// These reports are durable; the worker can forget them.
     Accepted(Vec<Hold>),
-    /// This report is too late; the worker may forget it.
+    /// This report came too late; the worker can forget it.
     Refused {
-        /// What was reported.
+        /// The job as it was reported.
         hold: Hold,
-        /// The fence the job has now; `None` if there is no such job.
+        /// The job's current fence; `None` if there is no such job.
         current: Option<Fence>,
     },
-    /// The incarnation is unknown or lost: stop everything and come back as a new one.
+    /// The incarnation is unknown or lost: stop every job and come back as a new one.
     Gone,
 }
 
-/// A job as its new owner learns of it. The shell adds the payload.
+/// A job for its new owner. The shell adds the payload.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Assignment {
     /// The job and the new owner's fence.
     pub hold: Hold,
-    /// The name the client gave it.
+    /// The id that the client gave it.
     pub id: JobId,
     /// The queue it came from.
     pub queue: Name,
     /// What kind of work it is.
     pub kind: Name,
-    /// Since which commit the order is in force under which it was taken: ranks are compared only
-    /// within one era, and an older one goes first.
+    /// The commit since which the current order (strategy) applies. Ranks are compared only within
+    /// one era, and jobs of an older era start first.
     pub era: CommitNo,
-    /// Its place among those that wait: lower runs sooner, ties by submission.
+    /// Its rank among waiting jobs: lower starts first, ties by submission.
     pub rank: i64,
     /// Which attempt this will be, from 1.
     pub attempt: u16,
     /// Whether the start must be confirmed.
     pub start: StartMode,
-    /// Whether it may wait among others.
+    /// Whether it may wait in a deque.
     pub place: Placement,
     /// How long the attempt may take.
     pub timeout: Option<Millis>,
 }
 
-/// What is to become of suspected jobs when a worker is asked to give.
+/// Whether suspected jobs may move when a worker is asked to give.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Suspects {
     /// They may be given like others.
     Move,
-    /// They stay: asker and giver each hold one that must not meet another of its kind.
+    /// They stay: thief and victim each hold a suspected job, and two must not meet.
     Stay,
 }
 
 /// How a job may be started.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StartMode {
-    /// Without asking anyone.
+    /// Without a confirmation.
     Freely,
-    /// Only after [`ToWorker::StartGranted`]: it was there when a worker was lost.
+    /// Only after [`ToWorker::StartGranted`]: a worker was lost while it held this job.
     Confirmed,
 }
 
@@ -237,7 +239,7 @@ pub enum StartMode {
 pub enum Placement {
     /// Into any deque.
     Anywhere,
-    /// Only into a free slot: its queue has a limit, or it has been stolen twice. Should a deque hold
-    /// it all the same, it is the next to start.
+    /// Only into a free slot: its queue has a limit, or it has been stolen twice. If it is in a
+    /// deque nevertheless, it starts next.
     FreeSlot,
 }

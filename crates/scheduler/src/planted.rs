@@ -1,9 +1,9 @@
-//! Known bugs, one of which a test can switch on to see whether it is found.
+//! Planted bugs: a test can switch one on to see whether the checkers find it.
 //!
-//! Each is a mistake that somebody could make in this protocol. A checker that finds none of them when
-//! they are there proves nothing when it finds nothing. They can be switched on only in a build with the
-//! feature `planted`, which no crate enables; in any other the answer is a plain `false`, and nothing of
-//! them is left in the program.
+//! Each is a plausible mistake in this protocol. A checker that does not find them when they are
+//! present proves nothing when it finds nothing. They exist only in a build with the feature
+//! `planted`, which no crate enables; in any other build `planted` is a constant `false` and they
+//! are compiled away.
 
 #[cfg(feature = "planted")]
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -33,7 +33,7 @@ macro_rules! bugs {
 }
 
 bugs! {
-    /// A report that a job is finished is applied whatever its fence, as long as anybody owns the job.
+    /// A report that a job is finished is applied with any fence, as long as the job has an owner.
     FinishWithoutFence = "finish-without-fence";
     /// A stolen job keeps its fence.
     StealWithoutNewFence = "steal-without-new-fence";
@@ -42,21 +42,21 @@ bugs! {
     LeaseFromAcknowledgement = "lease-from-acknowledgement";
     /// The server judges leases by its wall clock.
     WallClockLease = "wall-clock-lease";
-    /// What a worker once had is taken by its id alone from whoever has got it since: when the worker
-    /// says that it has dropped it, and by a lease row when the server is loaded.
+    /// A job is taken back by its id alone, from its current owner: when a former owner reports
+    /// that it has dropped it, and by a lease row when the server is loaded.
     ReclaimById = "reclaim-by-id";
-    /// Nothing that is told waits for its receipt.
-    ToldBeforeReceipt = "told-before-receipt";
-    /// Whoever greets is let in, also a worker that was lost, under its old id.
+    /// Messages and answers do not wait for their commit.
+    SentBeforeReceipt = "sent-before-receipt";
+    /// Every hello is accepted, also from a lost worker under its old id.
     LostIncarnationRevived = "lost-incarnation-revived";
     /// A batch of an older session is taken for the next one of the present session.
     OldSessionAccepted = "old-session-accepted";
-    /// A worker that is asked to give gives a job that it runs, too, and goes on running it.
+    /// A worker that is asked to give also gives a job that it runs, and continues to run it.
     GiveOfARunningJob = "give-of-a-running-job";
-    /// What was assigned and never arrived is not sent again when its worker resumes.
+    /// Jobs that were assigned but never arrived are not sent again when their worker resumes.
     ForgottenResumeAnswer = "forgotten-resume-answer";
-    /// A child that has an owner already is put into its queue again when its parents are judged once
-    /// more: when another of them ends, and when the server is loaded.
+    /// A child that has an owner already is put into its queue again when its parents are judged
+    /// once more: when another of them ends, and when the server is loaded.
     ChildReleasedTwice = "child-released-twice";
     /// A child that meets a parent which has ended goes on waiting for it.
     ChildOfFinishedParentNeverReleased = "child-of-finished-parent-never-released";
@@ -66,32 +66,33 @@ bugs! {
     AttemptChargedOnSteal = "attempt-charged-on-steal";
     /// Idempotency keys are not looked at, so the same key makes another job.
     IdempotencyIgnored = "idempotency-ignored";
-    /// An ended job leaves memory before its end is durable, when the store does not know of it yet.
+    /// An ended job leaves memory before its end is durable, when the store does not know of it
+    /// yet.
     EvictedBeforeReceipt = "evicted-before-receipt";
     /// A cancel is answered once it is stored, though the job's owner may still start it.
     CancelAcknowledgedEarly = "cancel-acknowledged-early";
     /// A worker past its own deadline goes on running and starting.
     NoSelfFencing = "no-self-fencing";
-    /// When a job is cancelled because of its parents, its own children do not hear of it.
-    ChildrenNotTold = "children-not-told";
+    /// When a job is cancelled because of its parents, its own children are not updated.
+    ChildrenNotUpdated = "children-not-updated";
     /// After a restart of the server every scheduled job is due at once.
     StartedBeforeDue = "started-before-due";
-    /// A child is released when the first of its parents ends, in whatever way.
+    /// A child is released when the first of its parents ends, however it ends.
     ConditionIgnored = "condition-ignored";
     /// Waiting is worth no priority, so the lowest waits for ever while higher ones come.
     PriorityNeverAges = "priority-never-ages";
-    /// A worker that drains forgets what it has not started instead of handing it back, and does not
-    /// stop what still runs when its grace is over.
+    /// A worker that drains forgets what it has not started instead of handing it back, and does
+    /// not stop what still runs when its grace is over.
     DrainForgets = "drain-forgets";
     /// A job may be stolen any number of times without ever getting a free slot.
     StolenWithoutEnd = "stolen-without-end";
     /// An attempt that a drain has interrupted is charged.
     InterruptedCharged = "interrupted-charged";
-    /// An idle worker whose question is not answered asks nobody else.
+    /// An idle worker whose question is not answered asks no other worker.
     SilentThief = "silent-thief";
-    /// The owner of a running job hears of its cancel only when it opens its next session.
-    CancelNotTold = "cancel-not-told";
-    /// The server takes a lease to be over after half of its length.
+    /// The owner of a running job learns of its cancel only when it opens its next session.
+    CancelNotSent = "cancel-not-sent";
+    /// The server treats a lease as expired after half of its length.
     ReclaimEarly = "reclaim-early";
 }
 
@@ -99,8 +100,8 @@ bugs! {
 #[cfg(feature = "planted")]
 static PLANTED: AtomicU8 = AtomicU8::new(0);
 
-/// Switches one bug on for the whole process, or none. Not while anything runs: what was decided without
-/// the bug may not fit to what is decided with it.
+/// Switches one bug on for the whole process, or none. Not while anything runs: decisions made
+/// without the bug may not fit decisions made with it.
 #[cfg(feature = "planted")]
 pub fn plant(bug: Option<Bug>) {
     // Relaxed: nothing else is handed over with it.

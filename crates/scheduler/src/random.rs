@@ -19,8 +19,8 @@ impl SplitMix64 {
         mix(self.state)
     }
 
-    /// A number below `bound`. The multiplication's bias is below 2^-32 for the few thousand workers
-    /// that are chosen among.
+    /// A number below `bound`. The multiplication's bias is below 2^-32 for the few thousand
+    /// workers that are chosen among.
     ///
     /// # Panics
     /// If `bound` is 0.

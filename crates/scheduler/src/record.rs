@@ -1,7 +1,7 @@
 //! What the store keeps: rows and the mutations that write them.
 //!
-//! A job is inserted once and written once more at its end. In between, a claim or a theft of any
-//! number of jobs is one lease row. A job's true owner is the newest of both: see
+//! A job is inserted once and written once more at its end. In between, a claim or a steal of any
+//! number of jobs is one lease row. The newer of both determines a job's owner: see
 //! [`crate::dispatch::Loader`].
 
 use alloc::vec::Vec;
@@ -13,15 +13,15 @@ use crate::spec::JobSpec;
 use crate::state::JobState;
 use crate::time::{Duration, Wall};
 
-/// A change to what is kept. The mutations of one commit are applied together or not at all.
+/// A change to the store. The mutations of one commit are applied together or not at all.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Mutation {
     /// A new job with its edges. The shell adds the payload.
     Put(JobRow),
-    /// What changes of a job that is there.
+    /// The changing part of an existing job.
     Write(JobWrite),
-    /// Another priority, and nothing else: what the store knows of the job's state may be behind its
-    /// open lease row, and stays so.
+    /// Another priority, and nothing else: the stored state of the job may be older than its open
+    /// lease row, and stays so.
     Priority {
         /// Which job.
         job: Seq,
@@ -34,24 +34,24 @@ pub enum Mutation {
     Close(LeaseNo),
     /// A queue's settings.
     Queue(QueueSettings),
-    /// The order in which jobs are taken.
+    /// The scheduling strategy.
     Strategy(Strategy),
-    /// How long leases last; ten seconds in a store that says nothing else.
+    /// The lease duration; ten seconds if the store has none.
     LeaseLength(Duration),
-    /// These ended jobs and all that belongs to them are removed.
+    /// These ended jobs and everything that belongs to them are removed.
     Purge(Vec<Seq>),
-    /// History that no kept job has a part in is removed.
+    /// History that no stored job needs is removed.
     Trim {
         /// These closed rows of the ledger.
         leases: Vec<LeaseNo>,
-        /// Notes about workers that were kept before this moment, as many as one commit can take.
+        /// Notes about workers from before this moment, as many as one commit can take.
         notes_before: Wall,
     },
-    /// Something people may want to know later.
+    /// An entry of the history, for people.
     Note(Note),
 }
 
-/// A job as it is kept.
+/// A job as it is stored.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct JobRow {
     /// Its number.
@@ -69,36 +69,37 @@ pub struct JobRow {
 pub struct JobWrite {
     /// Which job.
     pub job: Seq,
-    /// Its state. `Leased` is never written: lease rows say it.
+    /// Its state. `Leased` is never written: lease rows imply it.
     pub state: JobState,
     /// Its fence.
     pub fence: Fence,
     /// How many attempts are charged to it.
     pub attempts: u16,
-    /// How often it was there when a worker was lost.
+    /// How often a worker was lost while it held the job.
     pub suspicions: u8,
     /// Its present priority.
     pub priority: i16,
     /// When it is due, if it is scheduled.
     pub due: Wall,
-    /// Who holds it: the owner of a running job, or who has yet to let go of a cancelled one.
+    /// The worker that holds it: the owner of a running job, or the worker that still has to stop a
+    /// cancelled one.
     pub holder: Option<WorkerId>,
-    /// Why it ended, if not well.
+    /// Why it ended, if it did not succeed.
     pub reason: Option<Reason>,
     /// When this was written; for an ended job, when it ended.
     pub at: Wall,
 }
 
-/// Why a job ended badly.
+/// Why a job did not succeed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
-    /// Somebody cancelled it.
+    /// A client or an operator cancelled it.
     Request,
-    /// Its parents' condition could no longer hold.
+    /// Its parents' condition could no longer be met.
     Condition,
     /// Its last attempt failed.
     Failed,
-    /// Its last attempt took the worker with it.
+    /// Its last attempt ended with the loss of the worker.
     WorkerLost,
 }
 
@@ -107,9 +108,9 @@ pub enum Reason {
 pub struct LeaseRow {
     /// Rows are read in this order.
     pub number: LeaseNo,
-    /// Who owns the jobs now; nobody means that they are queued.
+    /// The new owner; `None` if the jobs went back to their queues.
     pub worker: Option<WorkerId>,
-    /// How that came.
+    /// Why the owner changed.
     pub cause: LeaseCause,
     /// The jobs with their new fences.
     pub jobs: Vec<Hold>,
@@ -117,14 +118,14 @@ pub struct LeaseRow {
     pub at: Wall,
 }
 
-/// How jobs changed hands.
+/// Why jobs changed owner.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LeaseCause {
     /// Taken from the queue.
     Claim,
     /// Taken from another worker's deque.
     Steal(WorkerId),
-    /// Taken back from a worker whose lease ran out.
+    /// Taken back from a worker whose lease expired.
     Lost(WorkerId),
     /// Handed back by a worker.
     Returned(WorkerId),
@@ -135,26 +136,26 @@ pub enum LeaseCause {
 pub struct QueueSettings {
     /// Which queue.
     pub queue: Name,
-    /// Nothing is taken from it.
+    /// Whether it is paused.
     pub paused: bool,
-    /// At most this many of its jobs are owned at once.
+    /// The concurrency limit: how many of its jobs may be owned at once.
     pub limit: Option<u32>,
     /// Its share, under the strategy that looks at it; at least 1.
     pub weight: u32,
 }
 
 impl QueueSettings {
-    /// A queue that nobody has touched.
+    /// A queue with default settings.
     #[must_use]
     pub const fn new(queue: Name) -> Self {
         Self { queue, paused: false, limit: None, weight: 1 }
     }
 }
 
-/// The order in which ready jobs are taken.
+/// The scheduling strategy: the order in which ready jobs are assigned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Strategy {
-    /// In the order of submission, whatever the queue.
+    /// In the order of submission, across all queues.
     Fifo,
     /// Higher priority first, then in the order of submission. Each `aging` of waiting is worth one
     /// step of priority, so that the lowest is served in bounded time.
@@ -175,13 +176,13 @@ impl Default for Strategy {
     }
 }
 
-/// How long a job waits to gain one step of priority, unless the strategy says otherwise.
+/// How long a job waits to gain one step of priority, by default.
 pub const DEFAULT_AGING: Duration = Duration::from_secs(60);
 
-/// Something people may want to know later, which no row of a job or of the ledger says.
+/// An entry of the history that is in no job row and no ledger row.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Note {
-    /// A worker's lease ran out, and it held this many jobs.
+    /// A worker's lease expired while it held this many jobs.
     WorkerLost {
         /// The worker.
         worker: WorkerId,
@@ -190,24 +191,24 @@ pub enum Note {
     },
     /// An attempt did not succeed.
     Attempt {
-        /// Which job, under which fence.
+        /// The job, and the fence of the attempt.
         hold: Hold,
-        /// Who tried.
+        /// The worker.
         worker: WorkerId,
-        /// How it went.
+        /// How it ended.
         outcome: AttemptOutcome,
     },
-    /// Somebody cancelled this job.
+    /// This job was cancelled.
     Cancelled(JobId),
-    /// Somebody gave this dead job new attempts.
+    /// This dead job was retried.
     Retried(JobId),
-    /// Somebody gave this job another priority.
+    /// The priority of this job was changed.
     Prioritised(JobId),
-    /// Somebody told this worker to drain.
+    /// This worker was asked to drain.
     Drained(WorkerId),
 }
 
-/// How an attempt ended that did not succeed.
+/// How an attempt ended that did not succeed, as the store remembers it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum AttemptOutcome {
     /// It failed, and counts.
@@ -216,17 +217,17 @@ pub enum AttemptOutcome {
     Snoozed,
     /// The worker drained.
     Interrupted,
-    /// The worker was lost and no other job can have been the reason; it counts.
+    /// The worker was lost, and no other job can have caused it; it counts.
     LostAlone,
-    /// The worker was lost and any of several jobs may have been the reason.
+    /// The worker was lost, and any of several jobs may have caused it.
     LostAmongOthers,
 }
 
-/// What the store hands to [`crate::dispatch::Loader`], in this order: numbers, settings, jobs (ended
-/// parents before their children), lease rows.
+/// What the store passes to [`crate::dispatch::Loader`], in this order: numbers, settings, jobs
+/// (ended parents before their children), lease rows.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Loaded {
-    /// Where numbering goes on.
+    /// The last numbers used.
     Numbers {
         /// The last commit.
         commit: crate::id::CommitNo,
@@ -234,17 +235,17 @@ pub enum Loaded {
         seq: Seq,
         /// The last lease row, open or not.
         lease: LeaseNo,
-        /// The newest time in the id of any job that is kept.
+        /// The newest time in the id of any stored job.
         newest_id: Option<Wall>,
     },
-    /// The order in which jobs are taken.
+    /// The scheduling strategy.
     Strategy(Strategy),
-    /// How long leases last.
+    /// The lease duration.
     LeaseLength(Duration),
-    /// A queue that somebody has set.
+    /// A queue that has settings.
     Queue(QueueSettings),
-    /// An unfinished job; a cancelled one that somebody still holds; or the ended parent of a job
-    /// that is kept as blocked.
+    /// An unfinished job; a cancelled one that a worker still holds; or the ended parent of a job
+    /// that is stored as blocked.
     Job(JobRow),
     /// An open lease row.
     Lease(LeaseRow),

@@ -1,5 +1,5 @@
-//! What a submitter says of a job, and the pure rules that follow from it: when a condition on parents
-//! holds, and how long to wait before another attempt.
+//! What a submitter says of a job, and the pure rules that follow from it: when a condition on
+//! parents holds, and how long to wait before another attempt.
 
 use alloc::vec::Vec;
 
@@ -132,8 +132,8 @@ pub struct Retry {
     pub max: u16,
     /// The wait before another attempt.
     pub backoff: Backoff,
-    /// The wait is made longer or shorter by at most this many percent, by chance, so that jobs that
-    /// failed together do not come back together.
+    /// The wait is made longer or shorter by at most this many percent, by chance, so that jobs
+    /// that failed together do not come back together.
     pub jitter_percent: u8,
 }
 

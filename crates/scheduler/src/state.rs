@@ -1,14 +1,14 @@
 //! The states of a job and every way from one to another, in one table.
 //!
-//! This is the only file in which a job's state changes: elsewhere a phase can be made and looked at,
-//! but moved only by `Phase::apply`. What else must move with it (queues, leases, counters) is the
-//! business of `dispatch`.
+//! This is the only file in which a job's state changes: other files can create and read a phase,
+//! but only `Phase::apply` changes it. `dispatch` keeps queues, leases and counters consistent with
+//! it.
 
 use core::fmt;
 
 use crate::id::WorkerId;
 
-/// Where a job is in its life. The word is the same in the store, the API and on a page.
+/// The state of a job. The word is the same in the store, the API and the documentation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum JobState {
     /// Waits for its parents.
@@ -21,28 +21,28 @@ pub enum JobState {
     Leased,
     /// Known to have started.
     Running,
-    /// Ended well, for ever.
+    /// Succeeded; final.
     Succeeded,
-    /// Ended badly: no attempts left. Only an operator's retry leads on.
+    /// Failed, with no attempts left. Only an operator's retry revives it.
     Dead,
-    /// Ended by a cancel, for ever.
+    /// Cancelled; final.
     Cancelled,
 }
 
-/// What can happen to a job.
+/// A transition of a job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Verb {
-    /// Its parents' condition holds, and it is due.
+    /// Its parents' condition is met, and it is due.
     Release,
-    /// Its parents' condition holds, but it is not due yet.
+    /// Its parents' condition is met, but it is not due yet.
     Defer,
     /// Its time has come.
     Due,
-    /// A worker is made its owner.
+    /// A worker becomes its owner.
     Claim,
     /// It goes from one worker's deque to another's.
     Steal,
-    /// Its owner says that it runs.
+    /// Its owner reports that it runs.
     Start,
     /// Its owner lost it, dropped it, gave it back or was interrupted in it.
     Requeue,
@@ -50,11 +50,11 @@ pub enum Verb {
     Finish,
     /// Its owner failed in it; another attempt comes later.
     Backoff,
-    /// Its owner wants to be asked again later.
+    /// Its handler asks to be called again later.
     Snooze,
     /// Its attempts are used up.
     Bury,
-    /// Somebody does not want it any more, or its parents' condition cannot hold.
+    /// It is cancelled, or its parents' condition can no longer be met.
     Cancel,
     /// An operator gives a dead job new attempts.
     Retry,
@@ -164,16 +164,16 @@ impl Verb {
         Self::Retry,
     ];
 
-    /// Whether the job's fence grows: somebody else owns it now, or whoever did must not be heard
-    /// again. After the owner's own last word (finish, fail, snooze) the fence stays, so that the
-    /// same word, repeated, is recognised.
+    /// Whether the job's fence grows: it has another owner now, or reports of the old owner must be
+    /// refused. After the owner's own final report (finish, fail, snooze) the fence stays, so that
+    /// a repetition of that report is recognised.
     #[must_use]
     pub const fn changes_hands(self) -> bool {
         matches!(self, Self::Claim | Self::Steal | Self::Requeue | Self::Cancel | Self::Retry)
     }
 }
 
-/// A job's state, and who holds it.
+/// A job's state and its holder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Phase {
     state: JobState,
@@ -191,7 +191,7 @@ impl Phase {
     /// How a submitted job begins.
     pub(crate) const BLOCKED: Self = Self { state: JobState::Blocked, holder: None };
 
-    /// What the store says of a job. `None` if a holder and this state do not go together.
+    /// A job as the store has it. `None` if this state and holder are inconsistent.
     pub(crate) const fn loaded(state: JobState, holder: Option<WorkerId>) -> Option<Self> {
         let fits = match state {
             JobState::Leased | JobState::Running => holder.is_some(),
@@ -205,7 +205,7 @@ impl Phase {
         self.state
     }
 
-    /// The worker that owns the job, or that has not yet let go of one that was cancelled.
+    /// The worker that owns the job, or that still has to stop a cancelled one.
     pub(crate) const fn holder(self) -> Option<WorkerId> {
         self.holder
     }
@@ -215,7 +215,7 @@ impl Phase {
         if self.state.is_owned() { self.holder } else { None }
     }
 
-    /// Moves the job along the table; `owner` is who gets it, for the verbs that give it to somebody.
+    /// Applies a transition; `owner` is the new owner, for transitions that assign the job.
     #[must_use = "an illegal move changes nothing"]
     pub(crate) const fn apply(
         &mut self,
@@ -227,10 +227,10 @@ impl Phase {
         };
         self.holder = match verb {
             Verb::Claim | Verb::Steal => {
-                assert!(owner.is_some(), "a claimed or stolen job goes to somebody");
+                assert!(owner.is_some(), "a claimed or stolen job has a new owner");
                 owner
             }
-            // A cancelled job stays with its worker until that worker has let go of it.
+            // A cancelled job stays with its worker until that worker has stopped it.
             Verb::Start | Verb::Cancel => self.holder,
             _ => None,
         };
@@ -238,7 +238,7 @@ impl Phase {
         Ok(())
     }
 
-    /// The worker of a cancelled job has let go of it.
+    /// The worker has stopped or dropped the cancelled job.
     pub(crate) const fn let_go(&mut self) {
         assert!(matches!(self.state, JobState::Cancelled), "only a cancelled job is let go of");
         self.holder = None;
@@ -249,8 +249,8 @@ impl Phase {
 mod tests {
     use super::*;
 
-    /// The whole table once more, as a picture: one row a state, one column a verb, `.` for what may
-    /// not happen.
+    /// The whole table once more, as a picture: one row a state, one column a verb, `.` for what
+    /// may not happen.
     const TABLE: &str = "
                release   defer     due    claim  steal  start   requeue finish    backoff   snooze    bury cancel    retry
     blocked    queued    scheduled .      .      .      .       .       .         .         .         .    cancelled .
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_holds_a_job_exactly_while_it_is_owned_or_being_cancelled() {
+    fn a_job_has_a_holder_exactly_while_it_is_owned_or_being_cancelled() {
         let worker = WorkerId::apart(1);
         let mut phase = Phase::BLOCKED;
         for (verb, held) in [(Verb::Release, false), (Verb::Claim, true), (Verb::Start, true)] {

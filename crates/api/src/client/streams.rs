@@ -1,4 +1,5 @@
-//! What goes or comes line by line, for as long as it takes: jobs to submit, what they print, events.
+//! What goes or comes line by line, for as long as it takes: jobs to submit, what they print,
+//! events.
 
 use std::ops::ControlFlow;
 
@@ -26,7 +27,8 @@ pub struct StreamedEvent {
     pub id: String,
     /// Something before this was missed, and there is nothing else to this.
     pub is_reset: bool,
-    /// An [`crate::event::ClusterEvent`] in JSON; nothing, where only the place to go on from is told.
+    /// An [`crate::event::ClusterEvent`] in JSON; nothing, where only the place to go on from is
+    /// told.
     pub data: String,
 }
 

@@ -1,8 +1,8 @@
-//! A flow as people write it in a file, read and judged without a server. What is wrong is known by the
-//! line it stands on.
+//! A flow as people write it in a file, read and judged without a server. What is wrong is known by
+//! the line it stands on.
 //!
-//! `form` reads TOML, JSON and YAML into the same `tree`; this module makes a [`Flow`] of it, and `shape` knows
-//! what a field is made of.
+//! `form` reads TOML, JSON and YAML into the same `tree`; this module makes a [`Flow`] of it, and
+//! `shape` knows what a field is made of.
 
 mod form;
 mod shape;

@@ -1,4 +1,5 @@
-//! What each field of a job is made of, in plain words, and which part of one is made of something else.
+//! What each field of a job is made of, in plain words, and which part of one is made of something
+//! else.
 
 use super::tree::{Node, Value};
 use crate::submission::{Growth, Span};

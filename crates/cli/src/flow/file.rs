@@ -102,7 +102,7 @@ mod tests {
             ("[job.a]\nrun = []", "job \"a\": the command has no program\n  f.toml:2  run = []"),
             (
                 "[defaults]\nretry = 0\n[job.a]\nkind = \"k\"",
-                "job \"a\": a job has at least one attempt\n  f.toml:2  retry = 0",
+                "job \"a\": `max` must be at least 1\n  f.toml:2  retry = 0",
             ),
             ("[job.a]\nkind = \"k\"\ntimeout = \"5 apples\"", "f.toml:3  timeout"),
             ("[job.a]\nkind = \"k\"\nafter = [\"a\"]", "the flow has a cycle: a -> a\n  f.toml:3"),
@@ -110,10 +110,7 @@ mod tests {
                 "[job.fetch]\nkind = \"k\"\n[job.b]\nkind = \"k\"\nafter = [\n\"fetch\",\n\"fecth\"]",
                 "job \"b\" waits for \"fecth\", which is not in this flow\n  f.toml:7  \"fecth\"]\n  help: did you mean \"fetch\"?",
             ),
-            (
-                "[job.\"a/b\"]\nkind = \"\"",
-                "job \"a/b\": the kind has no name\n  f.toml:2  kind = \"\"",
-            ),
+            ("[job.\"a/b\"]\nkind = \"\"", "job \"a/b\": `kind` is empty\n  f.toml:2  kind = \"\""),
             ("name = \"x", "this cannot be read as TOML"),
         ];
         for (text, said) in rows {

@@ -67,7 +67,7 @@ fn invalid_arguments_are_rejected() {
         (&["resize", "{"][..], "the arguments: invalid JSON"),
         (&["resize", "a b"], "write JSON, for example"),
         (&["command", "1"], "a command needs a program"),
-        (&["", "1"], "the kind has no name"),
+        (&["", "1"], "`kind` is empty"),
         (&[], "<KIND>"),
     ] {
         server.filch(&[&["enqueue"], words].concat()).refused(2, said);

@@ -45,7 +45,7 @@ fn unknown_jobs_are_rejected() {
     server.filch(&["wait", "abc"]).refused(2, "at least the last 4 digits");
     server.filch(&["wait", "@first"]).refused(2, "write @last for the newest job");
     server.filch(&["wait"]).refused(2, "<JOB>");
-    server.filch(&["wait", "--timeout", "5", "abcd"]).refused(2, "this is no duration");
+    server.filch(&["wait", "--timeout", "5", "abcd"]).refused(2, "malformed duration");
 }
 
 #[test]

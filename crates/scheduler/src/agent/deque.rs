@@ -1,7 +1,8 @@
 //! The worker's deque of jobs that have not started.
 //!
 //! The owner end is what runs next: what needed a free slot, then by rank, then in the order of
-//! submission. The steal end is what would run last. Starting and giving meet here: whoever takes a job out has it.
+//! submission. The steal end is what would run last. Starting and giving meet here: whoever takes a
+//! job out has it.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Everything that can happen to an `agent`, and everything it can cause.
+//! The events and effects of an `agent`.
 
 use alloc::vec::Vec;
 
@@ -6,23 +6,23 @@ use crate::id::{Hold, MessageNo, SessionNo, WorkerId};
 use crate::message::{Assignment, Ending, FromWorker, ToWorker};
 use crate::time::Duration;
 
-/// What can happen.
+/// An event for an `agent`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum AgentEvent {
-    /// A connection to the server stands.
+    /// A connection to the server was made.
     Connected,
     /// The connection broke, or could not be made.
     Disconnected,
     /// A batch of messages came.
     Received {
-        /// In which session.
+        /// The session that it belongs to.
         session: SessionNo,
         /// The batch's number in that session.
         number: MessageNo,
-        /// What it says, in order.
+        /// The messages, in order.
         messages: Vec<ToWorker>,
     },
-    /// An attempt is over: nothing of it runs any more.
+    /// An attempt ended, and nothing of it runs any more.
     Ended {
         /// Which one.
         hold: Hold,
@@ -30,17 +30,17 @@ pub enum AgentEvent {
         /// decides what a stop is reported as.
         ending: Ending,
     },
-    /// A running job says how far it has come.
+    /// A running job reported its progress.
     Progressed {
         /// Which one.
         hold: Hold,
         /// From 0 to 100.
         percent: u8,
     },
-    /// A thread that runs jobs has found nothing to do.
+    /// A thread that runs jobs is idle.
     Idle,
-    /// Start nothing more, hand back what has not started, and leave when the rest is done or the
-    /// grace is over.
+    /// Graceful shutdown: start nothing more, hand back jobs that have not started, and leave when
+    /// the rest is done or the grace period is over.
     Drain {
         /// How long running jobs may take.
         grace: Duration,
@@ -49,67 +49,67 @@ pub enum AgentEvent {
     Tick,
 }
 
-/// What an `agent` causes. The shell performs these in order and never waits in between.
+/// An effect of an `agent`. The shell performs effects in order and never waits in between.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum AgentEffect {
-    /// Connect to the server after this wait, then say [`AgentEvent::Connected`].
+    /// Connect to the server after this wait, then send [`AgentEvent::Connected`].
     Connect {
-        /// By chance, so that many workers do not come back at once.
+        /// Random, so that many workers do not reconnect at once.
         wait: Duration,
     },
-    /// Close this session's connection. Nobody need say [`AgentEvent::Disconnected`] of it.
+    /// Close this session's connection. No [`AgentEvent::Disconnected`] is needed for it.
     Disconnect {
         /// Which one.
         session: SessionNo,
     },
     /// Send a batch in this session.
     Send {
-        /// Who speaks.
+        /// The incarnation that sends it.
         worker: WorkerId,
         /// In which session.
         session: SessionNo,
         /// The batch's number in that session.
         number: MessageNo,
-        /// What to say, in order.
+        /// The messages, in order.
         messages: Vec<FromWorker>,
     },
-    /// Run this job, and say [`AgentEvent::Ended`] when it is over.
+    /// Run this job, and send [`AgentEvent::Ended`] when it is over.
     Start(Assignment),
-    /// Stop this job, and say [`AgentEvent::Ended`] when nothing of it runs any more.
+    /// Stop this job, and send [`AgentEvent::Ended`] when nothing of it runs any more.
     Stop {
         /// Which one.
         hold: Hold,
         /// Why.
         why: StopReason,
     },
-    /// The server has answered for this job; what was kept for its report can go.
+    /// The server answered the report of this job; its result and log can be dropped.
     Answered {
         /// Which one.
         hold: Hold,
-        /// What it said.
+        /// The answer.
         verdict: Verdict,
     },
-    /// Everything is done and said: the worker can end.
+    /// The worker can end.
     Leave,
 }
 
 /// Why a running job is stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StopReason {
-    /// Somebody does not want it any more, or it belongs to another worker by now.
+    /// It was cancelled, or another worker owns it now.
     Cancelled,
-    /// It took longer than it may.
+    /// It exceeded its timeout.
     TimedOut,
-    /// The worker drains, and the grace is over.
+    /// The worker is shutting down, and the grace period is over.
     Drained,
-    /// The worker's right to own jobs has run out, or was never known.
+    /// The worker fenced itself: it may no longer own jobs.
     Fenced,
 }
 
-/// What the server said to a report.
+/// The server's answer to a report.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Verdict {
-    /// It is stored.
+    /// It is durable.
     Accepted,
     /// It came too late: the job has changed hands.
     Refused,

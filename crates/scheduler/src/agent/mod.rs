@@ -1,11 +1,11 @@
-//! The worker's brain: what one worker does next.
+//! The worker's side of the scheduler: decides what one worker does next.
 //!
-//! It holds a deque of jobs that are its own, starts them without asking anyone, reports what became of
-//! them until it is answered, gives away half of what it has not started when asked, and fences itself:
-//! when the server has not been heard to answer for seven tenths of the lease, everything stops.
+//! An agent holds a deque of jobs that it owns, starts them without asking, repeats its reports
+//! until they are answered, and gives away half of its unstarted jobs when asked. It fences itself:
+//! if no batch of the last seven tenths of a lease was acknowledged, it stops every job.
 //!
-//! The files next door: `session` speaks with the server, `work` starts and stops jobs, `deque` holds
-//! those that wait, `pace` says how many to want.
+//! Submodules: `session` talks to the server, `work` starts and stops jobs, `deque` holds waiting
+//! jobs, `pace` decides how many jobs to want.
 
 mod deque;
 mod event;
@@ -46,9 +46,9 @@ pub struct AgentConfig {
     pub started_after: Duration,
     /// The longest wait before a reconnect.
     pub reconnect_max: Duration,
-    /// So many reports are sent even if earlier ones are not answered yet.
+    /// This many reports are sent at once, even if earlier ones are not answered yet.
     pub reports_max: usize,
-    /// How long running jobs may take when the server tells the worker to drain.
+    /// The grace period for running jobs when the server asks the worker to shut down.
     pub grace: Duration,
 }
 
@@ -80,12 +80,12 @@ pub enum Home {
 /// How many jobs to hold beyond the slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reserve {
-    /// What covers a round trip, at most so many.
+    /// As many as cover a round trip, up to a cap.
     Auto {
         /// The cap.
         most: u32,
     },
-    /// Always so many.
+    /// Always this many.
     Fixed(u32),
 }
 
@@ -102,13 +102,13 @@ pub struct Agent {
     now: Now,
     /// This incarnation.
     id: WorkerId,
-    /// The incarnation before, whose work has stopped and whose reports are still to be told.
+    /// The previous incarnation: its jobs have stopped, but its reports are not answered yet.
     replaces: Option<WorkerId>,
     /// Whether the server has answered this incarnation.
     is_met: bool,
     link: Link,
     session: Session,
-    /// The length of the lease, as the server said last.
+    /// The length of the lease, from the last `reconcile`.
     lease: Duration,
     /// When the newest message that was acknowledged was *sent*: from then the lease is counted.
     lease_from: Option<Monotonic>,
@@ -119,7 +119,7 @@ pub struct Agent {
     has_left: bool,
     deque: Deque,
     slots: BTreeMap<Hold, Slot>,
-    /// What was reported, or will be, and is not answered.
+    /// Reports that are not answered yet, sent or not.
     reports: BTreeMap<Hold, Pending>,
     pace: Pace,
     effects: Vec<AgentEffect>,
@@ -144,11 +144,11 @@ struct Session {
     in_flight: usize,
     in_flight_since: Monotonic,
     want_told: u32,
-    /// Whether the server has said in this session what is whose, and how long leases last.
+    /// Whether this session's `reconcile` has arrived.
     is_reconciled: bool,
     /// When the newest batch of this session that is acknowledged was sent.
     acknowledged_at: Option<Monotonic>,
-    /// The batch that says goodbye.
+    /// The batch with the goodbye.
     goodbye: Option<MessageNo>,
 }
 
@@ -217,7 +217,7 @@ impl Agent {
 
     /// One event, at one moment; what it causes is appended to `effects`, to be performed in order.
     pub fn handle(&mut self, now: Now, event: AgentEvent, effects: &mut Vec<AgentEffect>) {
-        // A clock that runs backwards is a bug of the shell's; standing still is the safe answer.
+        // A clock that runs backwards is a bug of the shell; standing still is the safe reaction.
         self.now = Now { monotonic: self.now.monotonic.max(now.monotonic), wall: now.wall };
         if self.has_left {
             return;
@@ -245,8 +245,9 @@ impl Agent {
         effects.append(&mut self.effects);
     }
 
-    /// Whether the server tells this worker to end, in a session that was open until now. It is heard
-    /// whatever has run out meanwhile: who stood still reads it late, and nobody may say it again.
+    /// Whether the server asks this worker to shut down, in a session that was open until now. It
+    /// is honoured even if the lease has expired meanwhile: a worker that was suspended reads it
+    /// late, and it may not be repeated.
     fn is_told_to_end(&self, event: &AgentEvent) -> bool {
         let AgentEvent::Received { session, messages, .. } = event else { return false };
         let is_current = self.session.is_open && *session == self.session.number;
@@ -275,11 +276,11 @@ impl Agent {
         self.id
     }
 
-    /// The moment at which everything must have stopped unless the server answers before: what a
-    /// guardian of child processes is told. `None` if nothing may run anyway.
+    /// The moment at which every job must have stopped unless the server answers before. A guardian
+    /// of child processes enforces it. `None` if nothing may run anyway.
     #[must_use]
     pub fn fence_at(&self) -> Option<Monotonic> {
-        // Seven tenths bear clocks that run 1.4 times apart.
+        // Seven tenths tolerate clocks whose speeds differ by a factor of 1.4.
         let tenths = if planted(Bug::NoSelfFencing) { 10_000 } else { 7 };
         self.lease_from.map(|from| from.plus(self.lease * tenths / 10))
     }

@@ -1,8 +1,8 @@
 //! How many jobs to want: the slots plus a shallow reserve that covers one round trip.
 //!
-//! While a report and the answer to it are under way, a slot works from the reserve. How many jobs that
-//! takes is (round trip / mean job time) x slots: many for short jobs, none for long ones, which are
-//! therefore hardly ever taken before they can be started.
+//! While a report and the answer to it are under way, a slot works from the reserve. How many jobs
+//! that takes is (round trip / mean job time) x slots: many for short jobs, none for long ones,
+//! which are therefore hardly ever taken before they can be started.
 
 use super::Reserve;
 use crate::time::{Duration, micros};

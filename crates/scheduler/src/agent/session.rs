@@ -1,8 +1,8 @@
-//! Speaking with the server: connect, greet, send in batches, listen, renew, and know when the right to
-//! own jobs is over.
+//! The agent's session with the server: connecting, the hello, batches in both directions, renewing
+//! the lease, and self-fencing.
 //!
-//! Reports are sent when no earlier report is under way, or when many have gathered: so the batches
-//! grow with the time that an answer takes, by themselves.
+//! Reports are sent when no earlier report is unanswered, or when many have accumulated. So batches
+//! grow with the round trip time without further tuning.
 
 use alloc::vec::Vec;
 
@@ -13,14 +13,14 @@ use crate::message::{FromWorker, Hello, HelloKind, Report, ToWorker};
 use crate::planted::{Bug, planted};
 use crate::time::{Duration, Monotonic};
 
-/// Beats in one lease.
-const BEATS: u32 = 10;
+/// Heartbeats per lease.
+const HEARTBEATS: u32 = 10;
 
-/// Who holds nothing has nothing to lose, and beats only every so many. The server knows it, and gives no work
-/// to who is silent for longer.
+/// A worker that holds no jobs has nothing to lose and sends only every third heartbeat. The server
+/// knows that, and assigns no jobs to a worker that is silent for longer.
 const IDLE_HEARTBEATS: u32 = 3;
 
-/// A server that has said nothing for so many beats after its answer was due is taken to be out of reach.
+/// A server that is silent for this many heartbeats after its answer was due counts as unreachable.
 const SILENT_HEARTBEATS: u32 = 2;
 
 impl Session {
@@ -47,11 +47,11 @@ impl Session {
 
 impl Agent {
     fn heartbeat(&self) -> Duration {
-        self.lease / BEATS
+        self.lease / HEARTBEATS
     }
 
-    /// How long after one beat the next one is due. Whoever was not told the truth yet may hold something for all
-    /// that the server knows: if its greeting is lost, that has to be found out soon.
+    /// How long after one heartbeat the next is due. Before `reconcile` the server may believe that
+    /// this worker holds jobs, so a lost hello must be noticed soon.
     fn pause(&self) -> Duration {
         let is_idle = self.is_empty() && self.session.is_reconciled;
         if is_idle { self.heartbeat() * IDLE_HEARTBEATS } else { self.heartbeat() }
@@ -68,7 +68,7 @@ impl Agent {
 
     pub(super) fn connected(&mut self) {
         self.link = Link::Up;
-        // While something of the last incarnation still runs there is nothing to say yet.
+        // No hello while a job of the last incarnation still runs.
         if !self.session.is_open && !self.is_fenced {
             self.greet();
         }
@@ -111,7 +111,7 @@ impl Agent {
     pub(super) fn disconnected(&mut self) {
         self.link = Link::Down;
         self.close();
-        // Who drains and is empty would come back only for a goodbye.
+        // A worker that is shutting down and holds nothing would reconnect only for a goodbye.
         let is_done = self.drain.is_some() && self.is_empty();
         if !self.is_fenced && !is_done {
             self.connect();
@@ -128,7 +128,7 @@ impl Agent {
         self.effects.push(AgentEffect::Connect { wait: Duration::from_micros(wait as u64) });
     }
 
-    /// What was under way in the session may not have arrived: it is told again in the next.
+    /// Messages of this session may not have arrived: they are repeated in the next.
     fn close(&mut self) {
         self.session.is_open = false;
         self.session.in_flight = 0;
@@ -172,8 +172,8 @@ impl Agent {
         self.stop_all(StopReason::Fenced);
     }
 
-    /// Once everything has stopped, a fenced worker comes back as a new incarnation, and a drained one
-    /// leaves.
+    /// Once everything has stopped, a fenced worker comes back as a new incarnation, and a drained
+    /// one leaves.
     pub(super) fn come_back_or_leave(&mut self) {
         let is_quiet = self.slots.is_empty() && self.deque.count() == 0;
         if self.is_fenced && is_quiet {
@@ -227,14 +227,14 @@ impl Agent {
         self.effects.push(AgentEffect::Leave);
     }
 
-    /// To be said with the next batch.
+    /// Sends a message with the next batch.
     pub(super) fn say(&mut self, message: FromWorker) {
         if self.session.is_open {
             self.session.unsent.push(message);
         }
     }
 
-    /// To be said at once.
+    /// Sends a message at once.
     pub(super) fn say_now(&mut self, message: FromWorker) {
         self.say(message);
         self.session.is_urgent = true;
@@ -254,15 +254,15 @@ impl Agent {
         self.reports.insert(report.hold, super::Pending { report, is_sent: true });
     }
 
-    /// Reports wait for one another, so that many go together. But each makes room for a job, and when
-    /// there is nothing to run instead, that is asked for at once.
+    /// Reports wait for one another so that many share a batch. But each one makes room for a new
+    /// job, so if the worker has nothing else to run, they are sent at once.
     pub(super) fn idle(&mut self) {
         let is_short = self.deque.count() == 0 && self.slots.len() < self.config.slots as usize;
         let has_room_to_tell = self.reports.len() > self.session.in_flight;
         self.session.is_urgent |= is_short && has_room_to_tell && self.want() > 0;
     }
 
-    /// Sends what there is to say, if it is time to.
+    /// Sends a batch if one is due.
     pub(super) fn flush(&mut self) {
         if !self.session.is_open || self.has_left {
             return;
@@ -371,8 +371,8 @@ impl Agent {
                 self.answered(hold, Verdict::Refused);
                 self.disown(hold);
             }
-            // The server does not know this incarnation, or not any more. What it has to report may be
-            // stored all the same, with the answer lost; the next incarnation asks.
+            // The server does not know this incarnation, or not any more. What it has to report may
+            // be stored all the same, with the answer lost; the next incarnation asks.
             ToWorker::Gone => self.fence(),
         }
     }
@@ -380,8 +380,9 @@ impl Agent {
     /// The lease is counted from the moment the acknowledged message was sent, not from now: the
     /// server may have counted from any moment in between.
     ///
-    /// Before the truth has come, the length of the lease is not known in this session, and a renewal
-    /// may stem from a server that has not stored yet that it met us: it counts when the truth comes.
+    /// Before this session's `reconcile`, the length of the lease is unknown, and a renewal may
+    /// come from a server that has not yet stored that it knows us: it counts once `reconcile` has
+    /// arrived.
     fn renewed(&mut self, number: MessageNo) {
         while let Some(&(sent, at)) = self.session.unacknowledged.front() {
             if sent > number {

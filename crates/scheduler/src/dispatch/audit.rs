@@ -1,8 +1,8 @@
 //! The audit: walks the whole state and says what is not as it must be.
 //!
-//! It checks the invariants that a state can show (I1, I2, I4, I5, I6, I7; I3 is about messages and is
-//! checked where they are applied) and that every index agrees with the jobs. It is far too slow for a
-//! server at work; tests and the simulator call it after every event.
+//! It checks the invariants that a state can show (I1, I2, I4, I5, I6, I7; I3 is about messages and
+//! is checked where they are applied) and that every index agrees with the jobs. It is far too slow
+//! for a server at work; tests and the simulator call it after every event.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;

@@ -1,8 +1,8 @@
 //! Who gets the ready jobs. Runs at the end of every event, over what the event touched.
 //!
-//! Between events no worker that would take a job stands beside a queue that has one for it: a submit
-//! that meets a waiting worker is claimed in the same commit, and a worker that reports is given more
-//! in the same commit. So only workers and queues that changed have to be looked at.
+//! Between events no worker that would take a job stands beside a queue that has one for it: a
+//! submit that meets a waiting worker is claimed in the same commit, and a worker that reports is
+//! given more in the same commit. So only workers and queues that changed have to be looked at.
 
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -73,9 +73,9 @@ impl Dispatch {
         self.queues.next(&worker.served, Fit { limited, solo })
     }
 
-    /// A job that counts against a limit must not wait behind others. It goes into a free slot, or to
-    /// the very front of a deque if there are fewer such jobs here than slots: then it is among the
-    /// next to start. Without that a worker whose reserve is always full would never get one.
+    /// A job that counts against a limit must not wait behind others. It goes into a free slot, or
+    /// to the very front of a deque if there are fewer such jobs here than slots: then it is among
+    /// the next to start. Without that a worker whose reserve is always full would never get one.
     fn has_place_for_limited(&self, id: WorkerId) -> bool {
         let worker = self.workers.get(id);
         worker.free_slots() > 0 || worker.limited < worker.slots

@@ -1,4 +1,4 @@
-//! Everything that can happen to `dispatch`, and everything it can cause.
+//! The events and effects of `dispatch`.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,48 +14,48 @@ use crate::spec::JobSpec;
 use crate::state::JobState;
 use crate::time::Wall;
 
-/// What can happen.
+/// An event for `dispatch`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DispatchEvent {
-    /// A client or an operator asks for something.
+    /// A request of a client or an operator.
     Request {
-        /// Whom the answer goes to.
+        /// Where the answer goes.
         from: RequestNo,
-        /// What is asked.
+        /// The request.
         request: Request,
     },
     /// A batch of messages came from a worker.
     Worker {
-        /// Who speaks.
+        /// The worker.
         worker: WorkerId,
-        /// In which of its sessions.
+        /// The worker's session.
         session: SessionNo,
         /// The batch's number in that session.
         number: MessageNo,
-        /// What it says, in order.
+        /// The messages, in order.
         messages: Vec<FromWorker>,
     },
-    /// The connection of a session broke. That moves no job; the worker only gets no new ones.
+    /// The connection of a session broke. No job moves; the worker only gets no new ones.
     Closed {
-        /// Whose connection.
+        /// The worker.
         worker: WorkerId,
-        /// Which one.
+        /// The session.
         session: SessionNo,
     },
-    /// The store's answer to [`DispatchEffect::Fetch`]. What it did not find is not there.
+    /// The store's answer to [`DispatchEffect::Fetch`]. Jobs that it did not find do not exist.
     Fetched {
         /// Which fetch.
         fetch: FetchNo,
         /// The jobs it found.
         found: Vec<JobRow>,
     },
-    /// The store proposes to forget these ended jobs.
+    /// The store proposes to purge these ended jobs.
     Expired(Vec<(Seq, JobId)>),
-    /// The store proposes to forget history that no kept job has a part in.
+    /// The store proposes to remove history that no stored job needs.
     Outdated {
         /// Closed rows of the ledger.
         leases: Vec<LeaseNo>,
-        /// Notes about workers that were kept before this moment.
+        /// Notes about workers from before this moment.
         notes_before: Wall,
     },
     /// Every commit up to this one is durable.
@@ -64,12 +64,12 @@ pub enum DispatchEvent {
     Tick,
 }
 
-/// What a client or an operator can ask for.
+/// A request of a client or an operator.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Request {
-    /// Take these jobs, all or none.
+    /// Submit these jobs, all or none.
     Submit(Vec<JobSpec>),
-    /// This job is not wanted any more.
+    /// Cancel this job.
     Cancel(JobId),
     /// Give a dead job new attempts.
     Retry(JobId),
@@ -77,7 +77,7 @@ pub enum Request {
     SetPriority {
         /// Which job.
         job: JobId,
-        /// Higher is sooner.
+        /// Jobs with a higher priority start first.
         priority: i16,
     },
     /// Change a queue.
@@ -87,26 +87,26 @@ pub enum Request {
         /// What to change.
         change: QueueChange,
     },
-    /// Take jobs in another order from now on.
+    /// Change the scheduling strategy.
     SetStrategy(Strategy),
-    /// Let this worker finish what it runs, hand back the rest and leave.
+    /// Shut this worker down gracefully: it finishes running jobs, hands back the rest and leaves.
     DrainWorker(WorkerId),
 }
 
 /// One change to a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum QueueChange {
-    /// Take nothing from it.
+    /// Pause it.
     Pause,
-    /// Take jobs from it again.
+    /// Resume it.
     Resume,
-    /// Own at most this many of its jobs at once; `None` for any number.
+    /// The concurrency limit; `None` for none.
     Limit(Option<u32>),
     /// Its share, at least 1.
     Weight(u32),
 }
 
-/// What `dispatch` causes. The shell performs these in order and never waits in between.
+/// An effect of `dispatch`. The shell performs effects in order and never waits in between.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DispatchEffect {
     /// Make these mutations durable, whole and in the order of their numbers.
@@ -116,9 +116,10 @@ pub enum DispatchEffect {
         /// What to store.
         mutations: Vec<Mutation>,
     },
-    /// Look these up among the jobs that are not in memory; answer with [`DispatchEvent::Fetched`].
+    /// Look these up among the jobs that are not in memory, and answer with
+    /// [`DispatchEvent::Fetched`].
     Fetch {
-        /// To be repeated in the answer.
+        /// Repeated in the answer.
         fetch: FetchNo,
         /// By the client's id.
         ids: Vec<JobId>,
@@ -127,31 +128,31 @@ pub enum DispatchEffect {
         /// By number.
         seqs: Vec<Seq>,
     },
-    /// Tell a worker something, once the commit `after` is durable.
+    /// Send messages to a worker, once the commit `after` is durable.
     Send {
-        /// Nothing is told before its receipt; `None` if there is nothing to wait for.
+        /// The commit to wait for, if any.
         after: Option<CommitNo>,
-        /// Whom.
+        /// The worker.
         worker: WorkerId,
         /// Only in this session.
         session: SessionNo,
-        /// What, in order.
+        /// The messages, in order.
         messages: Vec<ToWorker>,
     },
     /// Answer a request, once the commit `after` is durable.
     Reply {
-        /// Nothing is told before its receipt; `None` if there is nothing to wait for.
+        /// The commit to wait for, if any.
         after: Option<CommitNo>,
-        /// Whom.
+        /// The request.
         to: RequestNo,
-        /// What.
+        /// The answer.
         answer: Answer,
     },
-    /// End this session's connection: what came over it does not fit together.
+    /// Close this session's connection: its batches are inconsistent.
     HangUp {
-        /// Whose connection.
+        /// The worker.
         worker: WorkerId,
-        /// Which one.
+        /// The session.
         session: SessionNo,
     },
 }
@@ -159,51 +160,52 @@ pub enum DispatchEffect {
 /// The answer to a request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Answer {
-    /// The jobs are there, each new or as before, in the order in which they were submitted.
+    /// The jobs are stored, each new or known before, in the order of submission.
     Submitted(Vec<Submitted>),
     /// It is done.
     Done,
-    /// It was not done, and nothing has changed.
+    /// The request was refused, and nothing has changed.
     Refused(Refused),
 }
 
-/// What became of one submitted job.
+/// The answer for one submitted job.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Submitted {
-    /// The id under which the job is kept: the submitted one, or that of the job with the same key.
+    /// The job's id: the submitted one, or that of the existing job with the same key.
     pub id: JobId,
     /// Its number.
     pub seq: Seq,
-    /// Whether this submit made it.
+    /// Whether this submit created it.
     pub novelty: Novelty,
 }
 
-/// Whether a submit made a job or met it.
+/// Whether a submit created a job or found it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Novelty {
-    /// This submit made it.
+    /// This submit created it.
     New,
-    /// It was there, with the same body.
+    /// It existed, with the same body.
     Known,
 }
 
 /// Why a request was not carried out. Every variant is something the caller can act on.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Refused {
-    /// There is no such job, or it was purged after its retention.
+    /// No such job, or it was purged after the retention period.
     UnknownJob(JobId),
-    /// There is no such worker, or it is lost.
+    /// No such worker, or it is lost.
     UnknownWorker(WorkerId),
-    /// A job with this id is there, with another body.
+    /// A job with this id exists, with another body.
     IdConflict(JobId),
-    /// A job with this idempotency key is there, with another body.
+    /// A job with this idempotency key exists, with another body.
     KeyConflict {
         /// The key.
         key: Name,
         /// The job that has it.
         holder: JobId,
     },
-    /// The jobs wait for one another: each is a parent of the next, and the last is the first.
+    /// The jobs depend on one another in a cycle: each is a parent of the next, and the last is the
+    /// first.
     Cycle(Vec<JobId>),
     /// The job names itself as a parent.
     OwnParent(JobId),
@@ -214,14 +216,14 @@ pub enum Refused {
         /// The parent.
         parent: JobId,
     },
-    /// The job names a parent that is not there.
+    /// The job names a parent that does not exist.
     UnknownParent {
         /// The job.
         child: JobId,
         /// The parent.
         parent: JobId,
     },
-    /// The job is not in a state in which this can be done.
+    /// Not possible in the job's current state.
     WrongState {
         /// The job.
         job: JobId,
@@ -237,7 +239,7 @@ pub enum Refused {
         /// The bound.
         bound: u64,
     },
-    /// Too much is waiting for the store; the same request will do in a moment.
+    /// Too many requests wait for the store; the same request can be repeated in a moment.
     Busy,
 }
 
@@ -248,7 +250,7 @@ pub enum Bound {
     Jobs,
     /// Parents of all jobs in one submit.
     Edges,
-    /// Unfinished jobs altogether.
+    /// Unfinished jobs in total.
     LiveJobs,
     /// Bytes in a name.
     NameBytes,
@@ -256,7 +258,7 @@ pub enum Bound {
     Attempts,
     /// The weight of a queue: at least 1.
     Weight,
-    /// Queues that somebody has set or that hold jobs.
+    /// Queues that have settings or jobs.
     Queues,
 }
 
@@ -294,7 +296,7 @@ impl fmt::Display for Refused {
                 write!(formatter, "no worker {:016x}", worker.bits())
             }
             Self::IdConflict(job) => {
-                write!(formatter, "job {job} is already there with another body")
+                write!(formatter, "job {job} already exists with another body")
             }
             Self::KeyConflict { key, holder } => {
                 write!(formatter, "key {key:?} belongs to job {holder}, which has another body")
@@ -314,14 +316,14 @@ impl fmt::Display for Refused {
                 write!(formatter, "job {child} names its parent {parent} twice")
             }
             Self::UnknownParent { child, parent } => {
-                write!(formatter, "job {child} names a parent that is not there: {parent}")
+                write!(formatter, "job {child} names an unknown parent: {parent}")
             }
             Self::WrongState { job, state } => write!(formatter, "job {job} is {state}"),
             Self::OutOfBounds { what, asked, bound } => {
-                write!(formatter, "{}: {asked} asked for, the bound is {bound}", what.text())
+                write!(formatter, "{}: {asked} requested, the limit is {bound}", what.text())
             }
             Self::Busy => {
-                formatter.write_str("too many requests wait for the store; repeat this one shortly")
+                formatter.write_str("too many requests wait for the store; retry shortly")
             }
         }
     }

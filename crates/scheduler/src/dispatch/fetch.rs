@@ -31,8 +31,8 @@ pub(crate) struct Waiting {
     purging: VecDeque<Purge>,
 }
 
-/// Jobs that are being forgotten. Until that is durable, and for every look-up that may have been made
-/// before, the store can still find them; but they are not there any more.
+/// Jobs that are being forgotten. Until that is durable, and for every look-up that may have been
+/// made before, the store can still find them; but they are not there any more.
 struct Purge {
     commit: CommitNo,
     jobs: BTreeSet<Seq>,
@@ -341,7 +341,8 @@ impl Dispatch {
         lack
     }
 
-    /// Whether no job that is kept but not in memory can have this id: it is newer than all of them.
+    /// Whether no job that is kept but not in memory can have this id: it is newer than all of
+    /// them.
     fn is_fresh(&self, id: JobId) -> bool {
         id.made_at().is_some_and(|made_at| Some(made_at) > self.newest_gone)
     }

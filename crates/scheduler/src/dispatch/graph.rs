@@ -1,7 +1,7 @@
 //! Dependencies: when a parent ends, its children are counted down, never searched.
 //!
-//! A child that is released is not written to the store: its parents' outcomes are there, and a load
-//! comes to the same verdict. A child that is cancelled is.
+//! A child that is released is not written to the store: its parents' outcomes are there, and a
+//! load comes to the same verdict. A child that is cancelled is.
 
 use alloc::vec::Vec;
 
@@ -43,7 +43,8 @@ impl Dispatch {
         let mut parents = Vec::from([ended]);
         while let Some(parent) = parents.pop() {
             let one = counted(self.jobs.get(parent).state());
-            // Nobody else looks at the list meanwhile: the parent has ended, and stays for its receipt.
+            // Nobody else looks at the list meanwhile: the parent has ended, and stays for its
+            // receipt.
             let Some(extra) = &mut self.jobs.get_mut(parent).extra else {
                 continue;
             };
@@ -55,7 +56,7 @@ impl Dispatch {
                 extra.tally.pending -= 1;
                 extra.tally.succeeded += one.succeeded;
                 extra.tally.failed += one.failed;
-                if self.judge(child) == Judged::Cancelled && !planted(Bug::ChildrenNotTold) {
+                if self.judge(child) == Judged::Cancelled && !planted(Bug::ChildrenNotUpdated) {
                     parents.push(child);
                 }
             }
@@ -124,8 +125,8 @@ impl Dispatch {
         extra.children = children;
     }
 
-    /// A dead job lives again: its children that have not ended wait for it once more. Those that its
-    /// death released stay released, which the store must now be told.
+    /// A dead job lives again: its children that have not ended wait for it once more. Those that
+    /// its death released stay released, which the store must now be told.
     pub(super) fn revive_for_children(&mut self, seq: Seq) {
         for child in Vec::from(self.jobs.get(seq).children()) {
             let Some(extra) = self.listening(child) else {
@@ -139,8 +140,8 @@ impl Dispatch {
         }
     }
 
-    /// What a child knows of its parents, if it still listens to them: one that ended does not, even
-    /// if it lives again, and may not even be in memory.
+    /// What a child knows of its parents, if it still listens to them: one that ended does not,
+    /// even if it lives again, and may not even be in memory.
     fn listening(&mut self, child: Seq) -> Option<&mut Extra> {
         let extra = self.jobs.find_mut(child)?.extra.as_mut()?;
         (!extra.parents.is_empty()).then_some(extra)

@@ -1,7 +1,7 @@
 //! The table of jobs in memory: by number, by the client's id, and by idempotency key.
 //!
-//! Ids and keys lead to numbers by hash tables that are never walked, so their order cannot matter; what
-//! walks the jobs walks them by number.
+//! Ids and keys lead to numbers by hash tables that are never walked, so their order cannot matter;
+//! what walks the jobs walks them by number.
 
 use hashbrown::HashTable;
 
@@ -20,9 +20,9 @@ pub(crate) struct Jobs {
     count: usize,
 }
 
-/// A job in the index of ids, with a piece of the id's hash. So the index can grow without looking at
-/// a single job: with millions of them, that would take longer than a beat. In halves of a number
-/// because that saves four bytes a job.
+/// A job in the index of ids, with a piece of the id's hash. So the index can grow without looking
+/// at a single job: with millions of them, that would take longer than a beat. In halves of a
+/// number because that saves four bytes a job.
 struct Entry {
     hash: u32,
     seq_low: u32,

@@ -1,7 +1,7 @@
 //! The ledger of ownership: which lease rows are open, and what the present event adds to them.
 //!
-//! A row is open while it says more about some job than that job's own row in the store: until every
-//! job in it was written since, or appears in a later row.
+//! A row is open while it says more about some job than that job's own row in the store: until
+//! every job in it was written since, or appears in a later row.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -29,8 +29,8 @@ impl Ledger {
         self.last
     }
 
-    /// Writes a change of owner into the row that this event makes for such changes. The job has yet
-    /// to leave the row it was in before.
+    /// Writes a change of owner into the row that this event makes for such changes. The job has
+    /// yet to leave the row it was in before.
     pub(crate) fn enter(
         &mut self,
         worker: Option<WorkerId>,
@@ -38,8 +38,8 @@ impl Ledger {
         hold: Hold,
         at: Wall,
     ) -> LeaseNo {
-        // The jobs of one change come one after another, so the row is among the last ones, if it is
-        // there; a second row would be right too.
+        // The jobs of one change come one after another, so the row is among the last ones, if it
+        // is there; a second row would be right too.
         let same = |row: &&mut LeaseRow| row.worker == worker && row.cause == cause;
         let row = if let Some(row) = self.making.iter_mut().rev().take(4).find(same) {
             row

@@ -1,5 +1,5 @@
-//! The life of a job in memory: every change of state goes through [`Dispatch::shift`], which takes the
-//! job out of the indexes of its old state and puts it into those of the new one.
+//! The life of a job in memory: every change of state goes through [`Dispatch::shift`], which takes
+//! the job out of the indexes of its old state and puts it into those of the new one.
 //!
 //! What may follow what is the table in `crate::state`; this file keeps the indexes true to it.
 

@@ -1,8 +1,8 @@
 //! Rebuilding everything from what the store loaded, and only from that.
 //!
-//! A job is what its own row says, unless an open lease row has a higher fence for it: then that row
-//! says who owns it. A job kept as blocked is released if its parents' outcomes say so. Every lease
-//! starts anew; incarnations that lived inside the server's own process ended with it.
+//! A job is what its own row says, unless an open lease row has a higher fence for it: then that
+//! row says who owns it. A job kept as blocked is released if its parents' outcomes say so. Every
+//! lease starts anew; incarnations that lived inside the server's own process ended with it.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -66,8 +66,8 @@ impl fmt::Display for LoadError {
 impl core::error::Error for LoadError {}
 
 impl Dispatch {
-    /// A server that starts with what is kept, and what it does first. The pieces come in the order that
-    /// [`Loaded`] asks for.
+    /// A server that starts with what is kept, and what it does first. The pieces come in the order
+    /// that [`Loaded`] asks for.
     ///
     /// # Errors
     /// If the pieces do not fit together.

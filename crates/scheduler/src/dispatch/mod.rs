@@ -1,13 +1,13 @@
 //! The server's brain for one shard of jobs: what happens next to every job.
 //!
 //! [`Dispatch::handle`] takes one event at a moment and says what it causes. Nothing is told before
-//! its receipt: an answer, a refusal or an assignment carries the number of the newest commit issued
-//! when it was decided (see [`crate::gate`]). The one exception is the renewal of a lease.
+//! its receipt: an answer, a refusal or an assignment carries the number of the newest commit
+//! issued when it was decided (see [`crate::gate`]). The one exception is the renewal of a lease.
 //!
-//! The files next door: `life` moves jobs between states and indexes, `submit` and `graph` take them
-//! in, `fetch` waits for what memory lacks, `queue` and `strategy` order them, `claim` and `steal`
-//! give them to workers, `session` and `report` hear workers out, `operate` serves operators, `load`
-//! rebuilds everything from the store, `why` explains, `audit` checks.
+//! The files next door: `life` moves jobs between states and indexes, `submit` and `graph` take
+//! them in, `fetch` waits for what memory lacks, `queue` and `strategy` order them, `claim` and
+//! `steal` give them to workers, `session` and `report` hear workers out, `operate` serves
+//! operators, `load` rebuilds everything from the store, `why` explains, `audit` checks.
 
 mod audit;
 mod claim;
@@ -131,8 +131,8 @@ pub struct Limits {
     pub want: u32,
     /// Queues that one worker may name.
     pub served: usize,
-    /// Mutations without a receipt, beyond which [`Dispatch::is_full`]. It also bounds how much memory a
-    /// slow disk can tie up.
+    /// Mutations without a receipt, beyond which [`Dispatch::is_full`]. It also bounds how much
+    /// memory a slow disk can tie up.
     pub unreceipted: usize,
 }
 
@@ -310,8 +310,8 @@ impl Dispatch {
     }
 
     /// Whether so much waits for its receipt that the shell should take in nothing but receipts and
-    /// batches that are mere beats. Batches are numbered, so what a worker says after something else
-    /// waits behind that; leases are long enough for it.
+    /// batches that are mere beats. Batches are numbered, so what a worker says after something
+    /// else waits behind that; leases are long enough for it.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.unreceipted_mutations >= self.config.limits.unreceipted
@@ -421,8 +421,9 @@ impl Dispatch {
         Some(self.outcome.to(id, worker.session))
     }
 
-    /// Has the store know how long leases last before anybody is given one. A shorter one is kept only
-    /// when nobody can be left who goes by the longer one: after a restart that is all we know of them.
+    /// Has the store know how long leases last before anybody is given one. A shorter one is kept
+    /// only when nobody can be left who goes by the longer one: after a restart that is all we know
+    /// of them.
     fn keep_lease(&mut self) {
         let lease = self.config.lease;
         let may_lower = self.now.monotonic >= self.lease_kept_until;
@@ -445,7 +446,7 @@ impl Dispatch {
             self.unreceipted_mutations += mutations.len();
             effects.push(DispatchEffect::Commit { number: self.issued, mutations });
         }
-        let after = self.newest_commit().filter(|_| !planted(Bug::ToldBeforeReceipt));
+        let after = self.newest_commit().filter(|_| !planted(Bug::SentBeforeReceipt));
         effects.append(&mut self.outcome.others);
         for (worker, session, message) in self.outcome.renewals.drain(..) {
             let messages = Vec::from([message]);
@@ -472,7 +473,8 @@ impl Dispatch {
 }
 
 impl Outcome {
-    /// What a worker is told in this session. Whatever it was to be told in an older one is dropped.
+    /// What a worker is told in this session. Whatever it was to be told in an older one is
+    /// dropped.
     fn to(&mut self, worker: WorkerId, session: SessionNo) -> &mut Told {
         let told = self.sends.entry(worker).or_insert_with(|| Told::new(session));
         if told.session != session {

@@ -65,7 +65,7 @@ impl Dispatch {
             let hold = self.jobs.get(seq).hold(seq);
             self.mutate(Mutation::Note(Note::Cancelled(id)));
             self.end(seq, Verb::Cancel, Some(Reason::Request));
-            if state != JobState::Running || !planted(Bug::CancelNotTold) {
+            if state != JobState::Running || !planted(Bug::CancelNotSent) {
                 self.tell_holder(seq, hold);
             }
         }

@@ -1,9 +1,9 @@
 //! Where jobs lie in memory: found by number, in the order of submission.
 //!
-//! Numbers grow for ever, while old jobs leave; so the table is sparse. Jobs lie on pages, pages are
-//! bound in chapters, and only the chapters are searched: a million queued jobs are thirty of them. A
-//! page or chapter goes when its last job goes, so a few old jobs among millions of finished ones hold
-//! little.
+//! Numbers grow for ever, while old jobs leave; so the table is sparse. Jobs lie on pages, pages
+//! are bound in chapters, and only the chapters are searched: a million queued jobs are thirty of
+//! them. A page or chapter goes when its last job goes, so a few old jobs among millions of
+//! finished ones hold little.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

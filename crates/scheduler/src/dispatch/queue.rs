@@ -1,8 +1,8 @@
 //! Queues: named lines of ready jobs, and which of them a worker is served from next.
 //!
-//! A queue with work that may be taken stands in one index, ordered by its standing, so that the next
-//! queue is found without looking at the others. This file chooses queues and their first jobs; who
-//! becomes an owner is decided in `claim`.
+//! A queue with work that may be taken stands in one index, ordered by its standing, so that the
+//! next queue is found without looking at the others. This file chooses queues and their first
+//! jobs; who becomes an owner is decided in `claim`.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -72,7 +72,8 @@ impl Queue {
         self.ready.len() + self.ready_solo.len()
     }
 
-    /// Ready jobs: those of which a worker may hold any number in their order, then the others in theirs.
+    /// Ready jobs: those of which a worker may hold any number in their order, then the others in
+    /// theirs.
     pub(crate) fn ready_jobs(&self) -> impl Iterator<Item = Seq> {
         self.ready.iter().chain(&self.ready_solo).map(|&(_, seq)| seq)
     }

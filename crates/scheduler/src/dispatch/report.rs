@@ -29,11 +29,11 @@ pub(super) enum Standing {
     Unknown,
 }
 
-/// Whether a report under this fence repeats the word that brought a job where it is: nobody has had
-/// it since.
+/// Whether a report under this fence repeats the word that brought a job where it is: nobody has
+/// had it since.
 pub(super) const fn is_last_word(state: JobState, current: Fence, shown: Fence) -> bool {
-    // A queued job has the fence of its last owner only if that owner failed or wanted to wait. In the
-    // other states the fence is one that was never given to anybody.
+    // A queued job has the fence of its last owner only if that owner failed or wanted to wait. In
+    // the other states the fence is one that was never given to anybody.
     matches!(state, JobState::Scheduled | JobState::Queued | JobState::Succeeded | JobState::Dead)
         && current.0 == shown.0
         && shown.0 > 0
@@ -227,7 +227,8 @@ impl Dispatch {
         }
     }
 
-    /// The cancelled job will not start any more; it may run a little longer, and counts until then.
+    /// The cancelled job will not start any more; it may run a little longer, and counts until
+    /// then.
     pub(super) fn stopping(&mut self, worker: WorkerId, hold: Hold) {
         if self.standing(worker, hold) == Standing::Cancelled {
             self.confirm_cancel(hold.job);

@@ -1,8 +1,8 @@
 //! Sessions and leases: whom we listen to, and until when a worker may own jobs.
 //!
-//! A session is one connection. Whatever belongs to an older one is dropped, in both directions. Within
-//! a session batches are numbered: a repeat is dropped, a gap ends it. Silence moves nothing until the
-//! lease is over; then the incarnation is lost for ever.
+//! A session is one connection. Whatever belongs to an older one is dropped, in both directions.
+//! Within a session batches are numbered: a repeat is dropped, a gap ends it. Silence moves nothing
+//! until the lease is over; then the incarnation is lost for ever.
 
 use alloc::vec::Vec;
 
@@ -277,9 +277,9 @@ impl Dispatch {
         }
     }
 
-    /// Compares what a worker says to hold with what is its own: it keeps what both know of, is sent
-    /// again what never arrived, and what it holds beyond that it drops, since it is not told to keep
-    /// it. So no job hangs in a lease that its owner does not know of.
+    /// Compares what a worker says to hold with what is its own: it keeps what both know of, is
+    /// sent again what never arrived, and what it holds beyond that it drops, since it is not told
+    /// to keep it. So no job hangs in a lease that its owner does not know of.
     fn reconcile(&mut self, id: WorkerId, mut holds: Vec<Hold>) {
         holds.sort_unstable();
         let held: Vec<Seq> = self.workers.get(id).held.keys().copied().collect();
@@ -362,9 +362,10 @@ impl Dispatch {
         held.iter().copied().filter(may_have_run).collect()
     }
 
-    /// The only job that can have taken the worker with it: the only one that may have been running,
-    /// or the only one that has been near two such losses before. Workers hold one of those at most. A
-    /// cancelled job that the worker had not let go of may have been running as well.
+    /// The only job that can have taken the worker with it: the only one that may have been
+    /// running, or the only one that has been near two such losses before. Workers hold one of
+    /// those at most. A cancelled job that the worker had not let go of may have been running as
+    /// well.
     fn culprit(&self, suspects: &[Seq], cancelled: usize) -> Option<Seq> {
         match suspects {
             [alone] if cancelled == 0 => Some(*alone),

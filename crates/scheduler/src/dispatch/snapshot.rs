@@ -93,7 +93,8 @@ impl Dispatch {
         })
     }
 
-    /// Of a job that waits although its turn could come, or that failed and waits to be tried again.
+    /// Of a job that waits although its turn could come, or that failed and waits to be tried
+    /// again.
     #[must_use]
     pub fn takers(&self, id: JobId) -> Option<Takers> {
         let seq = self.jobs.by_id(id)?;

@@ -1,10 +1,10 @@
-//! Theft: a worker with a free slot and empty queues asks, through us, for half of the unstarted jobs
-//! of a busy one.
+//! Theft: a worker with a free slot and empty queues asks, through us, for half of the unstarted
+//! jobs of a busy one.
 //!
-//! The victim takes the jobs out of its deque at the steal end; one commit moves them; only then is the
-//! thief told. There is one open question a thief and one a victim. A question that is not answered in
-//! time lets its thief ask somebody else, but stays open for its victim: a late gift still goes to the
-//! thief if it has room.
+//! The victim takes the jobs out of its deque at the steal end; one commit moves them; only then is
+//! the thief told. There is one open question a thief and one a victim. A question that is not
+//! answered in time lets its thief ask somebody else, but stays open for its victim: a late gift
+//! still goes to the thief if it has room.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -262,7 +262,8 @@ impl Dispatch {
         self.counters.stolen += stolen;
     }
 
-    /// The victim has nothing for this thief, nor for anyone who serves no more, until its deque grows.
+    /// The victim has nothing for this thief, nor for anyone who serves no more, until its deque
+    /// grows.
     fn remember_nothing(&mut self, victim: WorkerId, thief: Option<WorkerId>) {
         if let Some(thief) = thief.and_then(|thief| self.workers.find(thief)) {
             let served = thief.served.clone();

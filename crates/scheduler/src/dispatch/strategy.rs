@@ -1,8 +1,8 @@
 //! The order of work: one pure function a question, for each strategy.
 //!
 //! A job's rank orders it within its queue; a queue's standing orders the queues. Both are fixed
-//! keys: nothing is ever scanned or aged by a timer. To add a strategy, add it to the enum and answer
-//! these three questions.
+//! keys: nothing is ever scanned or aged by a timer. To add a strategy, add it to the enum and
+//! answer these three questions.
 
 use crate::id::Seq;
 use crate::planted::{Bug, planted};
@@ -12,8 +12,8 @@ use crate::time::{Duration, Wall};
 /// A queue's place among the queues; lower is served sooner.
 pub(crate) type Standing = (i64, u64);
 
-/// What one job costs a queue of weight 1 under `fair`. Divisible by every weight up to 16, and large
-/// enough that the rounding of others does not matter.
+/// What one job costs a queue of weight 1 under `fair`. Divisible by every weight up to 16, and
+/// large enough that the rounding of others does not matter.
 const STRIDE: u64 = 720_720 << 16;
 
 /// Where a queue has got to under the strategies that take turns.

@@ -91,8 +91,8 @@ pub enum Ahead {
 }
 
 impl Dispatch {
-    /// Why this job is where it is; `None` if it is not in memory, because it ended long ago or never
-    /// was.
+    /// Why this job is where it is; `None` if it is not in memory, because it ended long ago or
+    /// never was.
     #[must_use]
     pub fn why(&self, id: JobId) -> Option<Why> {
         let seq = self.jobs.by_id(id)?;

@@ -1,5 +1,5 @@
-//! Workers as the server knows them: session, lease, what they hold, and who waits for work or can be
-//! asked for some.
+//! Workers as the server knows them: session, lease, what they hold, and who waits for work or can
+//! be asked for some.
 //!
 //! This file keeps the register and its indexes. What a message means is decided in `session` and
 //! `report`; who gets which job in `claim` and `steal`.
@@ -11,8 +11,9 @@ use crate::id::{MessageNo, QuestionNo, Seq, SessionNo, WorkerId};
 use crate::planted::{Bug, planted};
 use crate::time::{Duration, Monotonic};
 
-/// How many ended incarnations are remembered, so that a message that was long under way cannot make
-/// one of them live again. Their fences are old in any case; this is the second lock on that door.
+/// How many ended incarnations are remembered, so that a message that was long under way cannot
+/// make one of them live again. Their fences are old in any case; this is the second lock on that
+/// door.
 const ENDED_MAX: usize = 65_536;
 
 /// Which queues a worker serves, by number.
@@ -54,8 +55,8 @@ impl Served {
     }
 }
 
-/// A worker's place among those that would take a job: free slots before mere reserves, then whoever
-/// got work longest ago.
+/// A worker's place among those that would take a job: free slots before mere reserves, then
+/// whoever got work longest ago.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Waiter {
     pub(crate) tier: Tier,
@@ -148,8 +149,8 @@ impl Worker {
         self.connected && !self.draining && !self.is_silent
     }
 
-    /// Whether nothing has been heard of it for three beats; or, of one that beats a third as often, for four
-    /// and a half, since its clock may be slow.
+    /// Whether nothing has been heard of it for three beats; or, of one that beats a third as
+    /// often, for four and a half, since its clock may be slow.
     pub(crate) fn has_fallen_silent(&self, now: Monotonic, lease: Duration) -> bool {
         let left = if self.had_nothing { lease * 11 / 20 } else { lease * 7 / 10 };
         self.lease_end.since(now) <= left

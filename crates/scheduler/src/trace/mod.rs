@@ -1,5 +1,5 @@
-//! The one text form of events and effects: tests are written in it, the simulator prints it, a replay
-//! plays it, documents quote it.
+//! The one text form of events and effects: tests are written in it, the simulator prints it, a
+//! replay plays it, documents quote it.
 //!
 //! A line of a trace is a moment and an event; what the event caused follows, one effect a line:
 //!
@@ -13,10 +13,10 @@
 //!   -> after 2 tell w1: reconcile lease 10s keep [], assign a.1
 //! ```
 //!
-//! `a.1` is job `a` under fence 1. What can be known from the lines before may be left out: the number
-//! of a job's row (`#1`), the session and batch number of a worker (`w1/1#2`), the wall clock while it
-//! runs with the other. [`Context`] is what the lines before have told. Writing and reading again gives
-//! the same value, whatever the context, as long as both have the same one.
+//! `a.1` is job `a` under fence 1. What can be known from the lines before may be left out: the
+//! number of a job's row (`#1`), the session and batch number of a worker (`w1/1#2`), the wall
+//! clock while it runs with the other. [`Context`] is what the lines before have told. Writing and
+//! reading again gives the same value, whatever the context, as long as both have the same one.
 
 mod message;
 mod record;
@@ -212,8 +212,8 @@ impl Traced for agent::AgentEffect {
     }
 }
 
-/// The moment of a line, and the rest of it. The wall clock is written only when it has moved against
-/// the other: `5s/20s tick`.
+/// The moment of a line, and the rest of it. The wall clock is written only when it has moved
+/// against the other: `5s/20s tick`.
 #[must_use]
 pub fn print_line(now: Now, rest: &str, context: &mut Context) -> String {
     let ahead = wall_ahead(now);

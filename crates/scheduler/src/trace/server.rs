@@ -154,8 +154,8 @@ impl Words for (Seq, JobId) {
     }
 }
 
-/// `w1`, `w1/2` or `w1/2#7`: a worker, its session if it is not the expected one, and the number of a
-/// batch likewise.
+/// `w1`, `w1/2` or `w1/2#7`: a worker, its session if it is not the expected one, and the number of
+/// a batch likewise.
 fn speaker_word(
     worker: WorkerId,
     session: SessionNo,

@@ -1,8 +1,8 @@
 //! Reading and writing words: the ground the trace language stands on.
 //!
-//! A line is words, quoted texts and the marks `[ ] ; , :`. Every type that appears in a trace says in
-//! one place how it is written and read; for closed enums the `words!` macro makes both from one line,
-//! so that they cannot differ.
+//! A line is words, quoted texts and the marks `[ ] ; , :`. Every type that appears in a trace says
+//! in one place how it is written and read; for closed enums the `words!` macro makes both from one
+//! line, so that they cannot differ.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -576,8 +576,8 @@ impl<T: Words> Words for Vec<T> {
     }
 }
 
-/// Writes and reads a closed enum, from one line a variant: the words, with the fields in between. The
-/// first word tells the variants apart.
+/// Writes and reads a closed enum, from one line a variant: the words, with the fields in between.
+/// The first word tells the variants apart.
 macro_rules! words {
     ($type:ty { $($variant:ident { $($key:tt: $field:ident),* } = [$first:literal $($item:tt)*],)* }) => {
         impl $crate::trace::text::Words for $type {

@@ -1,5 +1,5 @@
-//! Random events through `dispatch` and several `agent`s, with an audit after each; and the same world
-//! with the server ending at every commit.
+//! Random events through `dispatch` and several `agent`s, with an audit after each; and the same
+//! world with the server ending at every commit.
 //!
 //! `FILCH_CASES=20000` hunts longer than a test run does.
 
@@ -42,8 +42,8 @@ proptest! {
 proptest! {
     #![proptest_config(cases(40))]
 
-    /// The server ends right after each of its commits in turn, is built again from what was kept, and
-    /// goes on.
+    /// The server ends right after each of its commits in turn, is built again from what was kept,
+    /// and goes on.
     #[test]
     fn the_server_may_end_at_every_commit(seed in 0_u64..1 << 32, steps in steps(70)) {
         let commits = live_through(seed, &steps, None).store.last_commit().0;
@@ -54,8 +54,8 @@ proptest! {
     }
 }
 
-/// Once found above: a worker that holds nothing, for all it knows, and whose greeting is lost, must find that out
-/// before long, since the server believes that it has jobs.
+/// Once found above: a worker that holds nothing, for all it knows, and whose greeting is lost,
+/// must find that out before long, since the server believes that it has jobs.
 #[test]
 fn a_greeting_that_is_lost_is_noticed_soon() {
     let steps = [

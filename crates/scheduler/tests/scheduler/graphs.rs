@@ -268,8 +268,8 @@ proptest! {
         mill.dispatch.audit().expect("the audit");
     }
 
-    /// Every job comes to what its parents' outcomes and its own condition say, in whatever order the
-    /// worker reports.
+    /// Every job comes to what its parents' outcomes and its own condition say, in whatever order
+    /// the worker reports.
     #[test]
     fn outcomes_follow_the_conditions(nodes in nodes(), order: u64) {
         let conditions =

@@ -82,8 +82,8 @@ impl Shop {
         self.event(DispatchEvent::Request { from: RequestNo(0), request });
     }
 
-    /// Submits everything at time 0 and works it off. Returns how long the 99th of the hundred light
-    /// jobs had to wait, in microseconds.
+    /// Submits everything at time 0 and works it off. Returns how long the 99th of the hundred
+    /// light jobs had to wait, in microseconds.
     fn work(mut self, serves: [Serves; 4]) -> u64 {
         for (queue, count) in [("heavy", 1_000), ("light", 100)] {
             let job = |number: u64| {

@@ -1,5 +1,5 @@
-//! Every word that can come from outside, said of a job in every state: where the job is then, and what
-//! the answer is. The table is drawn, and every cell is tried.
+//! Every word that can come from outside, said of a job in every state: where the job is then, and
+//! what the answer is. The table is drawn, and every cell is tried.
 
 use filch_scheduler::dispatch::{
     Answer, Dispatch, DispatchConfig, DispatchEffect, DispatchEvent, Limits,
@@ -13,8 +13,8 @@ use filch_scheduler::trace::{Context, Traced, parse};
 
 use filch_store::Memory;
 
-/// One row a state, one column a word. `+` is accepted or done, `-` refused, `?` no answer yet. A word
-/// without a mark behind it needs no answer. `cancelling` is cancelled, but not yet let go of.
+/// One row a state, one column a word. `+` is accepted or done, `-` refused, `?` no answer yet. A
+/// word without a mark behind it needs no answer. `cancelling` is cancelled, but not yet let go of.
 const TABLE: &str = "
                 finished     failed       for-good     snoozed      interrupted  dropped      stopped      stale        started     start       give         stopping    cancel       retry       priority   due
     blocked     blocked-     blocked-     blocked-     blocked-     blocked-     blocked-     blocked-     blocked-     blocked     blocked-    blocked-     blocked     cancelled+   blocked-    blocked+   blocked
@@ -215,8 +215,9 @@ fn every_word_of_a_job_in_every_state() {
     assert_eq!(cells, 9 * words.len());
 }
 
-/// A herd of repeated reports after a restart must not fill the memory: beyond the bound, a session ends
-/// and its worker tells everything again later. Saying goodbye in the same breath changes nothing.
+/// A herd of repeated reports after a restart must not fill the memory: beyond the bound, a session
+/// ends and its worker tells everything again later. Saying goodbye in the same breath changes
+/// nothing.
 #[test]
 fn look_ups_for_reports_are_bounded() {
     let limits = Limits { waiting: 2, ..Limits::default() };

@@ -1,6 +1,6 @@
 //! A small world around the two machines: several agents, a server, a store, and a network in which
-//! anything may go wrong. Every step is followed by an audit of everything, and by the checks that only
-//! a bystander can make: who really runs what.
+//! anything may go wrong. Every step is followed by an audit of everything, and by the checks that
+//! only a bystander can make: who really runs what.
 
 mod clients;
 mod server;
@@ -53,7 +53,8 @@ struct Member {
     slots: usize,
     serves_all: bool,
     has_left: bool,
-    /// Stopped by a signal or a sleeping machine: it does not notice anything, nor does what it runs.
+    /// Stopped by a signal or a sleeping machine: it does not notice anything, nor does what it
+    /// runs.
     is_paused: bool,
     missed_disconnect: bool,
 }
@@ -105,8 +106,8 @@ const MEMBERS: usize = 4;
 /// The member that lives in the server's process.
 const EMBEDDED: usize = 3;
 
-/// How long a job may take to stop. A worker stops everything at seven tenths of its lease, which leaves
-/// three seconds of the default one.
+/// How long a job may take to stop. A worker stops everything at seven tenths of its lease, which
+/// leaves three seconds of the default one.
 const STOP_TAKES: Duration = Duration::from_millis(2_500);
 
 const QUEUES: [&str; 3] = ["default", "mail", "video"];

@@ -94,7 +94,8 @@ impl World {
         }
     }
 
-    /// Only an operator moves a job whose condition cannot hold any more and that is to be held then.
+    /// Only an operator moves a job whose condition cannot hold any more and that is to be held
+    /// then.
     pub(super) fn cancel_held(&mut self) {
         let is_held = |view: &JobView| {
             matches!(self.dispatch.why(view.id), Some(Why::Blocked { held: true, .. }))

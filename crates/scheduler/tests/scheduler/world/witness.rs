@@ -94,7 +94,8 @@ impl World {
     /// When nothing goes wrong for a while, no worker is idle beside one that has jobs to spare.
     pub(super) fn check_that_work_is_shared(&mut self) {
         let crashes = self.crashes;
-        // First until everybody is known and has settled what was left over, then for a few questions.
+        // First until everybody is known and has settled what was left over, then for a few
+        // questions.
         for span in [400; 10].into_iter().chain([25; 10]) {
             for at in 0..MEMBERS {
                 self.resume(at);

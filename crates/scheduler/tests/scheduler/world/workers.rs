@@ -1,5 +1,5 @@
-//! The workers of the world and their connections: what they run, when it stops, and what is lost on
-//! the way.
+//! The workers of the world and their connections: what they run, when it stops, and what is lost
+//! on the way.
 
 use super::*;
 
@@ -10,7 +10,8 @@ impl World {
         for effect in effects {
             let member = &mut self.members[at];
             match effect {
-                // The world connects when it pleases. A connection that the worker has given up is gone.
+                // The world connects when it pleases. A connection that the worker has given up is
+                // gone.
                 agent::AgentEffect::Connect { .. } if member.is_connected => {
                     self.disconnect_silently(at);
                 }
@@ -165,8 +166,9 @@ impl World {
             if std::mem::take(&mut self.members[at].missed_disconnect) {
                 self.agent_event(at, agent::AgentEvent::Disconnected);
             }
-            // Its jobs may run elsewhere by now. While it is past its deadline they run in two places, as
-            // nothing but the fence can prevent, and a bystander who saw more of that would learn nothing.
+            // Its jobs may run elsewhere by now. While it is past its deadline they run in two
+            // places, as nothing but the fence can prevent, and a bystander who saw more of that
+            // would learn nothing.
             for hold in self.members[at].stopping.keys().copied().collect::<Vec<_>>() {
                 self.stopped(at, hold);
             }
