@@ -23,11 +23,11 @@ pub enum Plain {
     /// No token.
     #[default]
     Never,
-    /// A token too: somebody has said that nobody listens.
+    /// Tokens may be sent too: the user has permitted it.
     Permitted,
 }
 
-/// Where a server is, as far as its URL says it.
+/// The address of a server, from its URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Whether it is spoken to over TLS.
@@ -40,7 +40,7 @@ pub struct Target {
     pub url: String,
 }
 
-/// Why a server cannot be spoken to as it was asked for. Something has to be written otherwise.
+/// Why a server cannot be accessed as configured. The configuration has to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoAccess(pub String);
 
@@ -56,7 +56,7 @@ impl Target {
     /// Reads a URL: `http://127.0.0.1:7420`.
     ///
     /// # Errors
-    /// If it is none, or has a secret in it. What is said does not repeat that.
+    /// If it is malformed or contains a secret. The error does not repeat the secret.
     pub fn read(url: &str) -> Result<Self, NoAccess> {
         let no = |why: String| Err(NoAccess(why));
         if token::is_in(url) || url.contains(['@', '?', '#']) {
@@ -96,7 +96,7 @@ impl Target {
         Ok(Self { is_tls, host: host.to_owned(), port, url })
     }
 
-    /// Whether it is on this very machine, so that nobody else hears what is said.
+    /// Whether it is on this machine, so that the connection cannot be intercepted.
     #[must_use]
     pub fn is_here(&self) -> bool {
         let address = self.host.parse::<std::net::IpAddr>();
@@ -123,7 +123,7 @@ impl Access {
     }
 }
 
-/// Reads the token in a file that nobody else can read.
+/// Reads a token from a file that only its owner can read.
 ///
 /// # Errors
 /// If others can, or there is none in it.

@@ -34,21 +34,21 @@ pub struct Client {
 /// Why there is no answer, or not the one that was hoped for.
 #[derive(Debug)]
 pub enum Error {
-    /// Nobody answers there.
+    /// The server cannot be reached.
     Unreachable {
         /// Where.
         url: String,
         /// What came in between.
         why: String,
     },
-    /// Somebody answers, but cannot be trusted, or does not trust us.
+    /// TLS failed: the server is not trusted, or it does not trust this client.
     Untrusted {
         /// Where.
         url: String,
         /// What is wrong.
         why: String,
     },
-    /// Nobody was asked: what was to be shown, or where, cannot be right.
+    /// The request was not sent: the token or the URL cannot be right.
     NoAccess(NoAccess),
     /// The answer is no.
     Refused(Problem),
@@ -151,7 +151,7 @@ impl Client {
         if let Some(token) = access.token_for(&target).map_err(Error::NoAccess)? {
             let value = HeaderValue::from_str(&format!("Bearer {}", token.reveal()));
             let mut value = value.expect("a token is plain text");
-            // Whoever prints the headers does not print this one.
+            // Keeps the token out of printed headers.
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
@@ -161,7 +161,7 @@ impl Client {
             .connect_timeout(Duration::from_secs(5))
             .default_headers(headers)
             .tls_backend_preconfigured((*tls).clone())
-            // A server of filch's sends nobody elsewhere, and what is shown is for it alone.
+            // A filch server never redirects, and the token is for this server only.
             .redirect(reqwest::redirect::Policy::none())
             .build();
         let url = target.url;
@@ -256,7 +256,7 @@ impl Client {
         self.ask::<Done>(Method::PUT, &path, Some(&TokenRequest { priority })).await.map(drop)
     }
 
-    /// Gives dead jobs new attempts, and says how many.
+    /// Retries dead jobs, and returns how many.
     ///
     /// # Errors
     /// See [`Error`].
@@ -264,7 +264,7 @@ impl Client {
         self.ask(Method::POST, "/v1/dead/retry", Some(chosen)).await
     }
 
-    /// Forgets dead jobs, and says how many.
+    /// Discards dead jobs, and returns how many.
     ///
     /// # Errors
     /// See [`Error`].
@@ -388,7 +388,7 @@ impl Client {
         self.ask::<Done>(Method::POST, &path, NOTHING).await.map(drop)
     }
 
-    /// Tells a worker to stop: it finishes what it runs within the grace, and leaves.
+    /// Stops a worker: it finishes running jobs within the grace period and leaves.
     ///
     /// # Errors
     /// See [`Error`].
@@ -405,7 +405,7 @@ impl Client {
         self.ask(Method::GET, &format!("/v1/queues/{}", path(name)), NOTHING).await
     }
 
-    /// Cancels what waits in a queue, and says how many jobs that were.
+    /// Cancels the waiting jobs of a queue, and returns how many.
     ///
     /// # Errors
     /// See [`Error`].
@@ -413,7 +413,7 @@ impl Client {
         self.ask(Method::POST, &format!("/v1/queues/{}/purge", path(name)), Some(purge)).await
     }
 
-    /// What the server says of itself.
+    /// The status of the server.
     ///
     /// # Errors
     /// See [`Error`].

@@ -288,7 +288,7 @@ impl From<Strategy> for Order {
     }
 }
 
-/// What a server says of itself.
+/// The status of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Status {
@@ -310,7 +310,7 @@ pub struct Status {
     pub stolen: u64,
     /// Reports that were refused because the job had changed hands.
     pub stale: u64,
-    /// Workers whose lease ran out since the start.
+    /// Workers whose lease expired since the start.
     pub lost: u64,
     /// Commits that were made durable since the start.
     pub syncs: u64,

@@ -1,8 +1,8 @@
-//! A batch on its way to a worker, together with what its jobs have to do: between threads as it
+//! A batch on its way to a worker, together with the payloads of its jobs: between threads as it
 //! is, over a socket as a [`DownFrame`] in JSON.
 //!
-//! This is the way that every job goes, so it is written and read by hand where that saves copies:
-//! the text that a job was submitted with is neither looked into nor made anew.
+//! Every job takes this path, so frames are written and read by hand where that saves copies: the
+//! payload's text is neither parsed nor rebuilt.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -19,18 +19,18 @@ use serde_json::value::RawValue;
 use crate::id;
 use crate::session::{Down, DownFrame, InvalidFrame, WireHold};
 
-/// A batch, and what each job in it that is assigned has to do.
+/// A batch, and the payload of each assigned job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// The session it is for.
     pub session: SessionNo,
     /// The batch's number.
     pub number: MessageNo,
-    /// What it says, in order.
+    /// The messages, in order.
     pub messages: Vec<ToWorker>,
-    /// What the assigned jobs have to do, in the order in which they are assigned.
+    /// The payloads of the assigned jobs, in the same order.
     pub works: Vec<(Hold, Arc<str>)>,
-    /// How long running jobs may take, if the worker is told to drain; its own grace if missing.
+    /// The grace period that comes with a `drain_now`; the worker's own if missing.
     pub grace: Option<Duration>,
 }
 
@@ -68,18 +68,18 @@ impl Delivery {
     /// Reads a frame.
     ///
     /// # Errors
-    /// If it makes no sense.
+    /// If it is not a valid frame.
     pub fn read(text: &str) -> Result<Self, InvalidFrame> {
         let frame: FrameIn<'_> =
-            serde_json::from_str(text).map_err(|_| InvalidFrame("it is no frame"))?;
+            serde_json::from_str(text).map_err(|_| InvalidFrame("not a frame"))?;
         let mut works = Vec::new();
         let mut names = Vec::new();
         let messages = frame.messages.into_iter().map(|message| {
-            let unreadable = |_| InvalidFrame("it says nothing that is known");
+            let unreadable = |_| InvalidFrame("unknown message");
             let inside = message.get().trim_start_matches(['{', ' ', '\t', '\r', '\n']);
             if !inside.starts_with("\"assign\"") {
                 let down: Down = serde_json::from_str(message.get()).map_err(unreadable)?;
-                // Also jobs, should somebody write the word in another way.
+                // Also assignments whose name is written with escapes.
                 return down.hear(|hold, work| works.push((hold, Arc::from(work.get()))));
             }
             let AssignIn { assign } = serde_json::from_str(message.get()).map_err(unreadable)?;
@@ -93,7 +93,7 @@ impl Delivery {
         Ok(Self { session, number, messages, works, grace })
     }
 
-    /// As a frame whose parts can be looked at.
+    /// As a frame with typed messages.
     #[must_use]
     pub fn frame(self) -> DownFrame {
         let mut works = self.works.into_iter();
@@ -208,7 +208,7 @@ impl AssignedIn<'_> {
         works.push((hold, Arc::from(self.work.get())));
         Ok(Assignment {
             hold,
-            id: id::read_job(&self.id).ok_or(InvalidFrame("a job's id is a UUID"))?,
+            id: id::read_job(&self.id).ok_or(InvalidFrame("malformed job id"))?,
             queue: shared(names, &self.queue),
             kind: shared(names, &self.kind),
             era: CommitNo(self.era),
@@ -278,18 +278,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_frame_is_read_back() {
         assert_eq!(Delivery::read(&delivery().write()), Ok(delivery()));
     }
 
     #[test]
-    fn jobs_have_their_work_however_they_are_written() {
+    fn an_escaped_message_name_is_understood() {
         let written = delivery().write().replace("{\"assign\"", "{\"\\u0061ssign\"");
         assert_eq!(Delivery::read(&written), Ok(delivery()));
     }
 
     #[test]
-    fn both_ways_to_write_a_frame_say_the_same() {
+    fn both_writers_produce_the_same_frame() {
         let by_hand: serde_json::Value =
             serde_json::from_str(&delivery().write()).expect("it is JSON");
         assert_eq!(by_hand, serde_json::to_value(delivery().frame()).expect("it can be written"));

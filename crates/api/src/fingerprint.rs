@@ -29,7 +29,7 @@ pub fn is_one(text: &str) -> bool {
 
 /// A message without what differs from job to job: numbers, ids, paths, addresses and times are
 /// replaced by what they are. An id may have digits only, so ids and numbers are one. Codes stay,
-/// since they say what went wrong: `exit code 1` is not `exit code 137`.
+/// since they tell failures apart: `exit code 1` is not `exit code 137`.
 ///
 /// ```
 /// use filch_api::fingerprint::shape;

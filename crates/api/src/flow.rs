@@ -136,7 +136,7 @@ impl Flow {
 }
 
 impl ValidatedFlow {
-    /// A refusal of the brain's, in the names of this flow.
+    /// A refusal of the scheduler, with the names of this flow.
     #[must_use]
     pub fn explain(names: &[(JobId, String)], refused: Refused) -> Problem {
         let name_of =
@@ -169,7 +169,7 @@ fn id_of(job_name: &str, job: &Submission, key: Option<&str>) -> Result<JobId, P
                 .help("use a UUID, preferably version 7, or leave `id` out")
                 .at(format!("{}/id", place(job_name)))
         }),
-        // No key that comes in a header has such bytes, so these ids are nobody else's.
+        // No key that comes in a header has such bytes, so these ids are unique.
         (None, Some(key)) => Ok(id::keyed_job(&format!("flow\0{key}\0{job_name}"), 0)),
         (None, None) => Ok(id::new_job()),
     }
@@ -214,7 +214,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Ordered<'a> {
     }
 }
 
-/// Who waits for whom, by place in the flow.
+/// The dependencies, by position in the flow.
 struct Graph {
     /// The parents of each job: a place in the flow, or `None` for a job that is there already.
     parents: Vec<Vec<Option<usize>>>,
@@ -271,7 +271,7 @@ impl Graph {
     fn cycle(&self) -> Option<Vec<usize>> {
         let count = self.parents.len();
         let inside = |at: usize| self.parents[at].iter().copied().flatten();
-        // Takes away whatever waits for nobody, until nothing more can be taken away.
+        // Removes jobs without parents until none is left to remove.
         let mut children = vec![Vec::new(); count];
         let mut waits_for: Vec<usize> = (0..count).map(|at| inside(at).count()).collect();
         for at in 0..count {
@@ -288,7 +288,7 @@ impl Graph {
                 }
             }
         }
-        // Whatever is left has a parent that is left: going from parent to parent must come round.
+        // Every remaining job has a remaining parent: following parents must lead into a cycle.
         let mut at = (0..count).find(|&at| waits_for[at] > 0)?;
         let mut seen_at = vec![usize::MAX; count];
         let mut path = Vec::new();
@@ -299,7 +299,7 @@ impl Graph {
         }
         let mut cycle = path.split_off(seen_at[at]);
         cycle.reverse();
-        // Told from the job that was written first, so that the same flow gives the same words.
+        // Starts with the job that was written first, so that the same flow gives the same error.
         let first = (0..cycle.len()).min_by_key(|&index| cycle[index])?;
         cycle.rotate_left(first);
         cycle.push(cycle[0]);

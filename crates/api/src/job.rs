@@ -232,7 +232,7 @@ pub fn states(word: &str) -> Option<Vec<JobState>> {
     })
 }
 
-/// How many attempts a job had, with the one that runs or has succeeded: the brain charges only
+/// How many attempts a job had, with the one that runs or has succeeded: the scheduler charges only
 /// those that went wrong.
 #[must_use]
 pub fn attempts_shown(state: JobState, charged: u16) -> u16 {
@@ -251,7 +251,7 @@ impl Job {
         Ok(Self { details: Some(details), ..job })
     }
 
-    /// A job that the brain knows.
+    /// A job that is in the scheduler's memory.
     #[must_use]
     pub fn live(view: &JobView) -> Self {
         Self {
@@ -319,7 +319,7 @@ impl Details {
     }
 }
 
-/// So many characters of a command are told in a list.
+/// How many characters of a command line a list shows.
 const COMMAND_CHARS: usize = 200;
 
 /// The words of the command that is kept as this payload, or the beginning of them.
@@ -377,7 +377,7 @@ impl Ownership {
 }
 
 impl Act {
-    /// What a note says that somebody did; `None` if it is about something else.
+    /// The action in a note; `None` if the note is about something else.
     #[must_use]
     pub fn noted(at: filch_scheduler::time::Wall, note: &Note) -> Option<Self> {
         let act = match note {
@@ -391,7 +391,7 @@ impl Act {
 }
 
 impl Failure {
-    /// What a note says of an attempt; `None` if it is about something else.
+    /// The failed attempt in a note; `None` if the note is about something else.
     #[must_use]
     pub fn noted(at: filch_scheduler::time::Wall, note: &Note) -> Option<Self> {
         let Note::Attempt { hold, worker, outcome } = note else {
@@ -435,7 +435,7 @@ impl Reasoning {
         }
     }
 
-    /// What the brain says, in a sentence; and of a job in a line, how that moves.
+    /// The scheduler's reason as a sentence; for a queued job, with its position.
     #[must_use]
     pub fn of(why: &Why, traffic: Traffic) -> Self {
         let turn = |ahead| Turn::new(ahead, traffic);
@@ -490,7 +490,7 @@ impl Reasoning {
                 let doubt = if *connected { "" } else { ", which has lost its connection" };
                 let text = match started {
                     true => format!("it runs on worker {worker}{doubt}"),
-                    // Starts are told only of what lasts.
+                    // Only starts of jobs that run for a while are reported.
                     false => format!(
                         "it is with worker {worker}{doubt}: it has just started there, or does when \
                          a slot is free"

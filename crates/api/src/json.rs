@@ -3,8 +3,8 @@
 use crate::limits;
 use crate::problem::Problem;
 
-/// Refuses what is nested more deeply than anybody needs. The text need not be JSON: whoever reads
-/// it afterwards says what is wrong with it.
+/// Rejects JSON that is nested too deeply. The text need not be valid: the parser that reads it
+/// afterwards reports what is wrong.
 ///
 /// # Errors
 /// With the code `too-deep`.

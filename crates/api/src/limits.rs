@@ -1,4 +1,4 @@
-//! How much is too much. Each bound has its own error, and what is beyond it changes nothing.
+//! The bounds on requests. Each has its own error, and a request beyond it changes nothing.
 
 /// Bytes in the body of a request that is not a list.
 pub const BODY_BYTES: usize = 1 << 20;
@@ -9,16 +9,16 @@ pub const LIST_BYTES: usize = 128 << 20;
 /// Bytes in one line of JSON lines.
 pub const LINE_BYTES: usize = 1 << 20;
 
-/// Bytes of what a worker is given of one job: its arguments, or its command.
+/// Bytes of the payload of one job: its arguments, or its command.
 pub const PAYLOAD_BYTES: usize = 256 << 10;
 
-/// Bytes of what an attempt came to.
+/// Bytes of a result.
 pub const RESULT_BYTES: usize = 256 << 10;
 
-/// Bytes of what an attempt printed, as it is kept.
+/// Bytes of a stored log.
 pub const LOG_BYTES: usize = 256 << 10;
 
-/// Bytes of what a failed attempt says went wrong.
+/// Bytes of the error of a failed attempt.
 pub const ERROR_BYTES: usize = 64 << 10;
 
 /// Bytes in a name: of a queue, a kind, a key.
@@ -33,13 +33,13 @@ pub const FLOW_JOBS: usize = 100_000;
 /// Dependencies between the jobs of one flow.
 pub const FLOW_EDGES: usize = 1_000_000;
 
-/// Arrays and objects inside one another.
+/// Levels of nested arrays and objects.
 pub const JSON_DEPTH: usize = 64;
 
-/// Jobs of JSON lines that are taken together.
+/// Jobs in one chunk of JSON lines.
 pub const CHUNK_JOBS: usize = 4_096;
 
-/// Bytes of JSON lines that are taken together.
+/// Bytes in one chunk of JSON lines.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
 /// Bytes in one frame that a worker sends: many results at once.
@@ -51,7 +51,7 @@ pub const PLAIN_SLOTS: u32 = 1_000;
 /// Queues that such a worker may name.
 pub const PLAIN_QUEUES: usize = 1_000;
 
-/// Kinds that a worker may say it has handlers for.
+/// Kinds that a worker may announce.
 pub const WORKER_KINDS: usize = 1_000;
 
 /// Jobs that one claim of such a worker brings.

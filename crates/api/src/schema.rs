@@ -1,5 +1,5 @@
-//! Schemas of what is written by hand: texts that stand for something else, and a policy that may
-//! be a number.
+//! Schemas of types with their own serialization: texts with a meaning, and a policy that may be a
+//! number.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ fn text(description: &str, example: &str) -> ObjectBuilder {
 
 impl PartialSchema for Moment {
     fn schema() -> RefOr<Schema> {
-        let moment = text("A moment, with its offset from UTC.", "2026-01-31T12:00:00Z");
+        let moment = text("A timestamp with its offset from UTC.", "2026-01-31T12:00:00Z");
         moment.format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).into()
     }
 }
@@ -37,7 +37,7 @@ impl ToSchema for Moment {
 
 impl PartialSchema for Span {
     fn schema() -> RefOr<Schema> {
-        text("A span of time: 90s, 10m, 1h30m, 7d, 1.5s or PT90S; at most 49 days.", "90s").into()
+        text("A duration: 90s, 10m, 1h30m, 7d, 1.5s or PT90S; at most 49 days.", "90s").into()
     }
 }
 
@@ -53,7 +53,7 @@ impl PartialSchema for WireHold {
             .items(number(u64::MAX))
             .min_items(Some(2))
             .max_items(Some(2))
-            .description(Some("A job's number and the fence of its holder."))
+            .description(Some("A job's number and the fencing token of its holder."))
             .examples([[7, 1]])
             .into()
     }
@@ -67,7 +67,7 @@ impl ToSchema for WireHold {
 
 fn number(most: u64) -> Object {
     let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
-    // Bounds that JSON's readers cannot tell from one another are better left out.
+    // Bounds that JSON parsers cannot distinguish are left out.
     let most = u32::try_from(most).ok();
     number.maximum(most.map(u64::from)).build()
 }
@@ -85,7 +85,9 @@ impl PartialSchema for RetryPolicy {
         OneOfBuilder::new()
             .item(number(u16::MAX.into()))
             .item(object)
-            .description(Some("How many attempts there are, or that and how long to wait between."))
+            .description(Some(
+                "The number of attempts, or an object with the number and the waits in between.",
+            ))
             .into()
     }
 }
@@ -107,12 +109,12 @@ fn by_name<T: ToSchema>(description: &str) -> ObjectBuilder {
 
 impl PartialSchema for Flow {
     fn schema() -> RefOr<Schema> {
-        let name = text("What it is called; nothing goes by it.", "report");
+        let name = text("A name for people.", "report");
         let jobs = by_name::<Submission>(
-            "The jobs by name; `after` may name others of this flow, or jobs that are there by id.",
+            "The jobs by name. `after` may name other jobs of this flow, or existing jobs by id.",
         );
         ObjectBuilder::new()
-            .description(Some("Jobs that wait for one another, submitted all or none."))
+            .description(Some("Jobs that depend on one another, submitted all or none."))
             .property("name", name)
             .property("jobs", jobs)
             .required("name")
@@ -136,9 +138,9 @@ impl ToSchema for Flow {
 impl PartialSchema for FlowReceipts {
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new()
-            .description(Some("What became of the jobs of a flow."))
+            .description(Some("The answer to a flow."))
             .property("name", ObjectBuilder::new().schema_type(Type::String))
-            .property("jobs", by_name::<Receipt>("By the names they have in the flow."))
+            .property("jobs", by_name::<Receipt>("The jobs by their names in the flow."))
             .required("name")
             .required("jobs")
             .into()

@@ -61,7 +61,7 @@ pub struct About {
     /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The kinds of jobs it has handlers for; missing if it cannot tell.
+    /// The kinds of jobs it has handlers for; missing if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kinds: Option<Vec<String>>,
     /// Its process id.
@@ -720,7 +720,7 @@ impl WireAssignment {
     ) -> Result<message::Assignment, InvalidFrame> {
         let hold = self.job.into();
         work(hold, self.work);
-        let id: JobId = id::read_job(&self.id).ok_or(InvalidFrame("a job's id is a UUID"))?;
+        let id: JobId = id::read_job(&self.id).ok_or(InvalidFrame("malformed job id"))?;
         Ok(message::Assignment {
             hold,
             id,
@@ -747,7 +747,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_held_to_the_bounds_whoever_wrote_it() {
+    fn the_bounds_of_reports_are_enforced() {
         let finished = |result: &str| {
             let result: serde_json::Value = serde_json::from_str(result).expect("JSON");
             heard(&serde_json::json!({"job": [1, 1], "ending": "finished", "result": result}))

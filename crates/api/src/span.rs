@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{Span, SpanRelativeTo};
 
-/// The span of this text. A day has 24 hours, whatever clocks are set to.
+/// Parses a duration. A day always has 24 hours.
 ///
 /// # Errors
 /// With what to write instead.

@@ -421,8 +421,8 @@ pub fn name(field: &str, text: &str) -> Result<Name, Problem> {
     Ok(Name::from(text))
 }
 
-/// A digest of everything that was said but the id. It is kept with the job, so this must give the
-/// same for ever.
+/// A digest of everything that was submitted except the id. It is stored with the job, so this must
+/// give the same for ever.
 fn digest(spec: &JobSpec, payload: &str) -> Digest {
     let mut hash = Sha256::new();
     let mut text = |text: &str| {

@@ -30,7 +30,7 @@ pub struct ClientFiles {
 pub struct Identity {
     /// PEM.
     pub certificate: PathBuf,
-    /// PEM, for nobody else's eyes.
+    /// The private key, in PEM.
     pub key: PathBuf,
 }
 
@@ -106,7 +106,7 @@ impl ClientFiles {
     }
 }
 
-/// A client that trusts nobody, for connections without TLS.
+/// A client that trusts no server, for connections without TLS.
 #[must_use]
 pub fn nobody() -> Arc<ClientConfig> {
     let nothing = ClientFiles::default().trusting(RootCertStore::empty());
@@ -125,7 +125,7 @@ impl Identity {
         };
         let mode =
             std::fs::metadata(&self.key).map_err(|error| cannot(&error))?.permissions().mode();
-        // A group may have been made for whoever serves.
+        // The group may be the one that the server runs as.
         if mode & 0o007 != 0 {
             return Err(NoAccess(format!(
                 "everybody can read the key in {shown} (its mode is {:03o})\n  help: chmod 600 {shown}",

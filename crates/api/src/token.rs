@@ -1,4 +1,4 @@
-//! Tokens: who may do what, as it is said and shown. What each role may do at which door is the
+//! Tokens: their text form, roles and requests. What each role may do at which door is the
 //! server's to know.
 
 use std::fmt;
@@ -73,8 +73,8 @@ const ID_DIGITS: usize = 8;
 /// Bytes of its secret part.
 const SECRET_BYTES: usize = 32;
 
-/// A token as its bearer has it: `filch_`, its id, and 256 bits that nobody else knows. It is shown
-/// only where somebody asks for it by name.
+/// A token as its bearer has it: `filch_`, its id, and 256 secret bits. It is printed only by
+/// [`Secret::reveal`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -153,12 +153,12 @@ pub struct TokenRequest {
     /// After which span it ends: `30d`, `12h`; never if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// Whose it is, for people.
+    /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// The same, judged.
+/// A validated token request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidatedToken {
     /// What it is for.
@@ -167,11 +167,11 @@ pub struct ValidatedToken {
     pub queues: Vec<Name>,
     /// After which span it ends.
     pub expires: Option<Duration>,
-    /// Whose it is.
+    /// Its name.
     pub name: String,
 }
 
-/// So many queues at most in one token.
+/// The most queues of one token.
 const QUEUES_MAX: usize = 100;
 
 impl TokenRequest {
@@ -225,7 +225,7 @@ pub fn read_span(text: &str) -> Result<Duration, String> {
 pub struct Token {
     /// By what it is known.
     pub id: String,
-    /// Whose it is, for people.
+    /// A name for people.
     pub name: String,
     /// What it is for.
     pub role: Role,
@@ -237,12 +237,12 @@ pub struct Token {
     /// When it ends by itself.
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>, format = DateTime))]
     pub expires_at: Option<Moment>,
-    /// When somebody ended it.
+    /// When it was revoked.
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>, format = DateTime))]
     pub revoked_at: Option<Moment>,
 }
 
-/// A token that was just made. Nobody can show it again.
+/// A new token. Its secret cannot be shown again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Made {

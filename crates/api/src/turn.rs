@@ -29,7 +29,7 @@ pub struct Traffic {
 }
 
 impl Turn {
-    /// Nothing is said about time where nothing moves, or more are ahead than are counted.
+    /// There is no estimate if nothing moves, or if more jobs are ahead than are counted.
     #[must_use]
     pub fn new(ahead: Ahead, traffic: Traffic) -> Self {
         let rate = traffic.per_second.filter(|rate| *rate > 0.0);
@@ -59,7 +59,7 @@ impl Turn {
     }
 }
 
-/// Nobody knows it more exactly than this.
+/// Estimates are not more exact than this.
 fn about(ms: u64) -> String {
     match ms.div_ceil(1_000) {
         0 | 1 => "about a second".to_owned(),

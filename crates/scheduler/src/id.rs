@@ -93,7 +93,7 @@ impl ReadableName {
 
 /// A worker: one process incarnation, with a random id that it never uses again.
 ///
-/// The highest bit says that the worker lives inside the server's own process, so that its jobs can
+/// The highest bit is set if the worker runs inside the server's process, so that its jobs can
 /// be given to others at once when that process has ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WorkerId(NonZeroU64);
@@ -101,7 +101,7 @@ pub struct WorkerId(NonZeroU64);
 impl WorkerId {
     const EMBEDDED: u64 = 1 << 63;
 
-    /// The worker of these 64 bits; 0 is nobody.
+    /// The worker with these 64 bits; 0 is no worker.
     #[must_use]
     pub const fn new(bits: u64) -> Option<Self> {
         match NonZeroU64::new(bits) {
@@ -184,7 +184,7 @@ numbers! {
     SessionNo;
     /// Numbers the messages of one session in one direction, from 1.
     MessageNo;
-    /// Whom an answer goes to. The shell chooses it; `dispatch` only hands it back.
+    /// Identifies a request. The shell chooses it; `dispatch` only returns it with the answer.
     RequestNo;
     /// Numbers the look-ups that `dispatch` asks of the store.
     FetchNo;

@@ -35,8 +35,8 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Small numbers for names in use. A name that nobody uses any more is forgotten and its number is
-/// used again, so strangers who invent names cannot make this grow for ever.
+/// Small numbers for names in use. A name that is no longer used is dropped and its number is used
+/// again, so clients that invent names cannot make this grow for ever.
 #[derive(Default)]
 pub(crate) struct Names {
     numbers: BTreeMap<Name, u32>,

@@ -1,4 +1,4 @@
-//! What a submitter says of a job, and the pure rules that follow from it: when a condition on
+//! A submitted job, and the pure rules that follow from it: when a condition on
 //! parents holds, and how long to wait before another attempt.
 
 use alloc::vec::Vec;
@@ -14,8 +14,8 @@ use crate::time::{Millis, Wall};
 pub struct JobSpec {
     /// Made by the client, so that a submit can be repeated.
     pub id: JobId,
-    /// A digest of everything the client said but the id: the same id or key with another digest is
-    /// a conflict.
+    /// A digest of everything that was submitted except the id: the same id or key with another
+    /// digest is a conflict.
     pub body: Digest,
     /// A second name for the same job, for clients that cannot keep an id.
     pub key: Option<Name>,
@@ -68,13 +68,13 @@ pub enum Condition {
     AllSucceeded,
     /// At least one parent succeeded; the others need not have ended.
     AnySucceeded,
-    /// Every parent ended, in whatever way.
+    /// Every parent ended, however it ended.
     AllDone,
     /// At least one parent died or was cancelled.
     AnyFailed,
 }
 
-/// What happens to a child whose condition can no longer hold.
+/// What happens to a child whose condition can no longer be met.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Otherwise {
     /// It is cancelled, and so are its own children in turn.

@@ -20,7 +20,7 @@ pub struct Printed {
     pub text: String,
 }
 
-/// One thing that has happened, as it was told.
+/// An event of the stream, as it arrived.
 #[derive(Clone, Debug, Default)]
 pub struct StreamedEvent {
     /// Where to go on after this.
@@ -32,7 +32,7 @@ pub struct StreamedEvent {
     pub data: String,
 }
 
-/// Somebody listens to what happens.
+/// A subscription to the event stream.
 #[derive(Debug)]
 pub struct Events<'client> {
     client: &'client Client,
@@ -40,7 +40,7 @@ pub struct Events<'client> {
 }
 
 impl Events<'_> {
-    /// Tells `each` what happens until it has seen enough, or the server has no more to tell.
+    /// Calls `each` with every event until it returns `Break` or the stream ends.
     ///
     /// # Errors
     /// See [`Error`].
@@ -59,7 +59,7 @@ impl Events<'_> {
                 }
                 _ => {}
             }
-            // Who has seen enough reads no further.
+            // The caller wants no more.
             if is_enough { Err(String::new()) } else { Ok(()) }
         });
         let read = read.await;
@@ -82,7 +82,7 @@ impl Client {
     }
 
     /// Begins to listen to what happens, or has happened; `query` as the API takes it, without the
-    /// question mark, and `last` the id of the last thing that was told, to go on from there.
+    /// question mark, and `last` the id of the last event, to continue from there.
     ///
     /// # Errors
     /// See [`Error`].
@@ -97,7 +97,7 @@ impl Client {
     /// Submits lines of JSON; `each` is called with what has become durable.
     ///
     /// # Errors
-    /// See [`Error`]. What was told to `each` is kept.
+    /// See [`Error`]. Events that were passed to `each` stay valid.
     pub async fn submit_lines<S>(
         &self,
         body: S,

@@ -28,7 +28,7 @@ pub(super) struct Unread {
 }
 
 impl Form {
-    /// What the name of a file says, or else what its text looks like.
+    /// By the extension of the file name, or else by what the text looks like.
     #[must_use]
     pub fn of(path: &Path, text: &str) -> Option<Self> {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
@@ -105,7 +105,7 @@ fn toml_value(lines: &Lines<'_>, line: usize, value: &DeValue<'_>) -> Result<Nod
                     .ok_or_else(|| no_number(number.as_str()));
             }
             DeValue::Float(number) => {
-                // A plus sign and bare points are TOML's alone; infinities nobody can pass on.
+                // A plus sign and bare points are TOML's alone; infinities have no JSON form.
                 let read = number.as_str().parse::<f64>().ok().filter(|number| number.is_finite());
                 let read = read.ok_or_else(|| no_number(number.as_str()))?;
                 return Node::number(line, format!("{read:?}"))

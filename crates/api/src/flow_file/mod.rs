@@ -1,5 +1,5 @@
-//! A flow as people write it in a file, read and judged without a server. What is wrong is known by
-//! the line it stands on.
+//! A flow as people write it in a file, read and validated without a server. What is wrong is known
+//! by the line it stands on.
 //!
 //! `form` reads TOML, JSON and YAML into the same `tree`; this module makes a [`Flow`] of it, and
 //! `shape` knows what a field is made of.
@@ -34,7 +34,7 @@ pub struct Wrong {
 /// The words that may stand at the top.
 const TOP: [&str; 4] = ["name", "defaults", "job", "jobs"];
 
-/// What can be said of a job.
+/// The fields of a job.
 const FIELDS: [&str; 16] = [
     "id",
     "kind",
@@ -63,14 +63,14 @@ const WORDS: [(&str, &[&str]); 2] = [
 /// A text that is to be read as a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct File<'a> {
-    /// Where it is; commands run there if they do not say otherwise.
+    /// The folder of the file; commands run there unless they set `dir`.
     pub path: &'a Path,
     /// What is written in it.
     pub text: &'a str,
 }
 
 impl File<'_> {
-    /// Reads and judges it; `here` is where relative paths begin.
+    /// Reads and validates it; `here` is where relative paths begin.
     ///
     /// # Errors
     /// If no server would take it.
@@ -169,7 +169,7 @@ impl File<'_> {
             let what = format!("{whose} has no field {field:?}");
             let help = match nearest(field, FIELDS) {
                 Some(near) => format!("did you mean {near:?}?"),
-                None => format!("what can be said of a job is {}", FIELDS.join(", ")),
+                None => format!("the fields of a job are {}", FIELDS.join(", ")),
             };
             return Err(self.wrong(Some(node.line), &what, &help));
         }
@@ -178,7 +178,7 @@ impl File<'_> {
             && !words.contains(&word.as_str())
         {
             let near = did_you_mean(word, words);
-            let what = format!("{whose}, {field}: {word:?} means nothing{near}");
+            let what = format!("{whose}, {field}: unknown value {word:?}{near}");
             let (last, others) = words.split_last().expect("there are words");
             let help = format!("write {} or {last}", others.join(", "));
             return Err(self.wrong(Some(node.line), &what, &help));
@@ -190,7 +190,7 @@ impl File<'_> {
         }
     }
 
-    /// What is wrong with a field that is not taken: its form, else what is said in it.
+    /// What is wrong with a rejected field: its type, or else its value.
     fn unfit(&self, whose: &str, field: &str, node: &Node, error: &serde_json::Error) -> Wrong {
         let Some(Misfit { line, what }) = shape::misfit(field, node) else {
             let error = error.to_string();
@@ -342,7 +342,7 @@ mod tests {
             let serde = ["invalid type", "invalid value", "expected", "i16", "did not match"];
             assert!(!serde.iter().any(|word| wrong.what.contains(word)), "{}", wrong.what);
         }
-        // What is said in the right form is judged where it is read.
+        // Values of the right type are validated where they are read.
         let wrong = read("[job.a]\nkind = \"k\"\ntimeout = \"5 apples\"").unwrap_err();
         assert!(wrong.what.starts_with("job \"a\", timeout: "), "{}", wrong.what);
         // The defaults are held to the same.

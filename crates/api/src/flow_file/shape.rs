@@ -15,7 +15,7 @@ pub(super) struct Misfit {
 const TEXT: &str = "text, in quotation marks";
 const SPAN: &str = "a span of time in quotation marks: \"90s\", \"10m\", \"1h30m\"";
 
-/// What is wrong with the form of this field; nothing if it is what is said in it that is wrong.
+/// What is wrong with the type of this field; `None` if its value is wrong instead.
 pub(super) fn misfit(field: &str, node: &Node) -> Option<Misfit> {
     match field {
         "args" => None,

@@ -1,8 +1,8 @@
 //! The worker's deque of jobs that have not started.
 //!
 //! The owner end is what runs next: what needed a free slot, then by rank, then in the order of
-//! submission. The steal end is what would run last. Starting and giving meet here: whoever takes a
-//! job out has it.
+//! submission. The steal end is what would run last. Starting and giving meet here: a job that was
+//! taken out cannot be taken again.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -37,7 +37,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Deque {
-    /// Puts a job where its rank says. One that was there under an older fence is replaced.
+    /// Inserts a job by its rank. An entry with an older fence is replaced.
     pub(crate) fn insert(&mut self, assignment: Assignment) {
         let seq = assignment.hold.job;
         self.take_out(seq);

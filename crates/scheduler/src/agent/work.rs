@@ -19,7 +19,7 @@ impl Slot {
         }
     }
 
-    /// Whether the server has been told that it runs.
+    /// Whether its start was reported to the server.
     pub(super) const fn is_told(&self) -> bool {
         matches!(self.phase, SlotPhase::Running { is_told: true, .. })
     }
@@ -30,7 +30,7 @@ impl Slot {
 }
 
 impl Ending {
-    /// Whether this says what an attempt came to, and not only that a job was let go of.
+    /// Whether this is the end of an attempt, and not only a job that was given back.
     pub(super) const fn is_outcome(&self) -> bool {
         matches!(self, Self::Finished | Self::Failed { .. } | Self::Snoozed(_))
     }
@@ -86,7 +86,7 @@ impl Agent {
         }
     }
 
-    /// When the server is told that this job runs.
+    /// When the start of this job is reported.
     pub(super) fn started_at(&self, slot: &Slot) -> Option<Monotonic> {
         slot.runs_since().filter(|_| !slot.is_told()).map(|at| at.plus(self.config.started_after))
     }
@@ -137,7 +137,7 @@ impl Agent {
         let Some(slot) = self.slots.remove(&hold) else {
             return;
         };
-        // How it ended says more than that it started.
+        // The report of its end makes the report of its start unnecessary.
         self.session.unsent.retain(|message| *message != FromWorker::Started(hold));
         if let Some(since) = slot.runs_since() {
             self.pace.run(self.now.monotonic.since(since));
@@ -147,9 +147,9 @@ impl Agent {
             Ending::Interrupted | Ending::Dropped | Ending::Stopped => None,
         };
         let ending = match (slot.phase, own) {
-            // Whoever cancelled it only wants to know that it is over.
+            // For a cancelled job, only the fact that it has stopped matters.
             (SlotPhase::Stopping(StopReason::Cancelled), _) => Ending::Stopped,
-            // It came to an end of its own before it could be stopped: that is worth telling.
+            // It ended by itself before it could be stopped: that result is worth reporting.
             (_, Some(own)) => own,
             (SlotPhase::Stopping(StopReason::TimedOut), None) => {
                 let limit = slot.assignment.timeout.unwrap_or_default().duration();
@@ -177,7 +177,7 @@ impl Agent {
     pub(super) fn give(&mut self, question: QuestionNo, wanted: Wanted<'_>) {
         let mut jobs = self.deque.give(wanted);
         for &hold in &jobs {
-            // Told again as dropped, should the answer be lost with its session.
+            // Reported again as dropped, in case the answer is lost with its session.
             self.reported(Report { hold, ending: Ending::Dropped });
         }
         if planted(Bug::GiveOfARunningJob) {

@@ -1,4 +1,4 @@
-//! The audit: walks the whole state and says what is not as it must be.
+//! The audit: walks the whole state and reports violated invariants.
 //!
 //! It checks the invariants that a state can show (I1, I2, I4, I5, I6, I7; I3 is about messages and
 //! is checked where they are applied) and that every index agrees with the jobs. It is far too slow
@@ -34,7 +34,7 @@ fn must(holds: bool, what: impl FnOnce() -> String) -> Audit {
     if holds { Ok(()) } else { Err(AuditError(what())) }
 }
 
-/// What the jobs say, to be compared with the indexes.
+/// What follows from the jobs, to be compared with the indexes.
 #[derive(Default)]
 struct Census {
     scheduled: usize,
@@ -147,7 +147,7 @@ impl Dispatch {
                 (extra.otherwise == Otherwise::Hold, extra.otherwise == Otherwise::Run)
             }
         };
-        // An operator's retry takes a failure back; whoever was released by it stays released.
+        // An operator's retry takes a failure back; children that it released stay released.
         let by_failure = matches!(extra.condition, Condition::AllDone | Condition::AnyFailed)
             || extra.otherwise == Otherwise::Run;
         let fits = if job.state() == JobState::Blocked { waits } else { runs || by_failure };
@@ -188,7 +188,7 @@ impl Dispatch {
             must(counted == found, || format!("I1: {id:?} holds {found:?}, not {counted:?}"))?;
             must(worker.solo <= 1, || format!("{id:?} holds one suspect of that kind"))?;
             must(worker.lease_end > self.lease_clock(), || format!("{id:?} is lost by now"))?;
-            // Between events nobody waits beside work it could have.
+            // Between events, no worker waits while there is work for it.
             if worker.room() > 0 {
                 let next = self.next_for(id);
                 must(next.is_none(), || format!("{id:?} waits, and {next:?} is ready"))?;

@@ -1,4 +1,4 @@
-//! Who gets the ready jobs. Runs at the end of every event, over what the event touched.
+//! Assigning ready jobs to workers. Runs at the end of every event, over what the event touched.
 //!
 //! Between events no worker that would take a job stands beside a queue that has one for it: a
 //! submit that meets a waiting worker is claimed in the same commit, and a worker that reports is
@@ -18,7 +18,7 @@ use crate::record::LeaseCause;
 use crate::state::Verb;
 
 impl Dispatch {
-    /// Gives work to whoever waits for it, first from the queues, then from other workers.
+    /// Gives work to waiting workers, first from the queues, then from other workers.
     pub(super) fn settle(&mut self) {
         self.promote_due();
         let mut touched = Vec::new();
@@ -125,7 +125,7 @@ impl Dispatch {
         serves_all.into_iter().chain(names_it).min().copied()
     }
 
-    /// Tells a worker of a job that is now its own.
+    /// Sends a worker the assignment of a job that it now owns.
     pub(super) fn assign(&mut self, worker: WorkerId, seq: Seq) {
         self.workers.took_turn(worker);
         let assignment = self.assignment(seq);

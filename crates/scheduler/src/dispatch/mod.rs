@@ -1,10 +1,10 @@
-//! The server's brain for one shard of jobs: what happens next to every job.
+//! The server's side of the scheduler: decides what happens next to every job of one shard.
 //!
-//! [`Dispatch::handle`] takes one event at a moment and says what it causes. Nothing is told before
+//! [`Dispatch::handle`] takes one event at a moment and returns its effects. Nothing is sent before
 //! its receipt: an answer, a refusal or an assignment carries the number of the newest commit
 //! issued when it was decided (see [`crate::gate`]). The one exception is the renewal of a lease.
 //!
-//! The files next door: `life` moves jobs between states and indexes, `submit` and `graph` take
+//! Submodules: `life` moves jobs between states and indexes, `submit` and `graph` take
 //! them in, `fetch` waits for what memory lacks, `queue` and `strategy` order them, `claim` and
 //! `steal` give them to workers, `session` and `report` hear workers out, `operate` serves
 //! operators, `load` rebuilds everything from the store, `why` explains, `audit` checks.
@@ -69,7 +69,7 @@ pub struct DispatchConfig {
     pub question: Duration,
     /// How much an idle worker asks of a busy one.
     pub steal: Steal,
-    /// The order of work in a store that says nothing else.
+    /// The strategy, if the store has none.
     pub strategy: Strategy,
     /// What is refused.
     pub limits: Limits,
@@ -152,7 +152,7 @@ impl Default for Limits {
     }
 }
 
-/// How long a worker may be silent, in a store that says nothing else.
+/// The lease duration, if the store has none.
 const DEFAULT_LEASE: Duration = Duration::from_secs(10);
 
 /// How many ended jobs are looked up in one go.
@@ -175,7 +175,7 @@ pub struct Counters {
     pub repeated: u64,
     /// Sessions ended because a batch is missing or makes no sense.
     pub hung_up: u64,
-    /// Workers whose lease ran out.
+    /// Workers whose lease expired.
     pub lost: u64,
     /// Messages of unknown or lost workers.
     pub gone: u64,
@@ -196,9 +196,9 @@ pub struct Dispatch {
     ledger: Ledger,
     questions: Questions,
     waiting: Waiting,
-    /// Who waits to hear that a cancelled job was let go of.
+    /// Requests that wait until a cancelled job has stopped.
     cancels: BTreeMap<Seq, Vec<RequestNo>>,
-    /// How far running jobs say they have come.
+    /// The progress that running jobs reported.
     progress: BTreeMap<Seq, u8>,
     /// Jobs that ended, in the order of the commits that say so, until these have their receipts.
     ended: VecDeque<(CommitNo, Seq)>,
@@ -232,7 +232,7 @@ struct Outcome {
     reports_on_gone: Vec<Hold>,
 }
 
-/// What one worker is told.
+/// The messages for one worker.
 struct Told {
     session: SessionNo,
     messages: Vec<ToWorker>,
@@ -317,7 +317,7 @@ impl Dispatch {
         self.unreceipted_mutations >= self.config.limits.unreceipted
     }
 
-    /// What a reading of live jobs must wait for, like everything that is told.
+    /// What a reading of live jobs must wait for, like every message and answer.
     #[must_use]
     pub fn newest_commit(&self) -> Option<CommitNo> {
         (self.issued > self.receipted).then_some(self.issued)
@@ -409,7 +409,7 @@ impl Dispatch {
         self.outcome.replies.push((to, answer));
     }
 
-    /// Tells a worker something in its present session, if it has one.
+    /// Sends a message to a worker in its current session, if it has one.
     fn tell(&mut self, worker: WorkerId, message: ToWorker) {
         if let Some(told) = self.told(worker) {
             told.messages.push(message);
@@ -435,7 +435,7 @@ impl Dispatch {
         }
     }
 
-    /// Numbers what was decided and hands it over: first what to store, then what to tell.
+    /// Numbers what was decided and hands it over: first the commit, then messages and answers.
     fn flush(&mut self, effects: &mut Vec<DispatchEffect>) {
         self.ledger.flush(&mut self.outcome.mutations);
         self.keep_lease();

@@ -1,5 +1,5 @@
-//! What workers say about their jobs. Every word carries (job, fence) and is checked against the
-//! present owner in the same step that would apply it.
+//! Reports of workers about their jobs. Every report carries (job, fence) and is checked against
+//! the present owner in the same step that would apply it.
 //!
 //! Unknown jobs, old fences and repeats come with any network; they are counted and answered, never
 //! asserted upon.
@@ -12,7 +12,7 @@ use crate::random::mix;
 use crate::record::{AttemptOutcome, LeaseCause, Mutation, Note, Reason};
 use crate::state::{JobState, Verb};
 
-/// How what a worker says it holds compares with what we know.
+/// How a reported hold compares with the job's current owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     /// It owns the job.
@@ -39,7 +39,7 @@ pub(super) const fn is_last_word(state: JobState, current: Fence, shown: Fence) 
         && shown.0 > 0
 }
 
-/// What a worker is told about its word on a job.
+/// The answer to a worker's report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It is stored, or was before.
@@ -159,7 +159,7 @@ impl Dispatch {
     /// that looks at that.
     fn clear_suspicion(&mut self, seq: Seq) {
         let job = self.jobs.get_mut(seq);
-        assert!(job.state() == JobState::Scheduled, "a scheduled job stands in no line of a queue");
+        assert!(job.state() == JobState::Scheduled, "a scheduled job is in no queue");
         job.suspicions = 0;
     }
 

@@ -1,6 +1,6 @@
-//! Sessions and leases: whom we listen to, and until when a worker may own jobs.
+//! Sessions and leases: which messages are accepted, and until when a worker may own jobs.
 //!
-//! A session is one connection. Whatever belongs to an older one is dropped, in both directions.
+//! A session is one connection. Messages of an older one are dropped, in both directions.
 //! Within a session batches are numbered: a repeat is dropped, a gap ends it. Silence moves nothing
 //! until the lease is over; then the incarnation is lost for ever.
 
@@ -19,7 +19,7 @@ use crate::state::{JobState, Verb};
 pub(super) enum End {
     /// Its lease ran out, or the server's process that it lived in has ended.
     Lost,
-    /// It said so itself, after all its work had stopped.
+    /// It said goodbye, after all its jobs had stopped.
     Left,
 }
 
@@ -55,7 +55,7 @@ impl Dispatch {
                 self.take(id, current, expected, messages);
             }
             _ if session < current => self.counters.repeated += 1,
-            // Whoever was met before resumes, also if it does not know yet that it was met.
+            // A known worker resumes, even if it does not know yet that the server knows it.
             Some(_) if session > current => self.open(id, session, number, messages),
             None if session > current => self.hang_up(id, session),
             _ if number < expected || !connected => self.counters.repeated += 1,
@@ -121,7 +121,8 @@ impl Dispatch {
         }
     }
 
-    /// A batch in its order. Any such batch renews the lease, and that alone is said at once.
+    /// A batch in its order. Any such batch renews the lease, and only that is acknowledged at
+    /// once.
     fn take(
         &mut self,
         id: WorkerId,
@@ -146,7 +147,7 @@ impl Dispatch {
             worker.had_nothing = worker.held.is_empty();
         }
         if !self.look_up_reports(id, session) {
-            // Too many wait already. It tells all of it again when it is back.
+            // Too many wait already. The worker repeats all of it after its reconnect.
             self.hang_up(id, session);
             self.closed(id, session);
         }
@@ -205,7 +206,8 @@ impl Dispatch {
         (worker.slots, worker.want) = (hello.slots, want);
         worker.nothing_for = None;
         self.workers.touch(id);
-        // Reports come before anything else: a finished job is finished, whoever brings the news.
+        // Reports come before anything else: a finished job is finished, whichever incarnation
+        // reports it.
         let reporter = match hello.kind {
             HelloKind::Replace(older) => older,
             HelloKind::New | HelloKind::Resume => id,
@@ -220,7 +222,7 @@ impl Dispatch {
             && older != id
             && let Some(before) = self.workers.find(older)
         {
-            // Whoever told the older one to drain meant the process.
+            // A drain of the older incarnation was meant for the process.
             let is_draining = before.draining;
             self.end_worker(older, End::Left);
             if is_draining {
@@ -351,8 +353,8 @@ impl Dispatch {
         self.unserve(&worker.served);
     }
 
-    /// Which of a lost worker's jobs may have been running: those it said it had started, and those
-    /// it could start without asking.
+    /// Which of a lost worker's jobs may have been running: those whose start it reported, and
+    /// those it could start without asking.
     fn may_have_run(&self, held: &[Seq]) -> Vec<Seq> {
         let may_have_run = |&seq: &Seq| {
             let job = self.jobs.get(seq);

@@ -1,6 +1,6 @@
-//! One queue looked at closely: what waits in it and why, and who is at it.
+//! Details of one queue: its jobs by state, and the workers that own or serve it.
 //!
-//! Everything here only looks, and stops after a while however much there is.
+//! Everything here is read-only and bounded, however many jobs there are.
 
 use alloc::vec::Vec;
 
@@ -10,28 +10,28 @@ use super::{Dispatch, Why};
 use crate::id::{JobId, Seq, WorkerId};
 use crate::name::Name;
 
-/// Jobs that are looked at one by one, of each sort.
+/// The most jobs that are examined one by one, of each sort.
 const LOOKED_AT: usize = 100_000;
 
-/// Ready jobs that are looked at one by one.
+/// The most ready jobs that are examined one by one.
 const READY_LOOKED_AT: usize = 10_000;
 
-/// A queue, closely.
+/// The details of a queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueueSnapshot {
-    /// What a list shows of it.
+    /// The summary that lists show.
     pub view: QueueView,
     /// Jobs that wait for parents.
     pub blocked: u64,
-    /// Jobs that wait for their time. Of very many only a part may be told from blocked ones.
+    /// Jobs that wait for their time. If there are very many, some are counted as blocked.
     pub scheduled: u64,
     /// Jobs that workers own and are not known to have started.
     pub leased: u32,
     /// The ready job that was submitted first, among those that are next.
     pub oldest: Option<JobView>,
-    /// Who owns jobs of it.
+    /// The workers that own jobs of it.
     pub holders: Vec<Holder>,
-    /// Who would take jobs of it: connected, not leaving.
+    /// The workers that serve it: connected, not draining.
     pub serving: Vec<WorkerId>,
     /// How many jobs these can run at once.
     pub slots: u64,
@@ -48,10 +48,10 @@ pub struct Holder {
     pub held: u32,
 }
 
-/// What a job that waits for its turn can hope for.
+/// The prospects of a waiting job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Takers {
-    /// Who would take it.
+    /// The workers that serve its queue.
     pub workers: Vec<WorkerId>,
     /// How many ready jobs of its queue are of its kind.
     pub alike: u32,
@@ -60,7 +60,7 @@ pub struct Takers {
 }
 
 impl Dispatch {
-    /// This queue, if there is anything to say of it.
+    /// The details of this queue, if it has jobs or settings.
     #[must_use]
     pub fn queue_snapshot(&self, name: &Name) -> Option<QueueSnapshot> {
         let number = self.queues.number(name)?;

@@ -22,7 +22,7 @@ use crate::time::Monotonic;
 #[derive(Default)]
 pub(crate) struct Questions {
     open: BTreeMap<QuestionNo, Question>,
-    /// When their thieves may ask somebody else.
+    /// When their thieves may ask another worker.
     deadlines: BTreeSet<(Monotonic, QuestionNo)>,
     last: QuestionNo,
 }
@@ -82,7 +82,7 @@ impl Dispatch {
         }
     }
 
-    /// Whether anybody holds an unstarted job of a queue that this worker serves.
+    /// Whether any worker holds an unstarted job of a queue that this worker serves.
     fn is_any_leased(&self, thief: WorkerId) -> bool {
         match &self.workers.get(thief).served {
             Served::All => true,
@@ -90,7 +90,7 @@ impl Dispatch {
         }
     }
 
-    /// The fuller of two chosen at random; if neither has anything for this thief, whoever has.
+    /// The fuller of two chosen at random; if neither has anything for this thief, any that has.
     fn choose_victim(&mut self, thief: WorkerId) -> Option<WorkerId> {
         let count = self.workers.victims().len();
         let (one, other) = (self.random.below(count), self.random.below(count));
@@ -107,7 +107,7 @@ impl Dispatch {
         })
     }
 
-    /// Whoever has waited longest for work and may run some of this victim's.
+    /// The worker that has waited longest and may run some of this victim's jobs.
     fn choose_thief(&self, victim: WorkerId) -> Option<WorkerId> {
         let worker = self.workers.get(victim);
         let leased = worker.held.keys().map(|&seq| self.jobs.get(seq));
@@ -180,7 +180,7 @@ impl Dispatch {
         }
     }
 
-    /// Thieves whose question is not answered in time may ask somebody else.
+    /// Thieves whose question is not answered in time may ask another worker.
     pub(super) fn expire_questions(&mut self) {
         while let Some(&(deadline, number)) = self.questions.deadlines.first() {
             if deadline > self.now.monotonic {

@@ -20,7 +20,7 @@ use crate::spec::{JobSpec, Tally};
 use crate::state::{JobState, Phase};
 use crate::time::{Millis, Wall};
 
-/// What becomes of each submitted job, and who the parents of the new ones are.
+/// What happens to each submitted job, and the parents of the new ones.
 struct Plan {
     /// One a submitted job, in order.
     places: Vec<Place>,
@@ -376,7 +376,7 @@ impl Plan {
         if places.clone().all(|at| batch_parents(at).all(|parent| parent < at)) {
             return None;
         }
-        // Takes away whatever waits for nobody, until nothing more can be taken away.
+        // Removes jobs without parents until none is left to remove.
         let mut children = alloc::vec![Vec::new(); self.places.len()];
         let mut waits_for: Vec<usize> =
             places.clone().map(|at| batch_parents(at).count()).collect();
@@ -394,7 +394,7 @@ impl Plan {
                 }
             }
         }
-        // Whatever is left has a parent that is left: going from parent to parent must come round.
+        // Every remaining job has a remaining parent: following parents must lead into a cycle.
         let mut at = places.clone().find(|&at| waits_for[at] > 0)?;
         let mut seen_at = alloc::vec![usize::MAX; self.places.len()];
         let mut path = Vec::new();

@@ -1,5 +1,5 @@
 //! What can be seen of the live state: jobs, queues, workers. Reads wait for their receipt like
-//! everything that is told: see [`Dispatch::newest_commit`].
+//! every message and answer: see [`Dispatch::newest_commit`].
 
 use alloc::vec::Vec;
 
@@ -38,9 +38,9 @@ pub struct JobView {
     pub submitted_at: Wall,
     /// When it may start.
     pub due: Wall,
-    /// Who owns it, or has yet to let go of it.
+    /// The worker that owns it, or that still has to stop it.
     pub holder: Option<WorkerId>,
-    /// How far it says it has come, in percent.
+    /// The reported progress, in percent.
     pub progress: Option<u8>,
 }
 
@@ -74,7 +74,7 @@ pub struct WorkerView {
     pub held: usize,
     /// How many of these it is not known to have started.
     pub leased: u32,
-    /// When its lease runs out, unless it says something.
+    /// When its lease expires, unless it sends something.
     pub lease_end: Monotonic,
     /// The queues it serves; all if `None`.
     pub queues: Option<Vec<Name>>,

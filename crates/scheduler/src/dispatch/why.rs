@@ -49,7 +49,7 @@ pub enum Why {
         limit: Option<(u32, u32)>,
         /// How many ready jobs of the queue come before it.
         ahead: Ahead,
-        /// How many connected workers serve the queue; with none, nobody will take it.
+        /// How many connected workers serve the queue; with none, it will not start.
         workers: u32,
     },
     /// A worker owns it.
@@ -58,7 +58,7 @@ pub enum Why {
         worker: WorkerId,
         /// Since when.
         since: Monotonic,
-        /// Whether it said that it has started it.
+        /// Whether it reported the start.
         started: bool,
         /// Whether the worker has a connection now.
         connected: bool,
@@ -86,7 +86,7 @@ pub struct Parent {
 pub enum Ahead {
     /// Exactly so many.
     Exactly(u32),
-    /// At least so many; nobody counts further.
+    /// At least this many; counting stopped.
     AtLeast(u32),
 }
 

@@ -1,8 +1,8 @@
-//! Workers as the server knows them: session, lease, what they hold, and who waits for work or can
-//! be asked for some.
+//! Workers as the server knows them: session, lease, their jobs, and which of them wait for work or
+//! can be asked to give some.
 //!
-//! This file keeps the register and its indexes. What a message means is decided in `session` and
-//! `report`; who gets which job in `claim` and `steal`.
+//! This file keeps the register and its indexes. `session` and `report` interpret messages; `claim`
+//! and `steal` decide which worker gets which job.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -12,8 +12,7 @@ use crate::planted::{Bug, planted};
 use crate::time::{Duration, Monotonic};
 
 /// How many ended incarnations are remembered, so that a message that was long under way cannot
-/// make one of them live again. Their fences are old in any case; this is the second lock on that
-/// door.
+/// make one of them live again. Their fences are old in any case; this is a second safeguard.
 const ENDED_MAX: usize = 65_536;
 
 /// Which queues a worker serves, by number.
@@ -55,8 +54,8 @@ impl Served {
     }
 }
 
-/// A worker's place among those that would take a job: free slots before mere reserves, then
-/// whoever got work longest ago.
+/// A worker's place among those that would take a job: free slots before mere reserves, then the
+/// worker that got work longest ago.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Waiter {
     pub(crate) tier: Tier,

@@ -1,4 +1,4 @@
-//! The words of the protocol between workers and the server.
+//! The text form of the messages between workers and the server.
 
 use super::text::{Read, Reader, Words, Writer, id_word, read_id, words};
 use crate::id::{CommitNo, Fence, Hold, Seq};
@@ -129,7 +129,7 @@ impl Words for Report {
     }
 }
 
-/// `new slots 2 want 4`, and whatever else there is to say.
+/// `new slots 2 want 4`, and the optional fields.
 impl Words for Hello {
     fn write(&self, writer: &mut Writer<'_>) {
         self.kind.write(writer);
@@ -165,7 +165,7 @@ impl Words for Hello {
     }
 }
 
-/// `a.1`, and whatever is not as usual. A job that the trace has not met yet is `a=#1.1`.
+/// `a.1`, and the fields that differ from the default. A job that is new to the trace is `a=#1.1`.
 impl Words for Assignment {
     fn write(&self, writer: &mut Writer<'_>) {
         if writer.known.id_of(self.hold.job) == Some(self.id) {

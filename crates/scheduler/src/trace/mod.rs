@@ -1,5 +1,5 @@
-//! The one text form of events and effects: tests are written in it, the simulator prints it, a
-//! replay plays it, documents quote it.
+//! The text form of events and effects: tests are written in it, the simulator prints it, replays
+//! read it, documents quote it.
 //!
 //! A line of a trace is a moment and an event; what the event caused follows, one effect a line:
 //!
@@ -15,8 +15,9 @@
 //!
 //! `a.1` is job `a` under fence 1. What can be known from the lines before may be left out: the
 //! number of a job's row (`#1`), the session and batch number of a worker (`w1/1#2`), the wall
-//! clock while it runs with the other. [`Context`] is what the lines before have told. Writing and
-//! reading again gives the same value, whatever the context, as long as both have the same one.
+//! clock while it runs with the other. [`Context`] is what the lines before have established.
+//! Writing and reading again gives the same value, whatever the context, as long as both have the
+//! same one.
 
 mod message;
 mod record;
@@ -37,7 +38,7 @@ use crate::message::{FromWorker, ToWorker};
 use crate::record::{Loaded, Mutation};
 use crate::time::{Monotonic, Now, Wall};
 
-/// What the lines of a trace so far have told, so that the next need not repeat it.
+/// What the lines of a trace so far have established, so that the next need not repeat it.
 #[derive(Clone, Default, Debug)]
 pub struct Context {
     ids: BTreeMap<Seq, JobId>,
@@ -150,7 +151,7 @@ pub fn print<T: Readable>(value: &T, context: &Context) -> String {
 /// Reads what [`print`] has written.
 ///
 /// # Errors
-/// Says what was expected and what was found.
+/// Names what was expected and what was found.
 pub fn parse<T: Readable>(line: &str, context: &Context) -> Result<T, TraceError> {
     T::parse(line, context)
 }
@@ -230,7 +231,7 @@ pub fn print_line(now: Now, rest: &str, context: &mut Context) -> String {
 /// Takes apart what [`print_line`] has written.
 ///
 /// # Errors
-/// Says what a moment looks like if this is not one.
+/// If the line does not begin with a moment; the error shows an example.
 pub fn parse_line<'a>(line: &'a str, context: &mut Context) -> Result<(Now, &'a str), TraceError> {
     let line = line.trim();
     let (moment, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));

@@ -106,7 +106,7 @@ impl Words for JobState {
     }
 }
 
-/// `a`, and whatever is not the default.
+/// `a`, and the fields that differ from the default.
 impl Words for JobSpec {
     fn write(&self, writer: &mut Writer<'_>) {
         let usual = Self::new(self.id);

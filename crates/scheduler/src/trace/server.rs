@@ -1,4 +1,4 @@
-//! The words of `dispatch`: its events, its effects, and its reasons.
+//! The text form of the events, effects and explanations of `dispatch`.
 
 use alloc::format;
 use alloc::string::String;
@@ -280,7 +280,7 @@ impl Words for DispatchEvent {
     }
 }
 
-/// Who asked: `r7`, or nothing for the request 0 of a trace that has only one at a time.
+/// The request: `r7`, or nothing for request 0 in a trace that has only one at a time.
 fn write_asker(asker: RequestNo, writer: &mut Writer<'_>) {
     if asker != RequestNo(0) {
         asker.write(writer);

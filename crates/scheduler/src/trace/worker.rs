@@ -21,7 +21,7 @@ words!(Verdict {
     Refused {} = ["refused"],
 });
 
-/// The server has no name of its own in an agent's trace.
+/// The server has no name in an agent's trace.
 const SERVER: &str = "server";
 
 fn server_word(
@@ -160,7 +160,7 @@ impl Words for AgentEffect {
     }
 }
 
-/// `say as w1 2#7: beat`, of which all but the first and the last may be left out.
+/// `say as w1 2#7: heartbeat`, of which only the first word and the messages are required.
 fn read_say(reader: &mut Reader<'_>) -> Read<AgentEffect> {
     let wanted = reader.wanted("the worker that speaks");
     let worker = match reader.take_word("as") {
