@@ -66,7 +66,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// Rules that are only checked by name so far.
-const BY_NAME_ONLY: &[&str] = &["names", "widths"];
+const BY_NAME_ONLY: &[&str] = &["widths"];
 
 /// Checks the rules of these names, or all of them.
 pub(crate) fn run(root: &Path, names: &[String]) -> Result<ExitCode> {
