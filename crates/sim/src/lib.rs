@@ -1,8 +1,9 @@
-//! A deterministic simulator: the real `dispatch` and `agent` code in a simulated cluster, in one thread.
+//! A deterministic simulator: the real `dispatch` and `agent` code in a simulated cluster, in one
+//! thread.
 //!
-//! [`search`] runs many seeds with faults and shrinks the first run that breaks a rule, [`whatif`] runs a
-//! workload without faults and measures it, [`replay`] plays a trace or a run again. A run is determined
-//! by its plan ([`plan`]), which comes from a seed or from a file ([`script`]).
+//! [`search`] runs many seeds with faults and shrinks the first run that breaks a rule, [`whatif`]
+//! runs a workload without faults and measures it, [`replay`] plays a trace or a run again. A run
+//! is determined by its plan ([`plan`]), which comes from a seed or from a file ([`script`]).
 
 pub mod check;
 mod clock;

@@ -1,7 +1,7 @@
 //! The observable events of a run.
 //!
-//! The checkers use nothing else. No event comes from inside the server or a worker: they are messages,
-//! rows that became durable, processes that start and end, and jobs that start and stop.
+//! The checkers use nothing else. No event comes from inside the server or a worker: they are
+//! messages, rows that became durable, processes that start and end, and jobs that start and stop.
 
 use std::time::Duration;
 

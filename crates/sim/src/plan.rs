@@ -1,7 +1,7 @@
 //! A plan: everything that is decided about a run before it starts.
 //!
-//! A plan has the requests of clients and operators and the faults, each with its time. The rest (how long
-//! a message takes, whether another is lost) is drawn from the seed during the run.
+//! A plan has the requests of clients and operators and the faults, each with its time. The rest
+//! (how long a message takes, whether another is lost) is drawn from the seed during the run.
 
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ pub struct Plan {
     pub commit: (Duration, Duration),
     /// The retention of ended jobs.
     pub retention: Option<Duration>,
-    /// When everything is repaired; `None` if there are no faults and the run ends with its last job.
+    /// When everything is repaired; `None` if there are no faults and the run ends with its last
+    /// job.
     pub heals_at: Option<Duration>,
     /// The network between clients and the server.
     pub clients: NetworkConditions,
@@ -184,7 +185,8 @@ pub enum CrashMoment {
 pub enum Paused {
     /// They are suspended too.
     Frozen,
-    /// They are separate processes and continue, until a guardian kills them at the worker's deadline.
+    /// They are separate processes and continue, until a guardian kills them at the worker's
+    /// deadline.
     GoOn,
 }
 

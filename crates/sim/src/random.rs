@@ -1,5 +1,5 @@
-//! Random numbers from a seed. Each purpose has its own stream, so that a run from which something was
-//! removed stays otherwise the same.
+//! Random numbers from a seed. Each purpose has its own stream, so that a run from which something
+//! was removed stays otherwise the same.
 
 use filch_scheduler::id::Fence;
 use filch_scheduler::random::{SplitMix64, mix};

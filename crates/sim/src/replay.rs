@@ -1,19 +1,20 @@
 //! Replays a trace or a run.
 //!
-//! A run is a plan (see [`crate::script`]): a whole cluster is simulated with all checkers. A trace is about
-//! one scheduler core (`dispatch` or `agent`): it gets the events of the trace, and its effects are printed.
-//! The first line that is not a comment names the core and its settings:
+//! A run is a plan (see [`crate::script`]): a whole cluster is simulated with all checkers. A trace
+//! is about one scheduler core (`dispatch` or `agent`): it gets the events of the trace, and its
+//! effects are printed. The first line that is not a comment names the core and its settings:
 //!
 //! ```text
 //! dispatch lease 10s strategy fifo steal half seed 0      and `receipts by-hand`
 //! agent slots 2 reserve 3 seed 0
 //! ```
 //!
-//! Without `receipts by-hand` every commit is durable at once. Two lines are not events: `why a` asks why a
-//! job is in its state, and `restart` stops the server and loads a new one from the store, perhaps with
-//! another lease (`restart lease 2s`). With `restart stored 7`, exactly the commits up to number 7 were
-//! durable, acknowledged or not. The effects of an event that is followed by `...` are not shown. The core
-//! is audited after every event, except for `dispatch unaudited`.
+//! Without `receipts by-hand` every commit is durable at once. Two lines are not events: `why a`
+//! asks why a job is in its state, and `restart` stops the server and loads a new one from the
+//! store, perhaps with another lease (`restart lease 2s`). With `restart stored 7`, exactly the
+//! commits up to number 7 were durable, acknowledged or not. The effects of an event that is
+//! followed by `...` are not shown. The core is audited after every event, except for `dispatch
+//! unaudited`.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

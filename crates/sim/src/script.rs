@@ -8,7 +8,8 @@
 //! 2s crash 1 away 3s
 //! ```
 //!
-//! Workers are numbered from 1, in their order. Empty lines and lines that begin with `#` are ignored.
+//! Workers are numbered from 1, in their order. Empty lines and lines that begin with `#` are
+//! ignored.
 
 use std::fmt::{Display, Write as _};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Searches many seeds for a run that breaks a rule. Each seed is run twice; a failing run is shrunk.
+//! Searches many seeds for a run that breaks a rule. Each seed is run twice; a failing run is
+//! shrunk.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -100,8 +101,8 @@ pub struct SearchFailure {
 }
 
 impl SeedSearch {
-    /// Runs every seed. `watch` is called after each. After a violation no more seeds are started, and the
-    /// run of the lowest seed with a violation is shrunk.
+    /// Runs every seed. `watch` is called after each. After a violation no more seeds are started,
+    /// and the run of the lowest seed with a violation is shrunk.
     pub fn run(
         &self,
         watch: &(dyn Fn(&SearchStats) + Sync),
@@ -145,7 +146,8 @@ impl SeedSearch {
         (stats, failure)
     }
 
-    /// The first seed that breaks a rule, with the violation; not shrunk, and each seed is run once.
+    /// The first seed that breaks a rule, with the violation; not shrunk, and each seed is run
+    /// once.
     #[must_use]
     pub fn first_violation(&self, looks: AuditScope) -> Option<(u64, Violation)> {
         let audit = match looks {

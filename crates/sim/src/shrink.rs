@@ -61,8 +61,8 @@ impl Shrinker {
         (self.plan.acts.len(), jobs, self.plan.members.len())
     }
 
-    /// Removes events after the violation, which cannot have caused it, and tries an earlier end of the
-    /// faults.
+    /// Removes events after the violation, which cannot have caused it, and tries an earlier end of
+    /// the faults.
     fn cut_off(&mut self) {
         let at = Duration::from_micros(self.violation.at.0);
         let mut plan = self.plan.clone();

@@ -1,4 +1,5 @@
-//! A small writer of SVG documents: elements with attributes, and text that cannot break out of them.
+//! A small writer of SVG documents: elements with attributes, and text that cannot break out of
+//! them.
 //!
 //! ```
 //! use filch_sim::svg::SvgWriter;

@@ -1,5 +1,5 @@
-//! Draws a plan from a seed. The kinds of faults of a run and their frequency are drawn as well (swarm
-//! testing): a run with one kind of fault tests it more deeply than a run with all of them.
+//! Draws a plan from a seed. The kinds of faults of a run and their frequency are drawn as well
+//! (swarm testing): a run with one kind of fault tests it more deeply than a run with all of them.
 
 use std::time::Duration;
 
@@ -195,7 +195,8 @@ impl Swarm {
         }
     }
 
-    /// The submits of clients. If `stopped` is given, a worker may be stopped while there is much to steal.
+    /// The submits of clients. If `stopped` is given, a worker may be stopped while there is much
+    /// to steal.
     fn submits(&mut self, stopped: Option<&Vec<Member>>) {
         let mixture = self.mixture();
         // Now and then so much that deques are full and workers steal; mostly little.
@@ -221,8 +222,8 @@ impl Swarm {
     }
 
     fn submit(&mut self, at: Duration, specs: Vec<JobSpec>) {
-        // A client that was restarted repeats what it may have submitted before, once in a while with
-        // another body under the same key or id.
+        // A client that was restarted repeats what it may have submitted before, once in a while
+        // with another body under the same key or id.
         if self.random.one_in(6) {
             let again = at + self.span(60);
             let mut specs = specs.clone();
@@ -470,8 +471,8 @@ impl Swarm {
         }
     }
 
-    /// Answers were delayed, and now none arrive: the worker must not count its lease from the arrival of
-    /// a renewal.
+    /// Answers were delayed, and now none arrive: the worker must not count its lease from the
+    /// arrival of a renewal.
     fn then_silence(&mut self, at: Duration, place: usize, late: &PlannedEvent) {
         let at = at + late.trouble().1 + Duration::from_millis(1);
         let (direction, span, messages) =
@@ -479,8 +480,8 @@ impl Swarm {
         self.acts.push((at, PlannedEvent::Cut { place, direction, span, messages }));
     }
 
-    /// The connection breaks while messages are slow, and the network is cut while the worker reconnects:
-    /// its hello arrives when it was already declared lost.
+    /// The connection breaks while messages are slow, and the network is cut while the worker
+    /// reconnects: its hello arrives when it was already declared lost.
     fn then_stumble(&mut self, at: Duration, place: usize) {
         let seen_by = SeenBy::Both;
         self.acts.push((at + Duration::from_millis(10), PlannedEvent::Break { place, seen_by }));

@@ -1,7 +1,8 @@
 //! What simulated jobs do, by their kind.
 //!
-//! `run-20ms` runs and succeeds; `fail-2-20ms` fails twice, then succeeds; `never-20ms` fails and must not be
-//! retried; `snooze-2-20ms` snoozes twice; `poison-2-20ms` kills its worker twice; `hang` never ends.
+//! `run-20ms` runs and succeeds; `fail-2-20ms` fails twice, then succeeds; `never-20ms` fails and
+//! must not be retried; `snooze-2-20ms` snoozes twice; `poison-2-20ms` kills its worker twice;
+//! `hang` never ends.
 
 use std::time::Duration;
 
@@ -18,8 +19,8 @@ pub(crate) enum Deed {
     Hang,
 }
 
-/// How the `run`th execution (from 1) of a job of this kind ends, and after how long. `None` for an unknown
-/// kind.
+/// How the `run`th execution (from 1) of a job of this kind ends, and after how long. `None` for an
+/// unknown kind.
 pub(crate) fn deed(kind: &Name, run: u32) -> Option<(Deed, Duration)> {
     let (word, rest) = kind.as_str().split_once('-').unwrap_or((kind.as_str(), ""));
     let counted = |deed| {
@@ -38,8 +39,8 @@ pub(crate) fn deed(kind: &Name, run: u32) -> Option<(Deed, Duration)> {
     }
 }
 
-/// How long a job of this kind occupies a slot, over all its executions, without faults. `None` if it has
-/// too many executions.
+/// How long a job of this kind occupies a slot, over all its executions, without faults. `None` if
+/// it has too many executions.
 pub(crate) fn all_runs(kind: &Name) -> Option<Duration> {
     let mut sum = Duration::ZERO;
     for run in 1..=RUNS_MAX {

@@ -1,4 +1,5 @@
-//! Whatever the simulator has found once, it does not find again: every run in `found/` breaks no rule.
+//! Whatever the simulator has found once, it does not find again: every run in `found/` breaks no
+//! rule.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Every planted bug is caught, within so many seeds, by audits or without; the true code passes the same
-//! seeds.
+//! Every planted bug is caught, within so many seeds, by audits or without; the true code passes
+//! the same seeds.
 //!
 //! Run by `cargo xtask test` in a build of its own, with the feature `planted`.
 

@@ -1,5 +1,5 @@
-//! How purged jobs had ended, counted by day and queue when they are purged. The number of days and the
-//! number of queues per day are bounded.
+//! How purged jobs had ended, counted by day and queue when they are purged. The number of days and
+//! the number of queues per day are bounded.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Stores what the scheduler decides, and decides nothing itself.
 //!
 //! [`Memory`] is the reference implementation: every [`Store`] must do with a commit what it does.
-//! [`Sqlite`] stores everything in a file. [`Transient`] loses everything when it is dropped. Both pass
-//! the same tests.
+//! [`Sqlite`] stores everything in a file. [`Transient`] loses everything when it is dropped. Both
+//! pass the same tests.
 //!
 //! ```
 //! use filch_scheduler::dispatch::{DispatchConfig, Dispatch, DispatchEffect, DispatchEvent, Loader, Request};
@@ -60,17 +60,17 @@ pub use transient::Transient;
 /// Why a commit failed. Each variant says what the caller has to do next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommitError {
-    /// Another server owns the jobs now. Nothing of the commit is stored, nor will any later commit of
-    /// this server be: it must step down.
+    /// Another server owns the jobs now. Nothing of the commit is stored, nor will any later commit
+    /// of this server be: it must step down.
     Superseded,
-    /// The commit may or may not be stored. Repeating it unchanged under the same number settles that: a
-    /// commit that is stored already is recognised by its number.
+    /// The commit may or may not be stored. Repeating it unchanged under the same number settles
+    /// that: a commit that is stored already is recognised by its number.
     Unknown,
     /// The disk is full. Nothing of the commit is stored; it can be repeated once there is space.
     DiskFull(String),
-    /// The disk reported an error, so later answers from it cannot be trusted: the commit may or may not
-    /// be stored, and the disk must not be used again. The process must end; the next one starts from
-    /// what is really on the disk.
+    /// The disk reported an error, so later answers from it cannot be trusted: the commit may or
+    /// may not be stored, and the disk must not be used again. The process must end; the next one
+    /// starts from what is really on the disk.
     DiskFailed(String),
     /// The commit contradicts what is stored. Nothing of it is stored. Repeating it cannot help and
     /// carrying on would lose jobs: the process must end.

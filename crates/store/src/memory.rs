@@ -1,8 +1,8 @@
 //! The reference implementation: everything in memory, gone with the process.
 //!
-//! A commit is applied mutation by mutation, and each records how to undo it. If one is rejected, the ones
-//! before it are undone. So every check sees the present state, also where a later mutation of a commit
-//! depends on an earlier one.
+//! A commit is applied mutation by mutation, and each records how to undo it. If one is rejected,
+//! the ones before it are undone. So every check sees the present state, also where a later
+//! mutation of a commit depends on an earlier one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -24,8 +24,8 @@ mod dump;
 
 /// Everything that has been committed.
 ///
-/// All notes stay, those of purged jobs included, and all rows of the ledger that are not trimmed: they
-/// are the history that checkers read.
+/// All notes stay, those of purged jobs included, and all rows of the ledger that are not trimmed:
+/// they are the history that checkers read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Memory {
     commit: CommitNo,
@@ -115,8 +115,8 @@ impl Memory {
             newest_id: self.ids.keys().rev().find_map(|id| id.made_at()),
         };
         let live = || self.live.iter().map(|seq| &self.jobs[seq]);
-        // In one commit a child may have a lower number than its parents, so the order of numbers is
-        // not enough: ended jobs come first.
+        // In one commit a child may have a lower number than its parents, so the order of numbers
+        // is not enough: ended jobs come first.
         let mut ended: BTreeSet<Seq> =
             live().filter(|row| row.now.state.is_ended()).map(|row| row.seq).collect();
         for child in live().filter(|row| row.now.state == JobState::Blocked) {
@@ -142,9 +142,9 @@ impl Memory {
         found.iter().filter_map(|seq| self.jobs.get(seq)).cloned().collect()
     }
 
-    /// At most `limit` jobs that ended before this time and that no worker holds, the oldest end first,
-    /// starting after the job `after` (its end and number), if given. The caller decides whether they
-    /// are purged.
+    /// At most `limit` jobs that ended before this time and that no worker holds, the oldest end
+    /// first, starting after the job `after` (its end and number), if given. The caller decides
+    /// whether they are purged.
     #[must_use]
     pub fn expired(&self, after: Option<(Wall, Seq)>, before: Wall, limit: usize) -> Vec<Expired> {
         let first = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -153,8 +153,8 @@ impl Memory {
         expired.map(|&(at, seq)| Expired { at, seq, id: self.jobs[&seq].spec.id }).collect()
     }
 
-    /// Examines at most `limit` rows of the ledger after this number that were written before this time,
-    /// and returns the closed ones that concern no stored job.
+    /// Examines at most `limit` rows of the ledger after this number that were written before this
+    /// time, and returns the closed ones that concern no stored job.
     #[must_use]
     pub fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Outdated {
         let rows = self.leases.range((Bound::Excluded(after), Bound::Unbounded));

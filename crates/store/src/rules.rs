@@ -1,7 +1,7 @@
 //! What must hold of a mutation before it is stored: the same rules for every store.
 //!
-//! This file has the rules that follow from a job's own row, and the texts of all rejections. Rules that
-//! need other rows (is the number new, is the key in use) are checked where those rows are.
+//! This file has the rules that follow from a job's own row, and the texts of all rejections. Rules
+//! that need other rows (is the number new, is the key in use) are checked where those rows are.
 
 use std::cmp::Ordering;
 use std::fmt;

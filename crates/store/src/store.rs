@@ -64,7 +64,8 @@ pub struct History {
     pub payload: StoredText,
     /// Its changes of owner, each with the fence it gave, in order.
     pub owners: Vec<OwnerChange>,
-    /// The notes about it, in order, each with the time at which the store wrote it by its own clock.
+    /// The notes about it, in order, each with the time at which the store wrote it by its own
+    /// clock.
     pub notes: Vec<(Wall, Note)>,
     /// The outputs of its attempts, in order.
     pub outputs: Vec<AttemptOutput>,
@@ -134,7 +135,8 @@ pub struct Outdated {
     pub leases: Vec<LeaseNo>,
     /// The last row that was examined, if there may be more after it.
     pub last: Option<LeaseNo>,
-    /// How many notes about workers are older than the given time, at most as many as one commit removes.
+    /// How many notes about workers are older than the given time, at most as many as one commit
+    /// removes.
     pub notes: u64,
 }
 
@@ -154,14 +156,15 @@ pub enum DiskSpace {
 
 /// Stores what the scheduler decides. Reads see every commit that has returned.
 pub trait Store: Send + Sync + 'static {
-    /// Passes everything that a starting server needs to `each`, in the order that [`Loaded`] requires.
+    /// Passes everything that a starting server needs to `each`, in the order that [`Loaded`]
+    /// requires.
     ///
     /// # Errors
     /// If it cannot be read.
     fn load(&self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError>;
 
-    /// Stores a commit, all of it or nothing, and returns once it is durable. A commit that is stored
-    /// already is recognised by its number. Called by one thread at a time.
+    /// Stores a commit, all of it or nothing, and returns once it is durable. A commit that is
+    /// stored already is recognised by its number. Called by one thread at a time.
     ///
     /// # Errors
     /// See [`CommitError`].
@@ -179,8 +182,8 @@ pub trait Store: Send + Sync + 'static {
     /// If they cannot be read.
     fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError>;
 
-    /// The error of the newest noted attempt of each of these jobs, in the same order; `None` for a job
-    /// without one.
+    /// The error of the newest noted attempt of each of these jobs, in the same order; `None` for a
+    /// job without one.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -192,8 +195,8 @@ pub trait Store: Send + Sync + 'static {
     /// If it cannot be read.
     fn history(&self, job: JobId) -> Result<Option<History>, StoreError>;
 
-    /// At most `limit` jobs that match the filter, by their rows: the row of a leased job still has the
-    /// state from before the lease.
+    /// At most `limit` jobs that match the filter, by their rows: the row of a leased job still has
+    /// the state from before the lease.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -210,9 +213,9 @@ pub trait Store: Send + Sync + 'static {
     /// If they cannot be read.
     fn ids_ending(&self, digits: &str, limit: usize) -> Result<Vec<JobId>, StoreError>;
 
-    /// At most `limit` jobs that ended before this time and that no worker holds, the oldest end first,
-    /// starting after the job `after` (its end and number), if given. The caller decides whether they
-    /// are purged.
+    /// At most `limit` jobs that ended before this time and that no worker holds, the oldest end
+    /// first, starting after the job `after` (its end and number), if given. The caller decides
+    /// whether they are purged.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -223,9 +226,9 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Expired>, StoreError>;
 
-    /// Examines at most `limit` rows of the ledger after this number that were written before this time,
-    /// and returns the closed ones that concern no stored job. The caller decides whether they are
-    /// removed.
+    /// Examines at most `limit` rows of the ledger after this number that were written before this
+    /// time, and returns the closed ones that concern no stored job. The caller decides whether
+    /// they are removed.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -237,8 +240,8 @@ pub trait Store: Send + Sync + 'static {
     /// If they cannot be read.
     fn daily_counts(&self, limit: usize) -> Result<Vec<DailyCount>, StoreError>;
 
-    /// At most `limit` rows of the ledger after this number, the oldest first. Closed rows that concern
-    /// no stored job may have been removed.
+    /// At most `limit` rows of the ledger after this number, the oldest first. Closed rows that
+    /// concern no stored job may have been removed.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -262,8 +265,8 @@ pub trait Store: Send + Sync + 'static {
     /// If it cannot be written, or its id is in use.
     fn keep_token(&self, token: &TokenRow) -> Result<(), StoreError>;
 
-    /// Revokes a token, and returns once that is durable; false if there is no token with this id, or it
-    /// was revoked before.
+    /// Revokes a token, and returns once that is durable; false if there is no token with this id,
+    /// or it was revoked before.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -275,8 +278,8 @@ pub trait Store: Send + Sync + 'static {
     /// If the file exists or cannot be written.
     fn backup(&self, to: &Path) -> Result<(), StoreError>;
 
-    /// Closes the store once the commit in progress is durable: from then on another process can open
-    /// it, even if this value is still in use. Later writes fail; reads still work.
+    /// Closes the store once the commit in progress is durable: from then on another process can
+    /// open it, even if this value is still in use. Later writes fail; reads still work.
     fn close(&self);
 }
 

@@ -1,4 +1,5 @@
-//! S14: after a cancel is acknowledged the job does not start, and its holder is told within one heartbeat.
+//! S14: after a cancel is acknowledged the job does not start, and its holder is told within one
+//! heartbeat.
 
 use std::collections::{BTreeMap, BTreeSet};
 

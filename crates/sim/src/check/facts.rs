@@ -1,4 +1,5 @@
-//! The state that follows from all events: the stored jobs, their owners over time, and the live workers.
+//! The state that follows from all events: the stored jobs, their owners over time, and the live
+//! workers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -33,7 +34,8 @@ pub(super) struct Facts {
     /// Which incarnation has replaced which.
     instead: BTreeMap<WorkerId, WorkerId>,
     pub(super) lease: Duration,
-    /// The stored lease length, which a restarted server uses until it could tell every worker a new one.
+    /// The stored lease length, which a restarted server uses until it could tell every worker a
+    /// new one.
     pub(super) lease_kept: Duration,
     /// Until when there are faults: by node, and for all.
     trouble: BTreeMap<usize, Monotonic>,

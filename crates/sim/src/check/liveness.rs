@@ -1,5 +1,6 @@
-//! Liveness, once there are no more faults: L1 every job ends, L2 jobs of lost workers are reclaimed, L3 no
-//! worker is idle while others have jobs to spare, L4 a restarted server assigns jobs, L7 a drain ends.
+//! Liveness, once there are no more faults: L1 every job ends, L2 jobs of lost workers are
+//! reclaimed, L3 no worker is idle while others have jobs to spare, L4 a restarted server assigns
+//! jobs, L7 a drain ends.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,8 +34,8 @@ pub(super) struct Liveness {
 struct Drain {
     /// When it must have exited.
     until: Monotonic,
-    /// Whether the server has told it. A worker past its own deadline may ignore that: it is told again
-    /// when it has reconnected.
+    /// Whether the server has told it. A worker past its own deadline may ignore that: it is told
+    /// again when it has reconnected.
     is_by_server: bool,
 }
 
@@ -200,8 +201,8 @@ fn is_idle(place: &Place, facts: &Facts) -> bool {
         && (place.running.len() as u32) < place.slots
 }
 
-/// How long a worker may take beyond its grace period. Stopping jobs may take three tenths of a lease;
-/// without a server it waits for another lease, and clocks run at different rates.
+/// How long a worker may take beyond its grace period. Stopping jobs may take three tenths of a
+/// lease; without a server it waits for another lease, and clocks run at different rates.
 fn leaves_within(facts: &Facts) -> Duration {
     let spare = match facts.healed_at {
         Some(_) => facts.lease * 3 / 10,

@@ -1,11 +1,12 @@
 //! The checkers: rules that must hold of every run, checked by its observable events only.
 //!
-//! The safety rules S1-S15 must always hold, the liveness rules L1-L7 once there are no more faults.
-//! [`Checkers`] passes each event to the rules, with the facts that follow from all earlier events.
+//! The safety rules S1-S15 must always hold, the liveness rules L1-L7 once there are no more
+//! faults. [`Checkers`] passes each event to the rules, with the facts that follow from all earlier
+//! events.
 //!
-//! The other files: `facts` has the state that follows from the events, `ownership` the rules S2 S4 S7 S8
-//! S10, `outcome` S1 S3 S5 S6 S9, `order` S11 S12 S13 L5 L6, `cancel` S14, `timeout` S15, `liveness` L1-L4
-//! and L7.
+//! The other files: `facts` has the state that follows from the events, `ownership` the rules S2 S4
+//! S7 S8 S10, `outcome` S1 S3 S5 S6 S9, `order` S11 S12 S13 L5 L6, `cancel` S14, `timeout` S15,
+//! `liveness` L1-L4 and L7.
 
 mod cancel;
 mod facts;
@@ -39,7 +40,8 @@ use crate::log::{Observed, Observer};
 pub enum Rule {
     /// No acknowledged job is lost.
     S1,
-    /// Executions of one job overlap only while the older one is suspended or past its own deadline.
+    /// Executions of one job overlap only while the older one is suspended or past its own
+    /// deadline.
     S2,
     /// At most one success is accepted; none after dead or cancelled.
     S3,
@@ -59,11 +61,13 @@ pub enum Rule {
     S10,
     /// No job starts before its time.
     S11,
-    /// A child starts only when its parents' condition holds, and is released once; no cycle is stored.
+    /// A child starts only when its parents' condition holds, and is released once; no cycle is
+    /// stored.
     S12,
     /// Concurrency limits hold.
     S13,
-    /// After a cancel is acknowledged the job does not start; a running job is cancelled within one heartbeat.
+    /// After a cancel is acknowledged the job does not start; a running job is cancelled within one
+    /// heartbeat.
     S14,
     /// An execution is stopped at its timeout, and not before.
     S15,

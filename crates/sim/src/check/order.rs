@@ -1,5 +1,5 @@
-//! When a job may be claimed: S11 not before its time, S12 after its parents, S13 within limits, L5 in its
-//! turn, L6 not stolen over and over.
+//! When a job may be claimed: S11 not before its time, S12 after its parents, S13 within limits, L5
+//! in its turn, L6 not stolen over and over.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

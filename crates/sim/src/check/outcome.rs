@@ -1,5 +1,5 @@
-//! Outcomes of jobs: S1 no lost job, S3 one success, S5 ended jobs stay ended, S6 one id is one job, S9
-//! charged attempts.
+//! Outcomes of jobs: S1 no lost job, S3 one success, S5 ended jobs stay ended, S6 one id is one
+//! job, S9 charged attempts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -287,7 +287,8 @@ fn started(hold: Hold, facts: &Facts) -> Holds {
     ensure(!is_repeated, Rule::S9, || format!("{}.{} starts twice", job.name(), hold.fence.0))
 }
 
-/// Whether each worker whose loss is charged to this job was lost, and its loss is charged to no other job.
+/// Whether each worker whose loss is charged to this job was lost, and its loss is charged to no
+/// other job.
 fn are_losses_real(commit: &Commit<'_>, job: Seq) -> bool {
     let charged = |note: &Note| match note {
         Note::Attempt { hold, worker, outcome: AttemptOutcome::LostAlone } => {

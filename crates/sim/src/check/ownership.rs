@@ -24,7 +24,8 @@ pub(super) struct Ownership {
     renewed_at: BTreeMap<WorkerId, Monotonic>,
     /// Lost workers, and when that was decided.
     lost: BTreeMap<WorkerId, Monotonic>,
-    /// The jobs that workers have released, and the workers that have left, as far as the server knows.
+    /// The jobs that workers have released, and the workers that have left, as far as the server
+    /// knows.
     let_go: BTreeSet<Hold>,
     /// The holds that each worker reported in its last hello.
     greeted_with: BTreeMap<WorkerId, (Monotonic, Vec<Hold>)>,
@@ -156,7 +157,8 @@ impl Ownership {
         });
         self.check_overlap(hold.job, facts)?;
         let job = facts.job(hold.job);
-        // A cancel that its owner does not know yet is allowed here; S14 checks acknowledged cancels.
+        // A cancel that its owner does not know yet is allowed here; S14 checks acknowledged
+        // cancels.
         let is_owned = job.is_some_and(|job| {
             let is_current = job.owner == Some(worker) && job.fence == hold.fence;
             let last = job.tenures.last().map(|tenure| tenure.fence);
@@ -201,8 +203,8 @@ impl Ownership {
         Ok(())
     }
 
-    /// A restarted server does not know which workers the previous one has lost. A lost worker that was
-    /// not notified may say hello to it as a new one.
+    /// A restarted server does not know which workers the previous one has lost. A lost worker that
+    /// was not notified may say hello to it as a new one.
     fn arrived(&mut self, at: Monotonic, worker: WorkerId, messages: &[FromWorker], facts: &Facts) {
         if let Some(FromWorker::Hello(hello)) = messages.first()
             && hello.kind != HelloKind::Resume

@@ -1,4 +1,5 @@
-//! A Gantt chart of a run as SVG: a lane for each slot, a bar for each job, an arrow for each steal.
+//! A Gantt chart of a run as SVG: a lane for each slot, a bar for each job, an arrow for each
+//! steal.
 
 use std::fmt::Write as _;
 
@@ -59,8 +60,8 @@ pub struct ChartTheft {
     pub jobs: usize,
 }
 
-/// Bars and arrows have a tooltip each, so there are twice as many elements. With more, browsers get slow,
-/// and single bars are not visible any more.
+/// Bars and arrows have a tooltip each, so there are twice as many elements. With more, browsers
+/// get slow, and single bars are not visible any more.
 const BARS_MAX: usize = 20_000;
 const ARROWS_MAX: usize = 4_000;
 
@@ -174,8 +175,8 @@ impl Chart<'_> {
         }
     }
 
-    /// The bars by lane and time. If they are too many, neighbours that are thinner than a pixel and
-    /// less than a pixel apart become one; if there are still too many, two pixels, and so on.
+    /// The bars by lane and time. If they are too many, neighbours that are thinner than a pixel
+    /// and less than a pixel apart become one; if there are still too many, two pixels, and so on.
     fn strips(&self, frame: &Frame) -> Vec<Strip> {
         let mut strips: Vec<Strip> = self.bars.iter().map(Strip::of).collect();
         strips.sort_unstable_by_key(|strip| (strip.lane, strip.start, strip.end, strip.job));
@@ -522,7 +523,8 @@ mod tests {
         Duration::from_micros(count)
     }
 
-    /// `each` jobs of 10 us one after another in each lane, a stolen one now and then, a theft for it.
+    /// `each` jobs of 10 us one after another in each lane, a stolen one now and then, a theft for
+    /// it.
     struct Picture {
         lanes: usize,
         bars: Vec<ChartBar>,

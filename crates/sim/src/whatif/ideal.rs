@@ -7,8 +7,9 @@ use filch_scheduler::time::Duration;
 
 use super::workload::{Workload, WorkloadJob};
 
-/// How long the workload takes with a greedy schedule without overhead: whenever a slot is free it takes, in
-/// the order of submission, the first job that has been submitted and whose parents have ended.
+/// How long the workload takes with a greedy schedule without overhead: whenever a slot is free it
+/// takes, in the order of submission, the first job that has been submitted and whose parents have
+/// ended.
 ///
 /// # Panics
 /// If there is no slot, or if jobs wait for each other.
@@ -76,8 +77,8 @@ pub fn bound(workload: &Workload, slots: usize) -> Duration {
     Duration::new(seconds, nanos).max(costs().max().unwrap_or_default())
 }
 
-/// The children of each job, in two flat lists: a vector for each of a million jobs would cost more than
-/// everything else.
+/// The children of each job, in two flat lists: a vector for each of a million jobs would cost more
+/// than everything else.
 struct Children {
     starts: Vec<usize>,
     children: Vec<usize>,

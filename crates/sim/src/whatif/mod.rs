@@ -34,8 +34,8 @@ pub struct WhatIfSetup {
 }
 
 impl Default for WhatIfSetup {
-    /// Four workers with one slot each, the delay of a local network, and the defaults of workers and
-    /// servers, with jobs in the order in which [`ideal`] takes them.
+    /// Four workers with one slot each, the delay of a local network, and the defaults of workers
+    /// and servers, with jobs in the order in which [`ideal`] takes them.
     fn default() -> Self {
         Self {
             workers: 4,

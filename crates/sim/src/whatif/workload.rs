@@ -1,6 +1,7 @@
 //! Workloads: which jobs are submitted when, and how long each takes.
 //!
-//! A few distributions are generated from a line of text; any other workload comes from a file (`lines`).
+//! A few distributions are generated from a line of text; any other workload comes from a file
+//! (`lines`).
 
 mod lines;
 
@@ -61,8 +62,8 @@ pub const SPAN_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The largest total cost of a workload, so that no clock overflows.
 pub const TOTAL_MAX: Duration = Duration::from_secs(1_000 * 365 * 24 * 60 * 60);
 
-/// The tail of `pareto` ends at this many times its shortest cost: a single huge job would hide everything
-/// else about a schedule.
+/// The tail of `pareto` ends at this many times its shortest cost: a single huge job would hide
+/// everything else about a schedule.
 const PARETO_MAX: f64 = 10_000.0;
 
 /// One way to write a workload.
@@ -150,8 +151,8 @@ const FORMS: [Form; 6] = [
 
 impl Workload {
     /// The workload that this text describes: `uniform:N:COST`, `skew:N:SHORT:LONG:EVERY`,
-    /// `zipf:N:MAX:EXPONENT`, `pareto:N:MIN:ALPHA`, `tree:DEPTH:FANOUT:COST`, or `file:PATH` with one
-    /// JSON object a line. The seed decides what is left to chance.
+    /// `zipf:N:MAX:EXPONENT`, `pareto:N:MIN:ALPHA`, `tree:DEPTH:FANOUT:COST`, or `file:PATH` with
+    /// one JSON object a line. The seed decides what is left to chance.
     ///
     /// ```
     /// use std::time::Duration;
@@ -323,8 +324,8 @@ mod tests {
 
         let pareto = costs("pareto:10000:1ms:1", 7);
         assert!(pareto.iter().all(|cost| (1_000..=10_000_000).contains(cost)));
-        // Of a Pareto distribution with exponent 1, half are below twice the least and a tenth above
-        // ten times.
+        // Of a Pareto distribution with exponent 1, half are below twice the least and a tenth
+        // above ten times.
         let below = pareto.iter().filter(|&&cost| cost < 2_000).count();
         let above = pareto.iter().filter(|&&cost| cost > 10_000).count();
         assert!((4_800..5_200).contains(&below) && (900..1_100).contains(&above));

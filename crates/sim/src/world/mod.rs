@@ -1,13 +1,13 @@
-//! The simulated world: one server, its store, workers, clients and a network, in one thread and in virtual
-//! time.
+//! The simulated world: one server, its store, workers, clients and a network, in one thread and in
+//! virtual time.
 //!
-//! The scheduler cores are the real ones; everything around them is simulated here. Events happen in the
-//! order of true time, and events of the same time in the order in which they were scheduled, so a plan
-//! always gives the same run.
+//! The scheduler cores are the real ones; everything around them is simulated here. Events happen
+//! in the order of true time, and events of the same time in the order in which they were
+//! scheduled, so a plan always gives the same run.
 //!
-//! The other files: `server` simulates the shell of the server, `place` the shell of a worker, `network` the
-//! network between them, `client` clients and operators, `fault` faults, `schedule` the queue of events,
-//! `recording` the traces.
+//! The other files: `server` simulates the shell of the server, `place` the shell of a worker,
+//! `network` the network between them, `client` clients and operators, `fault` faults, `schedule`
+//! the queue of events, `recording` the traces.
 
 mod client;
 mod fault;
@@ -52,7 +52,8 @@ pub(crate) enum Audit {
     Always,
 }
 
-/// How long jobs may take to come to their end once nothing breaks any more, beyond the work that is in them.
+/// How long jobs may take to come to their end once nothing breaks any more, beyond the work that
+/// is in them.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How long after everything has healed an operator looks after what waits for a word.
@@ -169,7 +170,8 @@ impl<'a, W: Observer> World<'a, W> {
         self.audit_error.as_deref()
     }
 
-    /// The first violation of the integrity check of `filch server verify`, applied to the final store.
+    /// The first violation of the integrity check of `filch server verify`, applied to the final
+    /// store.
     pub(crate) fn check_integrity(&self) -> Option<IntegrityViolation> {
         let report = integrity::check(&self.store).expect("memory can be read");
         report.violations.into_iter().next().map(|violation| {
@@ -178,9 +180,9 @@ impl<'a, W: Observer> World<'a, W> {
         })
     }
 
-    /// Whether all is over by `next`, the moment of what comes next: nothing is left to do, and long
-    /// enough without faults that a worker that went silent before has been given up. Or the patience
-    /// is at its end.
+    /// Whether all is over by `next`, the moment of what comes next: nothing is left to do, and
+    /// long enough without faults that a worker that went silent before has been given up. Or the
+    /// patience is at its end.
     fn is_done(&self, next: Monotonic) -> bool {
         let healed_for = self.plan.heals_at.map(|at| next.since(moment(at)));
         let is_late = healed_for.is_some_and(|span| span > self.patience);

@@ -1,5 +1,5 @@
-//! The shell around a worker's brain: a place where one process runs after another, and the jobs that run
-//! in it.
+//! The shell around a worker's brain: a place where one process runs after another, and the jobs
+//! that run in it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,8 +52,8 @@ struct Pause {
 /// How long the place of a process that is gone stays empty when nobody says otherwise.
 const EMPTY_FOR: Duration = Duration::from_millis(500);
 
-/// A job that has been told to stop takes at most this long, in parts of the lease: what a worker must be
-/// able to do.
+/// A job that has been told to stop takes at most this long, in parts of the lease: what a worker
+/// must be able to do.
 const STOPS_WITHIN: (u32, u32) = (3, 10);
 
 /// How long a job runs that used to hang, once everything is mended.

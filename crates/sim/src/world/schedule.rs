@@ -11,8 +11,8 @@ use filch_scheduler::time::Monotonic;
 
 use crate::work::Deed;
 
-/// A future event. An event of one life of a process or a server carries the number of that life, and is
-/// ignored when that life is over.
+/// A future event. An event of one life of a process or a server carries the number of that life,
+/// and is ignored when that life is over.
 #[derive(Clone, Debug)]
 pub(super) enum Happening {
     Planned(usize),

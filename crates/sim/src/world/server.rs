@@ -1,5 +1,5 @@
-//! The shell around the server's brain, and the store behind it: performs what the brain decides, makes
-//! it durable in groups, and lets nothing out before its receipt.
+//! The shell around the server's brain, and the store behind it: performs what the brain decides,
+//! makes it durable in groups, and lets nothing out before its receipt.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -71,8 +71,8 @@ struct Process {
     asks: BTreeMap<RequestNo, usize>,
     /// When the next tick is planned.
     ticks_at: Option<Monotonic>,
-    /// Commits since the last slice of side-work, whether one is under way, and which ended job was the
-    /// last to be proposed.
+    /// Commits since the last slice of side-work, whether one is under way, and which ended job was
+    /// the last to be proposed.
     commits: usize,
     is_sweeping: bool,
     proposed: Option<(Wall, Seq)>,
@@ -218,7 +218,8 @@ impl<W: Observer> World<'_, W> {
         }
     }
 
-    /// While nothing waits to be stored, a server that were loaded now would know what this one knows.
+    /// While nothing waits to be stored, a server that were loaded now would know what this one
+    /// knows.
     pub(super) fn audit_memory(&mut self) {
         let Some(process) = &self.server.process else {
             return;
@@ -334,8 +335,8 @@ impl<W: Observer> World<'_, W> {
             return;
         }
         process.is_stored = false;
-        // What was decided with a commit is told before a bystander sees the next one, and can be judged
-        // by what was true when it was decided.
+        // What was decided with a commit is told before a bystander sees the next one, and can be
+        // judged by what was true when it was decided.
         for commit in &group {
             self.show(commit);
             let mut told = Vec::new();
@@ -403,8 +404,8 @@ impl<W: Observer> World<'_, W> {
         }
     }
 
-    /// A slice of side-work, unless one is under way: the store is asked for what it has kept for long
-    /// enough.
+    /// A slice of side-work, unless one is under way: the store is asked for what it has kept for
+    /// long enough.
     fn begin_sweep(&mut self) {
         let process = self.server.process.as_mut().expect("it is up");
         if self.plan.retention.is_none() || process.is_sweeping {
@@ -416,7 +417,8 @@ impl<W: Observer> World<'_, W> {
         self.schedule.put(self.now.plus(takes + self.server.slow_by), happening);
     }
 
-    /// The store proposes what comes after what it has proposed before; after the last, it begins anew.
+    /// The store proposes what comes after what it has proposed before; after the last, it begins
+    /// anew.
     pub(super) fn sweep(&mut self, server: u64) {
         let Some(retention) = self.plan.retention else {
             return;
@@ -569,8 +571,9 @@ impl<W: Observer> World<'_, W> {
     }
 }
 
-/// What a server knows of the jobs that have not ended or that somebody still holds. Whether a job's time
-/// has come depends on when a server has looked at its clock, which may have jumped since.
+/// What a server knows of the jobs that have not ended or that somebody still holds. Whether a
+/// job's time has come depends on when a server has looked at its clock, which may have jumped
+/// since.
 fn live(dispatch: &Dispatch) -> impl Iterator<Item = JobView> {
     let views = dispatch.job_views(Seq(0));
     let views = views.filter(|view| !view.state.is_ended() || view.holder.is_some());

@@ -1,16 +1,16 @@
 //! The integrity check: whether the stored rows tell a history in which every promise was kept.
 //!
-//! [`IntegrityCheck`] reads everything that is stored, record by record, and reports contradictions. It
-//! knows no database: every store passes its rows as [`DumpRecord`]s ([`StoreDump`]), so the same rules
-//! apply to the simulator's memory and to a file on a disk. It uses only the rows, and nothing that the
-//! scheduler computes.
+//! [`IntegrityCheck`] reads everything that is stored, record by record, and reports
+//! contradictions. It knows no database: every store passes its rows as [`DumpRecord`]s
+//! ([`StoreDump`]), so the same rules apply to the simulator's memory and to a file on a disk. It
+//! uses only the rows, and nothing that the scheduler computes.
 //!
-//! Memory holds only what a later row may contradict: an ended job is checked as soon as the ledger has
-//! passed its end, and a job that was never claimed takes one bit.
+//! Memory holds only what a later row may contradict: an ended job is checked as soon as the ledger
+//! has passed its end, and a job that was never claimed takes one bit.
 //!
 //! The other files: `job` has the history of one job, `owners` the checks of its owners and of the
-//! resulting state, `parents` the checks of what it waited for, `numbers` which jobs must exist, `report`
-//! the result.
+//! resulting state, `parents` the checks of what it waited for, `numbers` which jobs must exist,
+//! `report` the result.
 
 mod job;
 mod numbers;
@@ -34,8 +34,8 @@ use crate::store::{PurgeCause, StoreError};
 
 /// A store that can pass on everything that it has.
 pub trait StoreDump {
-    /// Passes everything to `each`, as one consistent snapshot, in the order that [`DumpRecord`] requires.
-    /// Damage is passed on as a record as well.
+    /// Passes everything to `each`, as one consistent snapshot, in the order that [`DumpRecord`]
+    /// requires. Damage is passed on as a record as well.
     ///
     /// # Errors
     /// If the store cannot be read, which says nothing about its content.
@@ -45,9 +45,9 @@ pub trait StoreDump {
     fn id_of(&self, job: Seq) -> Option<JobId>;
 }
 
-/// One stored record. Records come in this order, except that damage may come at any time, and that jobs
-/// and rows of the ledger are interleaved: each ordered by its own number, and a job before the first row
-/// of the ledger that was written after it.
+/// One stored record. Records come in this order, except that damage may come at any time, and that
+/// jobs and rows of the ledger are interleaved: each ordered by its own number, and a job before
+/// the first row of the ledger that was written after it.
 #[derive(Clone, Debug)]
 pub enum DumpRecord {
     /// The newest numbers.
@@ -92,8 +92,8 @@ pub struct PurgeRecord {
     pub at: Wall,
     /// How many.
     pub jobs: u64,
-    /// The shortest time between the end and the purge of one of them, in milliseconds, and its number.
-    /// Negative if the clock was set back in between.
+    /// The shortest time between the end and the purge of one of them, in milliseconds, and its
+    /// number. Negative if the clock was set back in between.
     pub waited_least: (i64, Seq),
 }
 
@@ -116,7 +116,8 @@ pub struct StoredJob {
     pub has_payload: bool,
     /// Whether a starting server would load it.
     pub is_live: bool,
-    /// The jobs that it waits for, in the order of its submission; `None` for one that is not stored.
+    /// The jobs that it waits for, in the order of its submission; `None` for one that is not
+    /// stored.
     pub parents: Vec<Option<ParentJob>>,
 }
 
@@ -269,8 +270,8 @@ impl IntegrityCheck {
         self.report.ensure(row.number > self.lease_last, IntegrityRule::S7, None, || {
             format!("lease row {} follows row {}", row.number.0, self.lease_last.0)
         });
-        // One event may move a job more than once, and puts all jobs for one worker into one row. So the
-        // rows of one event, which have the same time, are taken together.
+        // One event may move a job more than once, and puts all jobs for one worker into one row.
+        // So the rows of one event, which have the same time, are taken together.
         if self.changes.last().is_some_and(|change| change.at != row.at) {
             self.settle();
         }

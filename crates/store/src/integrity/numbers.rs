@@ -1,4 +1,5 @@
-//! Which jobs must exist: every number that was ever assigned belongs to a stored or to a purged job.
+//! Which jobs must exist: every number that was ever assigned belongs to a stored or to a purged
+//! job.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! The owners of a job: each change of owner must fit the one before, and the job's own row must follow
-//! from the last one.
+//! The owners of a job: each change of owner must fit the one before, and the job's own row must
+//! follow from the last one.
 //!
-//! A fence grows by one at each row of the ledger, at an operator's retry and at a cancel, and at nothing
-//! else. So the fences add up, and a missing or forged row is detected whatever it says.
+//! A fence grows by one at each row of the ledger, at an operator's retry and at a cancel, and at
+//! nothing else. So the fences add up, and a missing or forged row is detected whatever it says.
 
 use filch_scheduler::id::{Fence, Seq, WorkerId};
 use filch_scheduler::record::{LeaseCause, Reason};

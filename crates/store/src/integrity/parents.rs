@@ -1,8 +1,8 @@
 //! What jobs waited for: no job was given to a worker before its parents' condition held, none was
 //! cancelled for it while it could still hold, and none waits for itself.
 //!
-//! The order of events comes from the ledger: each job's last write has the newest lease row before it.
-//! Times are not used, because clocks may jump.
+//! The order of events comes from the ledger: each job's last write has the newest lease row before
+//! it. Times are not used, because clocks may jump.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Everything in memory, for an integrity check. What only stores have (payloads, outputs of attempts,
-//! causes of purges) is assumed to be correct.
+//! Everything in memory, for an integrity check. What only stores have (payloads, outputs of
+//! attempts, causes of purges) is assumed to be correct.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! A backup: a consistent copy of the whole store in a new file.
 //!
-//! The copy is written under a temporary name and gets its own when it is complete and synced, so a file
-//! with that name is always a complete copy.
+//! The copy is written under a temporary name and gets its own when it is complete and synced, so a
+//! file with that name is always a complete copy.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -16,7 +16,8 @@ use super::connect::{Role, connect};
 use super::error::Failure;
 use super::owner::beside;
 
-/// Copies while the server goes on writing: `connection` reads the state at the start of its transaction.
+/// Copies while the server goes on writing: `connection` reads the state at the start of its
+/// transaction.
 pub(super) fn copy(connection: &Connection, to: &Path) -> Result<(), Failure> {
     if to.symlink_metadata().is_ok() {
         return Err(io::Error::from(rustix::io::Errno::EXIST).into());

@@ -1,6 +1,7 @@
 //! The small integers that stand for enumerations in the tables.
 //!
-//! They are part of the file format, so they do not depend on the order of the variants in the code.
+//! They are part of the file format, so they do not depend on the order of the variants in the
+//! code.
 
 use filch_scheduler::id::WorkerId;
 use filch_scheduler::record::{LeaseCause, Reason, Strategy};
@@ -13,7 +14,8 @@ use super::error::Failure;
 /// The first code of an ended state; the tables' partial indexes rely on it.
 pub(super) const ENDED: i64 = 5;
 
-/// The retry policy of a row that has none. Part of the file format, independent of present defaults.
+/// The retry policy of a row that has none. Part of the file format, independent of present
+/// defaults.
 pub(super) const PLAIN_RETRY: Retry = Retry {
     max: 3,
     backoff: Backoff::Exponential {

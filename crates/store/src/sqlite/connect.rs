@@ -10,7 +10,8 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::error::{Failure, OpenError};
 
-/// Older versions can lose a transaction when one connection checkpoints the log while another writes.
+/// Older versions can lose a transaction when one connection checkpoints the log while another
+/// writes.
 const LIBRARY_OLDEST: i32 = 3_051_003;
 
 /// How long a commit waits for another program that has locked the file.
@@ -43,8 +44,8 @@ pub(super) fn connect(path: &Path, role: Role) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// Creates the file if there is none, readable by its owner only, because jobs may be confidential. SQLite
-/// gives the files beside it the same permissions.
+/// Creates the file if there is none, readable by its owner only, because jobs may be confidential.
+/// SQLite gives the files beside it the same permissions.
 fn make(path: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
@@ -60,8 +61,9 @@ pub(super) fn tune(connection: &Connection, role: Role, path: &Path) -> Result<(
     if mode != "wal" {
         return Err(OpenError::NoLog { mode });
     }
-    // `log` does the checkpoints; the log file is reused, up to a size limit. Pages that were written or
-    // read are rarely needed again: a larger cache would only fill up and look like a memory leak.
+    // `log` does the checkpoints; the log file is reused, up to a size limit. Pages that were
+    // written or read are rarely needed again: a larger cache would only fill up and look like a
+    // memory leak.
     let settings = "
         PRAGMA synchronous = FULL;
         PRAGMA wal_autocheckpoint = 0;
@@ -71,7 +73,8 @@ pub(super) fn tune(connection: &Connection, role: Role, path: &Path) -> Result<(
     ";
     let own = match role {
         Role::Write => "PRAGMA cache_size = -16384;",
-        // Not opened read-only, because such a connection cannot create the shared memory of the log.
+        // Not opened read-only, because such a connection cannot create the shared memory of the
+        // log.
         Role::Read => "PRAGMA query_only = ON; PRAGMA cache_size = -4096;",
     };
     let set = connection.execute_batch(settings).and_then(|()| connection.execute_batch(own));

@@ -8,7 +8,8 @@ use super::rows;
 /// A row with its number.
 type Numbered<T> = (u64, Result<T, Failure>);
 
-/// Rows that are read one by one. A row that cannot be decoded is returned as an error, and reading goes on.
+/// Rows that are read one by one. A row that cannot be decoded is returned as an error, and reading
+/// goes on.
 pub(super) struct Cursor<'walk, T> {
     rows: Rows<'walk>,
     next: Option<Numbered<T>>,

@@ -1,8 +1,8 @@
 //! Disk space: when to refuse new jobs, and what to do when the disk is full.
 //!
-//! Reports of running jobs must be stored even when the disk is nearly full, or their work is lost. So new
-//! jobs are refused while some space is left, and a ballast file reserves a little more: it is deleted when
-//! a commit finds the disk full, and created again when there is plenty of space.
+//! Reports of running jobs must be stored even when the disk is nearly full, or their work is lost.
+//! So new jobs are refused while some space is left, and a ballast file reserves a little more: it
+//! is deleted when a commit finds the disk full, and created again when there is plenty of space.
 
 use std::fs::{self, File};
 use std::io;
@@ -71,8 +71,8 @@ impl Watch {
         if free < mark { DiskSpace::Low { free, mark } } else { DiskSpace::Enough }
     }
 
-    /// Accounts for a commit that is about to be written: the faster the disk fills, the more often the
-    /// free space is read.
+    /// Accounts for a commit that is about to be written: the faster the disk fills, the more often
+    /// the free space is read.
     pub(super) fn spend(&self, commit: &Commit) {
         let payloads = commit.payloads.iter().map(|(_, text)| text.len());
         let outputs = commit.outputs.iter().flat_map(|output| [&output.result, &output.log]);

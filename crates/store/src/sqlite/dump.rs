@@ -1,4 +1,5 @@
-//! Everything in the file, for an integrity check: one pass through each table, in step with the others.
+//! Everything in the file, for an integrity check: one pass through each table, in step with the
+//! others.
 //!
 //! A row that cannot be decoded is reported as damage, and reading goes on.
 

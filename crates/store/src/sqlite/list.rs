@@ -1,7 +1,7 @@
 //! Lists of jobs, in the order of their numbers.
 //!
-//! Dead and cancelled jobs are found by their index, unfinished ones through the table `live`, all others
-//! by a scan.
+//! Dead and cancelled jobs are found by their index, unfinished ones through the table `live`, all
+//! others by a scan.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
 //! Which jobs a starting server loads: one bit per job number, in blocks that are rows of a table.
 //!
-//! A commit of thousands of jobs changes one or two rows here, where an index would get thousands of
-//! entries and lose them again. The writer holds all of it in memory: a million jobs are 125 KB.
+//! A commit of thousands of jobs changes one or two rows here, where an index would get thousands
+//! of entries and lose them again. The writer holds all of it in memory: a million jobs are 125 KB.
 
 use std::collections::BTreeMap;
 

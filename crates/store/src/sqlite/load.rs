@@ -19,8 +19,8 @@ pub(super) fn load(connection: &Connection, each: &mut dyn FnMut(Loaded)) -> Res
     settings(connection, each)?;
     let runs = Live::read(connection)?.runs();
     let mut names = Names::default();
-    // In one commit a child may have a lower number than its parents, so the order of numbers is not
-    // enough: ended jobs come first.
+    // In one commit a child may have a lower number than its parents, so the order of numbers is
+    // not enough: ended jobs come first.
     for seq in ended(connection, &runs)? {
         let mut find = connection.prepare_cached(select_jobs!("WHERE job.seq = ?1"))?;
         let mut found = find.query([seq.0.cast_signed()])?;

@@ -1,8 +1,9 @@
 //! The write-ahead log: when it is checkpointed into the database, and how many syncs it took.
 //!
-//! SQLite would checkpoint by itself, but would neither report a failure nor count the syncs. A checkpoint
-//! of a log of this length takes some tens of milliseconds. With a shorter limit, checkpoints would be more
-//! frequent, and each would copy the pages again that every commit writes.
+//! SQLite would checkpoint by itself, but would neither report a failure nor count the syncs. A
+//! checkpoint of a log of this length takes some tens of milliseconds. With a shorter limit,
+//! checkpoints would be more frequent, and each would copy the pages again that every commit
+//! writes.
 
 use rusqlite::Connection;
 

@@ -1,8 +1,8 @@
 //! The store of one machine: a SQLite database in a file.
 //!
 //! One connection writes (`writer`), a few read (`readers`). The write-ahead log is synced at every
-//! commit, so an acknowledged commit survives a power cut. Two files stand beside the database: the lock
-//! of its owner (`owner`), and a ballast file that reserves disk space (`disk_space`).
+//! commit, so an acknowledged commit survives a power cut. Two files stand beside the database: the
+//! lock of its owner (`owner`), and a ballast file that reserves disk space (`disk_space`).
 
 mod backup;
 mod codes;
@@ -279,8 +279,9 @@ impl Store for Sqlite {
         self.watch.disk_space()
     }
 
-    /// Counts the syncs of the write-ahead log (one per commit, and one more whenever the log starts
-    /// again from the beginning) and those of checkpoints; not those of backups, opening and closing.
+    /// Counts the syncs of the write-ahead log (one per commit, and one more whenever the log
+    /// starts again from the beginning) and those of checkpoints; not those of backups, opening and
+    /// closing.
     fn sync_count(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
 //! One owner at a time: a lock of the operating system, held for as long as the store is open.
 //!
-//! The lock is on a file beside the database. The owner writes its process id and address into it, so
-//! that a second process can report them or connect. The content is valid only while the lock is held:
-//! the operating system releases it however the owner ends.
+//! The lock is on a file beside the database. The owner writes its process id and address into it,
+//! so that a second process can report them or connect. The content is valid only while the lock is
+//! held: the operating system releases it however the owner ends.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -41,7 +41,8 @@ pub struct StoreHolder {
     pub url: Option<String>,
 }
 
-/// A process that only tests the lock holds it for a moment. An opening process waits this long for that.
+/// A process that only tests the lock holds it for a moment. An opening process waits this long for
+/// that.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The lock, and the file it is on.
@@ -135,7 +136,8 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 /// The canonical path of a file, whether it exists or not.
 pub(super) fn resolve(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    // A dangling link leads to the file that will be created. Links may lead to links, but only so many.
+    // A dangling link leads to the file that will be created. Links may lead to links, but only so
+    // many.
     for _ in 0..40 {
         let Ok(target) = path.read_link() else {
             break;

@@ -1,8 +1,8 @@
 //! The jobs of a lease row as bytes.
 //!
-//! A claim mostly takes jobs with consecutive numbers, and their fences are small: each job is encoded as
-//! its distance from the one before and its fence, in variable-length integers. That usually takes two
-//! bytes per job, where two fixed-size integers would take sixteen.
+//! A claim mostly takes jobs with consecutive numbers, and their fences are small: each job is
+//! encoded as its distance from the one before and its fence, in variable-length integers. That
+//! usually takes two bytes per job, where two fixed-size integers would take sixteen.
 
 use filch_scheduler::id::{Fence, Hold, Seq};
 

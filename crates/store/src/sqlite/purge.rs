@@ -1,8 +1,8 @@
 //! Purges jobs and everything that belongs to them.
 //!
-//! Jobs that were submitted together mostly end and expire together, so a purge mostly consists of a few
-//! ranges of consecutive numbers. A range is deleted by one statement per table, which costs a fraction of
-//! one statement per job.
+//! Jobs that were submitted together mostly end and expire together, so a purge mostly consists of
+//! a few ranges of consecutive numbers. A range is deleted by one statement per table, which costs
+//! a fraction of one statement per job.
 
 use std::collections::BTreeSet;
 

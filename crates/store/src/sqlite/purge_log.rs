@@ -1,7 +1,8 @@
 //! The record of purged jobs: their numbers, and why they were purged.
 //!
-//! Numbers are stored as ranges. Between two ranges there is a stored job, so there are never more ranges
-//! than jobs, and mostly there is one range, however many jobs were purged. Causes are stored by day.
+//! Numbers are stored as ranges. Between two ranges there is a stored job, so there are never more
+//! ranges than jobs, and mostly there is one range, however many jobs were purged. Causes are
+//! stored by day.
 
 use rusqlite::{Connection, OptionalExtension};
 

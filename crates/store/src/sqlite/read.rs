@@ -71,8 +71,8 @@ pub(super) fn history(connection: &Connection, job: JobId) -> Result<Option<Hist
     }))
 }
 
-/// The changes of owner of one job. Rows of the ledger name their jobs, but a job's rows only bound the
-/// part of the ledger that can name it.
+/// The changes of owner of one job. Rows of the ledger name their jobs, but a job's rows only bound
+/// the part of the ledger that can name it.
 fn owners(connection: &Connection, job: Seq) -> Result<Vec<OwnerChange>, Failure> {
     let sql = "SELECT worker, cause, from_worker, lease.at, jobs
                FROM job LEFT JOIN job_state ON job_state.seq = job.seq CROSS JOIN lease

@@ -1,7 +1,8 @@
 //! Rows of the tables as the scheduler's records.
 //!
-//! SQLite's integers are signed and ours are not. Values that SQL compares (numbers, fences) are rejected
-//! if they would need the sign bit; values that it only stores (ids of workers, times) keep all their bits.
+//! SQLite's integers are signed and ours are not. Values that SQL compares (numbers, fences) are
+//! rejected if they would need the sign bit; values that it only stores (ids of workers, times)
+//! keep all their bits.
 
 use std::collections::BTreeMap;
 

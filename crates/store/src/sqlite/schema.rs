@@ -1,9 +1,9 @@
 //! The tables of a store file, and the check that a file has exactly these.
 //!
-//! What was submitted is written once (`job`, `payload`) and never changes. What became of a job is a
-//! narrow row in `job_state`, so the write at the end of a job is small however large the submission
-//! was. `live` has one bit per job that has not ended. Unfinished jobs are therefore in no index except
-//! that of ids, and that of keys if they have one.
+//! What was submitted is written once (`job`, `payload`) and never changes. What became of a job is
+//! a narrow row in `job_state`, so the write at the end of a job is small however large the
+//! submission was. `live` has one bit per job that has not ended. Unfinished jobs are therefore in
+//! no index except that of ids, and that of keys if they have one.
 
 use std::path::Path;
 

@@ -1,7 +1,8 @@
 //! Read-only access to a store that a server may have open: a consistent snapshot.
 //!
-//! Nothing is written, and no lock is taken that a server would wait for: a server can go on writing. Only
-//! the write-ahead log cannot start again from the beginning while the snapshot is open.
+//! Nothing is written, and no lock is taken that a server would wait for: a server can go on
+//! writing. Only the write-ahead log cannot start again from the beginning while the snapshot is
+//! open.
 
 use std::path::{Path, PathBuf};
 

@@ -73,8 +73,8 @@ pub(super) fn revoke(connection: &Connection, id: &str, at: Wall) -> Result<bool
     Ok(connection.execute(sql, (id, rows::of_wall(at)))? > 0)
 }
 
-/// Whether the store in this file has any token, also one that has expired or was revoked. Neither locks
-/// nor changes the store; a file that does not exist has none.
+/// Whether the store in this file has any token, also one that has expired or was revoked. Neither
+/// locks nor changes the store; a file that does not exist has none.
 ///
 /// # Errors
 /// If the file cannot be read.

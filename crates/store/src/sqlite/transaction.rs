@@ -1,7 +1,8 @@
 //! A commit as one transaction, all of it or nothing.
 //!
-//! Most mutations are one statement that makes its own checks: the write at the end of a job changes no row
-//! if the fence would go back or the job has ended. Only then the reason is looked up.
+//! Most mutations are one statement that makes its own checks: the write at the end of a job
+//! changes no row if the fence would go back or the job has ended. Only then the reason is looked
+//! up.
 
 use filch_scheduler::id::{Hold, LeaseNo, Seq};
 use filch_scheduler::name::Name;
@@ -62,8 +63,8 @@ pub(super) struct Transaction<'commit> {
     connection: &'commit Connection,
     numbers: Numbers,
     live: &'commit mut Live,
-    /// The newest lease row after this commit: the row that takes a job from its owner may come after
-    /// the write that ends it.
+    /// The newest lease row after this commit: the row that takes a job from its owner may come
+    /// after the write that ends it.
     lease_last: LeaseNo,
     has_purged: bool,
     /// The causes of the purges that are still to come.
@@ -263,8 +264,8 @@ impl<'commit> Transaction<'commit> {
         Ok(())
     }
 
-    /// Writes the state of a job that has not ended. Returns false without writing if the fence would go
-    /// back, or if the job was cancelled and is only still held.
+    /// Writes the state of a job that has not ended. Returns false without writing if the fence
+    /// would go back, or if the job was cancelled and is only still held.
     fn write_usual(&mut self, write: &JobWrite) -> Result<bool, Halt> {
         let parameters = self.state_row(write)?;
         Ok(self.write.get(self.connection)?.execute(parameters)? == 1)

@@ -1,4 +1,5 @@
-//! History that concerns no stored job any more: closed rows of the ledger, and old notes about workers.
+//! History that concerns no stored job any more: closed rows of the ledger, and old notes about
+//! workers.
 
 use filch_scheduler::id::LeaseNo;
 use filch_scheduler::time::Wall;

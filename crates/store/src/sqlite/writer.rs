@@ -18,7 +18,8 @@ pub(super) struct Writer {
     numbers: Numbers,
     log: Log,
     live: Live,
-    /// Set once the disk has failed. It is not used again then, because its answers cannot be trusted.
+    /// Set once the disk has failed. It is not used again then, because its answers cannot be
+    /// trusted.
     failed: Option<String>,
 }
 
@@ -63,14 +64,15 @@ impl Writer {
         }
     }
 
-    /// To be called after a commit. The commit is durable even if this fails, but no later one will be,
-    /// unless the reason is only a full disk.
+    /// To be called after a commit. The commit is durable even if this fails, but no later one will
+    /// be, unless the reason is only a full disk.
     pub(super) fn committed(&mut self) -> Result<(), Failure> {
         let moved = self.log.committed(&self.connection);
         self.check(moved)
     }
 
-    /// Writes something that is not part of a commit; afterwards it is durable, or nothing has changed.
+    /// Writes something that is not part of a commit; afterwards it is durable, or nothing has
+    /// changed.
     pub(super) fn aside<T>(
         &mut self,
         write: impl FnOnce(&Connection) -> Result<T, Failure>,
@@ -109,8 +111,8 @@ impl Writer {
         result
     }
 
-    /// From now on nothing is written or synced, not even when the connection is closed: a sync that
-    /// succeeds after one that failed says nothing about what was lost between them.
+    /// From now on nothing is written or synced, not even when the connection is closed: a sync
+    /// that succeeds after one that failed says nothing about what was lost between them.
     fn fail(&mut self, failure: String) {
         let (connection, setting) = (&self.connection, DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE);
         let set = connection.set_db_config(setting, true);

@@ -1,8 +1,8 @@
-//! A disk that fills up: new jobs are refused in time, reports are still stored, and nothing is lost when
-//! the disk is full.
+//! A disk that fills up: new jobs are refused in time, reports are still stored, and nothing is
+//! lost when the disk is full.
 //!
-//! The disk is a small tmpfs in a separate namespace. Where that cannot be created, the test prints that and
-//! passes.
+//! The disk is a small tmpfs in a separate namespace. Where that cannot be created, the test prints
+//! that and passes.
 
 use std::path::Path;
 use std::process::Command;

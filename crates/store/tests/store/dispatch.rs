@@ -318,7 +318,8 @@ impl World {
         self.event(DispatchEvent::Expired(proposed.iter().map(|job| (job.seq, job.id)).collect()));
     }
 
-    /// The server crashes, losing what is not stored, and restarts from what both stores load alike.
+    /// The server crashes, losing what is not stored, and restarts from what both stores load
+    /// alike.
     fn restart(&mut self) {
         self.gathered = Commit::default();
         self.workers.clear();

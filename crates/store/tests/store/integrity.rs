@@ -44,9 +44,9 @@ fn close(number: u64) -> Mutation {
     Mutation::Close(LeaseNo(number))
 }
 
-/// `a` succeeds and releases its child `c`; `b` is stolen, fails and succeeds at the second attempt; `c` and
-/// `d` are taken back from a lost worker and given to another one; `e` is cancelled; `f` is purged two
-/// hours after its end, where an hour was promised.
+/// `a` succeeds and releases its child `c`; `b` is stolen, fails and succeeds at the second
+/// attempt; `c` and `d` are taken back from a lost worker and given to another one; `e` is
+/// cancelled; `f` is purged two hours after its end, where an hour was promised.
 fn history() -> Pair {
     use Mutation::Write;
     let pair = Pair::new();

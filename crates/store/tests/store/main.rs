@@ -1,5 +1,6 @@
-//! What every store has to do with a commit: by examples here, against a simple model in `model`, and
-//! with real decisions of the scheduler in `dispatch`. The other files test the store on a disk.
+//! What every store has to do with a commit: by examples here, against a simple model in `model`,
+//! and with real decisions of the scheduler in `dispatch`. The other files test the store on a
+//! disk.
 
 mod backup;
 mod disk_full;

@@ -143,7 +143,8 @@ fn can_be_kept(now: &JobWrite) -> bool {
     }
 }
 
-/// One mutation. What it names is picked from what is there at that moment, so that most of them fit.
+/// One mutation. What it names is picked from what is there at that moment, so that most of them
+/// fit.
 #[derive(Clone, Debug)]
 enum Step {
     Put { ahead: u64, id: u8, key: Option<u8>, parents: Vec<u8>, state: JobState },

@@ -1,5 +1,5 @@
-//! Two stores with the same commits: the reference, and the one on a disk. They must answer every query
-//! alike.
+//! Two stores with the same commits: the reference, and the one on a disk. They must answer every
+//! query alike.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! Many threads read while one commits: every acknowledged commit is visible, and no commit is visible in
-//! part.
+//! Many threads read while one commits: every acknowledged commit is visible, and no commit is
+//! visible in part.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,5 +1,5 @@
-//! Syncs, and what happens when one fails: observed and injected with `strace`. Without `strace`, or
-//! without the permission to trace, the tests print that and pass.
+//! Syncs, and what happens when one fails: observed and injected with `strace`. Without `strace`,
+//! or without the permission to trace, the tests print that and pass.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,8 @@ use crate::put;
 const PATH: &str = "FILCH_STORE_SYNC";
 const COMMITS: &str = "FILCH_STORE_COMMITS";
 
-/// Runs the child below with this many commits, on a real disk. Returns its output and its number of syncs.
+/// Runs the child below with this many commits, on a real disk. Returns its output and its number
+/// of syncs.
 fn traced(commits: u32, arguments: &[&str]) -> Option<(String, u64)> {
     let folder = tempfile::tempdir().expect("a folder");
     let calls = folder.path().join("calls");

@@ -57,7 +57,7 @@ const CANCELLED: &str = "
 const UNTOLD: &str = "the holder of #1 was not told within a heartbeat that it is cancelled";
 
 #[test]
-fn s14_the_holder_is_not_told_for_a_beat() {
+fn s14_the_holder_is_not_told_for_a_heartbeat() {
     let story = "
         -2 2s    w2: hello new slots 1 want 1
         -2   -> tell w2: reconcile lease 10s keep []
@@ -89,7 +89,7 @@ fn s14_the_holder_is_not_told_for_a_beat() {
 }
 
 #[test]
-fn s14_a_worker_says_that_it_stops_what_goes_on() {
+fn s14_a_worker_says_that_it_stops_what_continues() {
     let story = "
            0s    w1 starts a.1
     ";
@@ -107,7 +107,7 @@ fn s14_a_worker_says_that_it_stops_what_goes_on() {
 }
 
 #[test]
-fn s14_nobody_is_there_to_be_told() {
+fn s14_no_holder_is_connected() {
     let story = "
         +  2s    closed w1
         +2 2s    closed w1
@@ -146,7 +146,7 @@ fn s14_a_holder_without_a_connection_is_told_when_it_comes_back() {
 }
 
 #[test]
-fn s14_a_greeting_says_it_all() {
+fn s14_a_hello_lists_all_holds() {
     let story = "
            0s    w1: hello resume slots 1 want 1 holds a.1
         -    -> tell w1: reconcile lease 10s keep a.1
@@ -163,7 +163,7 @@ fn s14_a_greeting_says_it_all() {
 }
 
 #[test]
-fn s14_the_beat_begins_with_the_receipt() {
+fn s14_the_heartbeat_begins_with_the_receipt() {
     let story = "
            1s    cancel a
            1s    store commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
@@ -184,7 +184,7 @@ fn s14_the_beat_begins_with_the_receipt() {
 }
 
 #[test]
-fn s14_a_cancelled_job_is_let_go_of_without_a_word() {
+fn s14_a_cancelled_job_is_released_without_a_report() {
     let story = "
            1s    tick
              -> tell w1: cancel a.1

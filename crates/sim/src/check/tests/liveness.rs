@@ -1,5 +1,5 @@
-//! L1 every job ends, L2 orphans are taken back, L3 nobody is idle beside plenty, L4 a server that is back gives
-//! out work, L7 a drain comes to its end.
+//! L1 every job ends, L2 orphans are taken back, L3 nobody is idle beside plenty, L4 a server that
+//! is back gives out work, L7 a drain comes to its end.
 
 use super::{OWNED, breaks};
 use crate::check::Rule::{L1, L2, L3, L4, L7};
@@ -24,7 +24,7 @@ fn l1_a_job_never_ends() {
 }
 
 #[test]
-fn l1_a_job_is_never_given_out() {
+fn l1_a_job_is_never_assigned() {
     let story = "
            0s    submit a
              -> commit 1: put #1 at 0s: a: queued
@@ -37,7 +37,7 @@ fn l1_a_job_is_never_given_out() {
 }
 
 #[test]
-fn l2_what_a_lost_worker_held_is_not_taken_back() {
+fn l2_the_jobs_of_a_lost_worker_are_not_reclaimed() {
     let what = "a is still owned by worker 1, which has ended";
     let story = "
         -  5s    w1 crashes
@@ -96,7 +96,7 @@ fn l2_orphans_are_looked_for_again_and_again() {
 }
 
 #[test]
-fn l2_a_server_that_has_just_started_gives_everybody_time() {
+fn l2_a_server_that_has_just_started_gives_all_workers_time() {
     let story = "
            5s    w1 crashes
            18s   server crashes
@@ -109,7 +109,7 @@ fn l2_a_server_that_has_just_started_gives_everybody_time() {
 }
 
 #[test]
-fn l2_another_incarnation_in_the_same_place_does_not_own_it() {
+fn l2_another_incarnation_on_the_same_node_does_not_own_it() {
     let story = "
         -  5s    w2: hello new replacing w1 slots 1 want 1
         +  5s    w2: hello new slots 1 want 1
@@ -132,7 +132,7 @@ const PLENTY: &str = "
 const UNFAIR: &str = "node 2 is idle although node 1 has jobs to spare";
 
 #[test]
-fn l3_somebody_is_idle_beside_plenty() {
+fn l3_a_worker_is_idle_although_another_has_plenty() {
     let story = "
            1s    healed
            17s   w2: hello new slots 1 want 1
@@ -149,7 +149,7 @@ fn l3_somebody_is_idle_beside_plenty() {
 }
 
 #[test]
-fn l3_somebody_is_idle_from_the_end_of_its_pause() {
+fn l3_a_worker_is_idle_from_the_end_of_its_pause() {
     let story = "
            1s    healed
            1s    w2: hello new slots 1 want 1
@@ -208,7 +208,7 @@ fn l3_while_others_are_in_trouble_two_seconds_will_do() {
 }
 
 #[test]
-fn l3_who_had_trouble_of_late_is_excused() {
+fn l3_a_worker_with_recent_faults_is_excused() {
     let story = "
            1s    healed
            1s    w2: hello new slots 1 want 1
@@ -232,7 +232,7 @@ fn l3_who_had_trouble_of_late_is_excused() {
 }
 
 #[test]
-fn l3_who_cannot_be_given_anything_is_not_idle() {
+fn l3_a_worker_that_cannot_be_assigned_anything_is_not_idle() {
     let story = "
            1s    healed
         -  2s    w2: hello new slots 1 want 1
@@ -264,7 +264,7 @@ fn l3_who_cannot_be_given_anything_is_not_idle() {
 }
 
 #[test]
-fn l3_from_whom_nothing_can_be_taken_has_nothing_to_spare() {
+fn l3_a_worker_from_which_nothing_can_be_stolen_has_nothing_to_spare() {
     let story = "
            2s    w2: hello new slots 1 want 1
         +  2s    closed w1
@@ -290,7 +290,7 @@ fn l3_from_whom_nothing_can_be_taken_has_nothing_to_spare() {
 }
 
 #[test]
-fn l4_a_server_that_is_back_gives_out_nothing() {
+fn l4_a_server_that_restarted_assigns_nothing() {
     let what = "a is queued, but the server has assigned nothing";
     let story = "
            0s    submit a
@@ -335,7 +335,7 @@ fn l4_a_server_that_is_back_gives_out_nothing() {
 }
 
 #[test]
-fn l4_to_take_something_back_is_not_to_give_it_out() {
+fn l4_to_reclaim_a_job_is_not_to_give_it_out() {
     let story = "
            5s    server crashes
            10s   server starts

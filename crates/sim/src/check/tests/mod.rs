@@ -1,16 +1,17 @@
-//! Each rule, broken by hand: stories that break it, and the smallest changes that make them legal.
+//! Tests of each rule: histories that break it, and the smallest changes that make them valid.
 //!
-//! A story is a log in the words of a trace. The server hears events and does what the arrows say, a commit is
-//! stored and has its receipt at once (`store commit ...` is one that still waits for it), and messages arrive
-//! when they are sent. What workers do besides talking has words of its own: `w1 starts a.1`, `w1 ends a.1
-//! finished`, `w1 runs a.1 finished` for both and the report; `w1 pauses` with its jobs, `w1 pauses alone` if
-//! they go on.
-//! Worker 1 lives in place 1, and so on; whoever comes instead of another lives in that one's place.
+//! A history is a log in the format of a trace. The server receives events and has the effects that
+//! the arrows list, a commit is stored and acknowledged at once (`store commit ...` is one that is
+//! not acknowledged yet), and messages arrive when they are sent. Events of workers that are not
+//! messages have lines of their own: `w1 starts a.1`, `w1 ends a.1 finished`, `w1 runs a.1 finished`
+//! for both and the report; `w1 pauses` with its jobs, `w1 pauses alone` if its jobs continue.
+//! Worker 1 runs on node 1, and so on; a worker that replaces another runs on the same node.
 //!
-//! Stories are written as differences. A line with `-` is only in the log that is broken, one with `+` only in
-//! the one that is not; `-2`, `+2` and so on are further versions of either kind. Unmarked lines are in all.
+//! Histories are written as differences. A line with `-` is only in the log that breaks the rule,
+//! one with `+` only in the valid one; `-2`, `+2` and so on are further versions of either kind.
+//! Unmarked lines are in all.
 //!
-//! The files next door hold the stories of the checkers of the same name.
+//! The other files have the histories of the checkers of the same name.
 
 mod cancel;
 mod liveness;
@@ -66,8 +67,8 @@ const LOST: &str = "
       -> tell w2: renewed 1, reconcile lease 10s keep [], assign a.3
 ";
 
-/// Holds each version of a story against the rules: those with `-` break this one and say so in these words,
-/// those with `+` break none.
+/// Holds each version of a story against the rules: those with `-` break this one and say so in
+/// these words, those with `+` break none.
 fn breaks(rule: Rule, what: &str, story: &[&str]) {
     let story = story.concat();
     let lines = story.lines().map(str::trim);

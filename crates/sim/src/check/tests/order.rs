@@ -1,10 +1,11 @@
-//! S11 not before its time, S12 after its parents, S13 within limits, L5 in its turn, L6 not round and round.
+//! S11 not before its time, S12 after its parents, S13 within limits, L5 in its turn, L6 not round
+//! and round.
 
 use super::{LOST, OWNED, breaks};
 use crate::check::Rule::{L5, L6, S11, S12, S13};
 
 #[test]
-fn s11_a_job_is_handed_out_before_its_time() {
+fn s11_a_job_is_assigned_before_its_time() {
     let story = "
            0s    submit a not-before 10s
              -> commit 1: put #1 at 0s: a not-before 10s: scheduled
@@ -73,7 +74,7 @@ fn s11_a_second_attempt_is_due_too_soon() {
 }
 
 #[test]
-fn s11_a_word_in_the_store_does_not_change_the_time() {
+fn s11_a_report_in_the_store_does_not_change_the_time() {
     let story = "
            0s    submit a not-before 10s
              -> commit 1: put #1 at 0s: a not-before 10s: scheduled
@@ -89,7 +90,7 @@ fn s11_a_word_in_the_store_does_not_change_the_time() {
 const TOO_SOON: &str = " is assigned, but its parents' condition does not hold";
 
 #[test]
-fn s12_a_child_is_handed_out_before_its_parent_has_ended() {
+fn s12_a_child_is_assigned_before_its_parent_has_ended() {
     let story = "
            0s    submit [p; c after p]
              -> commit 1: put #1 at 0s: p: queued, put #2 at 0s: c after p: blocked
@@ -125,7 +126,8 @@ fn ends(mark: &str, commit: u32, parent: &str, state: &str) -> String {
     format!("{mark} 1s {run}\n{mark} -> commit {commit}: {note}write {parent} {state} {stored}\n")
 }
 
-/// `c` waits for `p` and `q`, of which this is said; in one log they end in some way, in the other in another.
+/// `c` waits for `p` and `q`, of which this is said; in one log they end in some way, in the other
+/// in another.
 fn with_parents(said: &str, broken: [&str; 2], legal: [&str; 2]) -> String {
     let mut story = format!(
         "
@@ -274,7 +276,7 @@ fn s12_a_child_may_be_stored_before_its_parent() {
 }
 
 #[test]
-fn s12_a_circle_is_stored() {
+fn s12_a_cycle_is_stored() {
     let story = "
            0s    tick
         -    -> commit 1: put #1 at 0s: a after b: blocked, put #2 at 0s: b after a: blocked
@@ -371,7 +373,7 @@ fn s13_a_stolen_job_counts_once() {
 }
 
 #[test]
-fn s13_a_cancelled_job_counts_until_it_is_let_go_of() {
+fn s13_a_cancelled_job_counts_until_it_is_released() {
     let story = "
            0s    submit b
              -> commit 3: put #2 at 0s: b: queued, queue default limit 1
@@ -479,7 +481,7 @@ fn l5_the_first_of_a_queue_is_passed_over() {
 }
 
 #[test]
-fn l5_what_is_suspected_may_go_out_of_turn() {
+fn l5_a_suspected_job_may_go_out_of_turn() {
     let story = "
            0s    submit b
              -> commit 1: put #1 at 0s: b: queued
@@ -513,7 +515,7 @@ fn l5_a_higher_priority_is_passed_over() {
 }
 
 #[test]
-fn l5_who_has_waited_long_enough_is_passed_over() {
+fn l5_a_job_that_has_waited_long_enough_is_passed_over() {
     let story = "
            0s    submit a
              -> commit 1: strategy priority 60s, put #1 at 0s: a: queued
@@ -558,7 +560,7 @@ fn l6_a_job_stolen_twice_moves_where_no_slot_is_free() {
 }
 
 #[test]
-fn l6_a_retry_forgets_the_thefts() {
+fn l6_a_retry_forgets_the_steals() {
     let story = r#"
              -> commit 6: lease 4 w2 claimed b.1 at 2s
         +  2s    w1 runs a.3 failed for-good
@@ -573,7 +575,7 @@ fn l6_a_retry_forgets_the_thefts() {
 }
 
 #[test]
-fn l6_the_second_theft_may_go_into_any_deque() {
+fn l6_the_second_steal_may_go_into_any_deque() {
     let story = "
              -> commit 6: lease 4 w2 claimed b.1 at 2s
            2s    w1: give 3 a.3

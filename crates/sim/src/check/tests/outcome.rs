@@ -69,7 +69,7 @@ fn s1_a_job_is_purged_too_soon() {
 }
 
 #[test]
-fn s1_a_cancelled_job_is_purged_that_somebody_holds() {
+fn s1_a_cancelled_job_is_purged_that_a_worker_holds() {
     let story = "
           1s    cancel a
             -> commit 3: write a cancelled fence 2 held-by w1 because request written 1s
@@ -295,7 +295,7 @@ fn s5_what_succeeded_lives_again() {
 }
 
 #[test]
-fn s5_a_cancelled_job_is_let_go_of_once() {
+fn s5_a_cancelled_job_is_released_once() {
     let story = "
            1s    cancel a
              -> commit 3: write a cancelled fence 2 held-by w1
@@ -572,7 +572,7 @@ const NOT_TO_PAY: &str =
     "a is charged for a worker that was not lost, or whose loss is charged to another job";
 
 #[test]
-fn s9_a_job_pays_for_a_worker_that_was_not_lost() {
+fn s9_a_job_is_charged_for_a_worker_that_was_not_lost() {
     let story = "
            10s   tick
         -  10s   w1: report a.1 interrupted
@@ -588,7 +588,7 @@ fn s9_a_job_pays_for_a_worker_that_was_not_lost() {
 }
 
 #[test]
-fn s9_two_jobs_pay_for_one_worker() {
+fn s9_two_jobs_are_charged_for_one_worker() {
     let story = "
            0s    submit b
            0s    w2: hello new slots 1 want 1

@@ -13,7 +13,7 @@ const HANDED_BACK: &str = "
 ";
 
 #[test]
-fn s2_the_older_run_goes_on() {
+fn s2_the_older_run_continues() {
     let story = "
            0s    w1 starts a.1
         -2 9s    w1 stops a.1
@@ -38,7 +38,7 @@ const FROZEN: &str = "
 ";
 
 #[test]
-fn s2_the_older_run_goes_on_after_a_pause() {
+fn s2_the_older_run_continues_after_a_pause() {
     let story = "
            11s   w2 starts a.3
         +2 12s   w2 ends a.3 finished
@@ -74,7 +74,7 @@ fn s2_a_third_run_beside_two_older_ones() {
 }
 
 #[test]
-fn s2_the_oldest_of_three_runs_goes_on_after_a_pause() {
+fn s2_the_oldest_of_three_runs_continues_after_a_pause() {
     let story = "
           11s   w2 starts a.3
           19s   w2 pauses
@@ -93,7 +93,7 @@ fn s2_the_oldest_of_three_runs_goes_on_after_a_pause() {
 }
 
 #[test]
-fn s2_the_end_of_an_older_run_in_the_same_place_is_not_the_end_of_this_one() {
+fn s2_the_end_of_an_older_run_on_the_same_node_is_not_the_end_of_this_one() {
     let story = "
           0s    w1 starts a.1
           5s    w1 is late
@@ -171,7 +171,7 @@ fn s2_a_start_under_an_older_fence() {
 }
 
 #[test]
-fn s2_a_start_of_what_was_cancelled_and_nobody_holds() {
+fn s2_a_start_of_what_was_cancelled_and_no_worker_holds() {
     let what = "a.1 starts on node 1, which does not own it";
     let story = "
           1s    cancel a
@@ -184,7 +184,7 @@ fn s2_a_start_of_what_was_cancelled_and_nobody_holds() {
 }
 
 #[test]
-fn s4_a_word_of_somebody_else_is_accepted() {
+fn s4_a_report_of_another_worker_is_accepted() {
     let what = "a report of worker 2 about a.1 is accepted, but it is not the owner";
     let story = "
            1s    w1 runs a.1 finished
@@ -203,7 +203,7 @@ fn s4_a_word_of_somebody_else_is_accepted() {
 }
 
 #[test]
-fn s4_a_word_under_a_fence_that_never_was() {
+fn s4_a_report_under_a_fence_that_never_was() {
     let story = "
           1s    w1 runs a.1 finished
             -> commit 3: write a succeeded fence 1
@@ -218,7 +218,7 @@ fn s4_a_word_under_a_fence_that_never_was() {
 }
 
 #[test]
-fn s4_a_word_is_accepted_after_the_loss() {
+fn s4_a_report_is_accepted_after_the_loss() {
     let what = "a report of worker 1 about a.1 is accepted although the job was reclaimed";
     let story = "
           12s   w1: report a.1 finished
@@ -229,7 +229,7 @@ fn s4_a_word_is_accepted_after_the_loss() {
 }
 
 #[test]
-fn s4_a_word_is_accepted_before_it_has_come() {
+fn s4_a_report_is_accepted_before_it_has_come() {
     let story = "
            1s    cancel a
              -> commit 3: write a cancelled fence 2 held-by w1 because request
@@ -245,7 +245,7 @@ fn s4_a_word_is_accepted_before_it_has_come() {
 }
 
 #[test]
-fn s4_a_word_is_accepted_before_it_is_stored() {
+fn s4_a_report_is_accepted_before_it_is_stored() {
     let what = "a report of worker 1 about a.1 is accepted before it is stored";
     let story = "
            1s    w1 runs a.1 finished
@@ -259,7 +259,7 @@ fn s4_a_word_is_accepted_before_it_is_stored() {
 }
 
 #[test]
-fn s4_a_gift_is_accepted_before_it_is_stored() {
+fn s4_a_transfer_is_accepted_before_it_is_stored() {
     let what = "a report of worker 1 about a.1 is accepted before it is stored";
     let story = "
            1s    w2: hello new slots 1 want 1
@@ -289,7 +289,7 @@ fn s4_a_job_is_assigned_before_that_is_stored() {
 }
 
 #[test]
-fn s4_a_job_is_assigned_to_somebody_else() {
+fn s4_a_job_is_assigned_to_another_worker() {
     let story = "
           1s    w2: hello new slots 1 want 1
         -   -> tell w2: assign a.1
@@ -299,7 +299,7 @@ fn s4_a_job_is_assigned_to_somebody_else() {
 }
 
 #[test]
-fn s4_a_job_is_assigned_to_whom_was_lost() {
+fn s4_a_job_is_assigned_to_a_lost_worker() {
     let story = "
           11s   w1: hello resume slots 1 want 1
         -   -> tell w1: assign a.1
@@ -320,7 +320,7 @@ fn s4_a_lease_is_renewed_after_the_loss() {
 }
 
 #[test]
-fn s4_a_job_goes_to_whom_was_lost() {
+fn s4_a_job_goes_to_a_lost_worker() {
     let what = "a.5 goes to worker 1, which was lost before";
     let story = "
            12s   w2: report a.3 dropped
@@ -365,7 +365,7 @@ fn s4_a_start_is_granted_before_it_is_stored() {
 }
 
 #[test]
-fn s4_a_start_is_granted_to_whom_was_lost() {
+fn s4_a_start_is_granted_to_a_lost_worker() {
     let before = "
           1s    w1: start a.1
             -> commit 3: write a running fence 1 held-by w1
@@ -378,7 +378,7 @@ fn s4_a_start_is_granted_to_whom_was_lost() {
 }
 
 #[test]
-fn s4_a_word_of_the_owner_is_refused() {
+fn s4_a_report_of_the_owner_is_refused() {
     let story = "
            1s    w2: hello new slots 1 want 1
         -  1s    w1 runs a.1 finished
@@ -425,7 +425,7 @@ fn s4_a_worker_in_good_standing_is_told_that_it_is_gone() {
 }
 
 #[test]
-fn s4_somebody_else_hands_a_job_back() {
+fn s4_another_worker_returns_a_job() {
     let story = "
            1s    w2: hello new slots 1 want 1
         -  1s    w2: report a.1 dropped
@@ -443,7 +443,7 @@ fn s4_somebody_else_hands_a_job_back() {
 }
 
 #[test]
-fn s4_a_job_is_handed_back_without_its_owners_word() {
+fn s4_a_job_is_returned_without_its_owners_report() {
     let story = "
            1s    w2: hello new slots 1 want 1
         -2 1s    w2: goodbye
@@ -467,7 +467,7 @@ fn s4_a_job_is_handed_back_without_its_owners_word() {
 }
 
 #[test]
-fn s4_a_job_is_written_away_without_its_owners_word() {
+fn s4_a_job_is_written_away_without_its_owners_report() {
     let story = "
            1s    cancel a
            1s    w2: hello new slots 1 want 1
@@ -496,7 +496,7 @@ fn s4_a_job_is_written_away_without_its_owners_word() {
 }
 
 #[test]
-fn s4_a_job_is_taken_back_from_somebody_else() {
+fn s4_a_job_is_reclaimed_from_another_worker() {
     let what = "a.4 changes owner by Lost(WorkerId(1)), but its owner is worker 2";
     let story = "
           20s   tick
@@ -510,7 +510,7 @@ fn s4_a_job_is_taken_back_from_somebody_else() {
 }
 
 #[test]
-fn s4_a_job_is_taken_back_that_nobody_owns() {
+fn s4_a_job_is_reclaimed_that_no_worker_owns() {
     let story = "
         - 9s    cancel a
           10s   tick
@@ -541,7 +541,7 @@ fn s7_a_fence_is_used_twice() {
 }
 
 #[test]
-fn s7_a_theft_under_the_same_fence() {
+fn s7_a_steal_under_the_same_fence() {
     let story = "
           1s    w2: hello new slots 1 want 1
           1s    w1: give 1 a.1
@@ -604,7 +604,7 @@ fn s7_what_an_older_owner_says_is_written() {
 }
 
 #[test]
-fn s7_a_word_of_the_owner_moves_the_fence() {
+fn s7_a_report_of_the_owner_moves_the_fence() {
     let story = "
            1s    w1 runs a.1 finished
         -    -> commit 3: write a running fence 2 held-by w1
@@ -618,7 +618,7 @@ fn s7_a_word_of_the_owner_moves_the_fence() {
 }
 
 #[test]
-fn s8_a_worker_is_given_up_too_soon() {
+fn s8_a_worker_is_declared_lost_too_soon() {
     let story = "
         - 9999999us tick
         + 10s   tick
@@ -691,7 +691,7 @@ fn s8_a_worker_inside_the_server_is_lost_while_that_lives() {
 }
 
 #[test]
-fn s8_a_worker_is_given_up_while_it_runs_a_job_by_right() {
+fn s8_a_worker_is_declared_lost_while_it_runs_a_job_rightfully() {
     let what = "the jobs of node 1 are reclaimed while it rightfully runs a.1";
     // Others may run what they like.
     let story = "
@@ -741,7 +741,7 @@ fn s10_a_job_starts_after_it_was_given() {
 }
 
 #[test]
-fn s10_a_job_is_stolen_from_whom_it_does_not_belong_to() {
+fn s10_a_job_is_stolen_from_a_worker_that_does_not_own_it() {
     let story = "
            1s    w2: hello new slots 1 want 1
            1s    w3: hello new slots 1 want 1
@@ -780,7 +780,7 @@ fn s10_a_job_is_stolen_that_its_owner_has_not_given() {
 }
 
 #[test]
-fn s10_a_gift_moves_once() {
+fn s10_a_transfer_moves_once() {
     let story = "
            1s    w2: hello new slots 1 want 1
            1s    w1: give 1 a.1

@@ -145,8 +145,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The jobs by time and then by line, but no job before its parents: a child of a job that does not
-    /// exist yet cannot be submitted, so it is submitted with the last of its parents.
+    /// The jobs by time and then by line, but no job before its parents: a child of a job that does
+    /// not exist yet cannot be submitted, so it is submitted with the last of its parents.
     fn ordered(mut self) -> Result<Vec<WorkloadJob>, WorkloadError> {
         let count = self.jobs.len();
         let mut children = vec![Vec::new(); count];
