@@ -35,7 +35,7 @@ fn s14_a_cancel_is_acknowledged_and_not_stored() {
         +2   -> commit 5: write a succeeded fence 1
         +2   -> reply r1 refused wrong-state a is succeeded
     ";
-    breaks(S14, "the cancel of a is acknowledged, but it is leased", &[OWNED, story]);
+    breaks(S14, "the cancel of a is acknowledged, but it is", &[OWNED, story]);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn s14_an_answer_to_something_else_is_no_acknowledgement() {
         +  1s    r1 set-priority a 1
              -> reply r1 done
     ";
-    breaks(S14, "the cancel of a is acknowledged, but it is leased", &[OWNED, story]);
+    breaks(S14, "the cancel of a is acknowledged, but it is", &[OWNED, story]);
 }
 
 /// The cancel of what the first worker owns is stored, and has its receipt.
