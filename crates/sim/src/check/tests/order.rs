@@ -63,14 +63,14 @@ fn s11_a_second_attempt_is_due_too_soon() {
         +3 1s    w1: report a.1 snoozed 100ms
         +3   -> commit 3: note attempt a.1 by w1 snoozed, write a scheduled fence 1 due 1100ms
     "#;
-    breaks(S11, " ms, but should wait until", &[OWNED, story]);
+    breaks(S11, " ms, but should wait until ", &[OWNED, story]);
     // The more attempts, the longer.
     let story = r#"
            11s   w2 runs a.3 failed
         -    -> commit 5: note attempt a.3 by w2 failed "x", write a scheduled fence 3 charged 2 due 12999ms
         +    -> commit 5: note attempt a.3 by w2 failed "x", write a scheduled fence 3 charged 2 due 13s
     "#;
-    breaks(S11, "a is due at 12999 ms, and should wait until 13000 ms", &[OWNED, LOST, story]);
+    breaks(S11, "a is due at 12999 ms, but should wait until 13000 ms", &[OWNED, LOST, story]);
 }
 
 #[test]
