@@ -106,26 +106,26 @@ async fn the_number_of_tokens_is_limited() {
 
 /// Every row of the page, and the test that tries it.
 const TRIED: [(&str, &str); 17] = [
-    ("body that is one object", "one_object_has_a_mebibyte"),
+    ("a body with one object", "one_object_has_a_mebibyte"),
     ("array or flow", "an_array_or_a_flow_has_128_mebibytes"),
     ("line", "a_line_has_a_mebibyte"),
-    ("what a job brings (`args`, `run`, `env`)", "a_payload_has_a_quarter_of_a_mebibyte"),
+    ("payload of a job (`args`, `run`, `env`)", "a_payload_has_a_quarter_of_a_mebibyte"),
     ("jobs in an array", "an_array_has_ten_thousand_jobs"),
     ("jobs in a flow", "a_flow_has_a_hundred_thousand_jobs"),
     ("dependencies in a flow", "a_flow_has_a_million_edges"),
     ("levels of JSON", "json_has_sixty_four_levels"),
     ("name of a queue, kind, key, job of a flow", "names_have_two_hundred_bytes"),
     ("result, log; error of a report", "workers_over_plain_http_have_separate_limits"),
-    ("the same over a WebSocket", "a_report_is_held_to_the_bounds_whoever_wrote_it"),
+    ("the same over a WebSocket", "the_bounds_of_reports_are_enforced"),
     ("ids, holds or reports in a request", "workers_over_plain_http_have_separate_limits"),
     (
         "slots and queues of a worker over plain HTTP",
         "workers_over_plain_http_have_separate_limits",
     ),
     ("workers over plain HTTP", "the_number_of_workers_over_plain_http_is_limited"),
-    ("silence in the middle of a body", "a_stalled_body_times_out"),
+    ("pause within a body", "a_stalled_body_times_out"),
     ("connections", "connections_beyond_the_limit_wait"),
-    ("tokens, those that have ended included", "the_number_of_tokens_is_limited"),
+    ("tokens, including expired and revoked ones", "the_number_of_tokens_is_limited"),
 ];
 
 #[test]
@@ -162,5 +162,5 @@ fn every_bound_on_the_page_has_its_test() {
     assert_eq!(at_most("connections"), bounds.connections.to_string());
     assert_eq!(at_most("workers over plain HTTP"), bounds.plain_workers.to_string());
     let silence = format!("{} s", bounds.body_silence.as_secs());
-    assert_eq!(at_most("silence in the middle of a body"), silence);
+    assert_eq!(at_most("pause within a body"), silence);
 }

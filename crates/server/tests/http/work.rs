@@ -18,7 +18,8 @@ async fn a_worker_claims_runs_and_reports() {
     let mut worker = place.worker("00000000000000a1");
     let claimed = worker.claim("10s").await.ok();
     let expected = json!({
-        "jobs": [{"job": [1, 1], "id": id, "queue": "default", "kind": "command", "attempt": 1,
+        "jobs": [{"job": [1, 1], "id": id, "queue": "default", "kind": "command", "attempt": 1, "era": 0,
+            "rank": claimed["jobs"][0]["rank"],
             "timeout_ms": 5_000, "work": {"run": ["echo", "hi"], "args": [1], "env": {"A": "1"}}}],
         "cancel": [], "drain": false, "lease_ms": 600_000
     });
@@ -292,7 +293,7 @@ async fn failed_snoozed_interrupted_and_dropped_jobs_continue() {
     let job = place.job(&id).await;
     assert_eq!(
         (&job["state"], &job["error"]),
-        (&json!("dead"), &json!("the worker did not say why"))
+        (&json!("dead"), &json!("the worker gave no reason"))
     );
     for bad in [
         json!({"job": [1, 1], "ending": "snoozed"}),
