@@ -379,8 +379,8 @@ mod tests {
 
     #[test]
     fn impossible_commands_are_refused() {
-        assert!(check(&command(&[])).unwrap_err().contains("no program"));
-        assert!(check(&command(&[""])).unwrap_err().contains("no program"));
+        assert!(check(&command(&[])).unwrap_err().contains("the command is empty"));
+        assert!(check(&command(&[""])).unwrap_err().contains("the command is empty"));
         assert!(check(&command(&["a", "b\0"])).unwrap_err().contains("NUL"));
         for (name, value) in [("", "x"), ("A=B", "x"), ("A", "\0")] {
             let env = [(name.to_owned(), value.to_owned())].into();
