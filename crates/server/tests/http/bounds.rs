@@ -116,7 +116,7 @@ const TRIED: [(&str, &str); 17] = [
     ("levels of JSON", "json_has_sixty_four_levels"),
     ("name of a queue, kind, key, job of a flow", "names_have_two_hundred_bytes"),
     ("result, log; error of a report", "workers_over_plain_http_have_separate_limits"),
-    ("the same over a WebSocket", "a_report_is_held_to_the_bounds_whoever_wrote_it"),
+    ("the same over a WebSocket", "the_bounds_of_reports_are_enforced"),
     ("ids, holds or reports in a request", "workers_over_plain_http_have_separate_limits"),
     (
         "slots and queues of a worker over plain HTTP",
