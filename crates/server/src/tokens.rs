@@ -330,9 +330,9 @@ impl Caller {
     fn farewell(&self) -> Problem {
         match self.brings {
             Brings::Token => over("the token was revoked or has expired".into()),
+            // Short, so that it fits the reason of a close frame.
             Brings::Nothing => Problem::new(401, "no-token", "a token is required now").help(
-                "set FILCH_TOKEN or FILCH_TOKEN_FILE; an admin can create a token with `filch \
-                 token create --role ROLE`",
+                "set FILCH_TOKEN; an admin creates one with `filch token create --role work`",
             ),
         }
     }

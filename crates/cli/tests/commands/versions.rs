@@ -88,12 +88,31 @@ fn worker(server: &Server, url: &str) -> Running {
 }
 
 #[test]
-fn a_worker_with_another_protocol_version_exits_with_help() {
+fn a_worker_with_another_protocol_version_or_none_exits_with_help() {
     let server = Server::idle();
+    let none = ProxyMode::Changed("x-nothing: 1");
     let other = ProxyMode::Changed("filch-protocol: 2");
     for (request, answer, why) in [
-        (other.clone(), ProxyMode::Open, "the worker speaks 2, and this server speaks 1"),
-        (ProxyMode::Open, other, "the server speaks 2, and this worker speaks 1"),
+        (
+            other.clone(),
+            ProxyMode::Open,
+            "protocol mismatch: the worker speaks 2, and this server speaks 1",
+        ),
+        (
+            ProxyMode::Open,
+            other,
+            "protocol mismatch: the server speaks 2, and this worker speaks 1",
+        ),
+        (
+            none.clone(),
+            ProxyMode::Open,
+            "the worker sent no `filch-protocol` header; this server speaks protocol 1",
+        ),
+        (
+            ProxyMode::Open,
+            none,
+            "the server sent no `filch-protocol` header; this worker speaks protocol 1",
+        ),
     ] {
         let mut worker = worker(&server, &proxy(&server, request, answer));
         assert_eq!(worker.code(), Some(7), "{}", worker.kill_and_read_stderr());
@@ -101,15 +120,6 @@ fn a_worker_with_another_protocol_version_exits_with_help() {
         assert!(said.contains(&format!("error: {why}\n")), "{said}");
         assert!(said.contains("  help: run the same version of filch on both sides"), "{said}");
     }
-}
-
-#[test]
-fn peers_without_a_version_header_are_accepted() {
-    let server = Server::idle();
-    let none = ProxyMode::Changed("x-nothing: 1");
-    let _worker = worker(&server, &proxy(&server, none.clone(), none));
-    let id = server.id(&["submit", "--", "true"]);
-    server.filch(&["wait", "--timeout", "60s", &id]).fine();
 }
 
 #[test]
