@@ -71,6 +71,9 @@ async fn run_here(options: &RunArgs) -> Result<ExitCode> {
     ran
 }
 
+/// How often a run looks for another server after its own has ended.
+const TAKE_OVER_PACE: Duration = Duration::from_millis(20);
+
 /// How long an interrupted run waits for the cancellation.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -123,6 +126,8 @@ async fn run_there(
             Err(error)
                 if options.connection.server.is_none() && local.is_none() && is_gone(&error) =>
             {
+                // A server that is stopping still has the store for a moment.
+                tokio::time::sleep(TAKE_OVER_PACE).await;
                 (submitted.client, *local) = reach(&options.connection).await?;
             }
             Err(error) => return Err(error),
@@ -130,8 +135,14 @@ async fn run_there(
     }
 }
 
+/// Whether the server has ended or is about to.
 fn is_gone(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(filch_api::client::Error::Unreachable { .. }))
+    use filch_api::client::Error;
+    match error.downcast_ref() {
+        Some(Error::Unreachable { .. }) => true,
+        Some(Error::Refused(problem)) => problem.code == "stopping",
+        _ => false,
+    }
 }
 
 /// Connects to the selected server, or starts one in this process.
@@ -203,5 +214,22 @@ fn code(job: &Job) -> u8 {
             ));
             exit::JOB_FAILED
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use filch_api::client::Error;
+    use filch_api::problem::Problem;
+
+    use super::*;
+
+    #[test]
+    fn another_server_takes_over_from_one_that_stops_or_has_ended() {
+        let refused = |code| Error::Refused(Problem::new(503, code, "no")).into();
+        assert!(is_gone(&refused("stopping")));
+        assert!(!is_gone(&refused("busy")));
+        let unreachable = Error::Unreachable { url: "http://a".into(), why: "refused".into() };
+        assert!(is_gone(&unreachable.into()));
     }
 }
