@@ -4,7 +4,8 @@
 # Runs commands one at a time; for jobs of other kinds it prints the arguments. While a job runs, it
 # sends a heartbeat ten times per lease, and stops the job if the server cancels it. On SIGTERM it
 # finishes its job and ends. If it cannot reach the server for 70 % of its lease, it stops its job,
-# because the server is about to give the job to another worker, and continues under a new worker id.
+# because the server is about to give the job to another worker, and continues under a new worker
+# id.
 set -um # Each job gets its own process group.
 url=${1:-${FILCH_URL:-http://127.0.0.1:7420}} drain=''
 answer=$(mktemp) log=$(mktemp)

@@ -65,9 +65,6 @@ const RULES: &[Rule] = &[
     ("widths", |_, tree| Ok(widths::check(tree))),
 ];
 
-/// Rules that are only checked by name so far.
-const BY_NAME_ONLY: &[&str] = &["widths"];
-
 /// Checks the rules of these names, or all of them.
 pub(crate) fn run(root: &Path, names: &[String]) -> Result<ExitCode> {
     let findings = find(root, names)?;
@@ -95,11 +92,7 @@ fn find(root: &Path, names: &[String]) -> Result<Vec<Finding>> {
     let tree = Tree::read(root)?;
     let mut findings = Vec::new();
     for (name, check) in RULES {
-        let is_chosen = match names {
-            [] => !BY_NAME_ONLY.contains(name),
-            names => names.iter().any(|chosen| chosen == name),
-        };
-        if is_chosen {
+        if names.is_empty() || names.iter().any(|chosen| chosen == name) {
             findings.extend(check(root, &tree)?);
         }
     }

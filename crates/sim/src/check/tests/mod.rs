@@ -3,9 +3,10 @@
 //! A history is a log in the format of a trace. The server receives events and has the effects that
 //! the arrows list, a commit is stored and acknowledged at once (`store commit ...` is one that is
 //! not acknowledged yet), and messages arrive when they are sent. Events of workers that are not
-//! messages have lines of their own: `w1 starts a.1`, `w1 ends a.1 finished`, `w1 runs a.1 finished`
-//! for both and the report; `w1 pauses` with its jobs, `w1 pauses alone` if its jobs continue.
-//! Worker 1 runs on node 1, and so on; a worker that replaces another runs on the same node.
+//! messages have lines of their own: `w1 starts a.1`, `w1 ends a.1 finished`,
+//! `w1 runs a.1 finished` for both and the report; `w1 pauses` with its jobs, `w1 pauses alone` if
+//! its jobs continue. Worker 1 runs on node 1, and so on; a worker that replaces another runs on
+//! the same node.
 //!
 //! Histories are written as differences. A line with `-` is only in the log that breaks the rule,
 //! one with `+` only in the valid one; `-2`, `+2` and so on are further versions of either kind.
