@@ -2,9 +2,9 @@
 //! numbers the batches.
 //!
 //! The shell passes every [`DispatchEffect::Send`] and [`DispatchEffect::Reply`] to the gate and
-//! performs what comes out, now or when the receipt has come. A worker's batches are numbered here
-//! and not earlier, because a renewal may overtake what still waits. Whatever is left of an older
-//! session is dropped.
+//! performs what the gate releases, at once or after the receipt. A worker's batches are numbered
+//! here and not earlier, because a renewal may overtake messages that still wait. Messages that are
+//! left from an older session are dropped.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -18,20 +18,20 @@ use crate::message::ToWorker;
 pub enum Outgoing {
     /// To a worker.
     Worker {
-        /// Whom.
+        /// The worker.
         worker: WorkerId,
-        /// In which session.
+        /// The worker's session.
         session: SessionNo,
         /// The batch's number in that session.
         number: MessageNo,
-        /// What, in order.
+        /// The messages, in order.
         messages: Vec<ToWorker>,
     },
     /// The answer to a request.
     Request {
-        /// Whom.
+        /// The request.
         to: RequestNo,
-        /// What.
+        /// The answer.
         answer: Answer,
     },
 }
@@ -63,8 +63,8 @@ impl Held {
 }
 
 impl Gate {
-    /// Takes an effect. What may be told at once is appended to `told`; effects that tell nothing
-    /// are handed back.
+    /// Takes an effect. Messages and answers that may be sent at once are appended to `told`, the
+    /// others are held; any other effect is handed back.
     pub fn pass(
         &mut self,
         effect: DispatchEffect,
@@ -82,8 +82,8 @@ impl Gate {
                 return Some(other);
             }
         };
-        // What need not wait for itself still does not overtake what waits: `dispatch` may have
-        // heard of a receipt before the gate has. Only a renewal goes ahead.
+        // A message that need not wait itself still does not overtake those that wait: `dispatch`
+        // may have received a receipt before the gate has. Only a renewal goes ahead.
         let last_held = self.held.back().map(|(after, _)| *after);
         match after.max(last_held) {
             Some(after) if after > self.receipted && !held.is_renewal() => {
@@ -94,7 +94,8 @@ impl Gate {
         None
     }
 
-    /// Everything up to this commit is durable: what waited for it may be told.
+    /// Everything up to this commit is durable: messages and answers that waited for it may be
+    /// sent.
     pub fn receipt(&mut self, number: CommitNo, told: &mut Vec<Outgoing>) {
         self.receipted = self.receipted.max(number);
         while let Some((_, held)) = self.held.pop_front_if(|(after, _)| *after <= self.receipted) {
@@ -102,8 +103,8 @@ impl Gate {
         }
     }
 
-    /// The session is over, and `dispatch` has been told so. What still waits for it is dropped
-    /// when its turn comes.
+    /// The session has ended, and `dispatch` has been notified. Messages that still wait for it are
+    /// dropped when their turn comes.
     pub fn close(&mut self, worker: WorkerId, session: SessionNo) {
         if self.sessions.get(&worker).is_some_and(|&(current, _)| current == session) {
             self.sessions.remove(&worker);

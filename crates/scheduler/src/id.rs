@@ -1,4 +1,4 @@
-//! Ids and numbers: what things are called between the rooms.
+//! Ids and numbers: how components refer to jobs, workers, commits and messages.
 //!
 //! Clients make job ids, workers make worker ids; every other number comes from `dispatch`, grows
 //! by one, and is never used again.
@@ -7,8 +7,7 @@ use core::num::NonZeroU64;
 
 use crate::time::Wall;
 
-/// A job's name for ever: 128 bits, made by the client (a UUIDv7), so that a submit can be
-/// repeated.
+/// A job's permanent id: 128 bits, made by the client (a UUIDv7), so that a submit can be repeated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct JobId(pub u128);
 
@@ -71,7 +70,8 @@ impl JobId {
             name.letters[place] = *LETTERS.get(letter - 1)?;
             name.length += 1;
         }
-        // Only if writing the name again gives the same id: nothing hides behind the name's end.
+        // Only if encoding the name again gives the same id: nothing is hidden behind the name's
+        // end.
         (Self::named(name.as_str(), at) == Some(self)).then_some((name, at))
     }
 }
@@ -101,7 +101,7 @@ pub struct WorkerId(NonZeroU64);
 impl WorkerId {
     const EMBEDDED: u64 = 1 << 63;
 
-    /// The worker with these 64 bits; 0 is no worker.
+    /// The worker with these 64 bits; `None` for 0.
     #[must_use]
     pub const fn new(bits: u64) -> Option<Self> {
         match NonZeroU64::new(bits) {
@@ -197,7 +197,7 @@ numbers! {
 pub struct Hold {
     /// The job.
     pub job: Seq,
-    /// The number of its owner.
+    /// The fence under which it is held.
     pub fence: Fence,
 }
 

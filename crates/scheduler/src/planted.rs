@@ -21,7 +21,7 @@ macro_rules! bugs {
             /// All of them.
             pub const ALL: [Self; [$(Self::$bug),*].len()] = [$(Self::$bug),*];
 
-            /// What the bug is called on a command line.
+            /// The bug's name on a command line.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -37,8 +37,8 @@ bugs! {
     FinishWithoutFence = "finish-without-fence";
     /// A stolen job keeps its fence.
     StealWithoutNewFence = "steal-without-new-fence";
-    /// A worker counts its lease from when the acknowledgement came, not from when it sent what was
-    /// acknowledged.
+    /// A worker counts its lease from when the acknowledgement came, not from when it sent the
+    /// acknowledged batch.
     LeaseFromAcknowledgement = "lease-from-acknowledgement";
     /// The server judges leases by its wall clock.
     WallClockLease = "wall-clock-lease";
@@ -49,7 +49,7 @@ bugs! {
     SentBeforeReceipt = "sent-before-receipt";
     /// Every hello is accepted, also from a lost worker under its old id.
     LostIncarnationRevived = "lost-incarnation-revived";
-    /// A batch of an older session is taken for the next one of the present session.
+    /// A batch of an older session is taken for the next one of the current session.
     OldSessionAccepted = "old-session-accepted";
     /// A worker that is asked to give also gives a job that it runs, and continues to run it.
     GiveOfARunningJob = "give-of-a-running-job";
@@ -62,16 +62,16 @@ bugs! {
     ChildOfFinishedParentNeverReleased = "child-of-finished-parent-never-released";
     /// A job that was stolen does not count against its queue's limit any more.
     LimitNotCountedOnSteal = "limit-not-counted-on-steal";
-    /// A theft is charged to the job as an attempt.
+    /// A steal is charged to the job as an attempt.
     AttemptChargedOnSteal = "attempt-charged-on-steal";
-    /// Idempotency keys are not looked at, so the same key makes another job.
+    /// Idempotency keys are ignored, so the same key makes another job.
     IdempotencyIgnored = "idempotency-ignored";
     /// An ended job leaves memory before its end is durable, when the store does not know of it
     /// yet.
     EvictedBeforeReceipt = "evicted-before-receipt";
     /// A cancel is answered once it is stored, though the job's owner may still start it.
     CancelAcknowledgedEarly = "cancel-acknowledged-early";
-    /// A worker past its own deadline goes on running and starting.
+    /// A worker past its own deadline continues to run and start jobs.
     NoSelfFencing = "no-self-fencing";
     /// When a job is cancelled because of its parents, its own children are not updated.
     ChildrenNotUpdated = "children-not-updated";
@@ -81,8 +81,8 @@ bugs! {
     ConditionIgnored = "condition-ignored";
     /// Waiting is worth no priority, so the lowest waits for ever while higher ones come.
     PriorityNeverAges = "priority-never-ages";
-    /// A worker that drains forgets what it has not started instead of handing it back, and does
-    /// not stop what still runs when its grace is over.
+    /// A worker that drains forgets its unstarted jobs instead of handing them back, and does not
+    /// stop running jobs when its grace period is over.
     DrainForgets = "drain-forgets";
     /// A job may be stolen any number of times without ever getting a free slot.
     StolenWithoutEnd = "stolen-without-end";
@@ -104,7 +104,7 @@ static PLANTED: AtomicU8 = AtomicU8::new(0);
 /// without the bug may not fit decisions made with it.
 #[cfg(feature = "planted")]
 pub fn plant(bug: Option<Bug>) {
-    // Relaxed: nothing else is handed over with it.
+    // Relaxed: no other data is published with it.
     PLANTED.store(bug.map_or(0, |bug| bug as u8 + 1), Ordering::Relaxed);
 }
 

@@ -77,7 +77,7 @@ pub struct JobWrite {
     pub attempts: u16,
     /// How often a worker was lost while it held the job.
     pub suspicions: u8,
-    /// Its present priority.
+    /// Its current priority.
     pub priority: i16,
     /// When it is due, if it is scheduled.
     pub due: Wall,
@@ -140,7 +140,7 @@ pub struct QueueSettings {
     pub paused: bool,
     /// The concurrency limit: how many of its jobs may be owned at once.
     pub limit: Option<u32>,
-    /// Its share, under the strategy that looks at it; at least 1.
+    /// Its share, under the strategy that uses it; at least 1.
     pub weight: u32,
 }
 
@@ -170,7 +170,7 @@ pub enum Strategy {
 }
 
 impl Default for Strategy {
-    /// By priority, a minute of waiting worth one step.
+    /// By priority; a minute of waiting is worth one step.
     fn default() -> Self {
         Self::Priority { aging: DEFAULT_AGING }
     }

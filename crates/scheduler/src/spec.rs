@@ -17,19 +17,19 @@ pub struct JobSpec {
     /// A digest of everything that was submitted except the id: the same id or key with another
     /// digest is a conflict.
     pub body: Digest,
-    /// A second name for the same job, for clients that cannot keep an id.
+    /// An idempotency key: a second name for the same job, for clients that cannot keep an id.
     pub key: Option<Name>,
-    /// The line the job waits in.
+    /// The queue that the job waits in.
     pub queue: Name,
-    /// What kind of work it is; the worker's registry knows the word.
+    /// The kind of work, as registered with the worker.
     pub kind: Name,
-    /// Higher is sooner, under the strategies that look at it.
+    /// Jobs with a higher priority start sooner, under the strategies that use it.
     pub priority: i16,
     /// The jobs that must end first.
     pub parents: Vec<JobId>,
     /// How they must end.
     pub condition: Condition,
-    /// What happens if they cannot end that way any more.
+    /// What happens if they can no longer end that way.
     pub otherwise: Otherwise,
     /// The job does not start before this moment.
     pub not_before: Option<Wall>,
@@ -40,7 +40,7 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
-    /// A job with every choice left to its default: queue and kind `default`, no parents.
+    /// A job with default settings: queue and kind `default`, no parents.
     #[must_use]
     pub fn new(id: JobId) -> Self {
         Self {
@@ -82,11 +82,11 @@ pub enum Otherwise {
     Cancel,
     /// It stays blocked until an operator cancels it or retries a parent.
     Hold,
-    /// It runs all the same.
+    /// It runs anyway.
     Run,
 }
 
-/// How a child's parents stand at this moment.
+/// How many of a child's parents are in which state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) pending: u32,
@@ -94,14 +94,14 @@ pub(crate) struct Tally {
     pub(crate) failed: u32,
 }
 
-/// What a tally means for a child.
+/// What a tally means for a child's condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// It may come to hold.
+    /// The condition may still be met.
     Open,
-    /// It holds, and stays so unless an operator retries a parent.
+    /// The condition is met, and stays so unless an operator retries a parent.
     Holds,
-    /// It cannot hold any more.
+    /// The condition can no longer be met.
     Never,
 }
 
@@ -132,13 +132,13 @@ pub struct Retry {
     pub max: u16,
     /// The wait before another attempt.
     pub backoff: Backoff,
-    /// The wait is made longer or shorter by at most this many percent, by chance, so that jobs
+    /// The wait is made longer or shorter at random, by at most this many percent, so that jobs
     /// that failed together do not come back together.
     pub jitter_percent: u8,
 }
 
 impl Default for Retry {
-    /// Three attempts, a second apart and then two.
+    /// Three attempts, with a wait of one second and then of two.
     fn default() -> Self {
         let backoff = Backoff::Exponential {
             base: Millis::seconds(1),
@@ -160,7 +160,7 @@ pub enum Backoff {
     Exponential {
         /// The wait after the first attempt.
         base: Millis,
-        /// What the wait is multiplied by each time, in percent: 200 doubles it.
+        /// The factor by which the wait grows each time, in percent: 200 doubles it.
         factor_percent: u16,
         /// The longest wait.
         cap: Millis,
@@ -169,7 +169,7 @@ pub enum Backoff {
 
 impl Retry {
     /// The wait after the `attempt`th charged attempt (from 1). `chance` decides the jitter: the
-    /// same number, the same wait.
+    /// same number gives the same wait.
     #[must_use]
     pub fn delay(&self, attempt: u16, chance: u64) -> Millis {
         let plain = match self.backoff {
@@ -206,7 +206,7 @@ mod tests {
     fn each_condition_holds_waits_and_fails_as_its_name_says() {
         use Condition::{AllDone, AllSucceeded, AnyFailed, AnySucceeded};
         use Verdict::{Holds, Never, Open};
-        // In turn: all-succeeded, any-succeeded, all-done, any-failed.
+        // The columns: all-succeeded, any-succeeded, all-done, any-failed.
         let rows = [
             (tally(2, 0, 0), [Open, Open, Open, Open]),
             (tally(1, 1, 0), [Open, Holds, Open, Open]),

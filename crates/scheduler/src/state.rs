@@ -1,4 +1,4 @@
-//! The states of a job and every way from one to another, in one table.
+//! The states of a job and every transition between them, in one table.
 //!
 //! This is the only file in which a job's state changes: other files can create and read a phase,
 //! but only `Phase::apply` changes it. `dispatch` keeps queues, leases and counters consistent with
@@ -44,11 +44,11 @@ pub enum Verb {
     Steal,
     /// Its owner reports that it runs.
     Start,
-    /// Its owner lost it, dropped it, gave it back or was interrupted in it.
+    /// Its owner was lost, dropped it, gave it back, or was interrupted.
     Requeue,
     /// Its owner finished it.
     Finish,
-    /// Its owner failed in it; another attempt comes later.
+    /// Its attempt failed; another one follows later.
     Backoff,
     /// Its handler asks to be called again later.
     Snooze,
@@ -73,7 +73,7 @@ impl JobState {
         Self::Cancelled,
     ];
 
-    /// Where `verb` leads from here, or `None` if it may not happen here.
+    /// The state that `verb` leads to from here, or `None` if it is not allowed here.
     #[must_use]
     pub const fn after(self, verb: Verb) -> Option<Self> {
         Some(match (self, verb) {
@@ -180,7 +180,7 @@ pub(crate) struct Phase {
     holder: Option<WorkerId>,
 }
 
-/// `verb` may not happen to a job in `state`.
+/// `verb` is not allowed for a job in `state`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Illegal {
     pub(crate) state: JobState,
@@ -188,7 +188,7 @@ pub(crate) struct Illegal {
 }
 
 impl Phase {
-    /// How a submitted job begins.
+    /// The phase of a newly submitted job.
     pub(crate) const BLOCKED: Self = Self { state: JobState::Blocked, holder: None };
 
     /// A job as the store has it. `None` if this state and holder are inconsistent.
@@ -249,8 +249,8 @@ impl Phase {
 mod tests {
     use super::*;
 
-    /// The whole table once more, as a picture: one row a state, one column a verb, `.` for what
-    /// may not happen.
+    /// The whole table once more, as text: one row per state, one column per verb, `.` for
+    /// transitions that are not allowed.
     const TABLE: &str = "
                release   defer     due    claim  steal  start   requeue finish    backoff   snooze    bury cancel    retry
     blocked    queued    scheduled .      .      .      .       .       .         .         .         .    cancelled .

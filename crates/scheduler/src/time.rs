@@ -10,13 +10,13 @@ pub use core::time::Duration;
 pub struct Monotonic(pub u64);
 
 impl Monotonic {
-    /// This moment plus `span`, or the end of time.
+    /// This moment plus `span`, saturating.
     #[must_use]
     pub const fn plus(self, span: Duration) -> Self {
         Self(self.0.saturating_add(micros(span)))
     }
 
-    /// How long after `earlier` this moment is; nothing if it is not.
+    /// How long after `earlier` this moment is; zero if it is not after it.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
@@ -28,7 +28,7 @@ impl Monotonic {
 pub struct Wall(pub u64);
 
 impl Wall {
-    /// This moment plus `span`, or the end of time.
+    /// This moment plus `span`, saturating.
     #[must_use]
     pub const fn plus(self, span: Millis) -> Self {
         Self(self.0.saturating_add(span.0 as u64))

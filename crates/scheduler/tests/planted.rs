@@ -1,7 +1,7 @@
-//! Each known bug does what it says: its trace plays as it is written when the bug is planted, and
-//! otherwise when it is not.
+//! Every planted bug has the effect that its trace shows: with the bug, the trace plays as it is
+//! written; without it, it does not.
 //!
-//! With `FILCH_BLESS=1` the files are rewritten with what really happens, as for other traces.
+//! With `FILCH_BLESS=1` the files are rewritten with the actual output, as for other traces.
 
 use std::fs;
 use std::path::Path;

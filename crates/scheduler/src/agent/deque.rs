@@ -1,8 +1,8 @@
 //! The worker's deque of jobs that have not started.
 //!
-//! The owner end is what runs next: what needed a free slot, then by rank, then in the order of
-//! submission. The steal end is what would run last. Starting and giving meet here: a job that was
-//! taken out cannot be taken again.
+//! The job at the owner end starts next: jobs that needed a free slot come first, then by rank,
+//! then in the order of submission. The job at the steal end would start last. Starting and giving
+//! away both take jobs out here, so no job can be taken twice.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -27,7 +27,7 @@ struct Key {
     job: Seq,
 }
 
-/// What a worker is asked to give.
+/// A request to give jobs away.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) most: u32,
@@ -57,7 +57,7 @@ impl Deque {
         self.contains(hold) && self.take_out(hold.job)
     }
 
-    /// Takes out the job at the owner end that may start.
+    /// Takes out the first job, from the owner end, that may start.
     pub(crate) fn pop_owner_end(
         &mut self,
         may_start: impl Fn(&Assignment) -> bool,
@@ -67,7 +67,7 @@ impl Deque {
         self.jobs.remove(&key)
     }
 
-    /// Takes out half, rounded up, of what the asker may run, at the steal end.
+    /// Takes out half, rounded up, of the jobs that the asker may run, at the steal end.
     pub(crate) fn give(&mut self, wanted: Wanted<'_>) -> Vec<Hold> {
         let Wanted { most, most_bound, suspects, serves } = wanted;
         let may_run = |assignment: &&Assignment| {

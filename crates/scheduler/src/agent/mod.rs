@@ -31,10 +31,10 @@ use crate::time::{Duration, Monotonic, Now};
 /// How an `agent` behaves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AgentConfig {
-    /// Decides the worker's ids and the wait before a reconnect. Random for every process: two
-    /// workers with one seed would take themselves for each other.
+    /// Decides the worker's ids and the wait before a reconnect. It must be random for every
+    /// process: two workers with the same seed would use the same ids.
     pub seed: u64,
-    /// Where the worker lives.
+    /// Where the worker runs.
     pub home: Home,
     /// How many jobs it can run at once.
     pub slots: u32,
@@ -68,7 +68,7 @@ impl Default for AgentConfig {
     }
 }
 
-/// Where a worker lives.
+/// Where a worker runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Home {
     /// In a process of its own.
@@ -110,11 +110,11 @@ pub struct Agent {
     session: Session,
     /// The length of the lease, from the last `reconcile`.
     lease: Duration,
-    /// When the newest message that was acknowledged was *sent*: from then the lease is counted.
+    /// When the newest acknowledged batch was *sent*: the lease is counted from then.
     lease_from: Option<Monotonic>,
-    /// Past its right to own jobs: waits for what runs to stop.
+    /// Its right to own jobs is over: it waits until running jobs have stopped.
     is_fenced: bool,
-    /// When what still runs is stopped.
+    /// Set while draining: when jobs that still run are stopped.
     drain: Option<Monotonic>,
     has_left: bool,
     deque: Deque,
@@ -134,11 +134,11 @@ struct Session {
     received: MessageNo,
     heard_at: Monotonic,
     heartbeat_at: Monotonic,
-    /// When batches were sent that are not acknowledged.
+    /// When each unacknowledged batch was sent.
     unacknowledged: VecDeque<(MessageNo, Monotonic)>,
-    /// What goes with the next batch.
+    /// The messages for the next batch.
     unsent: Vec<FromWorker>,
-    /// Whether the next batch is to go at once.
+    /// Whether the next batch is to be sent at once.
     is_urgent: bool,
     /// Reports sent in this session that are not answered, and when the first of them was sent.
     in_flight: usize,
@@ -146,13 +146,13 @@ struct Session {
     want_told: u32,
     /// Whether this session's `reconcile` has arrived.
     is_reconciled: bool,
-    /// When the newest batch of this session that is acknowledged was sent.
+    /// When the newest acknowledged batch of this session was sent.
     acknowledged_at: Option<Monotonic>,
-    /// The batch with the goodbye.
+    /// The batch that carries the goodbye.
     goodbye: Option<MessageNo>,
 }
 
-/// What is known of the connection.
+/// The state of the connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Link {
     Down,
@@ -180,7 +180,7 @@ enum SlotPhase {
 /// A report that is not answered.
 struct Pending {
     report: Report,
-    /// Whether it was sent in the present session.
+    /// Whether it was sent in the current session.
     is_sent: bool,
 }
 
@@ -215,7 +215,8 @@ impl Agent {
         agent
     }
 
-    /// One event, at one moment; what it causes is appended to `effects`, to be performed in order.
+    /// Handles one event at one moment. Its effects are appended to `effects`, to be performed in
+    /// order.
     pub fn handle(&mut self, now: Now, event: AgentEvent, effects: &mut Vec<AgentEffect>) {
         // A clock that runs backwards is a bug of the shell; standing still is the safe reaction.
         self.now = Now { monotonic: self.now.monotonic.max(now.monotonic), wall: now.wall };
@@ -254,7 +255,7 @@ impl Agent {
         is_current && messages.contains(&ToWorker::DrainNow)
     }
 
-    /// When to call again at the latest, by the clock that only runs forward.
+    /// When to call again at the latest, by the monotonic clock.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Monotonic> {
         if self.has_left {
@@ -277,7 +278,7 @@ impl Agent {
     }
 
     /// The moment at which every job must have stopped unless the server answers before. A guardian
-    /// of child processes enforces it. `None` if nothing may run anyway.
+    /// of child processes enforces it. `None` if no job may run anyway.
     #[must_use]
     pub fn fence_at(&self) -> Option<Monotonic> {
         // Seven tenths tolerate clocks whose speeds differ by a factor of 1.4.
@@ -285,7 +286,7 @@ impl Agent {
         self.lease_from.map(|from| from.plus(self.lease * tenths / 10))
     }
 
-    /// How many jobs run or are about to.
+    /// How many jobs run or are about to start.
     #[must_use]
     pub fn running_count(&self) -> usize {
         self.slots.len()
@@ -297,10 +298,11 @@ impl Agent {
         self.deque.count()
     }
 
-    /// Checks that a job is in one place at most and that nothing runs without a right to.
+    /// Checks that each job is in at most one place and that nothing runs without the right to own
+    /// jobs.
     ///
     /// # Errors
-    /// Names what is not as it must be.
+    /// Names the violated invariant.
     pub fn audit(&self) -> Result<(), AuditError> {
         let mut places: Vec<Hold> = self.deque.iter().collect();
         places.extend(self.slots.keys());

@@ -1,20 +1,20 @@
 //! How many jobs to want: the slots plus a shallow reserve that covers one round trip.
 //!
-//! While a report and the answer to it are under way, a slot works from the reserve. How many jobs
-//! that takes is (round trip / mean job time) x slots: many for short jobs, none for long ones,
-//! which are therefore hardly ever taken before they can be started.
+//! While a report and its answer are in flight, a slot works from the reserve. The jobs needed for
+//! that are (round trip / mean job time) x slots: many for short jobs, none for long ones, which
+//! are therefore hardly ever taken before they can be started.
 
 use super::Reserve;
 use crate::time::{Duration, micros};
 
-/// What was measured so far, in microseconds, newer samples counting more.
+/// The measured means, in microseconds; newer samples count more.
 #[derive(Default)]
 pub(crate) struct Pace {
     round_trip: Option<u64>,
     mean_run: Option<u64>,
 }
 
-/// One part in this many of the mean is the newest sample.
+/// The newest sample makes up one part in this many of the mean.
 const MEMORY: u64 = 8;
 
 impl Pace {

@@ -57,7 +57,7 @@ impl Agent {
         if is_idle { self.heartbeat() * IDLE_HEARTBEATS } else { self.heartbeat() }
     }
 
-    /// Whether it holds no job, and has nothing to report of any.
+    /// Whether it holds no jobs and has no reports to send or to be answered.
     fn is_empty(&self) -> bool {
         self.slots.is_empty() && self.deque.count() == 0 && self.reports.is_empty()
     }
@@ -74,7 +74,7 @@ impl Agent {
         }
     }
 
-    /// Greets the server in a new session.
+    /// Sends the hello of a new session.
     fn greet(&mut self) {
         self.session = Session::new(self.session.number.next(), self.now.monotonic);
         self.session.is_open = true;
@@ -128,7 +128,7 @@ impl Agent {
         self.effects.push(AgentEffect::Connect { wait: Duration::from_micros(wait as u64) });
     }
 
-    /// Messages of this session may not have arrived: they are repeated in the next.
+    /// Closes the session. Its messages may not have arrived: they are repeated in the next.
     fn close(&mut self) {
         self.session.is_open = false;
         self.session.in_flight = 0;
@@ -143,7 +143,7 @@ impl Agent {
         self.disconnected();
     }
 
-    /// What time alone brings about.
+    /// Handles deadlines that have passed.
     pub(super) fn expire(&mut self) {
         let now = self.now.monotonic;
         if !self.is_fenced && self.fence_at().is_some_and(|at| at <= now) {
@@ -159,7 +159,8 @@ impl Agent {
         }
     }
 
-    /// The right to own jobs is over: nothing starts, what runs is stopped, the deque is emptied.
+    /// The right to own jobs is over: no job starts, running jobs are stopped, the deque is
+    /// emptied.
     fn fence(&mut self) {
         self.is_fenced = true;
         if self.session.is_open {
@@ -181,7 +182,7 @@ impl Agent {
                 self.leave();
                 return;
             }
-            // The older incarnation's jobs are free at once if the server still knew it.
+            // If the server still knows the older incarnation, its jobs become free at once.
             self.replaces = if self.is_met { Some(self.id) } else { self.replaces };
             self.reports.retain(|_, pending| pending.report.ending.is_outcome());
             self.id = new_id(&mut self.random, self.config.home);
@@ -195,7 +196,7 @@ impl Agent {
             let now = self.now.monotonic;
             let is_over = deadline <= now;
             if self.patience_end(deadline) <= now {
-                // The server is there and does not answer: its store is stuck, perhaps.
+                // The server is connected but does not answer: perhaps its store is stuck.
                 self.leave();
             } else if self.session.is_open && self.reports.is_empty() {
                 if self.session.goodbye.is_none() {
@@ -205,8 +206,8 @@ impl Agent {
             } else if !self.session.is_open
                 && (is_over || self.link == Link::Down || self.is_stranger())
             {
-                // Nobody to say goodbye to. Whatever the server believes to be here goes back to
-                // the queue when the lease is over.
+                // The server cannot be reached for a goodbye. Jobs that it believes to be here go
+                // back to the queue when the lease expires.
                 self.leave();
             }
         }
@@ -217,7 +218,7 @@ impl Agent {
         deadline.plus(self.lease)
     }
 
-    /// Whether the server cannot believe that anything is here.
+    /// Whether the server cannot believe that this worker holds anything.
     fn is_stranger(&self) -> bool {
         !self.is_met && self.session.number == SessionNo(0) && self.reports.is_empty()
     }
@@ -240,12 +241,12 @@ impl Agent {
         self.session.is_urgent = true;
     }
 
-    /// Takes down a report, to be sent until it is answered.
+    /// Records a report, to be sent until it is answered.
     pub(super) fn report(&mut self, report: Report) {
         self.reports.insert(report.hold, super::Pending { report, is_sent: false });
     }
 
-    /// These have left with an answer of their own; only the reply to them is awaited.
+    /// Records a report that was sent as part of another message; only its answer is awaited.
     pub(super) fn reported(&mut self, report: Report) {
         if self.session.in_flight == 0 {
             self.session.in_flight_since = self.now.monotonic;
@@ -293,7 +294,7 @@ impl Agent {
         if messages.is_empty() {
             messages.push(FromWorker::Heartbeat);
         }
-        // A goodbye is the last word.
+        // A goodbye is the last message.
         if let Some(at) = messages.iter().position(|it| *it == FromWorker::Goodbye) {
             let goodbye = messages.remove(at);
             messages.push(goodbye);
@@ -371,8 +372,9 @@ impl Agent {
                 self.answered(hold, Verdict::Refused);
                 self.disown(hold);
             }
-            // The server does not know this incarnation, or not any more. What it has to report may
-            // be stored all the same, with the answer lost; the next incarnation asks.
+            // The server does not know this incarnation, or no longer does. Its reports may be
+            // stored all the same, with the answer lost; the next incarnation repeats them to find
+            // out.
             ToWorker::Gone => self.fence(),
         }
     }
@@ -401,7 +403,7 @@ impl Agent {
         }
     }
 
-    /// What is truly this worker's of all it holds.
+    /// Learns which of the jobs it holds this worker still owns.
     fn learn(&mut self, lease: Duration, mut keep: Vec<Hold>) {
         self.is_met = true;
         self.replaces = None;
@@ -428,7 +430,7 @@ impl Agent {
         }
     }
 
-    /// A job that was assigned: into the deque, or straight back if this worker takes no more.
+    /// Puts an assigned job into the deque, or returns it if this worker takes no more.
     fn assigned(&mut self, assignment: crate::message::Assignment) {
         let hold = assignment.hold;
         let is_known = self.slots.contains_key(&hold) || self.reports.contains_key(&hold);
@@ -440,14 +442,14 @@ impl Agent {
             self.session.is_urgent = true;
         } else {
             self.deque.insert(assignment);
-            // From now on there is something to lose.
+            // From now on this worker has a job to lose, so it sends every heartbeat.
             self.session.heartbeat_at =
                 self.session.heartbeat_at.min(self.now.monotonic.plus(self.heartbeat()));
         }
     }
 }
 
-/// Small changes of the ceiling are not worth a word.
+/// Small changes of the ceiling are not worth a message.
 fn is_worth_telling(told: u32, want: u32) -> bool {
     told != want && (want == 0 || told == 0 || told.abs_diff(want) > told / 4)
 }

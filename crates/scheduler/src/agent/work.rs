@@ -11,7 +11,7 @@ use crate::planted::{Bug, planted};
 use crate::time::{Duration, Monotonic};
 
 impl Slot {
-    /// Since when it runs, unless it does not, or is being stopped.
+    /// Since when it runs; `None` if it does not run yet or is being stopped.
     pub(super) const fn runs_since(&self) -> Option<Monotonic> {
         match self.phase {
             SlotPhase::Running { since, .. } => Some(since),
@@ -30,14 +30,14 @@ impl Slot {
 }
 
 impl Ending {
-    /// Whether this is the end of an attempt, and not only a job that was given back.
+    /// Whether this ends an attempt, rather than only giving the job back.
     pub(super) const fn is_outcome(&self) -> bool {
         matches!(self, Self::Finished | Self::Failed { .. } | Self::Snoozed(_))
     }
 }
 
 impl Agent {
-    /// Starts jobs from the owner end while there are free slots and the right to.
+    /// Starts jobs from the owner end while there are free slots and the right to own jobs.
     pub(super) fn fill_slots(&mut self) {
         let now = self.now.monotonic;
         let may_start = !self.is_fenced && self.fence_at().is_some_and(|at| at > now);
@@ -64,7 +64,8 @@ impl Agent {
         }
     }
 
-    /// A suspect may start, and it is stored that it did. It may not if it was dropped meanwhile.
+    /// The start of a suspect is granted, and durable. The job does not start if it was dropped
+    /// meanwhile.
     pub(super) fn start_granted(&mut self, hold: Hold) {
         let now = self.now.monotonic;
         let may_start = self.fence_at().is_some_and(|at| at > now);
@@ -78,7 +79,7 @@ impl Agent {
         }
     }
 
-    /// In a new session: the answer may have been lost with the old one.
+    /// Repeats the question in a new session: the answer may have been lost with the old one.
     pub(super) fn ask_to_start_again(&mut self) {
         let confirming = self.slots.iter().filter(|(_, slot)| slot.phase == SlotPhase::Confirming);
         for hold in confirming.map(|(&hold, _)| hold).collect::<Vec<_>>() {
@@ -165,7 +166,7 @@ impl Agent {
 
     pub(super) fn progressed(&mut self, hold: Hold, percent: u8) {
         if self.slots.get(&hold).is_some_and(|slot| slot.runs_since().is_some()) {
-            // Only the newest word on it counts.
+            // Only the newest progress counts.
             self.session.unsent.retain(
                 |message| !matches!(message, FromWorker::Progress { hold: it, .. } if *it == hold),
             );
@@ -173,11 +174,11 @@ impl Agent {
         }
     }
 
-    /// Gives half of what has not started and the asker may run, from the steal end.
+    /// Gives away half of the unstarted jobs that the asker may run, from the steal end.
     pub(super) fn give(&mut self, question: QuestionNo, wanted: Wanted<'_>) {
         let mut jobs = self.deque.give(wanted);
         for &hold in &jobs {
-            // Reported again as dropped, in case the answer is lost with its session.
+            // Reported as dropped in the next session, in case the answer is lost with this one.
             self.reported(Report { hold, ending: Ending::Dropped });
         }
         if planted(Bug::GiveOfARunningJob) {
@@ -193,13 +194,14 @@ impl Agent {
         if is_held {
             self.disown(hold);
         } else if !self.reports.contains_key(&hold) {
-            // It never arrived, or is long gone; the server waits to hear that it does not run.
+            // It never arrived, or left long ago; the server waits for a report that it does not
+            // run.
             self.report(Report { hold, ending: Ending::Dropped });
         }
         self.session.is_urgent = true;
     }
 
-    /// The job is not this worker's any more.
+    /// This worker no longer owns the job.
     pub(super) fn disown(&mut self, hold: Hold) {
         let phase = self.slots.get(&hold).map(|slot| slot.phase);
         match phase {
@@ -224,7 +226,8 @@ impl Agent {
         self.report(Report { hold, ending: Ending::Dropped });
     }
 
-    /// Starts nothing more, hands back what has not started, and stops the rest after the grace.
+    /// Starts no more jobs, hands back those that have not started, and stops the rest after the
+    /// grace period.
     pub(super) fn drain(&mut self, grace: Duration) {
         let until = self.now.monotonic.plus(grace);
         self.drain = Some(self.drain.map_or(until, |before| before.min(until)));

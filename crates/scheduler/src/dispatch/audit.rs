@@ -16,7 +16,7 @@ use crate::id::{CommitNo, Fence, LeaseNo, Seq, WorkerId};
 use crate::spec::{Condition, Otherwise, Tally, Verdict};
 use crate::state::JobState;
 
-/// Something is not as it must be: a bug of ours.
+/// An invariant is violated: a bug of ours.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuditError(pub String);
 
@@ -34,7 +34,7 @@ fn must(holds: bool, what: impl FnOnce() -> String) -> Audit {
     if holds { Ok(()) } else { Err(AuditError(what())) }
 }
 
-/// What follows from the jobs, to be compared with the indexes.
+/// Counts derived from the jobs, to be compared with the indexes.
 #[derive(Default)]
 struct Census {
     scheduled: usize,
@@ -53,7 +53,7 @@ impl Dispatch {
     /// Walks the whole state.
     ///
     /// # Errors
-    /// Names the first thing that is not as it must be.
+    /// Names the first violated invariant.
     pub fn audit(&self) -> Result<(), AuditError> {
         let mut census = Census::default();
         for &(commit, seq) in &self.ended {
@@ -83,7 +83,7 @@ impl Dispatch {
         let by_key = job.key().map(|key| self.jobs.by_key(key));
         must(by_key.is_none_or(|found| found == Some(seq)), || "I2: its key leads to it".into())?;
 
-        // I1 and I2: exactly the index of its state has it.
+        // I1 and I2: the job is in the index of its state, and in no other.
         let is_scheduled = self.scheduled.contains(&(job.due, seq));
         must(is_scheduled == (state == JobState::Scheduled), || format!("I2: {state}, scheduled"))?;
         let (rank, is_solo) = (self.rank(job), job.is_solo());
@@ -97,7 +97,7 @@ impl Dispatch {
         let was_owned = job.fence > Fence(0);
         must(was_owned || !state.is_owned(), || "I1: an owner has a fence".into())?;
 
-        // What keeps an ended job in memory, and what a lease row may say of one.
+        // The reasons to keep an ended job in memory, and which states allow a lease row.
         let unreceipted = census.unreceipted.get(&seq).copied().unwrap_or_default();
         must(unreceipted == job.unreceipted, || "I7: it knows its receipts".into())?;
         let is_needed = !state.is_ended()
@@ -114,7 +114,7 @@ impl Dispatch {
         must(!has_progress || state == JobState::Running, || "only running jobs progress".into())
     }
 
-    /// I6: what the parents have come to, and what follows from it.
+    /// I6: the tally agrees with the parents, and the job's state with the tally.
     fn audit_graph(&self, seq: Seq, job: &Job) -> Audit {
         let Some(extra) = &job.extra else {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Assigning ready jobs to workers. Runs at the end of every event, over what the event touched.
 //!
-//! Between events no worker that would take a job stands beside a queue that has one for it: a
-//! submit that meets a waiting worker is claimed in the same commit, and a worker that reports is
-//! given more in the same commit. So only workers and queues that changed have to be looked at.
+//! Between events, no worker that would take a job waits while a queue has one for it: a submit
+//! that finds a waiting worker is claimed in the same commit, and a worker that reports gets more
+//! jobs in the same commit. So only workers and queues that changed have to be checked.
 
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -30,7 +30,7 @@ impl Dispatch {
         while let Some(queue) = self.queues.pop_fresh() {
             self.offer(queue, &mut touched);
         }
-        // Reserves only after every free slot has had its chance.
+        // Fills reserves only after every free slot has had its chance.
         for &worker in &touched {
             let room = self.workers.get(worker).room();
             self.claim(worker, room);
@@ -45,8 +45,8 @@ impl Dispatch {
     fn claim(&mut self, id: WorkerId, most: u32) -> u32 {
         let now = self.lease_clock();
         if most > 0 && self.workers.get(id).has_fallen_silent(now, self.config.lease) {
-            // Perhaps it is lost. What it got now would wait for the end of its lease, and might
-            // even be blamed for it. A word from it, and it is served again.
+            // The worker may be lost. Jobs that it got now would wait until its lease expires, and
+            // might even be charged for the loss. It is served again after its next message.
             self.workers.get_mut(id).is_silent = true;
         }
         let most = most.min(self.workers.get(id).room());
@@ -74,14 +74,15 @@ impl Dispatch {
     }
 
     /// A job that counts against a limit must not wait behind others. It goes into a free slot, or
-    /// to the very front of a deque if there are fewer such jobs here than slots: then it is among
-    /// the next to start. Without that a worker whose reserve is always full would never get one.
+    /// to the very front of a deque if the worker has fewer such jobs than slots: then it is among
+    /// the next to start. Without the second rule, a worker whose reserve is always full would
+    /// never get one.
     fn has_place_for_limited(&self, id: WorkerId) -> bool {
         let worker = self.workers.get(id);
         worker.free_slots() > 0 || worker.limited < worker.slots
     }
 
-    /// A queue got a limit, or lost it: counts its jobs again wherever they are held.
+    /// A queue got or lost a limit: counts the jobs of limited queues again at every worker.
     pub(super) fn recount_limited(&mut self) {
         let is_limited = |seq: &&Seq| self.queues.get(self.jobs.get(**seq).queue).is_limited();
         let count = |worker: &Worker| worker.held.keys().filter(is_limited).count();
@@ -92,7 +93,7 @@ impl Dispatch {
         self.workers.touch_all();
     }
 
-    /// Offers a queue's jobs to those that wait: free slots first, then reserves.
+    /// Offers a queue's jobs to waiting workers: free slots first, then reserves.
     fn offer(&mut self, queue: u32, touched: &mut Vec<WorkerId>) {
         let mut after = None;
         while self.queues.is_open(queue) {
@@ -100,7 +101,7 @@ impl Dispatch {
                 return;
             };
             after = Some(waiter);
-            // One look instead of one at every open queue.
+            // Checks this queue only, where a claim would check every open queue.
             let is_limited = self.queues.get(queue).is_limited();
             if is_limited && !self.has_place_for_limited(waiter.worker) {
                 continue;
@@ -160,7 +161,7 @@ impl Dispatch {
         }
     }
 
-    /// Puts a worker where it belongs among those that wait for work or can be asked for some.
+    /// Updates a worker's place among waiting workers and possible victims.
     pub(super) fn seat(&mut self, id: WorkerId) {
         let (before, now) = self.workers.seat(id);
         self.reseat(id, before, now);
@@ -171,7 +172,7 @@ impl Dispatch {
         self.reseat(id, before, now);
     }
 
-    /// A worker that names queues waits in each of them.
+    /// Updates the queues that a worker names: it waits in each of them.
     fn reseat(&mut self, id: WorkerId, before: Option<Waiter>, now: Option<Waiter>) {
         if before == now {
             return;

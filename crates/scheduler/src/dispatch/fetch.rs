@@ -1,11 +1,11 @@
-//! What memory lacks: requests that wait until the store has looked something up.
+//! Requests that need jobs which are not in memory: they wait until the store has looked those up.
 //!
 //! Memory holds every unfinished job, so only ended ones are ever fetched: a parent that ended long
 //! ago, an id or a key that may have been used before, a dead job to be retried. While a request
-//! waits, the ids it names are reserved: none of those jobs leaves memory or is purged, so when the
-//! answer comes, memory and answer together know everything the request asks about.
+//! waits, the ids it names are reserved: none of those jobs leaves memory or is purged. So when the
+//! store answers, memory and answer together contain every job that the request asks about.
 //!
-//! Requests that wait are carried out in the order in which they came.
+//! Waiting requests are carried out in the order in which they came.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -25,18 +25,19 @@ pub(crate) struct Waiting {
     last: FetchNo,
     /// How many waiting requests name each id.
     reserved: BTreeMap<JobId, u32>,
-    /// How many waiting submits bring each id and each key: whoever names one of them waits behind.
+    /// How many waiting submits bring each id and each key. A request that names one of them waits
+    /// behind that submit.
     arriving: BTreeMap<JobId, u32>,
     arriving_keys: BTreeMap<Name, u32>,
     purging: VecDeque<Purge>,
 }
 
-/// Jobs that are being forgotten. Until that is durable, and for every look-up that may have been
-/// made before, the store can still find them; but they are not there any more.
+/// Jobs that are being purged. For requests they no longer exist, but the store can still find them
+/// until the purge is durable, and in every look-up that it may have made before that.
 struct Purge {
     commit: CommitNo,
     jobs: BTreeSet<Seq>,
-    /// The last look-up that may have been made before, once that is known.
+    /// The last look-up that may have been made before the purge was durable, once that is known.
     last: Option<FetchNo>,
 }
 
@@ -46,10 +47,10 @@ struct Waiter {
     found: Option<Found>,
 }
 
-/// What waits.
+/// Work that waits for the store.
 enum Work {
     Request(RequestNo, Request),
-    /// Reports about jobs that are not in memory, of one batch.
+    /// The reports of one batch about jobs that are not in memory.
     Reports {
         worker: WorkerId,
         session: SessionNo,
@@ -69,7 +70,8 @@ impl Found {
     fn new(rows: Vec<JobRow>, is_purged: impl Fn(Seq) -> bool) -> Self {
         let mut found = Self::default();
         for row in rows {
-            // Whatever is unfinished is in memory; anything else the store says of it is old.
+            // Unfinished jobs are in memory; a row that the store has for one of them is out of
+            // date.
             let has_ended = row.now.state.is_ended() && row.now.holder.is_none();
             if has_ended && !is_purged(row.seq) {
                 found.keys.extend(row.spec.key.clone().map(|key| (key, row.spec.id)));
@@ -93,12 +95,12 @@ impl Found {
     }
 }
 
-/// What a request asks about that memory cannot answer.
+/// The jobs that a request asks about and that are not in memory.
 #[derive(Default)]
 struct Lack {
     ids: Vec<JobId>,
     keys: Vec<Name>,
-    /// It names what another waiting request is about to bring.
+    /// It names an id or a key that another waiting request is about to bring.
     behind: bool,
 }
 
@@ -134,7 +136,7 @@ impl Waiting {
         self.end_purges();
     }
 
-    /// Forgets what was purged once no look-up from before is under way.
+    /// Drops a durable purge once no unanswered look-up may have been made before it.
     fn end_purges(&mut self) {
         let first = self.line.front().map(|waiter| waiter.fetch);
         let is_over =
@@ -209,8 +211,8 @@ impl Dispatch {
         }
     }
 
-    /// Reports about jobs that are not in memory: they may be repeats of what was accepted. Returns
-    /// whether there is room to look that up.
+    /// Looks up reports about jobs that are not in memory, because they may repeat accepted ones.
+    /// Returns whether there is room for the look-up.
     #[must_use]
     pub(super) fn look_up_reports(&mut self, worker: WorkerId, session: SessionNo) -> bool {
         let holds = core::mem::take(&mut self.outcome.reports_on_gone);
@@ -241,9 +243,9 @@ impl Dispatch {
     pub(super) fn fetched(&mut self, fetch: FetchNo, rows: Vec<JobRow>) {
         let found = Found::new(rows, |seq| self.waiting.is_purged(seq));
         let mut line = self.waiting.line.iter_mut();
-        // Not among those that wait: answered before. Once is enough.
+        // If no unanswered request waits for this fetch, it was answered before; once is enough.
         if let Some(waiter) = line.find(|waiter| waiter.fetch == fetch && waiter.found.is_none()) {
-            // What was found by its key is named from now on, too.
+            // Jobs that were found by key are reserved, too, from now on.
             for &id in found.ids.keys() {
                 add(&mut self.waiting.reserved, id, 1);
             }
@@ -255,7 +257,7 @@ impl Dispatch {
         self.waiting.end_purges();
     }
 
-    /// Everything that this work asks about is known.
+    /// Carries this work out, now that everything it asks about is known.
     fn go_on(&mut self, work: Work, found: &Found) {
         let kept_for_it = self.named_here(&work, found);
         self.waiting.mark(&work, -1);
@@ -280,7 +282,7 @@ impl Dispatch {
         }
     }
 
-    /// The jobs in memory that this work may have kept there.
+    /// The jobs in memory that may have stayed there only because of this work.
     fn named_here(&self, work: &Work, found: &Found) -> Vec<Seq> {
         let Work::Request(_, request) = work else {
             return found.seqs.keys().copied().collect();
@@ -295,7 +297,7 @@ impl Dispatch {
         by_id.chain(by_key).collect()
     }
 
-    /// Forgets ended jobs for good, except those that somebody here still needs.
+    /// Purges ended jobs, except those that memory or a waiting request still needs.
     pub(super) fn purge(&mut self, proposed: &[(Seq, JobId)]) {
         let unneeded = proposed.iter().filter(|&&(seq, id)| {
             seq <= self.last_seq
@@ -310,7 +312,7 @@ impl Dispatch {
         }
     }
 
-    /// Forgets history for good, except what a server that starts would have to read.
+    /// Removes history, except rows that a starting server would have to read.
     pub(super) fn trim(&mut self, mut leases: Vec<LeaseNo>, notes_before: Wall) {
         let (open, last) = (self.ledger.open(), self.ledger.last());
         leases.retain(|number| *number <= last && !open.contains_key(number));
@@ -320,7 +322,7 @@ impl Dispatch {
     fn lack(&self, request: &Request) -> Lack {
         let mut lack = Lack::default();
         for id in named(request) {
-            // Whoever is before us may turn out to bring nothing new: then the store's word counts.
+            // The earlier submit may turn out to bring nothing new: then the store's answer counts.
             if !self.waiting.arriving.is_empty() && self.waiting.arriving.contains_key(&id) {
                 lack.behind = true;
             }
@@ -341,8 +343,8 @@ impl Dispatch {
         lack
     }
 
-    /// Whether no job that is kept but not in memory can have this id: it is newer than all of
-    /// them.
+    /// Whether this id is newer than those of all stored jobs that are not in memory, so that none
+    /// of them can have it.
     fn is_fresh(&self, id: JobId) -> bool {
         id.made_at().is_some_and(|made_at| Some(made_at) > self.newest_gone)
     }

@@ -1,7 +1,7 @@
-//! Dependencies: when a parent ends, its children are counted down, never searched.
+//! Dependencies: when a parent ends, its children's counters are updated; nothing is searched.
 //!
-//! A child that is released is not written to the store: its parents' outcomes are there, and a
-//! load comes to the same verdict. A child that is cancelled is.
+//! A released child is not written to the store: its parents' outcomes are there, and a load
+//! reaches the same verdict. A cancelled child is written.
 
 use alloc::vec::Vec;
 
@@ -38,13 +38,13 @@ impl Dispatch {
         extra.tally.failed += one.failed;
     }
 
-    /// A job has ended: its children are told, and theirs, as far as that cancels them.
+    /// A job has ended: updates its children, and in turn the children of those that this cancels.
     pub(super) fn tell_children(&mut self, ended: Seq) {
         let mut parents = Vec::from([ended]);
         while let Some(parent) = parents.pop() {
             let one = counted(self.jobs.get(parent).state());
-            // Nobody else looks at the list meanwhile: the parent has ended, and stays for its
-            // receipt.
+            // Nothing else reads the list meanwhile: the parent has ended, and stays in memory
+            // until its receipt.
             let Some(extra) = &mut self.jobs.get_mut(parent).extra else {
                 continue;
             };
@@ -65,8 +65,8 @@ impl Dispatch {
         }
     }
 
-    /// Does with a blocked job what its parents' tally says. Its own children are not told yet if
-    /// that cancels it.
+    /// Releases or cancels a blocked job if its parents' tally requires it. If it is cancelled, its
+    /// own children are not updated yet.
     pub(super) fn judge(&mut self, seq: Seq) -> Judged {
         let job = self.jobs.get(seq);
         if job.state() != JobState::Blocked {
@@ -96,7 +96,7 @@ impl Dispatch {
         }
     }
 
-    /// A job that ended does not hold its parents in memory any more, nor listens to them.
+    /// An ended job no longer keeps its parents in memory, and no longer listens to them.
     pub(super) fn leave_parents(&mut self, seq: Seq) {
         let Some(extra) = &mut self.jobs.get_mut(seq).extra else {
             return;
@@ -118,15 +118,15 @@ impl Dispatch {
     fn forget_ended_children(&mut self, parent: Seq) {
         let extra = self.jobs.get_mut(parent).extra.as_mut().expect("it was there just now");
         let mut children = core::mem::take(&mut extra.children);
-        // One that ended has left all its parents at once, and never comes back to them.
+        // A child that ended has left all its parents at once, and never comes back to them.
         let listens = |job: &Job| !job.parents().is_empty();
         children.retain(|&child| self.jobs.find(child).is_some_and(listens));
         let extra = self.jobs.get_mut(parent).extra.as_mut().expect("it was there just now");
         extra.children = children;
     }
 
-    /// A dead job lives again: its children that have not ended wait for it once more. Those that
-    /// its death released stay released, which the store must now be told.
+    /// A dead job is retried: its children that have not ended wait for it again. Children that its
+    /// death released stay released, and the store must record that now.
     pub(super) fn revive_for_children(&mut self, seq: Seq) {
         for child in Vec::from(self.jobs.get(seq).children()) {
             let Some(extra) = self.listening(child) else {
@@ -140,15 +140,15 @@ impl Dispatch {
         }
     }
 
-    /// What a child knows of its parents, if it still listens to them: one that ended does not,
-    /// even if it lives again, and may not even be in memory.
+    /// What a child knows of its parents, if it still listens to them. A child that ended does not,
+    /// even if it was retried since, and it may not even be in memory.
     fn listening(&mut self, child: Seq) -> Option<&mut Extra> {
         let extra = self.jobs.find_mut(child)?.extra.as_mut()?;
         (!extra.parents.is_empty()).then_some(extra)
     }
 }
 
-/// What became of a blocked job.
+/// The result of judging a blocked job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judged {
     AsBefore,

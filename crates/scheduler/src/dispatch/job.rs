@@ -20,7 +20,7 @@ pub(crate) struct Job {
     /// When it may start: the submitter's wish, or the end of a backoff or a snooze.
     pub(crate) due: Wall,
     pub(crate) fence: Fence,
-    /// The open lease row that says more than the job's own row in the store; 0 for none.
+    /// The open lease row that is newer than the job's own row in the store; 0 for none.
     pub(crate) row: LeaseNo,
     pub(crate) phase: Phase,
     pub(crate) retry: Retry,
@@ -38,7 +38,7 @@ pub(crate) struct Job {
     pub(crate) thefts: u8,
 }
 
-/// What few jobs have.
+/// Fields that few jobs need.
 #[derive(Default)]
 pub(crate) struct Extra {
     pub(crate) key: Option<Name>,
@@ -72,7 +72,7 @@ impl Job {
         self.suspicions >= SUSPICIONS_SOLO
     }
 
-    /// Whether it counts against its queue's limit while somebody holds it.
+    /// Whether it counts against its queue's limit while a worker holds it.
     pub(crate) fn is_counted(&self) -> bool {
         self.thefts == 0 || !planted(Bug::LimitNotCountedOnSteal)
     }
@@ -93,8 +93,8 @@ impl Job {
         self.extra.as_ref().map_or(0, |extra| extra.children_live)
     }
 
-    /// The fence that whoever holds the job was given. A cancel raises the job's fence over that of
-    /// the holder who has yet to let go.
+    /// The fence that the job's holder was given. A cancel raises the job's fence above that of a
+    /// holder that has yet to let go.
     pub(crate) fn held_under(&self) -> Fence {
         match self.state() {
             JobState::Cancelled if self.phase.holder().is_some() => Fence(self.fence.0 - 1),
@@ -102,7 +102,7 @@ impl Job {
         }
     }
 
-    /// What the store is to keep of the job now.
+    /// The changing part of the job, as the store is to keep it now.
     pub(crate) fn to_write(&self, seq: Seq, reason: Option<Reason>, at: Wall) -> JobWrite {
         JobWrite {
             job: seq,

@@ -1,7 +1,7 @@
 //! The table of jobs in memory: by number, by the client's id, and by idempotency key.
 //!
-//! Ids and keys lead to numbers by hash tables that are never walked, so their order cannot matter;
-//! what walks the jobs walks them by number.
+//! Hash tables map ids and keys to numbers. They are never iterated, so their order cannot matter;
+//! every iteration over jobs is by number.
 
 use hashbrown::HashTable;
 
@@ -20,9 +20,9 @@ pub(crate) struct Jobs {
     count: usize,
 }
 
-/// A job in the index of ids, with a piece of the id's hash. So the index can grow without looking
-/// at a single job: with millions of them, that would take longer than a beat. In halves of a
-/// number because that saves four bytes a job.
+/// A job in the index of ids, with a part of the id's hash. So the index can grow without reading a
+/// single job: with millions of them, that would take longer than a heartbeat interval. The number
+/// is stored in halves because that saves four bytes per job.
 struct Entry {
     hash: u32,
     seq_low: u32,
@@ -57,12 +57,12 @@ impl Jobs {
         self.pages.find_mut(seq)
     }
 
-    /// A job that some index of ours names.
+    /// A job that one of our indexes refers to.
     pub(crate) fn get(&self, seq: Seq) -> &Job {
         self.find(seq).expect("a job that an index names is in the table")
     }
 
-    /// A job that some index of ours names.
+    /// A job that one of our indexes refers to.
     pub(crate) fn get_mut(&mut self, seq: Seq) -> &mut Job {
         self.find_mut(seq).expect("a job that an index names is in the table")
     }
@@ -73,7 +73,7 @@ impl Jobs {
         self.ids.find(spread(hash), is_it).map(Entry::seq)
     }
 
-    /// Whether the index of ids has this job, which it must.
+    /// Whether the index of ids has this job, as it must.
     pub(crate) fn is_indexed(&self, seq: Seq) -> bool {
         let hash = short_hash(self.seed, self.get(seq).id);
         self.ids.find(spread(hash), |entry| entry.seq() == seq).is_some()
@@ -84,7 +84,7 @@ impl Jobs {
         self.keys.find(hash, |&seq| self.get(seq).key() == Some(key)).copied()
     }
 
-    /// Takes in a job under a number, id and key that are not in memory.
+    /// Adds a job whose number, id and key are not in memory yet.
     pub(crate) fn insert(&mut self, seq: Seq, job: Job) {
         let (seed, key) = (self.seed, job.key().cloned());
         let hash = short_hash(seed, job.id);
@@ -135,12 +135,12 @@ pub(crate) const fn hash_id(seed: u64, id: JobId) -> u64 {
     mix(mix(id.0 as u64 ^ seed).wrapping_add((id.0 >> 64) as u64))
 }
 
-/// The piece of an id's hash that is kept.
+/// The part of an id's hash that is stored.
 const fn short_hash(seed: u64, id: JobId) -> u32 {
     hash_id(seed, id) as u32
 }
 
-/// All of the bits that a hash table looks at, from the piece that is kept.
+/// All the bits that a hash table uses, from the part that is stored.
 const fn spread(hash: u32) -> u64 {
     (hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ hash as u64
 }

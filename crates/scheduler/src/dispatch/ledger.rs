@@ -1,7 +1,7 @@
-//! The ledger of ownership: which lease rows are open, and what the present event adds to them.
+//! The ledger of ownership: which lease rows are open, and what the current event adds to them.
 //!
-//! A row is open while it says more about some job than that job's own row in the store: until
-//! every job in it was written since, or appears in a later row.
+//! A row is open while it is newer than the stored row of some job in it: until every job in it was
+//! written since, or appears in a later row.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::time::Wall;
 /// The open rows and those being made.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// How many jobs each open row still speaks for.
+    /// For how many jobs each open row still determines the owner.
     open: BTreeMap<LeaseNo, u32>,
     last: LeaseNo,
     making: Vec<LeaseRow>,
@@ -29,8 +29,8 @@ impl Ledger {
         self.last
     }
 
-    /// Writes a change of owner into the row that this event makes for such changes. The job has
-    /// yet to leave the row it was in before.
+    /// Records a change of owner in the row that this event makes for such changes. The caller has
+    /// yet to remove the job from its previous row.
     pub(crate) fn enter(
         &mut self,
         worker: Option<WorkerId>,
@@ -38,8 +38,8 @@ impl Ledger {
         hold: Hold,
         at: Wall,
     ) -> LeaseNo {
-        // The jobs of one change come one after another, so the row is among the last ones, if it
-        // is there; a second row would be right too.
+        // The jobs of one change come one after another, so if the row exists, it is among the last
+        // ones; a second row would be correct, too.
         let same = |row: &&mut LeaseRow| row.worker == worker && row.cause == cause;
         let row = if let Some(row) = self.making.iter_mut().rev().take(4).find(same) {
             row
@@ -54,7 +54,7 @@ impl Ledger {
         number
     }
 
-    /// One more job for which this row speaks.
+    /// This row determines the owner of one more job.
     pub(crate) fn speak(&mut self, number: LeaseNo) {
         *self.open.entry(number).or_default() += 1;
     }
@@ -68,14 +68,14 @@ impl Ledger {
         *jobs -= 1;
         if *jobs == 0 {
             self.open.remove(&number);
-            // A row that is still being made may come to speak for another job yet.
+            // A row that is still being made may get another job.
             if self.making.first().is_none_or(|first| number < first.number) {
                 self.closing.push(number);
             }
         }
     }
 
-    /// What the event adds to the store.
+    /// Adds the rows that this event opened and closed.
     pub(crate) fn flush(&mut self, mutations: &mut Vec<Mutation>) {
         let made = self.making.iter().map(|row| row.number);
         self.closing.extend(made.filter(|number| !self.open.contains_key(number)));
@@ -83,7 +83,7 @@ impl Ledger {
         mutations.extend(self.closing.drain(..).map(Mutation::Close));
     }
 
-    /// The open rows and how many jobs each speaks for.
+    /// The open rows, and for how many jobs each determines the owner.
     pub(crate) fn open(&self) -> &BTreeMap<LeaseNo, u32> {
         &self.open
     }

@@ -1,7 +1,8 @@
 //! The life of a job in memory: every change of state goes through [`Dispatch::shift`], which takes
 //! the job out of the indexes of its old state and puts it into those of the new one.
 //!
-//! What may follow what is the table in `crate::state`; this file keeps the indexes true to it.
+//! The allowed transitions are in the table in `crate::state`; this file keeps the indexes
+//! consistent.
 
 use super::Dispatch;
 use super::job::Job;
@@ -12,8 +13,8 @@ use crate::record::{LeaseCause, Mutation, Reason};
 use crate::state::{JobState, Verb};
 
 impl Dispatch {
-    /// Moves a job along the table of states. Whether it may move was decided before: an illegal
-    /// move here is a bug of ours.
+    /// Applies a transition. The caller has checked that it is allowed: an illegal one here is a
+    /// bug of ours.
     pub(super) fn shift(&mut self, seq: Seq, verb: Verb, owner: Option<WorkerId>) {
         self.leave_indexes(seq);
         let job = self.jobs.get_mut(seq);
@@ -27,7 +28,7 @@ impl Dispatch {
         self.enter_indexes(seq);
     }
 
-    /// Gives the job to a worker, or to nobody, and writes that into the ledger.
+    /// Changes the job's owner, to a worker or to none, and records that in the ledger.
     pub(super) fn hand_over(
         &mut self,
         seq: Seq,
@@ -43,7 +44,7 @@ impl Dispatch {
         self.jobs.get_mut(seq).row = row;
     }
 
-    /// Has the store keep the job as it is now.
+    /// Writes the job to the store as it is now.
     pub(super) fn write(&mut self, seq: Seq, reason: Option<Reason>) {
         let at = self.now.wall;
         let job = self.jobs.get_mut(seq);
@@ -53,7 +54,7 @@ impl Dispatch {
         self.mutate(Mutation::Write(write));
     }
 
-    /// The job's parents do not hold it back any more.
+    /// The job's parents no longer block it.
     pub(super) fn release(&mut self, seq: Seq) {
         let is_due = self.jobs.get(seq).due <= self.now.wall;
         self.shift(seq, if is_due { Verb::Release } else { Verb::Defer }, None);
@@ -63,7 +64,7 @@ impl Dispatch {
         self.shift(seq, Verb::Due, None);
     }
 
-    /// The job has ended: stores that, and lets its children know.
+    /// The job has ended: stores that, and updates its children.
     pub(super) fn end(&mut self, seq: Seq, verb: Verb, reason: Option<Reason>) {
         self.end_alone(seq, verb, reason);
         self.tell_children(seq);
@@ -76,7 +77,7 @@ impl Dispatch {
         self.leave_parents(seq);
     }
 
-    /// An ended job leaves memory only after the receipt of all that says so.
+    /// An ended job leaves memory only after the receipts of all commits that record its end.
     pub(super) fn await_receipt(&mut self, seq: Seq) {
         self.jobs.get_mut(seq).unreceipted += 1;
         self.ended.push_back((self.upcoming(), seq));
@@ -91,7 +92,7 @@ impl Dispatch {
         self.confirm_cancel(seq);
     }
 
-    /// Forgets an ended job if nobody needs it here any more; the store has it.
+    /// Removes an ended job from memory if nothing here needs it any more; the store has it.
     pub(super) fn evict_if_unneeded(&mut self, seq: Seq) {
         let Some(job) = self.jobs.find(seq) else {
             return;
@@ -110,12 +111,12 @@ impl Dispatch {
         }
     }
 
-    /// The job's place in its queue under the present strategy.
+    /// The job's place in its queue under the current strategy.
     pub(super) fn rank(&self, job: &Job) -> i64 {
         rank(self.queues.strategy(), job.submitted_at, job.priority)
     }
 
-    /// Takes the job out of every index that its state puts it into.
+    /// Removes the job from every index for its state.
     pub(super) fn leave_indexes(&mut self, seq: Seq) {
         let job = self.jobs.get(seq);
         match job.state() {
@@ -148,7 +149,7 @@ impl Dispatch {
         }
     }
 
-    /// Puts the job into every index that its state puts it into.
+    /// Adds the job to every index for its state.
     pub(super) fn enter_indexes(&mut self, seq: Seq) {
         let job = self.jobs.get(seq);
         match job.state() {

@@ -1,8 +1,9 @@
-//! Rebuilding everything from what the store loaded, and only from that.
+//! Rebuilds the whole state from what the store loaded, and only from that.
 //!
-//! A job is what its own row says, unless an open lease row has a higher fence for it: then that
-//! row says who owns it. A job kept as blocked is released if its parents' outcomes say so. Every
-//! lease starts anew; incarnations that lived inside the server's own process ended with it.
+//! A job is as its own row describes it, unless an open lease row has a higher fence for it: then
+//! that row determines its owner. A job stored as blocked is released if its parents' outcomes
+//! allow it. Every lease starts anew; incarnations that ran inside the server's own process ended
+//! with it.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -16,28 +17,28 @@ use crate::record::{JobRow, LeaseCause, LeaseRow, Loaded};
 use crate::state::{JobState, Phase};
 use crate::time::{Now, Wall};
 
-/// Takes what the store loads, piece by piece.
+/// Takes the stored state, piece by piece.
 pub struct Loader {
     dispatch: Dispatch,
-    /// Jobs kept as blocked, with their parents.
+    /// Jobs stored as blocked, with their parents.
     children: Vec<(Seq, Vec<JobId>)>,
 }
 
-/// What the store loaded does not fit together. Nothing has been written.
+/// The pieces that the store loaded are inconsistent. Nothing has been written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoadError {
-    /// Two jobs have this number, or the second has an id that is there.
+    /// Two jobs have this number, or the second has an id that is taken.
     JobTwice(Seq),
     /// A job or row number is higher than the last one given out.
     BeyondLast(u64),
-    /// A job's row has a state that is never stored so.
+    /// A job's row has a state that is never stored like this.
     ImpossibleState {
         /// The job.
         job: Seq,
-        /// What its row says.
+        /// The state in its row.
         state: JobState,
     },
-    /// A blocked job's parent is not there.
+    /// A blocked job's parent was not loaded.
     ParentMissing {
         /// The job.
         child: Seq,
@@ -66,11 +67,11 @@ impl fmt::Display for LoadError {
 impl core::error::Error for LoadError {}
 
 impl Dispatch {
-    /// A server that starts with what is kept, and what it does first. The pieces come in the order
-    /// that [`Loaded`] asks for.
+    /// Starts a server from the stored state; its first effects are appended to `effects`. The
+    /// pieces come in the order that [`Loaded`] asks for.
     ///
     /// # Errors
-    /// If the pieces do not fit together.
+    /// If the pieces are inconsistent.
     pub fn load(
         config: DispatchConfig,
         now: Now,
@@ -86,16 +87,16 @@ impl Dispatch {
 }
 
 impl Loader {
-    /// Nothing is loaded yet.
+    /// A loader that has no pieces yet.
     #[must_use]
     pub fn new(config: DispatchConfig, now: Now) -> Self {
         Self { dispatch: Dispatch::empty(config, now), children: Vec::new() }
     }
 
-    /// One piece, in the order that [`Loaded`] asks for.
+    /// Adds one piece, in the order that [`Loaded`] asks for.
     ///
     /// # Errors
-    /// If it does not fit to what came before.
+    /// If it is inconsistent with earlier pieces.
     pub fn add(&mut self, loaded: Loaded) -> Result<(), LoadError> {
         let dispatch = &mut self.dispatch;
         match loaded {
@@ -171,7 +172,7 @@ impl Loader {
         Ok(())
     }
 
-    /// Puts everything together and goes on from there.
+    /// Puts everything together and continues from there.
     ///
     /// # Errors
     /// If a blocked job's parents were not loaded.
@@ -213,10 +214,11 @@ impl Loader {
 }
 
 impl Dispatch {
-    /// A worker that held jobs when the server ended. Its lease starts anew; it has no session.
+    /// Registers a worker that held jobs when the server ended. Its lease starts anew; it has no
+    /// session.
     fn meet(&mut self, worker: WorkerId) {
         if self.workers.find(worker).is_none() {
-            // It goes by the lease that it was told, until it is told another.
+            // The worker uses the lease duration that it was sent last, until it is sent another.
             let lease_end = self.lease_clock().plus(self.config.lease.max(self.lease_kept));
             self.workers.insert(worker, Worker::new(SessionNo(0), lease_end));
         }

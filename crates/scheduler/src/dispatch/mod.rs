@@ -4,10 +4,10 @@
 //! its receipt: an answer, a refusal or an assignment carries the number of the newest commit
 //! issued when it was decided (see [`crate::gate`]). The one exception is the renewal of a lease.
 //!
-//! Submodules: `life` moves jobs between states and indexes, `submit` and `graph` take
-//! them in, `fetch` waits for what memory lacks, `queue` and `strategy` order them, `claim` and
-//! `steal` give them to workers, `session` and `report` hear workers out, `operate` serves
-//! operators, `load` rebuilds everything from the store, `why` explains, `audit` checks.
+//! Submodules: `life` moves jobs between states and indexes, `submit` and `graph` accept new jobs,
+//! `fetch` looks up jobs that are not in memory, `queue` and `strategy` order them, `claim` and
+//! `steal` give them to workers, `session` and `report` handle messages from workers, `operate`
+//! serves operators, `load` rebuilds everything from the store, `why` explains, `audit` checks.
 
 mod audit;
 mod claim;
@@ -65,13 +65,14 @@ pub struct DispatchConfig {
     pub seed: u64,
     /// How long a worker may be silent before its jobs go to others.
     pub lease: Duration,
-    /// How long a worker may take to answer whether it gives, before another is asked as well.
+    /// How long a worker may take to answer a steal question before another worker is asked as
+    /// well.
     pub question: Duration,
-    /// How much an idle worker asks of a busy one.
+    /// How many jobs an idle worker asks a busy one for.
     pub steal: Steal,
     /// The strategy, if the store has none.
     pub strategy: Strategy,
-    /// What is refused.
+    /// The bounds beyond which it refuses.
     pub limits: Limits,
 }
 
@@ -88,16 +89,16 @@ impl Default for DispatchConfig {
     }
 }
 
-/// How much an idle worker asks of a busy one.
+/// How many jobs an idle worker asks a busy one for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Steal {
-    /// Half of what it has not started: a full deque is shared out in few questions.
+    /// Half of those that have not started: a full deque is shared out in few questions.
     #[default]
     Half,
-    /// At most one job a question: hardly anything moves that is not started at once, but every job
+    /// At most one job per question: jobs hardly ever move without starting at once, but every job
     /// takes a question.
     One,
-    /// Nothing. What a worker was given stays with it until it hands it back or is lost.
+    /// None. Jobs stay with their worker until it hands them back or is lost.
     Never,
 }
 
@@ -112,7 +113,7 @@ impl Steal {
     }
 }
 
-/// Bounds. What is beyond them is refused with the bound named, and changes nothing.
+/// Bounds. Anything beyond them is refused with the bound named, and changes nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Jobs in one submit.
@@ -163,17 +164,17 @@ const EVICTED_TOGETHER: usize = 32;
 pub struct Counters {
     /// Jobs taken from queues by workers.
     pub claimed: u64,
-    /// Thefts that moved something.
+    /// Steals that moved jobs.
     pub steals: u64,
-    /// Jobs moved by thefts.
+    /// Jobs moved by steals.
     pub stolen: u64,
-    /// Questions that brought nothing.
+    /// Steal questions that brought no jobs.
     pub steals_empty: u64,
     /// Reports, starts and gifts refused because their fence is old.
     pub stale: u64,
     /// Batches dropped because they came before, or in an older session.
     pub repeated: u64,
-    /// Sessions ended because a batch is missing or makes no sense.
+    /// Sessions ended because a batch is missing or invalid.
     pub hung_up: u64,
     /// Workers whose lease expired.
     pub lost: u64,
@@ -200,16 +201,17 @@ pub struct Dispatch {
     cancels: BTreeMap<Seq, Vec<RequestNo>>,
     /// The progress that running jobs reported.
     progress: BTreeMap<Seq, u8>,
-    /// Jobs that ended, in the order of the commits that say so, until these have their receipts.
+    /// Ended jobs, in the order of the commits that record their end, until these have their
+    /// receipts.
     ended: VecDeque<(CommitNo, Seq)>,
-    /// The newest time in the id of any job that is kept but not in memory.
+    /// The newest time in the id of any stored job that is not in memory.
     newest_gone: Option<Wall>,
     last_seq: Seq,
     issued: CommitNo,
     receipted: CommitNo,
-    /// The commit since which jobs are taken in the present order.
+    /// The commit since which the current order of jobs applies.
     era: CommitNo,
-    /// The length of the lease as the store knows it, and until when somebody may still go by it.
+    /// The stored lease duration, and until when some worker may still be using it.
     lease_kept: Duration,
     lease_kept_until: Monotonic,
     /// How many mutations each commit without a receipt has.
@@ -218,17 +220,17 @@ pub struct Dispatch {
     outcome: Outcome,
 }
 
-/// What the present event causes, before it gets its number.
+/// The effects of the current event, before its commit is numbered.
 #[derive(Default)]
 struct Outcome {
     mutations: Vec<Mutation>,
     renewals: Vec<(WorkerId, SessionNo, ToWorker)>,
-    /// Sessions of incarnations that are not known, or not any more.
+    /// Sessions of unknown or lost incarnations.
     gone: Vec<(WorkerId, SessionNo)>,
     sends: BTreeMap<WorkerId, Told>,
     replies: Vec<(RequestNo, Answer)>,
     others: Vec<DispatchEffect>,
-    /// Reports of the present batch about jobs that are not in memory.
+    /// Reports of the current batch about jobs that are not in memory.
     reports_on_gone: Vec<Hold>,
 }
 
@@ -272,9 +274,10 @@ impl Dispatch {
         }
     }
 
-    /// One event, at one moment; what it causes is appended to `effects`, to be performed in order.
+    /// Handles one event at one moment. Its effects are appended to `effects`, to be performed in
+    /// order.
     pub fn handle(&mut self, now: Now, event: DispatchEvent, effects: &mut Vec<DispatchEffect>) {
-        // A clock that runs backwards is a bug of the shell's; standing still is the safe answer.
+        // A clock that runs backwards is a bug of the shell; standing still is the safe reaction.
         self.now = Now { monotonic: self.now.monotonic.max(now.monotonic), wall: now.wall };
         self.expire();
         match event {
@@ -293,8 +296,8 @@ impl Dispatch {
         self.flush(effects);
     }
 
-    /// When to call again at the latest, by the clock that only runs forward. May be earlier than
-    /// needed, never later, as long as the wall clock does not jump: tick once a second for that.
+    /// When to call again at the latest, by the monotonic clock. May be earlier than needed, never
+    /// later, as long as the wall clock does not jump: tick once a second for that.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Monotonic> {
         let due = self.scheduled.first().map(|&(due, _)| {
@@ -309,15 +312,15 @@ impl Dispatch {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Whether so much waits for its receipt that the shell should take in nothing but receipts and
-    /// batches that are mere beats. Batches are numbered, so what a worker says after something
-    /// else waits behind that; leases are long enough for it.
+    /// Whether so many mutations wait for their receipts that the shell should accept only receipts
+    /// and batches that are pure heartbeats. Batches are numbered, so a heartbeat that a worker
+    /// sends after another message waits behind that; leases are long enough for it.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.unreceipted_mutations >= self.config.limits.unreceipted
     }
 
-    /// What a reading of live jobs must wait for, like every message and answer.
+    /// The commit that a read of live jobs must wait for, like every message and answer.
     #[must_use]
     pub fn newest_commit(&self) -> Option<CommitNo> {
         (self.issued > self.receipted).then_some(self.issued)
@@ -335,12 +338,12 @@ impl Dispatch {
         self.counters
     }
 
-    /// The number that the present event's mutations will get.
+    /// The number that the current event's commit will get.
     const fn upcoming(&self) -> CommitNo {
         self.issued.next()
     }
 
-    /// The clock that leases go by: the one that only runs forward.
+    /// The clock for leases: the monotonic one.
     fn lease_clock(&self) -> Monotonic {
         if planted(Bug::WallClockLease) {
             return Monotonic(self.now.wall.0.saturating_mul(1_000));
@@ -348,7 +351,7 @@ impl Dispatch {
         self.now.monotonic
     }
 
-    /// What time alone brings about.
+    /// Handles deadlines that have passed.
     fn expire(&mut self) {
         let lease = self.config.lease;
         let ahead = if planted(Bug::ReclaimEarly) { lease / 2 } else { Duration::ZERO };
@@ -370,7 +373,8 @@ impl Dispatch {
     }
 
     fn receipt(&mut self, number: CommitNo) {
-        // A receipt for something never issued is the shell's mistake; it must not open the gate.
+        // A receipt for a commit that was never issued is the shell's mistake; it must not open the
+        // gate.
         self.receipted = self.receipted.max(number.min(self.issued));
         while let Some(&(commit, mutations)) = self.unreceipted.front() {
             if commit > self.receipted {
@@ -383,13 +387,13 @@ impl Dispatch {
         self.evict_ended(self.receipted);
     }
 
-    /// Lets go of the jobs whose end is durable, as everything up to this commit is.
+    /// Evicts jobs whose end is durable, as everything up to this commit is.
     fn evict_ended(&mut self, durable: CommitNo) {
         let mut left = self.ended.partition_point(|&(commit, _)| commit <= durable);
         while left > 0 {
             let some = left.min(EVICTED_TOGETHER);
-            // Each of these looks goes to memory that no cache has, at a million jobs. In a loop of
-            // their own they wait for it together, and find it in the cache afterwards.
+            // With a million jobs, each of these accesses misses the cache. In a loop of their own
+            // the misses overlap, and later accesses find the jobs in the cache.
             let found = self.ended.iter().take(some).filter(|&&(_, seq)| self.jobs.is_indexed(seq));
             assert!(found.count() == some, "every job is in the index of ids");
             for _ in 0..some {
@@ -421,9 +425,9 @@ impl Dispatch {
         Some(self.outcome.to(id, worker.session))
     }
 
-    /// Has the store know how long leases last before anybody is given one. A shorter one is kept
-    /// only when nobody can be left who goes by the longer one: after a restart that is all we know
-    /// of them.
+    /// Stores the lease duration before any worker is given it. A shorter one is stored only when
+    /// no worker can still be using the longer one: after a restart, the stored duration is all we
+    /// know of the workers' leases.
     fn keep_lease(&mut self) {
         let lease = self.config.lease;
         let may_lower = self.now.monotonic >= self.lease_kept_until;
@@ -435,7 +439,8 @@ impl Dispatch {
         }
     }
 
-    /// Numbers what was decided and hands it over: first the commit, then messages and answers.
+    /// Numbers this event's commit and hands everything over: first the commit, then messages and
+    /// answers.
     fn flush(&mut self, effects: &mut Vec<DispatchEffect>) {
         self.ledger.flush(&mut self.outcome.mutations);
         self.keep_lease();
@@ -473,8 +478,7 @@ impl Dispatch {
 }
 
 impl Outcome {
-    /// What a worker is told in this session. Whatever it was to be told in an older one is
-    /// dropped.
+    /// The messages for a worker in this session. Messages for an older session are dropped.
     fn to(&mut self, worker: WorkerId, session: SessionNo) -> &mut Told {
         let told = self.sends.entry(worker).or_insert_with(|| Told::new(session));
         if told.session != session {
@@ -503,7 +507,7 @@ impl Told {
         if !self.assigned.is_empty() {
             messages.push(ToWorker::Assign(self.assigned));
         }
-        // Last: it is about what was assigned, too.
+        // Last: the question covers the jobs that were just assigned, too.
         messages.extend(self.question);
         messages
     }

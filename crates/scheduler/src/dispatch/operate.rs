@@ -1,4 +1,4 @@
-//! What clients and operators ask for, once memory and store together know the jobs it names.
+//! Requests of clients and operators, once memory and store together know the jobs they name.
 
 use super::fetch::Found;
 use super::{Answer, Bound, Dispatch, QueueChange, Refused, Request};
@@ -30,7 +30,7 @@ impl Dispatch {
         };
         match answer {
             Ok(Some(answer)) => self.reply(from, answer),
-            // Answered later, when a worker has let go.
+            // Answered later, when the worker has let go.
             Ok(None) => {}
             Err(refused) => self.reply(from, Answer::Refused(refused)),
         }
@@ -83,14 +83,14 @@ impl Dispatch {
         }
     }
 
-    /// Nothing of this cancelled job will start any more: whoever asked may know.
+    /// This cancelled job will not start any more: answers the requests that wait for that.
     pub(super) fn confirm_cancel(&mut self, seq: Seq) {
         for request in self.cancels.remove(&seq).into_iter().flatten() {
             self.reply(request, Answer::Done);
         }
     }
 
-    /// A dead job gets all its attempts again.
+    /// Gives a dead job all its attempts again.
     fn retry(&mut self, id: JobId, found: &Found) -> Result<Option<Answer>, Refused> {
         let (state, row) = match self.named(id, found)? {
             Named::Here(seq) => (self.jobs.get(seq).state(), None),
@@ -143,8 +143,8 @@ impl Dispatch {
         Ok(Some(Answer::Done))
     }
 
-    /// Stores the new priority. What the store knows of a job's state can be behind what its lease
-    /// row says; that must stay so, or the row's word would be lost.
+    /// Stores the new priority and nothing else. The stored state of a job can be older than its
+    /// lease row; that must stay so, or the change of owner in that row would be lost.
     fn write_priority(&mut self, seq: Seq) {
         let job = self.jobs.get(seq);
         self.mutate(Mutation::Priority { job: seq, priority: job.priority });

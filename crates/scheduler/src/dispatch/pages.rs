@@ -1,9 +1,9 @@
-//! Where jobs lie in memory: found by number, in the order of submission.
+//! The storage of jobs in memory: by number, in the order of submission.
 //!
-//! Numbers grow for ever, while old jobs leave; so the table is sparse. Jobs lie on pages, pages
-//! are bound in chapters, and only the chapters are searched: a million queued jobs are thirty of
-//! them. A page or chapter goes when its last job goes, so a few old jobs among millions of
-//! finished ones hold little.
+//! Numbers only grow, while old jobs leave; so the table is sparse. Jobs are stored on pages, pages
+//! in chapters, and only the chapters are searched: a million queued jobs need thirty of them. A
+//! page or chapter is freed with its last job, so a few old jobs among millions of finished ones
+//! use little memory.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -51,7 +51,7 @@ impl Pages {
         self.chapters.get_mut(&chapter)?.pages[page].as_mut()?.jobs[at].as_mut()
     }
 
-    /// Takes in a job under a number that has none.
+    /// Adds a job under a number that has none.
     pub(crate) fn insert(&mut self, seq: Seq, job: Job) {
         let (chapter, page, at) = place(seq);
         let chapter = self.chapters.entry(chapter).or_insert_with(Chapter::new);

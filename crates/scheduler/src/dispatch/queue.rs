@@ -1,8 +1,8 @@
-//! Queues: named lines of ready jobs, and which of them a worker is served from next.
+//! Queues of ready jobs, and which of them a worker is served from next.
 //!
-//! A queue with work that may be taken stands in one index, ordered by its standing, so that the
-//! next queue is found without looking at the others. This file chooses queues and their first
-//! jobs; who becomes an owner is decided in `claim`.
+//! Queues with available work are in one index, ordered by standing, so that the next queue is
+//! found without searching the others. This file chooses queues and their first jobs; `claim`
+//! decides which worker becomes the owner.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use crate::name::Name;
 use crate::record::{QueueSettings, Strategy};
 use crate::state::JobState;
 
-/// A named line of ready jobs.
+/// A named queue of ready jobs.
 pub(crate) struct Queue {
     pub(crate) settings: QueueSettings,
     /// Jobs in memory that belong to it, in whatever state.
@@ -23,7 +23,8 @@ pub(crate) struct Queue {
     pub(crate) owned: u32,
     /// How many of those are leased, and not known to have started.
     pub(crate) leased: u32,
-    /// How many there may be: the limit, or as many as there were when the limit was lowered.
+    /// How many of them there may be: the limit, or as many as there were when the limit was
+    /// lowered.
     ceiling: u32,
     /// How many workers name it.
     pub(crate) named_by: u32,
@@ -72,8 +73,8 @@ impl Queue {
         self.ready.len() + self.ready_solo.len()
     }
 
-    /// Ready jobs: those of which a worker may hold any number in their order, then the others in
-    /// theirs.
+    /// Ready jobs: first those of which a worker may hold any number, in order, then those of which
+    /// it may hold only one, in order.
     pub(crate) fn ready_jobs(&self) -> impl Iterator<Item = Seq> {
         self.ready.iter().chain(&self.ready_solo).map(|&(_, seq)| seq)
     }
@@ -119,13 +120,13 @@ pub(crate) struct Queues {
     numbers: BTreeMap<Name, u32>,
     free: Vec<u32>,
     strategy: Strategy,
-    /// Queues with work that may be taken, by standing.
+    /// Queues with available work, by standing.
     open: BTreeSet<(Standing, u32)>,
     /// How many queues have a limit.
     limited: u32,
     services: u64,
     level: u64,
-    /// Queues in which a job became ready since the last look.
+    /// Queues in which a job became ready and that have not been offered to workers since.
     fresh: Vec<u32>,
 }
 
@@ -161,7 +162,7 @@ impl Queues {
         self.queues[number as usize].as_ref().expect("a queue number in use")
     }
 
-    /// For what has no part in the standing: counts of jobs, and who waits.
+    /// For fields that do not affect the standing: job counts and waiting workers.
     pub(crate) fn get_mut(&mut self, number: u32) -> &mut Queue {
         self.queues[number as usize].as_mut().expect("a queue number in use")
     }
@@ -183,7 +184,7 @@ impl Queues {
         number
     }
 
-    /// Forgets a queue that holds nothing and that nobody has set or serves by name.
+    /// Removes a queue that has no jobs and no settings, and that no worker names.
     pub(crate) fn forget_if_unused(&mut self, number: u32) {
         if self.get(number).is_unused() {
             let name = self.get(number).settings.queue.clone();
@@ -241,7 +242,7 @@ impl Queues {
         self.forget_if_unused(number);
     }
 
-    /// Takes jobs in another order. `rank` gives each job's place under it.
+    /// Changes the strategy. `rank` gives each job's rank under it.
     pub(crate) fn set_strategy(&mut self, strategy: Strategy, rank: impl Fn(Seq) -> i64) {
         self.strategy = strategy;
         for number in self.numbers.values() {
@@ -271,7 +272,7 @@ impl Queues {
         }
     }
 
-    /// A job of this queue was taken in its turn.
+    /// Charges the queue for a job that was taken from it in its turn.
     pub(crate) fn charge(&mut self, number: u32) {
         self.services += 1;
         if self.strategy == Strategy::Fair
@@ -289,19 +290,19 @@ impl Queues {
         self.queues[number as usize].as_ref().is_some_and(|queue| queue.standing.is_some())
     }
 
-    /// Something may be ready in this queue that was not at the last look.
+    /// Marks a queue in which a job may have become ready.
     fn freshen(&mut self, number: u32) {
         if !core::mem::replace(&mut self.get_mut(number).fresh, true) {
             self.fresh.push(number);
         }
     }
 
-    /// A queue in which something became ready since the last look.
+    /// Takes a queue in which a job may have become ready since it was last offered to workers.
     pub(crate) fn pop_fresh(&mut self) -> Option<u32> {
         let number = self.fresh.pop()?;
         let queue = self.get_mut(number);
         queue.fresh = false;
-        // Only now: a theft disowns a job for a moment, and owns it again.
+        // Only now: a steal disowns a job for a moment, and owns it again.
         queue.lower_ceiling();
         Some(number)
     }
@@ -318,7 +319,7 @@ impl Queues {
         self.numbers.values().map(|&number| (number, self.get(number)))
     }
 
-    /// What was owned when the server ended stays owned, whatever the limits are by now.
+    /// Jobs that were owned when the server ended stay owned, whatever the limits are by now.
     pub(crate) fn accept_loaded(&mut self) {
         for queue in self.queues.iter_mut().flatten() {
             queue.ceiling = u32::MAX;
@@ -326,7 +327,7 @@ impl Queues {
         }
     }
 
-    /// Puts the queue where it now belongs among the open ones.
+    /// Updates the queue's place among the open ones.
     fn stand(&mut self, number: u32) {
         let strategy = self.strategy;
         let queue = self.queues[number as usize].as_mut().expect("a queue number in use");
@@ -349,7 +350,7 @@ impl Queues {
     }
 }
 
-/// What must be true of the queues by themselves; `audit` compares them with the jobs.
+/// The invariants of the queues by themselves; `audit` compares them with the jobs.
 impl Queues {
     pub(crate) fn audit(&self) -> Result<(), &'static str> {
         let mut open = BTreeSet::new();
@@ -375,7 +376,7 @@ impl Queues {
         Ok(())
     }
 
-    /// Whether the queue's line holds this job.
+    /// Whether this job is among the queue's ready ones.
     pub(crate) fn contains(&self, number: u32, rank: i64, seq: Seq, is_solo: bool) -> bool {
         let queue = self.get(number);
         let line = if is_solo { &queue.ready_solo } else { &queue.ready };

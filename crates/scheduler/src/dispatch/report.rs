@@ -1,8 +1,8 @@
 //! Reports of workers about their jobs. Every report carries (job, fence) and is checked against
-//! the present owner in the same step that would apply it.
+//! the current owner in the same step that would apply it.
 //!
-//! Unknown jobs, old fences and repeats come with any network; they are counted and answered, never
-//! asserted upon.
+//! Unknown jobs, old fences and repeats are normal on any network; they are counted and answered,
+//! never asserted on.
 
 use super::Dispatch;
 use crate::id::{Fence, Hold, Seq, SessionNo, WorkerId};
@@ -19,7 +19,7 @@ pub(super) enum Standing {
     Owned,
     /// The job is cancelled, and this is the worker that has to let go of it.
     Cancelled,
-    /// It was the last owner, and its last word has been taken.
+    /// It was the last owner, and its final report has been applied.
     Repeated,
     /// The job has changed hands since.
     Stale(Fence),
@@ -29,11 +29,11 @@ pub(super) enum Standing {
     Unknown,
 }
 
-/// Whether a report under this fence repeats the word that brought a job where it is: nobody has
-/// had it since.
+/// Whether a report with this fence repeats the one that brought the job into its current state:
+/// the job has had no owner since.
 pub(super) const fn is_last_word(state: JobState, current: Fence, shown: Fence) -> bool {
-    // A queued job has the fence of its last owner only if that owner failed or wanted to wait. In
-    // the other states the fence is one that was never given to anybody.
+    // A queued job has the fence of its last owner only if that owner failed or snoozed. In the
+    // states that are not listed here, no former owner has the current fence.
     matches!(state, JobState::Scheduled | JobState::Queued | JobState::Succeeded | JobState::Dead)
         && current.0 == shown.0
         && shown.0 > 0
@@ -42,14 +42,14 @@ pub(super) const fn is_last_word(state: JobState, current: Fence, shown: Fence) 
 /// The answer to a worker's report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is stored, or was before.
+    /// It is stored now, or was stored before.
     Accepted,
-    /// It is too late; the job has this fence now, if there is such a job.
+    /// It came too late; the job has this fence now, if it exists.
     Refused(Option<Fence>),
 }
 
 impl Verdict {
-    /// Accepted if so, else refused with what the job has come to.
+    /// Accepted if so, else refused with the job's current fence.
     pub(super) fn accepted_if(is_accepted: bool, current: Option<Fence>) -> Self {
         if is_accepted { Self::Accepted } else { Self::Refused(current) }
     }
@@ -72,7 +72,7 @@ impl Dispatch {
         }
     }
 
-    /// A job has left `owner`; `speaker`, who may be its successor, says so.
+    /// A job has left `owner`; `speaker`, which may be its successor, reports that.
     pub(super) fn report(
         &mut self,
         owner: WorkerId,
@@ -97,7 +97,7 @@ impl Dispatch {
             Standing::Gone if matches!(ending, Ending::Finished | Ending::Failed { .. }) => {
                 self.outcome.reports_on_gone.push(hold);
             }
-            // However the attempt ended, it has ended; but only a job let go of is let go of.
+            // However the attempt ended, it is over; but only a drop or a stop is accepted.
             Standing::Cancelled => {
                 self.let_go(hold.job);
                 let current = Some(self.jobs.get(hold.job).fence);
@@ -109,7 +109,7 @@ impl Dispatch {
         }
     }
 
-    /// The word of the owner, under the present fence.
+    /// Applies a report of the owner, with the current fence.
     fn apply(&mut self, worker: WorkerId, hold: Hold, ending: Ending) {
         let seq = hold.job;
         match ending {
@@ -143,7 +143,7 @@ impl Dispatch {
             self.end(seq, Verb::Bury, Some(Reason::Failed));
             return;
         }
-        // The same job and attempt wait equally long, whatever else happened in between.
+        // The wait depends only on job and attempt, whatever else happened in between.
         let chance = mix(seed ^ mix(seq.0)).wrapping_add(u64::from(job.attempts));
         job.due = self.now.wall.plus(job.retry.delay(job.attempts, chance));
         self.shift(seq, Verb::Backoff, None);
@@ -156,14 +156,14 @@ impl Dispatch {
     }
 
     /// An attempt that its worker survived clears the job of suspicion. The job must be in no index
-    /// that looks at that.
+    /// that depends on suspicions.
     fn clear_suspicion(&mut self, seq: Seq) {
         let job = self.jobs.get_mut(seq);
         assert!(job.state() == JobState::Scheduled, "a scheduled job is in no queue");
         job.suspicions = 0;
     }
 
-    /// The worker has it no more, but it was not the owner's word.
+    /// Answers a report that a job has left this worker, which does not hold it.
     pub(super) fn answer_absent(
         &mut self,
         worker: WorkerId,
@@ -200,7 +200,7 @@ impl Dispatch {
         }
     }
 
-    /// The job runs, and has done so for a while. If it does not any more, its report says more.
+    /// The job has been running for a while. If it has ended meanwhile, its final report decides.
     pub(super) fn started(&mut self, worker: WorkerId, hold: Hold) {
         let is_owned = self.standing(worker, hold) == Standing::Owned;
         if is_owned && self.jobs.get(hold.job).state() == JobState::Leased {
@@ -209,14 +209,14 @@ impl Dispatch {
         }
     }
 
-    /// May this suspected job be started? Yes, once it is stored that it was.
+    /// Permits the start of a suspected job; the answer is sent once the start is durable.
     pub(super) fn start(&mut self, worker: WorkerId, session: SessionNo, hold: Hold) {
         match self.standing(worker, hold) {
             Standing::Owned => {
                 self.started(worker, hold);
                 self.tell(worker, ToWorker::StartGranted(hold));
             }
-            // Its owner was told to cancel it and will say that it has let go.
+            // Its owner was sent a cancel and will report that it has let go.
             Standing::Cancelled => {}
             Standing::Stale(current) => {
                 self.answer_report(worker, session, hold, Verdict::Refused(Some(current)));
@@ -227,8 +227,8 @@ impl Dispatch {
         }
     }
 
-    /// The cancelled job will not start any more; it may run a little longer, and counts until
-    /// then.
+    /// The cancelled job will not start any more. It may run a little longer, and counts against
+    /// its limit until then.
     pub(super) fn stopping(&mut self, worker: WorkerId, hold: Hold) {
         if self.standing(worker, hold) == Standing::Cancelled {
             self.confirm_cancel(hold.job);

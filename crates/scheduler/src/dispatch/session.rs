@@ -1,8 +1,8 @@
 //! Sessions and leases: which messages are accepted, and until when a worker may own jobs.
 //!
-//! A session is one connection. Messages of an older one are dropped, in both directions.
-//! Within a session batches are numbered: a repeat is dropped, a gap ends it. Silence moves nothing
-//! until the lease is over; then the incarnation is lost for ever.
+//! A session is one connection. Messages of an older session are dropped, in both directions.
+//! Within a session batches are numbered: a repeat is dropped, a gap ends the session. A silent
+//! worker keeps its jobs until its lease expires; then the incarnation is lost for ever.
 
 use alloc::vec::Vec;
 
@@ -17,9 +17,9 @@ use crate::state::{JobState, Verb};
 /// How an incarnation ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// Its lease ran out, or the server's process that it lived in has ended.
+    /// Its lease expired, or it ran inside a server process that has ended.
     Lost,
-    /// It said goodbye, after all its jobs had stopped.
+    /// It sent its goodbye, after all its jobs had stopped.
     Left,
 }
 
@@ -88,7 +88,7 @@ impl Dispatch {
         self.outcome.gone.push((worker, session));
     }
 
-    /// The first batch of an incarnation that was not known.
+    /// The first batch of an unknown incarnation.
     fn let_in(
         &mut self,
         id: WorkerId,
@@ -121,8 +121,8 @@ impl Dispatch {
         }
     }
 
-    /// A batch in its order. Any such batch renews the lease, and only that is acknowledged at
-    /// once.
+    /// Accepts the next batch in order. Every such batch renews the lease; only the renewal is
+    /// acknowledged at once.
     fn take(
         &mut self,
         id: WorkerId,
@@ -135,9 +135,9 @@ impl Dispatch {
         let worker = self.workers.get_mut(id);
         worker.expected = number.next();
         let was_silent = worker.has_fallen_silent(now, lease);
-        // Never earlier: it may not have heard yet that leases are shorter now.
+        // Never earlier: the worker may not know yet that leases are shorter now.
         worker.lease_end = worker.lease_end.max(lease_end);
-        // Whoever passed over it meanwhile, with work or in search of some, looks again.
+        // Claims and steals passed over the worker while it was silent: they consider it again.
         if core::mem::take(&mut worker.is_silent) || was_silent {
             self.workers.touch(id);
         }
@@ -147,7 +147,7 @@ impl Dispatch {
             worker.had_nothing = worker.held.is_empty();
         }
         if !self.look_up_reports(id, session) {
-            // Too many wait already. The worker repeats all of it after its reconnect.
+            // Too many reports wait already. The worker repeats all of it after its reconnect.
             self.hang_up(id, session);
             self.closed(id, session);
         }
@@ -167,7 +167,8 @@ impl Dispatch {
                 {
                     self.hello(id, session, hello);
                 }
-                // A second greeting in one session makes no sense, nor do names beyond all bounds.
+                // A hello is valid only once per session, and only with queue names within the
+                // bounds.
                 FromWorker::Hello(_) => {
                     self.hang_up(id, session);
                     self.disconnect(id);
@@ -222,7 +223,7 @@ impl Dispatch {
             && older != id
             && let Some(before) = self.workers.find(older)
         {
-            // A drain of the older incarnation was meant for the process.
+            // A request to drain the older incarnation was meant for the process.
             let is_draining = before.draining;
             self.end_worker(older, End::Left);
             if is_draining {
@@ -230,7 +231,8 @@ impl Dispatch {
             }
         }
         self.reconcile(id, hello.holds);
-        // It may have been told in a session that broke, or while it had none.
+        // An earlier request may have been sent in a session that broke, or made while there was
+        // none.
         if self.workers.get(id).draining {
             self.tell(id, ToWorker::DrainNow);
         }
@@ -279,9 +281,10 @@ impl Dispatch {
         }
     }
 
-    /// Compares what a worker says to hold with what is its own: it keeps what both know of, is
-    /// sent again what never arrived, and what it holds beyond that it drops, since it is not told
-    /// to keep it. So no job hangs in a lease that its owner does not know of.
+    /// Compares the jobs that a worker reports to hold with those it owns. It keeps jobs that are
+    /// in both, and is sent again those that never arrived. It drops all others that it holds,
+    /// because it is not asked to keep them. So no job hangs in a lease that its owner does not
+    /// know of.
     fn reconcile(&mut self, id: WorkerId, mut holds: Vec<Hold>) {
         holds.sort_unstable();
         let held: Vec<Seq> = self.workers.get(id).held.keys().copied().collect();
@@ -309,12 +312,12 @@ impl Dispatch {
         }
     }
 
-    /// The lease of this worker ran out.
+    /// The lease of this worker expired.
     pub(super) fn lose(&mut self, id: WorkerId) {
         self.end_worker(id, End::Lost);
     }
 
-    /// Ends an incarnation for ever and takes back what it held.
+    /// Ends an incarnation for ever and takes back its jobs.
     pub(super) fn end_worker(&mut self, id: WorkerId, end: End) {
         self.drop_question(id);
         let held: Vec<Seq> = self.workers.get(id).held.keys().copied().collect();
@@ -364,10 +367,9 @@ impl Dispatch {
         held.iter().copied().filter(may_have_run).collect()
     }
 
-    /// The only job that can have taken the worker with it: the only one that may have been
-    /// running, or the only one that has been near two such losses before. Workers hold one of
-    /// those at most. A cancelled job that the worker had not let go of may have been running as
-    /// well.
+    /// The only job that can have caused the loss of the worker: the only one that may have been
+    /// running, or the only one that was suspected twice before. Workers hold at most one of
+    /// those. A cancelled job that the worker had not let go of may have been running as well.
     fn culprit(&self, suspects: &[Seq], cancelled: usize) -> Option<Seq> {
         match suspects {
             [alone] if cancelled == 0 => Some(*alone),
@@ -375,9 +377,9 @@ impl Dispatch {
         }
     }
 
-    /// A queued job was there when its worker was lost.
+    /// Records a suspicion against a job, queued again by now, whose worker was lost.
     fn suspect(&mut self, seq: Seq, worker: WorkerId, hold: Hold, is_charged: bool) {
-        // The number of suspicions decides in which line of its queue the job stands.
+        // The number of suspicions decides in which index of its queue the job is.
         self.leave_indexes(seq);
         let job = self.jobs.get_mut(seq);
         job.suspicions = job.suspicions.saturating_add(1);

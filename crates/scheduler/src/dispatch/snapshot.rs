@@ -48,7 +48,7 @@ pub struct Holder {
     pub held: u32,
 }
 
-/// The prospects of a waiting job.
+/// What decides how soon a waiting job starts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Takers {
     /// The workers that serve its queue.
@@ -93,8 +93,7 @@ impl Dispatch {
         })
     }
 
-    /// Of a job that waits although its turn could come, or that failed and waits to be tried
-    /// again.
+    /// For a job that is ready, or that failed and waits for another attempt; `None` for any other.
     #[must_use]
     pub fn takers(&self, id: JobId) -> Option<Takers> {
         let seq = self.jobs.by_id(id)?;

@@ -1,10 +1,10 @@
-//! Theft: a worker with a free slot and empty queues asks, through us, for half of the unstarted
-//! jobs of a busy one.
+//! Work stealing: a worker with a free slot and empty queues asks, through the server, for half of
+//! the unstarted jobs of a busy worker.
 //!
-//! The victim takes the jobs out of its deque at the steal end; one commit moves them; only then is
-//! the thief told. There is one open question a thief and one a victim. A question that is not
-//! answered in time lets its thief ask somebody else, but stays open for its victim: a late gift
-//! still goes to the thief if it has room.
+//! The victim takes the jobs out of its deque at the steal end; one commit moves them; only then
+//! are they assigned to the thief. A thief has at most one open question, and so has a victim. If a
+//! question is not answered in time, its thief may ask another worker, but the question stays open
+//! for its victim: jobs that it gives late still go to the thief if it has room.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ struct Question {
     thief: WorkerId,
     victim: WorkerId,
     deadline: Monotonic,
-    /// When the victim had last got work.
+    /// The victim's turn when it was asked: it changes when the victim gets work.
     turn: u64,
 }
 
@@ -90,7 +90,8 @@ impl Dispatch {
         }
     }
 
-    /// The fuller of two chosen at random; if neither has anything for this thief, any that has.
+    /// The fuller of two victims chosen at random; if neither has jobs for this thief, any that
+    /// has.
     fn choose_victim(&mut self, thief: WorkerId) -> Option<WorkerId> {
         let count = self.workers.victims().len();
         let (one, other) = (self.random.below(count), self.random.below(count));
@@ -123,8 +124,9 @@ impl Dispatch {
         thieves.min().map(|waiter| waiter.worker)
     }
 
-    /// What becomes of the victim's suspects. If each holds a job that must not meet another of its
-    /// kind, they stay: the gift might find no place, go back, and be asked for again without end.
+    /// Whether the victim's suspects may move. If thief and victim each hold a job that must be the
+    /// only one of its kind on a worker, suspects stay: a given job might find no place, go back,
+    /// and be asked for again without end.
     fn suspects_between(&self, victim: WorkerId, thief: WorkerId) -> Suspects {
         match self.workers.get(thief).solo > 0 && self.workers.get(victim).solo > 0 {
             true => Suspects::Stay,
@@ -180,7 +182,7 @@ impl Dispatch {
         }
     }
 
-    /// Thieves whose question is not answered in time may ask another worker.
+    /// Lets thieves whose question was not answered in time ask another worker.
     pub(super) fn expire_questions(&mut self) {
         while let Some(&(deadline, number)) = self.questions.deadlines.first() {
             if deadline > self.now.monotonic {
@@ -203,7 +205,7 @@ impl Dispatch {
         }
     }
 
-    /// The victim will not answer any more: its session or its life is over.
+    /// The victim will not answer any more: its session or its incarnation has ended.
     pub(super) fn drop_question(&mut self, victim: WorkerId) {
         let asked = self.workers.get_mut(victim).asked.take();
         if let Some(number) = asked
@@ -230,7 +232,7 @@ impl Dispatch {
         }
         if holds.is_empty() {
             self.counters.steals_empty += 1;
-            // An answer that crossed with new work says nothing about that.
+            // If the victim got work after it was asked, its answer may not cover that work.
             let turn = self.workers.get(victim).turn;
             let question = question.filter(|question| question.turn == turn);
             self.remember_nothing(victim, question.map(|question| question.thief));
@@ -239,7 +241,8 @@ impl Dispatch {
         let mut stolen = 0;
         for &hold in holds {
             match self.standing(victim, hold) {
-                // Whether it was started is its owner's to know: only the owner takes it out.
+                // Only the owner takes jobs out of its deque, so only the owner knows whether one
+                // was started.
                 Standing::Owned => {
                     let thief = question.map(|question| question.thief);
                     match thief.filter(|&thief| self.has_place_for(thief, hold.job)) {
@@ -262,8 +265,8 @@ impl Dispatch {
         self.counters.stolen += stolen;
     }
 
-    /// The victim has nothing for this thief, nor for anyone who serves no more, until its deque
-    /// grows.
+    /// The victim has nothing for this thief, nor for any worker that serves no other queues, until
+    /// its deque grows.
     fn remember_nothing(&mut self, victim: WorkerId, thief: Option<WorkerId>) {
         if let Some(thief) = thief.and_then(|thief| self.workers.find(thief)) {
             let served = thief.served.clone();
@@ -278,7 +281,8 @@ impl Dispatch {
     fn steal(&mut self, seq: Seq, victim: WorkerId, thief: WorkerId) {
         let verb = match self.jobs.get(seq).state() {
             JobState::Leased => Verb::Steal,
-            // Its owner once said that it runs, and now that it never did. The owner knows best.
+            // The owner reported that this job runs, and now that it never did. The owner knows
+            // best.
             _ => {
                 self.shift(seq, Verb::Requeue, None);
                 Verb::Claim

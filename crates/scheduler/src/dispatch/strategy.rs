@@ -1,4 +1,4 @@
-//! The order of work: one pure function a question, for each strategy.
+//! The scheduling order: one pure function per question, for each strategy.
 //!
 //! A job's rank orders it within its queue; a queue's standing orders the queues. Both are fixed
 //! keys: nothing is ever scanned or aged by a timer. To add a strategy, add it to the enum and
@@ -16,7 +16,7 @@ pub(crate) type Standing = (i64, u64);
 /// large enough that the rounding of others does not matter.
 const STRIDE: u64 = 720_720 << 16;
 
-/// Where a queue has got to under the strategies that take turns.
+/// A queue's progress under the strategies that take turns.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct Turns {
     /// When it was last served: the number of that service.
@@ -49,15 +49,15 @@ pub(crate) const fn standing(strategy: Strategy, first: (i64, Seq), turns: Turns
     }
 }
 
-/// A queue's turns when it has work again: it goes behind the others, and at their level. So nobody
-/// gains by having been away, nor by inventing new names.
+/// A queue's turns when it has work again: it goes behind the others, and at their level. So a
+/// queue gains nothing by having been empty, and a client gains nothing by inventing new names.
 pub(crate) fn join(turns: Turns, service: u64, level: u64) -> Turns {
     Turns { last: turns.last.max(service), charged: turns.charged.max(level) }
 }
 
 /// A queue's turns after one of its jobs was taken. `service` numbers the services of all queues;
-/// `level` is what the least charged queue with work has been charged: one that was empty for long
-/// has saved up nothing.
+/// `level` is what the least charged queue with work has been charged: a queue that was empty for
+/// long has no credit.
 pub(crate) const fn charge(turns: Turns, weight: u32, service: u64, level: u64) -> Turns {
     let from = if turns.charged > level { turns.charged } else { level };
     let weight = if weight == 0 { 1 } else { weight as u64 };

@@ -1,7 +1,7 @@
-//! Taking jobs in: all of a batch or none of it.
+//! Submitting jobs: all of a batch or none of it.
 //!
-//! First everything is looked at and nothing is changed; what is refused leaves no trace. Then the
-//! jobs are made, linked to their parents, and judged.
+//! First everything is checked and nothing is changed; a refused batch leaves no trace. Then the
+//! jobs are created, linked to their parents, and judged.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -22,7 +22,7 @@ use crate::time::{Millis, Wall};
 
 /// What happens to each submitted job, and the parents of the new ones.
 struct Plan {
-    /// One a submitted job, in order.
+    /// One per submitted job, in order.
     places: Vec<Place>,
     /// The parents of all new jobs, one after another.
     parents: Vec<Parent>,
@@ -32,9 +32,9 @@ struct Plan {
 /// What becomes of one submitted job.
 #[derive(Clone, Copy)]
 enum Place {
-    /// It is made, with this many of the parents.
+    /// It is created, with this many of the parents.
     New { parents: usize },
-    /// It is there.
+    /// It exists.
     Known { id: JobId, seq: Seq },
     /// It is the same as an earlier one of this batch.
     Same(usize),
@@ -45,12 +45,12 @@ enum Place {
 enum Parent {
     /// A job of the same batch, by its place there.
     Batch(usize),
-    /// A job that is there, in memory or in the store.
+    /// A job that exists, in memory or in the store.
     There(JobId),
 }
 
 impl Parent {
-    /// The id under which the parent is kept, given those of the batch.
+    /// The id under which the parent is stored, given those of the batch.
     fn id(self, batch: &[JobId]) -> JobId {
         match self {
             Self::Batch(at) => batch[at],
@@ -77,7 +77,7 @@ impl Dispatch {
                 Place::New { .. } => {
                     let id = spec.id;
                     // A parent may have been named by an id that stands for another job; the store
-                    // knows that one only.
+                    // knows only that one.
                     for (named, parent) in spec.parents.iter_mut().zip(parents.by_ref()) {
                         *named = parent.id(&ids);
                     }
@@ -213,7 +213,7 @@ impl Dispatch {
         in_batch.or_else(|| found.by_id(id).map(|_| Parent::There(id)))
     }
 
-    /// Makes a job and has it stored. It is not linked or judged yet.
+    /// Creates a job and stores it. It is not linked or judged yet.
     fn take_in(&mut self, spec: JobSpec) -> Seq {
         self.last_seq = self.last_seq.next();
         let seq = self.last_seq;
@@ -271,7 +271,7 @@ impl Dispatch {
         }
     }
 
-    /// A job that gets a child, taken into memory as a stub if it ended long ago.
+    /// A job that gets a child; it is loaded into memory as a stub if it ended long ago.
     fn bring(&mut self, id: JobId, found: &Found) -> Seq {
         if let Some(seq) = self.jobs.by_id(id) {
             return seq;
@@ -281,7 +281,7 @@ impl Dispatch {
         row.seq
     }
 
-    /// Takes an ended job from the store into memory, as it is.
+    /// Loads an ended job from the store into memory, as it is.
     pub(super) fn take_back(&mut self, row: &JobRow) {
         let phase = Phase::loaded(row.now.state, None).expect("only ended jobs are found");
         let mut job = self.job(&row.spec, row.submitted_at, row.now.due, phase);
@@ -311,7 +311,7 @@ struct Batch<'a> {
 impl<'a> Batch<'a> {
     fn new(specs: &'a [JobSpec], seed: u64) -> Self {
         let mut batch = Self { specs, seed, places: HashTable::new() };
-        // Alone in its batch and without parents, a job has nobody to name in it.
+        // A single job without parents cannot refer to any other job of its batch.
         if specs.len() > 1 || specs.iter().any(|spec| !spec.parents.is_empty()) {
             let hash = |&at: &usize| hash_id(seed, specs[at].id);
             batch.places.reserve(specs.len(), hash);
@@ -331,7 +331,7 @@ impl<'a> Batch<'a> {
 }
 
 impl Plan {
-    /// A parent in the batch may itself turn out to be there already, or the same as another.
+    /// A parent in the batch may itself turn out to exist already, or to be the same as another.
     fn settle_batch_parents(&mut self) {
         for parent in &mut self.parents {
             while let Parent::Batch(at) = *parent {
@@ -344,7 +344,7 @@ impl Plan {
         }
     }
 
-    /// A job names each parent once, under whatever name, and not itself.
+    /// A job may name each parent only once, by whatever id, and not itself.
     fn check_parents(&self, specs: &[JobSpec]) -> Result<(), Refused> {
         let ids: Vec<JobId> = specs.iter().map(|spec| spec.id).collect();
         for (at, range) in self.parent_ranges().into_iter().enumerate() {
@@ -362,7 +362,7 @@ impl Plan {
     }
 
     /// The places of a cycle's jobs, each a parent of the next and the last the first, if there is
-    /// one. Jobs that are there already cannot wait for new ones, so only the batch is looked at.
+    /// one. Jobs that exist already cannot wait for new ones, so only the batch is searched.
     fn cycle(&self) -> Option<Vec<usize>> {
         let ranges = self.parent_ranges();
         let batch_parents = |at: usize| {
@@ -371,7 +371,7 @@ impl Plan {
                 Parent::There(_) => None,
             })
         };
-        // Most batches name earlier jobs only, and then there is nothing to find.
+        // Most batches refer only to earlier jobs, and then there is no cycle.
         let places = 0..self.places.len();
         if places.clone().all(|at| batch_parents(at).all(|parent| parent < at)) {
             return None;

@@ -1,4 +1,4 @@
-//! What can be seen of the live state: jobs, queues, workers. Reads wait for their receipt like
+//! Read-only views of the live state: jobs, queues, workers. Reads wait for their receipt like
 //! every message and answer: see [`Dispatch::newest_commit`].
 
 use alloc::vec::Vec;
@@ -16,11 +16,11 @@ use crate::time::{Monotonic, Wall};
 /// A job in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobView {
-    /// Its name.
+    /// Its id.
     pub id: JobId,
     /// Its number.
     pub seq: Seq,
-    /// Where it is.
+    /// Its state.
     pub state: JobState,
     /// Its queue.
     pub queue: Name,
@@ -28,7 +28,7 @@ pub struct JobView {
     pub kind: Name,
     /// Its priority.
     pub priority: i16,
-    /// The number of its present or last owner.
+    /// The fence of its current or last owner.
     pub fence: Fence,
     /// Charged attempts.
     pub attempts: u16,
@@ -62,9 +62,9 @@ pub struct WorkerView {
     pub id: WorkerId,
     /// Its newest session.
     pub session: SessionNo,
-    /// Whether that session's connection stands.
+    /// Whether that session's connection is open.
     pub connected: bool,
-    /// Whether it takes no more work.
+    /// Whether it takes no more jobs.
     pub draining: bool,
     /// How many jobs it can run at once.
     pub slots: u32,
@@ -94,7 +94,7 @@ impl Dispatch {
         self.jobs.find(seq).map(|job| self.view(seq, job))
     }
 
-    /// Whether this worker owns the job under this fence, or has yet to let go of it.
+    /// Whether this worker owns the job under this fence, or still has to let go of it.
     #[must_use]
     pub fn is_held(&self, worker: WorkerId, hold: Hold) -> bool {
         matches!(self.standing(worker, hold), Standing::Owned | Standing::Cancelled)
@@ -102,7 +102,7 @@ impl Dispatch {
 
     /// Jobs in memory after this number, in the order of submission.
     pub fn job_views(&self, after: Seq) -> impl Iterator<Item = JobView> {
-        // A cursor comes from outside and may be anything.
+        // A cursor comes from outside and can have any value.
         let jobs = self.jobs.iter_from(Seq(after.0.saturating_add(1)));
         jobs.map(|(seq, job)| self.view(seq, job))
     }
@@ -113,7 +113,7 @@ impl Dispatch {
         self.jobs.count()
     }
 
-    /// Every queue that holds jobs, is set, or is served by name; by name.
+    /// Every queue that has jobs or settings or is named by a worker, ordered by name.
     pub fn queue_views(&self) -> impl Iterator<Item = QueueView> {
         self.queues.iter().map(|(_, queue)| QueueView {
             settings: queue.settings.clone(),
@@ -122,7 +122,7 @@ impl Dispatch {
         })
     }
 
-    /// Every live incarnation; by id.
+    /// Every live incarnation, ordered by id.
     pub fn worker_views(&self) -> impl Iterator<Item = WorkerView> {
         self.workers.iter().map(|(id, worker)| WorkerView {
             id,
@@ -144,7 +144,7 @@ impl Dispatch {
         })
     }
 
-    /// The order in which jobs are taken now.
+    /// The current strategy.
     #[must_use]
     pub const fn strategy(&self) -> Strategy {
         self.queues.strategy()

@@ -17,19 +17,18 @@ const AHEAD_MAX: usize = 10_000;
 /// At most this many parents are named.
 const PARENTS_MAX: usize = 100;
 
-/// The one thing that decides what a job waits for, with the facts around it.
+/// The one reason that decides what a job waits for, with related facts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Why {
     /// It waits for parents.
     Blocked {
-        /// What they must come to.
+        /// The condition on their outcomes.
         condition: Condition,
         /// The parents that have not ended, up to a hundred.
         waiting_for: Vec<Parent>,
         /// How many have not ended.
         pending: u32,
-        /// The condition cannot hold any more, and the job is to be held then: only an operator
-        /// moves it.
+        /// The condition can no longer be met, and the job is held: only an operator can move it.
         held: bool,
     },
     /// It waits for its time.
@@ -43,7 +42,7 @@ pub enum Why {
     Queued {
         /// In this queue.
         queue: Name,
-        /// Nothing is taken from the queue.
+        /// Whether the queue is paused.
         paused: bool,
         /// How many of the queue's jobs are owned, and how many may be.
         limit: Option<(u32, u32)>,
@@ -77,14 +76,14 @@ pub enum Why {
 pub struct Parent {
     /// The parent.
     pub id: JobId,
-    /// Where it is.
+    /// Its state.
     pub state: JobState,
 }
 
-/// How many jobs come before.
+/// How many jobs come before this one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ahead {
-    /// Exactly so many.
+    /// Exactly this many.
     Exactly(u32),
     /// At least this many; counting stopped.
     AtLeast(u32),
@@ -92,7 +91,7 @@ pub enum Ahead {
 
 impl Dispatch {
     /// Why this job is where it is; `None` if it is not in memory, because it ended long ago or
-    /// never was.
+    /// never existed.
     #[must_use]
     pub fn why(&self, id: JobId) -> Option<Why> {
         let seq = self.jobs.by_id(id)?;

@@ -1,5 +1,5 @@
-//! Workers as the server knows them: session, lease, their jobs, and which of them wait for work or
-//! can be asked to give some.
+//! Workers as the server knows them: session, lease, jobs, and which of them wait for work or can
+//! be asked to give some.
 //!
 //! This file keeps the register and its indexes. `session` and `report` interpret messages; `claim`
 //! and `steal` decide which worker gets which job.
@@ -11,8 +11,8 @@ use crate::id::{MessageNo, QuestionNo, Seq, SessionNo, WorkerId};
 use crate::planted::{Bug, planted};
 use crate::time::{Duration, Monotonic};
 
-/// How many ended incarnations are remembered, so that a message that was long under way cannot
-/// make one of them live again. Their fences are old in any case; this is a second safeguard.
+/// How many ended incarnations are remembered, so that a long-delayed message cannot revive one of
+/// them. Their fences are old in any case; this is a second safeguard.
 const ENDED_MAX: usize = 65_536;
 
 /// Which queues a worker serves, by number.
@@ -31,7 +31,7 @@ impl Served {
         }
     }
 
-    /// Both together.
+    /// All queues that either of them serves.
     pub(crate) fn union(self, other: &Self) -> Self {
         match (self, other) {
             (Self::Named(mut queues), Self::Named(others)) => {
@@ -44,7 +44,7 @@ impl Served {
         }
     }
 
-    /// Whether whatever `other` serves is served here too.
+    /// Whether this serves every queue that `other` serves.
     pub(crate) fn includes_all_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::All, _) => true,
@@ -63,12 +63,12 @@ pub(crate) struct Waiter {
     pub(crate) worker: WorkerId,
 }
 
-/// How badly a worker wants a job.
+/// What a worker would do with another job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Tier {
-    /// It would start it at once.
+    /// It would start the job at once.
     FreeSlot,
-    /// It would keep it in reserve.
+    /// It would keep the job in reserve.
     Reserve,
 }
 
@@ -82,9 +82,9 @@ pub(crate) struct Worker {
     pub(crate) want: u32,
     pub(crate) served: Served,
     pub(crate) draining: bool,
-    /// It was not heard of when there was work for it.
+    /// It was silent when there was work for it.
     pub(crate) is_silent: bool,
-    /// It held nothing when it was last heard of, and so beats less often until it gets something.
+    /// It held no job at its last batch, and so sends fewer heartbeats until it gets one.
     pub(crate) had_nothing: bool,
     /// When its right to own jobs ends.
     pub(crate) lease_end: Monotonic,
@@ -100,15 +100,15 @@ pub(crate) struct Worker {
     pub(crate) asking: Option<QuestionNo>,
     /// The question it has been asked for its own.
     pub(crate) asked: Option<QuestionNo>,
-    /// For whom it had nothing to give, as long as its deque has not grown since.
+    /// The queues for which it had nothing to give, as long as its deque has not grown since.
     pub(crate) nothing_for: Option<Served>,
     /// When it last got work.
     pub(crate) turn: u64,
     waiter: Option<Waiter>,
-    /// Its place in the list of those that can be asked to give.
+    /// Its place in the list of possible victims.
     victim_at: Option<usize>,
     touched: bool,
-    /// When its lease is looked at next.
+    /// When its lease is checked next.
     check_at: Monotonic,
 }
 
@@ -148,8 +148,8 @@ impl Worker {
         self.connected && !self.draining && !self.is_silent
     }
 
-    /// Whether nothing has been heard of it for three beats; or, of one that beats a third as
-    /// often, for four and a half, since its clock may be slow.
+    /// Whether it has been silent for three heartbeats; or for four and a half if it holds no job
+    /// and sends only every third, since its clock may be slow.
     pub(crate) fn has_fallen_silent(&self, now: Monotonic, lease: Duration) -> bool {
         let left = if self.had_nothing { lease * 11 / 20 } else { lease * 7 / 10 };
         self.lease_end.since(now) <= left
@@ -195,14 +195,15 @@ impl Worker {
 #[derive(Default)]
 pub(crate) struct Workers {
     workers: BTreeMap<WorkerId, Worker>,
-    /// When to look at whose lease. One entry a worker, left where it is when the lease is renewed.
+    /// When to check which lease. One entry per worker, which stays where it is when the lease is
+    /// renewed.
     checks: BTreeSet<(Monotonic, WorkerId)>,
-    /// Workers that serve all queues and would take a job. Those that name queues stand in these.
+    /// Workers that serve all queues and would take a job. Workers that name queues wait in those.
     pub(crate) waiters: BTreeSet<Waiter>,
     /// Workers with a free slot, here or in some queue.
     idle: usize,
     victims: Vec<WorkerId>,
-    /// Workers that changed since the last look.
+    /// Workers that changed and have not been considered for work since.
     touched: VecDeque<WorkerId>,
     turns: u64,
     ended: BTreeSet<WorkerId>,
@@ -218,12 +219,12 @@ impl Workers {
         self.workers.get_mut(&id)
     }
 
-    /// A worker that a job or an index of ours names.
+    /// A worker that a job or an index of ours refers to.
     pub(crate) fn get(&self, id: WorkerId) -> &Worker {
         self.find(id).expect("a worker that an index names is registered")
     }
 
-    /// A worker that a job or an index of ours names.
+    /// A worker that a job or an index of ours refers to.
     pub(crate) fn get_mut(&mut self, id: WorkerId) -> &mut Worker {
         self.find_mut(id).expect("a worker that an index names is registered")
     }
@@ -234,7 +235,7 @@ impl Workers {
         assert!(before.is_none(), "an incarnation is registered once");
     }
 
-    /// Takes a worker off the register for ever.
+    /// Removes a worker from the register for ever.
     pub(crate) fn end(&mut self, id: WorkerId) -> Worker {
         let worker = self.workers.remove(&id).expect("a worker that ends was registered");
         assert!(worker.waiter.is_none() && worker.victim_at.is_none(), "unseated before its end");
@@ -258,7 +259,7 @@ impl Workers {
         self.workers.iter().map(|(&id, worker)| (id, worker))
     }
 
-    /// A worker whose lease is over.
+    /// A worker whose lease has expired.
     pub(crate) fn next_lost(&mut self, now: Monotonic) -> Option<WorkerId> {
         while let Some(&(at, id)) = self.checks.first() {
             if at > now {
@@ -280,14 +281,14 @@ impl Workers {
         self.checks.first().map(|&(at, _)| at)
     }
 
-    /// Something about all workers may have changed.
+    /// Marks all workers as changed.
     pub(crate) fn touch_all(&mut self) {
         for id in self.workers.keys().copied().collect::<Vec<_>>() {
             self.touch(id);
         }
     }
 
-    /// Something about this worker changed: it may take work, or give some, when the event is over.
+    /// Marks this worker as changed: at the end of the event, it may get work or give some.
     pub(crate) fn touch(&mut self, id: WorkerId) {
         if let Some(worker) = self.workers.get_mut(&id)
             && !core::mem::replace(&mut worker.touched, true)
@@ -327,8 +328,8 @@ impl Workers {
         &self.victims
     }
 
-    /// Puts the worker where it belongs among those that wait and those that can be asked. Returns
-    /// its old and new place among those that wait, for the queues it names.
+    /// Updates the worker's place among waiting workers and possible victims. Returns its old and
+    /// new place among waiting workers, for the queues it names.
     pub(crate) fn seat(&mut self, id: WorkerId) -> (Option<Waiter>, Option<Waiter>) {
         let worker = self.get_mut(id);
         let tier = worker.tier();
@@ -337,7 +338,7 @@ impl Workers {
         self.place(id, now, is_victim)
     }
 
-    /// Takes the worker out of all these places.
+    /// Removes the worker from all these places.
     pub(crate) fn unseat(&mut self, id: WorkerId) -> (Option<Waiter>, Option<Waiter>) {
         self.place(id, None, false)
     }
@@ -376,7 +377,7 @@ impl Workers {
     }
 }
 
-/// What must be true of the register by itself; `audit` compares it with the jobs.
+/// The invariants of the register by itself; `audit` compares it with the jobs.
 impl Workers {
     pub(crate) fn audit(&self) -> Result<(), &'static str> {
         let mut idle = 0;

@@ -1,7 +1,7 @@
 //! The text form of events and effects: tests are written in it, the simulator prints it, replays
 //! read it, documents quote it.
 //!
-//! A line of a trace is a moment and an event; what the event caused follows, one effect a line:
+//! A line of a trace is a moment and an event; its effects follow, one per line:
 //!
 //! ```text
 //! 0s   submit a
@@ -13,11 +13,10 @@
 //!   -> after 2 tell w1: reconcile lease 10s keep [], assign a.1
 //! ```
 //!
-//! `a.1` is job `a` under fence 1. What can be known from the lines before may be left out: the
-//! number of a job's row (`#1`), the session and batch number of a worker (`w1/1#2`), the wall
-//! clock while it runs with the other. [`Context`] is what the lines before have established.
-//! Writing and reading again gives the same value, whatever the context, as long as both have the
-//! same one.
+//! `a.1` is job `a` under fence 1. Facts that follow from earlier lines may be left out: the number
+//! of a job's row (`#1`), the session and batch number of a worker (`w1/1#2`), the wall clock while
+//! it runs with the other. [`Context`] is what the earlier lines have established. Writing and
+//! reading again gives the same value, whatever the context, as long as both use the same one.
 
 mod message;
 mod record;
@@ -38,16 +37,16 @@ use crate::message::{FromWorker, ToWorker};
 use crate::record::{Loaded, Mutation};
 use crate::time::{Monotonic, Now, Wall};
 
-/// What the lines of a trace so far have established, so that the next need not repeat it.
+/// What the earlier lines of a trace have established, so that the next need not repeat it.
 #[derive(Clone, Default, Debug)]
 pub struct Context {
     ids: BTreeMap<Seq, JobId>,
     seqs: BTreeMap<JobId, Seq>,
     /// The last session and batch number of each worker.
     workers: BTreeMap<WorkerId, (SessionNo, MessageNo)>,
-    /// The agent's present incarnation.
+    /// The agent's current incarnation.
     speaker: Option<WorkerId>,
-    /// The last batch number from the server in the present session of an agent.
+    /// The last batch number from the server in the current session of an agent.
     server: (SessionNo, MessageNo),
     /// How far the wall clock is ahead, in milliseconds.
     wall_ahead: i128,
@@ -81,7 +80,7 @@ impl Context {
     }
 
     fn meet(&mut self, seq: Seq, id: JobId) {
-        // Both ways or not at all, so that a name means one number and the other way round.
+        // Both directions or neither, so that a name means one number and vice versa.
         if !self.ids.contains_key(&seq) && !self.seqs.contains_key(&id) {
             self.ids.insert(seq, id);
             self.seqs.insert(id, seq);
@@ -109,7 +108,7 @@ const fn after(number: MessageNo) -> MessageNo {
     MessageNo(number.0.saturating_add(1))
 }
 
-/// Something that has a form in a trace. Cannot be implemented elsewhere.
+/// A type that has a text form in a trace. Cannot be implemented elsewhere.
 pub trait Readable: Sized + sealed::Sealed {}
 
 impl<T: Words> Readable for T {}
@@ -121,7 +120,7 @@ pub trait Traced: Readable {
 }
 
 mod sealed {
-    /// Only types that have words are readable.
+    /// Only types that have a text form are readable.
     pub trait Sealed: Sized {
         fn print(&self, context: &super::Context) -> alloc::string::String;
         fn parse(line: &str, context: &super::Context) -> Result<Self, super::TraceError>;
@@ -143,7 +142,7 @@ impl<T: Words> sealed::Sealed for T {
     }
 }
 
-/// `value` in the words of a trace.
+/// The text form of `value` in a trace.
 pub fn print<T: Readable>(value: &T, context: &Context) -> String {
     value.print(context)
 }

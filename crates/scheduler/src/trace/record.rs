@@ -1,4 +1,4 @@
-//! The words of what is submitted and what is stored.
+//! The text form of submitted and stored data.
 
 use alloc::vec::Vec;
 
@@ -145,7 +145,7 @@ impl Words for JobSpec {
     }
 }
 
-/// `#1 at 5s: a queue mail: queued`: number and time, what was submitted, what it has come to.
+/// `#1 at 5s: a queue mail: queued`: number and time, what was submitted, and its current state.
 impl Words for JobRow {
     fn write(&self, writer: &mut Writer<'_>) {
         writer.word(&alloc::format!("#{}", self.seq.0));
@@ -172,7 +172,7 @@ impl Words for JobRow {
 }
 
 impl JobRow {
-    /// What the job was when it was submitted.
+    /// The changing part of the job, as it was when submitted.
     fn unchanged(&self) -> JobWrite {
         JobWrite {
             priority: self.spec.priority,

@@ -184,7 +184,7 @@ pub(super) fn read_numbers(word: &str) -> Option<(SessionNo, MessageNo)> {
     Some((SessionNo(session.parse().ok()?), MessageNo(number.parse().ok()?)))
 }
 
-/// `w1`, or `w1/2` if that is not the worker's present session.
+/// `w1`, or `w1/2` if that is not the worker's current session.
 fn listener_word(worker: WorkerId, session: SessionNo, context: &Context) -> String {
     let word = worker_word(worker);
     if context.session_of(worker) == Some(session) { word } else { format!("{word}/{}", session.0) }

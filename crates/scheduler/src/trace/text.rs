@@ -1,8 +1,8 @@
-//! Reading and writing words: the ground the trace language stands on.
+//! Reading and writing words: the basis of the trace language.
 //!
-//! A line is words, quoted texts and the marks `[ ] ; , :`. Every type that appears in a trace says
-//! in one place how it is written and read; for closed enums the `words!` macro makes both from one
-//! line, so that they cannot differ.
+//! A line consists of words, quoted texts and the marks `[ ] ; , :`. Every type that appears in a
+//! trace defines in one place how it is written and read; for closed enums the `words!` macro
+//! generates both from one line, so that they cannot differ.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -33,7 +33,7 @@ impl core::error::Error for TraceError {}
 
 pub(super) type Read<T> = Result<T, TraceError>;
 
-/// Something that has a form in a trace.
+/// A type that has a text form in a trace.
 pub(super) trait Words: Sized {
     /// Whether it is always a single word, so that a list of it needs no marks in between.
     const ONE_WORD: bool = false;
@@ -41,7 +41,7 @@ pub(super) trait Words: Sized {
     fn read(reader: &mut Reader<'_>) -> Read<Self>;
 }
 
-/// What can be left out of the words to come: what the lines before have told, and this one so far.
+/// What the words to come can leave out: facts from earlier lines, and from this one so far.
 pub(super) struct Known<'a> {
     pub(super) before: &'a Context,
     here: Context,
@@ -60,7 +60,7 @@ impl<'a> Known<'a> {
         self.before.seq_of(id).or_else(|| self.here.seq_of(id))
     }
 
-    /// A job that the lines before have not met.
+    /// Learns of a job that earlier lines have not mentioned.
     pub(super) fn meet(&mut self, seq: Seq, id: JobId) {
         if self.before.id_of(seq).is_none() && self.before.seq_of(id).is_none() {
             self.here.meet(seq, id);
@@ -68,7 +68,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Makes a line.
+/// Writes a line.
 pub(super) struct Writer<'a> {
     pub(super) known: Known<'a>,
     line: String,
@@ -118,7 +118,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// A piece of a line.
+/// A token of a line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Token {
     Word(String),
@@ -128,7 +128,7 @@ enum Token {
 
 const MARKS: &[char] = &['[', ']', ';', ',', ':'];
 
-/// Takes a line apart.
+/// Splits a line into tokens and reads them.
 pub(super) struct Reader<'a> {
     pub(super) known: Known<'a>,
     tokens: Vec<Token>,
@@ -283,7 +283,7 @@ fn quote(text: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\r' => quoted.push_str("\\r"),
             '\t' => quoted.push_str("\\t"),
-            // Whatever a terminal or an editor would not show as it is.
+            // Characters that a terminal or an editor would not show as they are.
             c if c.is_control() || c.is_whitespace() && c != ' ' => {
                 quoted.push_str(&format!("\\x{:x};", u32::from(c)));
             }
@@ -419,7 +419,7 @@ pub(super) fn read_worker(word: &str) -> Option<WorkerId> {
     (worker_word(worker) == word).then_some(worker)
 }
 
-/// A readable id by its name, and its time if it has one; any other by its digits.
+/// A readable id as its name, with its time if it has one; any other as its digits.
 pub(super) fn id_word(id: JobId) -> String {
     match id.name() {
         Some((name, Wall(0))) => name.as_str().to_owned(),
@@ -455,7 +455,7 @@ fn read_hold(word: &str, known: &Known<'_>) -> Option<Hold> {
     Some(Hold { job: read_seq(job, known)?, fence: Fence(fence.parse().ok()?) })
 }
 
-/// In the largest unit that leaves no fraction.
+/// A time in the largest unit that leaves no fraction.
 pub(super) fn time_word(micros: u64) -> String {
     match micros {
         0 => "0s".into(),
@@ -483,7 +483,7 @@ fn millis_word(millis: u64) -> String {
     }
 }
 
-/// Not by way of microseconds: a wall clock's end of time would not fit.
+/// Does not go through microseconds: the latest wall clock time would not fit.
 fn read_millis(word: &str) -> Option<u64> {
     let unit = word.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = (word[..unit].parse::<u64>().ok()?, &word[unit..]);
@@ -531,7 +531,7 @@ impl Words for ErrorText {
     }
 }
 
-/// Nothing is `-`.
+/// `None` is `-`.
 impl<T: Words> Words for Option<T> {
     const ONE_WORD: bool = T::ONE_WORD;
     fn write(&self, writer: &mut Writer<'_>) {
@@ -545,7 +545,7 @@ impl<T: Words> Words for Option<T> {
     }
 }
 
-/// One value stands by itself, any other number of them in brackets.
+/// One value is written by itself, any other number of them in brackets.
 impl<T: Words> Words for Vec<T> {
     fn write(&self, writer: &mut Writer<'_>) {
         if let [one] = self.as_slice() {
@@ -576,8 +576,8 @@ impl<T: Words> Words for Vec<T> {
     }
 }
 
-/// Writes and reads a closed enum, from one line a variant: the words, with the fields in between.
-/// The first word tells the variants apart.
+/// Writes and reads a closed enum, from one line per variant: the words, with the fields in
+/// between. The first word identifies the variant.
 macro_rules! words {
     ($type:ty { $($variant:ident { $($key:tt: $field:ident),* } = [$first:literal $($item:tt)*],)* }) => {
         impl $crate::trace::text::Words for $type {

@@ -1,4 +1,4 @@
-//! The words of `agent`: its events and effects.
+//! The text form of the events and effects of `agent`.
 
 use alloc::format;
 use alloc::vec::Vec;

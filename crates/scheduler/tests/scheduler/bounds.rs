@@ -1,4 +1,4 @@
-//! Every bound: what is beyond it is refused with the bound named, and changes nothing.
+//! Every bound: requests beyond it are refused with the bound named, and change nothing.
 
 use filch_scheduler::dispatch::{
     Ahead, Answer, Dispatch, DispatchConfig, DispatchEffect, DispatchEvent, Limits, Request, Why,
@@ -8,7 +8,7 @@ use filch_scheduler::spec::JobSpec;
 use filch_scheduler::time::{Now, Wall};
 use filch_scheduler::trace::{Context, parse, print};
 
-/// A server with small bounds. Commits are not durable until somebody says so.
+/// A server with small bounds. Commits are durable only when a test sends the receipt.
 fn small() -> Dispatch {
     let limits = Limits {
         jobs: 4,
@@ -93,7 +93,7 @@ fn more_requests_than_may_wait_are_told_to_come_again() {
     let effects = handle(&mut dispatch, "r7 submit b key l");
     let busy = "reply r7 refused busy";
     assert_eq!(print(&effects[0], &Context::default()), busy);
-    // What needs no look-up does not wait.
+    // A request that needs no look-up does not wait.
     assert!(matches!(handle(&mut dispatch, "submit c")[0], DispatchEffect::Commit { .. }));
 }
 
@@ -107,7 +107,7 @@ fn a_brain_that_waits_for_too_many_receipts_says_that_it_is_full() {
     handle(&mut dispatch, "committed 1");
     assert!(!dispatch.is_full());
     assert_eq!(dispatch.newest_commit(), Some(CommitNo(2)));
-    // A receipt for something that was never issued opens nothing.
+    // A receipt for a commit that was never issued has no effect.
     handle(&mut dispatch, "committed 99");
     assert_eq!(dispatch.newest_commit(), None);
     handle(&mut dispatch, "submit d");

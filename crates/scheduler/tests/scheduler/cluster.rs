@@ -1,7 +1,7 @@
 //! Random events through `dispatch` and several `agent`s, with an audit after each; and the same
-//! world with the server ending at every commit.
+//! world with a server crash at every commit.
 //!
-//! `FILCH_CASES=20000` hunts longer than a test run does.
+//! `FILCH_CASES=20000` searches longer than a normal test run does.
 
 use filch_scheduler::dispatch::Counters;
 use filch_scheduler::id::CommitNo;
@@ -32,7 +32,7 @@ fn live_through(seed: u64, steps: &[Step], crash_at: Option<CommitNo>) -> World 
 proptest! {
     #![proptest_config(cases(2_000))]
 
-    /// Whatever happens, nothing is ever wrong; and when it stops, every job ends.
+    /// Whatever happens, no invariant is violated; and once faults stop, every job ends.
     #[test]
     fn anything_may_happen(seed in 0_u64..1 << 32, steps in steps(160)) {
         live_through(seed, &steps, None);
@@ -42,8 +42,8 @@ proptest! {
 proptest! {
     #![proptest_config(cases(40))]
 
-    /// The server ends right after each of its commits in turn, is built again from what was kept,
-    /// and goes on.
+    /// The server crashes right after each of its commits in turn, is rebuilt from the store, and
+    /// continues.
     #[test]
     fn the_server_may_end_at_every_commit(seed in 0_u64..1 << 32, steps in steps(70)) {
         let commits = live_through(seed, &steps, None).store.last_commit().0;
@@ -54,8 +54,8 @@ proptest! {
     }
 }
 
-/// Once found above: a worker that holds nothing, for all it knows, and whose greeting is lost,
-/// must find that out before long, since the server believes that it has jobs.
+/// A regression that the test above found: if the hello of a worker that believes it holds nothing
+/// is lost, the worker must notice that soon, because the server believes that it has jobs.
 #[test]
 fn a_greeting_that_is_lost_is_noticed_soon() {
     let steps = [
@@ -71,7 +71,7 @@ fn a_greeting_that_is_lost_is_noticed_soon() {
     live_through(0, &steps, None);
 }
 
-/// A world in which nothing goes wrong proves nothing: these things must happen in it.
+/// A world without faults proves nothing: all of these events must happen in it.
 #[test]
 fn the_world_is_not_too_kind() {
     let mut sum = Counters::default();

@@ -1,4 +1,4 @@
-//! Graphs at their full size, and random ones compared with the plainest way to judge them.
+//! Graphs at their full size, and random ones compared with the simplest possible implementation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,12 +24,12 @@ fn job(number: usize, parents: impl IntoIterator<Item = usize>) -> JobSpec {
     JobSpec { parents, ..JobSpec::new(id(number)) }
 }
 
-/// A server with one worker that has a slot for every job, and never waits.
+/// A server with one worker that has a slot for every job and never waits.
 struct Mill {
     dispatch: Dispatch,
     now: Now,
     number: MessageNo,
-    /// What the worker was given and has not reported, in the order in which it came.
+    /// Jobs that the worker was given and has not reported, in the order in which they came.
     given: Vec<(Hold, JobId)>,
     answers: Vec<Answer>,
     states: BTreeMap<u64, JobState>,
@@ -125,7 +125,7 @@ fn a_hundred_thousand_jobs_with_a_million_edges_in_one_submit() {
     let mut edges = 0;
     let jobs: Vec<JobSpec> = (0..100_000_usize)
         .map(|number| {
-            // Eleven steps back at most, spread wide; the first few have fewer.
+            // At most eleven earlier jobs, spread wide; the first few jobs have fewer.
             let back = (1..=11).map(|step| step * step * 37 + step);
             let parents: BTreeSet<usize> = back
                 .filter_map(|step| number.checked_sub(step))
@@ -203,7 +203,7 @@ fn a_refusal_names_the_way_round() {
     assert_eq!(refused.to_string(), "the jobs have a cycle: j1 -> j2 -> j3 -> j1");
 }
 
-/// The plainest way to see whether there is a cycle: try to put the jobs in an order.
+/// The simplest way to detect a cycle: try to put the jobs in an order.
 fn has_cycle(parents: &[BTreeSet<usize>]) -> bool {
     let mut placed = BTreeSet::new();
     loop {
@@ -216,7 +216,7 @@ fn has_cycle(parents: &[BTreeSet<usize>]) -> bool {
     }
 }
 
-/// What a job comes to, if its parents came to this.
+/// How a job is judged, given its parents' outcomes.
 fn judged(condition: Condition, otherwise: Otherwise, parents: &[JobState]) -> Option<bool> {
     let succeeded = |state: &&JobState| **state == JobState::Succeeded;
     let good = parents.iter().filter(succeeded).count();
@@ -243,7 +243,7 @@ fn nodes() -> impl Strategy<Value = Vec<Node>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
 
-    /// A batch is refused exactly if it has a cycle, and then the path is one.
+    /// A batch is refused exactly if it has a cycle, and the reported path is a cycle.
     #[test]
     fn cycles_are_found_exactly(nodes in nodes()) {
         let parents: Vec<BTreeSet<usize>> = nodes.iter().enumerate().map(|(at, node)| {
@@ -268,8 +268,8 @@ proptest! {
         mill.dispatch.audit().expect("the audit");
     }
 
-    /// Every job comes to what its parents' outcomes and its own condition say, in whatever order
-    /// the worker reports.
+    /// Every job's outcome follows from its parents' outcomes and its own condition, in whatever
+    /// order the worker reports.
     #[test]
     fn outcomes_follow_the_conditions(nodes in nodes(), order: u64) {
         let conditions =
@@ -298,8 +298,8 @@ proptest! {
             mill.say(vec![report]);
             mill.dispatch.audit().expect("the audit");
         }
-        // In the order of submission every parent is known before its children. A job that is held
-        // ends never, and what waits for it in vain neither.
+        // In the order of submission every parent is known before its children. A held job never
+        // ends, nor does a job that waits for it in vain.
         let mut states: Vec<Option<JobState>> = Vec::new();
         for (at, spec) in specs.iter().enumerate() {
             let parents = spec.parents.iter().map(|parent| {

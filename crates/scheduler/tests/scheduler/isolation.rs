@@ -15,11 +15,11 @@ use filch_scheduler::time::{Monotonic, Now, Wall};
 const HEAVY: u64 = 100_000;
 const LIGHT: u64 = 1_000;
 
-/// Workers that finish each job after exactly its time.
+/// Workers that finish each job after exactly its duration.
 struct Shop {
     dispatch: Dispatch,
     now: u64,
-    /// When which worker is done with what.
+    /// When each worker finishes which job.
     ends: BTreeSet<(u64, WorkerId, Hold)>,
     numbers: BTreeMap<WorkerId, MessageNo>,
     waits: Vec<u64>,
@@ -107,7 +107,7 @@ impl Shop {
         let mut beat = 0;
         while let Some((end, worker, hold)) = self.ends.pop_first() {
             self.now = end;
-            // Whoever has nothing to do is still there.
+            // Idle workers stay alive by heartbeats.
             if self.now > beat + 5_000_000 {
                 beat = self.now;
                 for worker in self.numbers.keys().copied().collect::<Vec<_>>() {

@@ -1,4 +1,4 @@
-//! Tests of the scheduler from outside: traces to be read, and random worlds to be survived.
+//! Tests of the scheduler from outside: readable traces, and random worlds with faults.
 
 mod bounds;
 mod cluster;

@@ -1,5 +1,5 @@
-//! Every word that can come from outside, said of a job in every state: where the job is then, and
-//! what the answer is. The table is drawn, and every cell is tried.
+//! Every message and request from outside, applied to a job in every state: the job's next state,
+//! and the answer. The table is written out, and every cell is tested.
 
 use filch_scheduler::dispatch::{
     Answer, Dispatch, DispatchConfig, DispatchEffect, DispatchEvent, Limits,
@@ -13,8 +13,8 @@ use filch_scheduler::trace::{Context, Traced, parse};
 
 use filch_store::Memory;
 
-/// One row a state, one column a word. `+` is accepted or done, `-` refused, `?` no answer yet. A
-/// word without a mark behind it needs no answer. `cancelling` is cancelled, but not yet let go of.
+/// One row per state, one column per message. `+` is accepted or done, `-` refused, `?` no answer
+/// yet. A cell without a mark needs no answer. `cancelling` is cancelled, but not yet let go of.
 const TABLE: &str = "
                 finished     failed       for-good     snoozed      interrupted  dropped      stopped      stale        started     start       give         stopping    cancel       retry       priority   due
     blocked     blocked-     blocked-     blocked-     blocked-     blocked-     blocked-     blocked-     blocked-     blocked     blocked-    blocked-     blocked     cancelled+   blocked-    blocked+   blocked
@@ -58,7 +58,7 @@ impl Bench {
         }
     }
 
-    /// Everything is durable at once, and every look-up is answered at once.
+    /// Every commit is durable at once, and every look-up is answered at once.
     fn event(&mut self, event: DispatchEvent) {
         let mut effects = Vec::new();
         self.dispatch.handle(self.now, event, &mut effects);
@@ -92,7 +92,7 @@ impl Bench {
         }
     }
 
-    /// The worker says this, in the words of a trace; `@` stands for the job and its fence.
+    /// The worker sends this message, in trace text; `@` stands for the job and its fence.
     fn say(&mut self, words: &str, fence: Fence) {
         let text = words.replace('@', &format!("#{}.{}", self.seq().0, fence.0));
         let mut context = Context::default();
@@ -115,7 +115,7 @@ impl Bench {
         self.store.by_id(job()).map_or(Seq(1), |row| row.seq)
     }
 
-    /// The fence under which somebody held the job last.
+    /// The fence under which a worker held the job last.
     fn fence(&self) -> Fence {
         match self.dispatch.job_view(job()) {
             Some(view) if view.state == JobState::Cancelled => Fence(view.fence.0 - 1),
@@ -135,7 +135,7 @@ impl Bench {
         }
     }
 
-    /// Brings the job into a state.
+    /// Brings a job into this state.
     fn bring_to(state: &str) -> Self {
         let mut bench = Self::new();
         match state {
@@ -215,9 +215,8 @@ fn every_word_of_a_job_in_every_state() {
     assert_eq!(cells, 9 * words.len());
 }
 
-/// A herd of repeated reports after a restart must not fill the memory: beyond the bound, a session
-/// ends and its worker tells everything again later. Saying goodbye in the same breath changes
-/// nothing.
+/// Very many repeated reports after a restart must not fill the memory: beyond the bound, a session
+/// ends and its worker reports everything again later. A goodbye in the same batch changes nothing.
 #[test]
 fn look_ups_for_reports_are_bounded() {
     let limits = Limits { waiting: 2, ..Limits::default() };
@@ -246,7 +245,7 @@ fn look_ups_for_reports_are_bounded() {
     assert!(effects.iter().any(|effect| matches!(effect, DispatchEffect::HangUp { .. })));
 }
 
-/// What a worker reports of jobs that never were, or under a fence that never was, changes nothing.
+/// Reports about jobs or fences that never existed change nothing.
 #[test]
 fn impossible_words_are_answered_and_change_nothing() {
     let mut bench = Bench::bring_to("leased");

@@ -1,4 +1,4 @@
-//! Whatever can happen or be caused can be written as text and read again, the same.
+//! Every event and effect can be written as text and read again without change.
 
 use filch_scheduler::agent::{self, StopReason, Verdict};
 use filch_scheduler::dispatch::{
@@ -24,7 +24,7 @@ use filch_scheduler::time::{Duration, Millis, Monotonic, Now, Wall};
 use filch_scheduler::trace::{Context, Readable, Traced, parse, parse_line, print, print_line};
 use proptest::prelude::*;
 
-/// Makes anything from a seed. Small numbers are likely, so that things meet again.
+/// Generates any value from a seed. Small numbers are likely, so that values refer to each other.
 struct Maker(u64);
 
 impl Maker {
@@ -561,7 +561,8 @@ fn round_and_learn<T: Traced + PartialEq + std::fmt::Debug>(value: &T, context: 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
-    /// A server's and an agent's life, line by line: what one line tells, the next may leave out.
+    /// A server's and an agent's trace, line by line: a line may leave out facts that an earlier
+    /// line gave.
     #[test]
     fn what_is_written_can_be_read(seed: u64) {
         let mut maker = Maker(seed);
@@ -599,7 +600,7 @@ proptest! {
         let _ = parse_line(&text, &mut Context::default());
     }
 
-    /// Also if it is nearly good.
+    /// Also if the input is nearly valid.
     #[test]
     fn half_a_line_is_refused_or_read(seed: u64, cut in 0_usize..200) {
         let text = print(&Maker(seed).dispatch_event(), &Context::default());

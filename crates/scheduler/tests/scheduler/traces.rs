@@ -1,7 +1,7 @@
 //! Every trace in `tests/traces`, and every one quoted in a document, plays as it is written.
 //!
-//! With `FILCH_BLESS=1` the files are rewritten with what really happens; then the change is to be
-//! read, not only committed.
+//! With `FILCH_BLESS=1` the files are rewritten with the actual output; review that change before
+//! committing it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn folder(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The files in a folder that end like this, by name.
+/// The files in a folder with this ending, ordered by name.
 fn files(path: &str, ending: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder(path)).expect("the folder can be read");
     let paths = entries.map(|entry| entry.expect("an entry can be read").path());
@@ -22,7 +22,7 @@ fn files(path: &str, ending: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Compares a file with what playing it gives, or rewrites it.
+/// Compares a file with the output of playing it, or rewrites it.
 fn check(path: &Path, play: impl Fn(&str) -> Result<String, String>, wrong: &mut Vec<String>) {
     let written = fs::read_to_string(path).expect("a file can be read");
     let bless = std::env::var_os("FILCH_BLESS").is_some();
@@ -61,7 +61,7 @@ fn every_trace_in_a_document_plays_as_it_is_written() {
 
 const BLOCK: &str = "```trace\n";
 
-/// A document with each of its traces played.
+/// The document, with each of its traces played.
 fn play_blocks(document: &str) -> Result<String, String> {
     let mut played = String::new();
     let mut rest = document;

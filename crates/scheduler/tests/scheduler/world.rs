@@ -1,6 +1,6 @@
-//! A small world around the two machines: several agents, a server, a store, and a network in which
-//! anything may go wrong. Every step is followed by an audit of everything, and by the checks that
-//! only a bystander can make: who really runs what.
+//! A small world around the two state machines: several agents, a server, a store, and a network
+//! with every kind of fault. After every step everything is audited, and checks are made that only
+//! an outside observer can make: which worker really runs which job.
 
 mod clients;
 mod server;
@@ -30,7 +30,7 @@ use filch_scheduler::trace::{Context, Traced, print, print_line};
 use self::witness::live;
 use filch_store::Memory;
 
-/// One thing that happens: what, and a number that decides the details.
+/// One step: the kind of event, and a number that decides the details.
 pub(crate) type Step = (u8, u16);
 
 type FromWorkerBatch = (WorkerId, SessionNo, MessageNo, Vec<FromWorker>);
@@ -41,25 +41,26 @@ type ToWorkerBatch = (SessionNo, MessageNo, Vec<ToWorker>);
 struct Member {
     agent: Agent,
     is_connected: bool,
-    /// The session that the server has met over this connection.
+    /// The session that the server knows over this connection.
     session: Option<(WorkerId, SessionNo)>,
     to_server: VecDeque<FromWorkerBatch>,
     to_agent: VecDeque<ToWorkerBatch>,
     running: BTreeSet<Hold>,
-    /// What runs but was told to stop, and when it was told: it takes a while.
+    /// Jobs that still run but were asked to stop, and when they were asked: stopping takes a
+    /// while.
     stopping: BTreeMap<Hold, Monotonic>,
-    /// The server has seen the connection break and the worker has not: what it sends is lost.
+    /// The server has seen the connection break, the worker has not: the worker's messages are
+    /// lost.
     is_link_dead: bool,
     slots: usize,
     serves_all: bool,
     has_left: bool,
-    /// Stopped by a signal or a sleeping machine: it does not notice anything, nor does what it
-    /// runs.
+    /// Suspended by a signal or with its machine: neither the worker nor its jobs notice anything.
     is_paused: bool,
     missed_disconnect: bool,
 }
 
-/// Everything.
+/// The whole world.
 pub(crate) struct World {
     now: Now,
     config: dispatch::DispatchConfig,
@@ -69,26 +70,26 @@ pub(crate) struct World {
     /// Commits that are not durable yet.
     commits: VecDeque<(CommitNo, Vec<Mutation>)>,
     fetches: VecDeque<Fetch>,
-    /// What the store has found, of which the server has not heard yet.
+    /// Results of look-ups that the server has not received yet.
     reads: Vec<(FetchNo, Vec<JobRow>)>,
     members: Vec<Member>,
     generations: u64,
     requests: BTreeMap<RequestNo, Request>,
     next_request: u64,
     ids: Vec<JobId>,
-    /// What was acknowledged.
+    /// The jobs whose submission was acknowledged.
     submitted: BTreeSet<JobId>,
     cancelled: BTreeSet<Seq>,
     purged: BTreeSet<JobId>,
     succeeded: BTreeMap<Seq, Hold>,
     finished: BTreeSet<Hold>,
-    /// The server ends right after this commit is durable.
+    /// The server crashes right after this commit is durable.
     pub(crate) crash_at: Option<CommitNo>,
     pub(crate) crashes: u32,
     pub(crate) starts: u32,
     wall_jumped_back: bool,
     before_crashes: Vec<dispatch::Counters>,
-    /// What the server was told and said, to be pasted into a trace.
+    /// The server's events and effects, to be pasted into a trace.
     trace: String,
     context: Context,
 }
@@ -103,7 +104,7 @@ impl Drop for World {
 
 const MEMBERS: usize = 4;
 
-/// The member that lives in the server's process.
+/// The member that runs in the server's process.
 const EMBEDDED: usize = 3;
 
 /// How long a job may take to stop. A worker stops everything at seven tenths of its lease, which
@@ -184,7 +185,7 @@ impl World {
         }
     }
 
-    /// One step, and the audit of everything after it.
+    /// Takes one step, then audits everything.
     pub(crate) fn step(&mut self, (what, number): Step) {
         let at = usize::from(number);
         let member = at % MEMBERS;
@@ -228,21 +229,21 @@ impl World {
             248 => self.kill(member),
             249 => self.crash(),
             250 => self.purge(),
-            // The embedded one pauses with the server, which nobody notices.
+            // The embedded worker pauses together with the server, which has no visible effect.
             251 | 252 => self.members[member].is_paused = member != EMBEDDED,
             253..=255 => self.drain_or_jump(member, number),
         }
         self.audit();
     }
 
-    /// What each server has seen, up to the present one.
+    /// The counters of each server so far, up to the current one.
     pub(crate) fn counters(&self) -> Vec<dispatch::Counters> {
         let mut counters = self.before_crashes.clone();
         counters.push(self.dispatch.counters());
         counters
     }
 
-    /// Everything that is under way arrives, until nothing is.
+    /// Delivers everything in flight, until nothing is left.
     fn pump(&mut self) {
         for _ in 0..1_000 {
             let quiet = |member: &Member| {
@@ -263,7 +264,7 @@ impl World {
         panic!("the world does not come to rest");
     }
 
-    /// Time passes; everybody is called when it asked to be.
+    /// Lets time pass; every component is called at its deadline.
     fn advance(&mut self, span: Duration) {
         let end = self.now.monotonic.plus(span);
         loop {
@@ -273,7 +274,7 @@ impl World {
             let members = awake.map(|member| member.agent.next_deadline());
             let deadlines = members.chain(stops).chain([self.dispatch.next_deadline()]);
             let next = deadlines.flatten().min().unwrap_or(end).min(end);
-            // At least a little, so that a deadline in the past cannot stop the world.
+            // At least one microsecond, so that a deadline in the past cannot stop the world.
             let next = next.max(Monotonic(self.now.monotonic.0 + 1)).min(end);
             let passed = next.since(self.now.monotonic);
             self.now.wall.0 = self.now.wall.0.saturating_add(passed.as_millis() as u64);
@@ -291,12 +292,12 @@ impl World {
         }
     }
 
-    /// Nothing goes wrong any more: every job ends.
+    /// No more faults: every job ends.
     pub(crate) fn heal(&mut self) {
         self.check_that_work_is_shared();
         let mut crashes = None;
         for _ in 0..400 {
-            // Again after a crash, which may have swallowed it.
+            // Again after a crash, in which it may have been lost.
             if crashes.replace(self.crashes) != Some(self.crashes) {
                 self.open_queues();
             }

@@ -1,11 +1,11 @@
-//! Clients and operators: what is submitted and asked for, decided by a number.
+//! Clients and operators: a number decides what they submit and request.
 
 use super::*;
 
 impl World {
     pub(super) fn submit(&mut self, number: u16) {
         let bits = usize::from(number);
-        // Sometimes the same again, as a client would that got no answer.
+        // Sometimes the same job again, like a client that got no answer.
         if bits % 7 == 0 && !self.ids.is_empty() {
             let id = self.ids[bits % self.ids.len()];
             if let Some(row) = self.store.by_id(id) {
@@ -94,8 +94,7 @@ impl World {
         }
     }
 
-    /// Only an operator moves a job whose condition cannot hold any more and that is to be held
-    /// then.
+    /// If a job's condition can no longer be met and the job is held, only an operator can move it.
     pub(super) fn cancel_held(&mut self) {
         let is_held = |view: &JobView| {
             matches!(self.dispatch.why(view.id), Some(Why::Blocked { held: true, .. }))

@@ -79,7 +79,7 @@ impl World {
             }
         }
         if let Some(number) = last {
-            // Either may hear of it first.
+            // Either `dispatch` or the gate may get the receipt first.
             let is_gate_first = number.0 % 2 == 0;
             if !is_gate_first {
                 self.event(DispatchEvent::Committed(number));
@@ -96,14 +96,14 @@ impl World {
         }
     }
 
-    /// The server ends and starts again with what is durable.
+    /// The server crashes and starts again with the durable state.
     pub(super) fn crash(&mut self) {
         self.crashes += 1;
         self.before_crashes.push(self.dispatch.counters());
         for member in 0..MEMBERS {
             self.disconnect(member);
         }
-        // It ends with the server's process, and so does what it ran.
+        // The embedded worker ends with the server's process, and so do its jobs.
         self.members[EMBEDDED] = self.member(EMBEDDED);
         self.commits.clear();
         self.fetches.clear();
@@ -114,18 +114,18 @@ impl World {
         (self.dispatch, effects) = self.load();
         self.write_down("restart");
         self.perform(effects);
-        // The crash itself may have been asked for by a commit that came before a cancel's answer.
+        // The crash itself may have been requested by a commit that came before a cancel's answer.
         self.audit();
     }
 
-    /// A server that starts now, and what it does first.
+    /// A server that starts now, and its first effects.
     pub(super) fn load(&self) -> (Dispatch, Vec<DispatchEffect>) {
         let mut effects = Vec::new();
         let loaded = Dispatch::load(self.config.clone(), self.now, self.store.load(), &mut effects);
         (loaded.expect("what is kept fits together"), effects)
     }
 
-    /// The store looks something up. What it finds may be old by the time the server hears of it.
+    /// The store looks something up. The result may be out of date when the server receives it.
     pub(super) fn read_fetch(&mut self, which: usize) {
         let which = which % self.fetches.len().max(1);
         if let Some((fetch, ids, keys, seqs)) = self.fetches.remove(which) {
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// The server hears what the store has found, in any order.
+    /// The server receives results of look-ups, in any order.
     pub(super) fn answer_fetch(&mut self, which: usize) {
         if self.reads.is_empty() {
             self.read_fetch(which);

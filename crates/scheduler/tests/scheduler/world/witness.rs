@@ -1,4 +1,5 @@
-//! What only a bystander sees: who really runs what, and whether what was promised is kept.
+//! What only an outside observer sees: which worker really runs which job, and whether guarantees
+//! hold.
 
 use super::*;
 
@@ -30,10 +31,10 @@ impl World {
         }
     }
 
-    /// A server that is loaded now knows what this one knows.
+    /// A server that is loaded now has the same state as this one.
     pub(super) fn compare_with_a_load(&mut self) {
         self.event(DispatchEvent::Tick);
-        // A server that starts takes back what workers in the process of the last one held.
+        // A starting server takes back the jobs of workers that ran in its predecessor's process.
         let is_held_here = |worker: WorkerView| worker.id.is_embedded() && worker.held > 0;
         if !self.commits.is_empty() || self.dispatch.worker_views().any(is_held_here) {
             return;
@@ -43,7 +44,7 @@ impl World {
         loaded.audit().expect("the audit of a server that was just loaded");
         let (mut loaded, mut here) = (live(&loaded), live(&self.dispatch));
         if self.wall_jumped_back {
-            // A job that was due before the jump stays so here; a new server sees it not due yet.
+            // A job that was due before the jump stays due here; to a new server it is not due yet.
             for view in loaded.iter_mut().chain(&mut here) {
                 if view.state == JobState::Scheduled {
                     (view.state, view.due) = (JobState::Queued, Wall(0));
@@ -53,7 +54,7 @@ impl World {
         assert_eq!(loaded, here, "memory and store agree");
     }
 
-    /// What a bystander sees when a job starts.
+    /// Checks, as an outside observer, that a job may start.
     pub(super) fn start(&mut self, at: usize, hold: Hold) {
         self.starts += 1;
         for member in self.members.iter().filter(|member| !member.is_paused) {
@@ -62,7 +63,8 @@ impl World {
         }
         let row = self.store.job(hold.job).expect("what runs is kept");
         assert!(!self.cancelled.contains(&hold.job), "a cancelled job does not start");
-        // A cancel that its holder has not heard of yet is no end, and has not been answered.
+        // While the holder has not received a cancel, the job has not ended and the cancel is
+        // unanswered.
         let has_ended = row.now.state.is_ended() && row.now.holder.is_none();
         assert!(!has_ended, "an ended job does not start: {row:?}");
         assert!(!self.succeeded.contains_key(&hold.job), "a job succeeds once");
@@ -91,11 +93,11 @@ impl World {
         }
     }
 
-    /// When nothing goes wrong for a while, no worker is idle beside one that has jobs to spare.
+    /// Without faults for a while, no worker is idle while another one has jobs to spare.
     pub(super) fn check_that_work_is_shared(&mut self) {
         let crashes = self.crashes;
-        // First until everybody is known and has settled what was left over, then for a few
-        // questions.
+        // First until every worker is known and has settled what was left over, then for a few
+        // steal questions.
         for span in [400; 10].into_iter().chain([25; 10]) {
             for at in 0..MEMBERS {
                 self.resume(at);
@@ -105,7 +107,7 @@ impl World {
             self.advance(Duration::from_millis(span));
             self.pump();
         }
-        // A suspect may be refused to whoever holds another one.
+        // A worker that holds a suspect may be refused another one.
         let has_suspects = self.dispatch.job_views(Seq(0)).any(|job| job.suspicions >= 2);
         if has_suspects || self.crashes > crashes {
             return;
@@ -131,7 +133,7 @@ impl World {
         }
     }
 
-    /// What every accepted report has come to.
+    /// Checks that every accepted report had its effect.
     pub(crate) fn check_outcomes(&self) {
         for (seq, hold) in &self.succeeded {
             if let Some(row) = self.store.job(*seq) {
@@ -141,7 +143,7 @@ impl World {
     }
 }
 
-/// What a server knows of the jobs that have not ended or that somebody still holds.
+/// A server's view of the jobs that have not ended or that a worker still holds.
 pub(super) fn live(dispatch: &Dispatch) -> Vec<JobView> {
     let views =
         dispatch.job_views(Seq(0)).filter(|view| !view.state.is_ended() || view.holder.is_some());

@@ -1,5 +1,5 @@
-//! The workers of the world and their connections: what they run, when it stops, and what is lost
-//! on the way.
+//! The workers of the world and their connections: what they run, when it stops, and which messages
+//! are lost on the way.
 
 use super::*;
 
@@ -10,7 +10,7 @@ impl World {
         for effect in effects {
             let member = &mut self.members[at];
             match effect {
-                // The world connects when it pleases. A connection that the worker has given up is
+                // The world decides when to connect. A connection that the worker has given up is
                 // gone.
                 agent::AgentEffect::Connect { .. } if member.is_connected => {
                     self.disconnect_silently(at);
@@ -45,7 +45,7 @@ impl World {
             return;
         };
         running.remove(&hold);
-        // What was to be stopped may be reported as stopped although it came to an end of its own.
+        // A job that was asked to stop may be reported as stopped although it ended by itself.
         let was_stopping = self.members[at].stopping.remove(&hold).is_some();
         if outcome == Ending::Finished && !was_stopping {
             self.finished.insert(hold);
@@ -53,7 +53,7 @@ impl World {
         self.agent_event(at, agent::AgentEvent::Ended { hold, ending: outcome });
     }
 
-    /// A job that was told to stop has done so.
+    /// A job that was asked to stop has stopped.
     pub(super) fn stopped(&mut self, at: usize, hold: Hold) {
         if !self.members[at].is_paused {
             self.members[at].running.remove(&hold);
@@ -70,7 +70,7 @@ impl World {
         }
     }
 
-    /// The connection breaks, and both sides notice; a paused worker when it goes on.
+    /// The connection breaks, and both sides notice; a paused worker notices when it resumes.
     pub(super) fn disconnect(&mut self, at: usize) {
         if self.members[at].is_connected {
             self.disconnect_silently(at);
@@ -132,14 +132,14 @@ impl World {
         }
     }
 
-    /// The process is gone, with all that ran in it; another takes its place.
+    /// The process is killed, with all that ran in it; another takes its place.
     pub(super) fn kill(&mut self, at: usize) {
         self.disconnect_silently(at);
         self.replace(at);
     }
 
     pub(super) fn replace(&mut self, at: usize) {
-        // What it had sent before it left may still arrive.
+        // Messages that it sent before may still arrive.
         let before = &mut self.members[at];
         let last_words: Vec<FromWorkerBatch> = before.to_server.drain(..).collect();
         self.members[at] = self.member(at);
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// What has been stopping for as long as it may has stopped.
+    /// Stops jobs that have been stopping for as long as they may.
     pub(super) fn stop_the_late(&mut self, at: usize) {
         let is_late = |since: Monotonic| since.plus(STOP_TAKES) <= self.now.monotonic;
         let stopping = self.members[at].stopping.iter();
@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    /// A paused worker goes on. The first thing that any event makes it do is look at the clock.
+    /// Resumes a paused worker. On any event, it checks the clock first.
     pub(super) fn resume(&mut self, at: usize) {
         if std::mem::take(&mut self.members[at].is_paused) {
             self.agent_event(at, agent::AgentEvent::Tick);
@@ -167,8 +167,8 @@ impl World {
                 self.agent_event(at, agent::AgentEvent::Disconnected);
             }
             // Its jobs may run elsewhere by now. While it is past its deadline they run in two
-            // places, as nothing but the fence can prevent, and a bystander who saw more of that
-            // would learn nothing.
+            // places; only the fence protects against that, and observing more of it would show
+            // nothing new.
             for hold in self.members[at].stopping.keys().copied().collect::<Vec<_>>() {
                 self.stopped(at, hold);
             }
