@@ -1,4 +1,4 @@
-//! How a program comes to a server: where it is, and what it shows there.
+//! How a program reaches a server: the server's address, and the program's credentials.
 
 use std::fmt;
 use std::path::Path;
@@ -6,18 +6,18 @@ use std::path::Path;
 use crate::tls::ClientFiles;
 use crate::token::{self, Secret};
 
-/// What a client or worker shows to a server.
+/// The credentials of a client or worker.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// Its token. Sent in the header `Authorization`, and nowhere else.
+    /// The token. Sent in the header `Authorization`, and nowhere else.
     pub token: Option<Secret>,
-    /// What it trusts and shows when it speaks TLS.
+    /// The CA it trusts and its own certificate, for TLS.
     pub tls: ClientFiles,
     /// Whether the token may also be sent unencrypted to another machine.
     pub plain: Plain,
 }
 
-/// What may go over a network that others listen to.
+/// What may be sent over a connection that others could intercept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plain {
     /// No token.
@@ -30,13 +30,13 @@ pub enum Plain {
 /// The address of a server, from its URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Whether it is spoken to over TLS.
+    /// Whether to connect over TLS.
     pub is_tls: bool,
     /// Its name or address, without brackets.
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// The URL without what stands behind the last slash.
+    /// The URL without slashes at its end.
     pub url: String,
 }
 
@@ -106,10 +106,10 @@ impl Target {
 }
 
 impl Access {
-    /// The token to show there, if any.
+    /// The token to send to this server, if any.
     ///
     /// # Errors
-    /// If others could listen.
+    /// If the connection could be intercepted.
     pub fn token_for(&self, target: &Target) -> Result<Option<&Secret>, NoAccess> {
         let is_safe = target.is_tls || target.is_here() || self.plain == Plain::Permitted;
         if self.token.is_some() && !is_safe {
@@ -126,7 +126,7 @@ impl Access {
 /// Reads a token from a file that only its owner can read.
 ///
 /// # Errors
-/// If others can, or there is none in it.
+/// If other users can read the file, or it contains no token.
 pub fn read_token_file(path: &Path) -> Result<Secret, NoAccess> {
     use std::os::unix::fs::PermissionsExt as _;
     let shown = path.display();

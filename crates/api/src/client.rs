@@ -1,4 +1,4 @@
-//! The way to a server for programs that submit and look.
+//! A client of the HTTP API, for programs that submit and inspect jobs.
 
 mod streams;
 
@@ -31,32 +31,33 @@ pub struct Client {
     http: reqwest::Client,
 }
 
-/// Why there is no answer, or not the one that was hoped for.
+/// Why a request failed.
 #[derive(Debug)]
 pub enum Error {
     /// The server cannot be reached.
     Unreachable {
-        /// Where.
+        /// The server's URL.
         url: String,
-        /// What came in between.
+        /// The cause.
         why: String,
     },
     /// TLS failed: the server is not trusted, or it does not trust this client.
     Untrusted {
-        /// Where.
+        /// The server's URL.
         url: String,
-        /// What is wrong.
+        /// The cause.
         why: String,
     },
-    /// The request was not sent: the token or the URL cannot be right.
+    /// The request was not sent, because the token or the URL is invalid.
     NoAccess(NoAccess),
-    /// The answer is no.
+    /// The server refused the request.
     Refused(Problem),
-    /// The answer makes no sense: perhaps it is not a filch server, or one of another version.
+    /// The response cannot be parsed: perhaps it is not from a filch server, or from another
+    /// version.
     Strange {
-        /// Where.
+        /// The server's URL.
         url: String,
-        /// What is strange.
+        /// What is wrong with the response.
         why: String,
     },
 }
@@ -88,7 +89,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What a request came to.
+/// The result of a request.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// One page of a list.
@@ -100,12 +101,12 @@ pub struct Page {
     pub next: Option<u64>,
 }
 
-/// What became of a flow.
+/// The receipts of a submitted flow.
 #[derive(Clone, Debug, Serialize, serde::Deserialize)]
 pub struct FlowReceipt {
     /// Its name.
     pub name: String,
-    /// What became of its jobs, by their names in it.
+    /// The receipts of its jobs, by their names in the flow.
     pub jobs: BTreeMap<String, Receipt>,
 }
 
@@ -129,22 +130,23 @@ struct Workers {
 
 const NOTHING: Option<&()> = None;
 
-/// So often at most is it tried to hear why a connection has ended.
+/// How many times to retry, at most, to learn why a connection was closed.
 const DISTRUST_TRIES: usize = 5;
 
 impl Client {
-    /// A client for the server at this URL: `http://127.0.0.1:7420`. It has nothing to show.
+    /// A client for the server at this URL, such as `http://127.0.0.1:7420`, without credentials.
     ///
     /// # Errors
-    /// If the URL is none, or no HTTP client can be made.
+    /// If the URL is malformed, or the HTTP client cannot be created.
     pub fn new(url: &str) -> Result<Self> {
         Self::with(url, &Access::default())
     }
 
-    /// The same, with something to show.
+    /// The same, with credentials.
     ///
     /// # Errors
-    /// If the URL is none, others could read what is shown, or no HTTP client can be made.
+    /// If the URL is malformed, the token could be intercepted, or the HTTP client cannot be
+    /// created.
     pub fn with(url: &str, access: &Access) -> Result<Self> {
         let target = Target::read(url).map_err(Error::NoAccess)?;
         let mut headers = HeaderMap::new();
@@ -192,7 +194,7 @@ impl Client {
         Ok(self.ask::<Receipts>(Method::POST, "/v1/jobs", Some(&jobs)).await?.jobs)
     }
 
-    /// One job with everything that is kept of it.
+    /// One job with everything that is stored of it.
     ///
     /// # Errors
     /// See [`Error`].
@@ -200,7 +202,7 @@ impl Client {
         self.read_job(&format!("/v1/jobs/{}", path(id))).await
     }
 
-    /// The same job, once it has ended, or after this span.
+    /// The same job, once it has ended, or after this time.
     ///
     /// # Errors
     /// See [`Error`].
@@ -209,7 +211,7 @@ impl Client {
         self.read_job(&format!("/v1/jobs/{}?wait={span}", path(id))).await
     }
 
-    /// Any document of the server's, by its path.
+    /// Any document of the server, by its path.
     ///
     /// # Errors
     /// See [`Error`].
@@ -217,7 +219,7 @@ impl Client {
         self.ask(Method::GET, path, NOTHING).await
     }
 
-    /// A page of jobs; `query` as the API takes it, without the question mark.
+    /// A page of jobs; `query` as in the API, without the question mark.
     ///
     /// # Errors
     /// See [`Error`].
@@ -225,7 +227,7 @@ impl Client {
         self.ask(Method::GET, &format!("/v1/jobs?{query}"), NOTHING).await
     }
 
-    /// Cancels a job. Answers once nothing of it can start any more.
+    /// Cancels a job. Returns once no attempt of it can start any more.
     ///
     /// # Errors
     /// See [`Error`].
@@ -272,7 +274,7 @@ impl Client {
         self.ask(Method::POST, "/v1/dead/discard", Some(chosen)).await
     }
 
-    /// Dead jobs by what went wrong; `query` as the API takes it, without the question mark.
+    /// Dead jobs grouped by error; `query` as in the API, without the question mark.
     ///
     /// # Errors
     /// See [`Error`].
@@ -280,7 +282,8 @@ impl Client {
         self.ask(Method::GET, &format!("/v1/dead/groups?{query}"), NOTHING).await
     }
 
-    /// Submits the jobs of a flow, all or none. The same key, the same jobs.
+    /// Submits the jobs of a flow, all or none. Submitting again with the same key returns the same
+    /// jobs.
     ///
     /// # Errors
     /// See [`Error`].
@@ -309,7 +312,7 @@ impl Client {
         self.ask(Method::PATCH, &format!("/v1/queues/{}", path(name)), Some(change)).await
     }
 
-    /// What the server does in spare moments.
+    /// Statistics of the server's side-work.
     ///
     /// # Errors
     /// See [`Error`].
@@ -317,7 +320,7 @@ impl Client {
         self.ask(Method::GET, "/v1/recruit", NOTHING).await
     }
 
-    /// The order in which jobs are taken.
+    /// The scheduling strategy.
     ///
     /// # Errors
     /// See [`Error`].
@@ -329,7 +332,7 @@ impl Client {
         Ok(self.ask::<Present>(Method::GET, "/v1/strategy", NOTHING).await?.strategy)
     }
 
-    /// Takes jobs in another order.
+    /// Changes the scheduling strategy.
     ///
     /// # Errors
     /// See [`Error`].
@@ -350,7 +353,7 @@ impl Client {
         Ok(self.ask::<Workers>(Method::GET, "/v1/workers", NOTHING).await?.workers)
     }
 
-    /// Lets a worker finish what it runs and leave.
+    /// Drains a worker: it finishes its running jobs and leaves.
     ///
     /// # Errors
     /// See [`Error`].
@@ -359,7 +362,7 @@ impl Client {
         self.ask::<Done>(Method::POST, &path, NOTHING).await.map(drop)
     }
 
-    /// Makes a token. It is in the answer, and nowhere else.
+    /// Creates a token. Only the response contains its secret.
     ///
     /// # Errors
     /// See [`Error`].
@@ -367,7 +370,7 @@ impl Client {
         self.ask(Method::POST, "/v1/tokens", Some(wanted)).await
     }
 
-    /// Every token, those that have ended too.
+    /// Every token, including revoked and expired ones.
     ///
     /// # Errors
     /// See [`Error`].
@@ -379,7 +382,7 @@ impl Client {
         Ok(self.ask::<Tokens>(Method::GET, "/v1/tokens", NOTHING).await?.tokens)
     }
 
-    /// Ends a token at once.
+    /// Revokes a token at once.
     ///
     /// # Errors
     /// See [`Error`].
@@ -397,7 +400,7 @@ impl Client {
         self.ask::<Done>(Method::POST, &path, Some(stop)).await.map(drop)
     }
 
-    /// One queue, closely.
+    /// One queue in detail.
     ///
     /// # Errors
     /// See [`Error`].
@@ -421,7 +424,7 @@ impl Client {
         self.ask(Method::GET, "/v1/status", NOTHING).await
     }
 
-    /// What has happened to one job.
+    /// The history of one job.
     ///
     /// # Errors
     /// See [`Error`].
@@ -469,9 +472,9 @@ impl Client {
         }
     }
 
-    /// A server that wants to see another certificate of ours says so when the connection stands
-    /// for us already. Whether that is heard before the request is under way, or only that the
-    /// connection has ended, is a matter of chance: so it is asked again, a few times, for nothing.
+    /// A server may reject our client certificate after the handshake has already succeeded on our
+    /// side. Whether we then read its reason, or only see that the connection was closed, is a
+    /// race. So a few more requests are sent, only to learn the reason.
     async fn unanswered(&self, error: &reqwest::Error) -> Error {
         let why = self.unreachable(error);
         let may_be_distrust = self.url.starts_with("https:")
@@ -503,7 +506,7 @@ impl Client {
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> Error {
-        // The innermost cause is what people understand.
+        // The innermost cause is the one that people understand.
         let mut cause: &dyn std::error::Error = error;
         loop {
             if let Some(why) = tls::distrust(cause) {
@@ -522,7 +525,7 @@ impl Client {
     }
 }
 
-/// A name as part of a path, or of a query.
+/// Percent-encodes a name for a path or a query.
 #[must_use]
 pub fn path(name: &str) -> String {
     let mut path = String::new();

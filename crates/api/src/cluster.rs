@@ -170,7 +170,7 @@ pub struct Purge {
 }
 
 impl QueueDetail {
-    /// From a snapshot of the scheduler and the number of jobs that ended lately.
+    /// From a snapshot of the scheduler and the number of jobs that ended in the last minute.
     #[must_use]
     pub fn new(line: &QueueSnapshot, ended_last_minute: u64) -> Self {
         let QueueSnapshot { view, .. } = line;
@@ -199,7 +199,7 @@ impl QueueDetail {
         }
     }
 
-    /// The one thing that keeps the queue from being faster.
+    /// The one thing that limits the queue's throughput.
     fn why(line: &QueueSnapshot) -> Reasoning {
         let settings = &line.view.settings;
         let (queue, owned) = (&settings.queue, line.view.owned);

@@ -63,7 +63,7 @@ impl Selection {
     /// Rejects a selection that contradicts itself, or that would match every dead job by mistake.
     ///
     /// # Errors
-    /// With what to write instead.
+    /// Returns an error that suggests what to write instead.
     pub fn check(&self) -> Result<(), Problem> {
         let is_like = self.queue.is_some()
             || self.kind.is_some()
@@ -93,7 +93,7 @@ impl Selection {
 /// Rejects a malformed fingerprint.
 ///
 /// # Errors
-/// With where to find one.
+/// Returns an error that explains where to find one.
 pub fn check_group(group: &str) -> Result<(), Problem> {
     if fingerprint::is_one(group) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! A batch on its way to a worker, together with the payloads of its jobs: between threads as it
-//! is, over a socket as a [`DownFrame`] in JSON.
+//! A batch on its way to a worker, together with the payloads of its jobs: passed as it is between
+//! threads, and over a socket as a [`DownFrame`] in JSON.
 //!
 //! Every job takes this path, so frames are written and read by hand where that saves copies: the
 //! payload's text is neither parsed nor rebuilt.
@@ -79,7 +79,7 @@ impl Delivery {
             let inside = message.get().trim_start_matches(['{', ' ', '\t', '\r', '\n']);
             if !inside.starts_with("\"assign\"") {
                 let down: Down = serde_json::from_str(message.get()).map_err(unreadable)?;
-                // Also assignments whose name is written with escapes.
+                // This also reads assignments whose name is written with escapes.
                 return down.hear(|hold, work| works.push((hold, Arc::from(work.get()))));
             }
             let AssignIn { assign } = serde_json::from_str(message.get()).map_err(unreadable)?;
@@ -221,7 +221,8 @@ impl AssignedIn<'_> {
     }
 }
 
-/// Many jobs share few names; more than these are made anew each time.
+/// How many names are shared: most jobs have one of a few names. Further names are allocated each
+/// time.
 const NAMES_SHARED: usize = 8;
 
 fn shared(names: &mut Vec<Name>, text: &str) -> Name {

@@ -1,15 +1,15 @@
-//! What errors have in common: the same failure told of another id, at another time, is the same
-//! failure.
+//! Fingerprints of errors: the same failure with another id, or at another time, has the same
+//! fingerprint.
 //!
-//! [`shape`] takes out of a message what differs from job to job; [`of`] makes a short name of what
-//! is left, together with the queue and the kind of the job that said it.
+//! [`shape`] removes from a message whatever differs from job to job; [`of`] hashes the rest,
+//! together with the queue and the kind of the job that failed.
 
 use sha2::{Digest as _, Sha256};
 
-/// So much of a message decides; what comes later is most often a trace of calls.
+/// How much of a message counts; the rest is most often a stack trace.
 const BYTES: usize = 2_048;
 
-/// The name of a group of failures: twelve hexadecimal digits.
+/// The fingerprint of a group of failures: twelve hexadecimal digits.
 #[must_use]
 pub fn of(queue: &str, kind: &str, error: &str) -> String {
     let mut hash = Sha256::new();
@@ -21,15 +21,15 @@ pub fn of(queue: &str, kind: &str, error: &str) -> String {
     digest[..6].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether this is the name of a group.
+/// Whether this is a well-formed fingerprint.
 #[must_use]
 pub fn is_one(text: &str) -> bool {
     text.len() == 12 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// A message without what differs from job to job: numbers, ids, paths, addresses and times are
-/// replaced by what they are. An id may have digits only, so ids and numbers are one. Codes stay,
-/// since they tell failures apart: `exit code 1` is not `exit code 137`.
+/// A message without the parts that differ from job to job: numbers, ids, paths, addresses and
+/// times are replaced by placeholders. An id may consist of digits only, so ids and numbers share a
+/// placeholder. Codes stay, since they distinguish failures: `exit code 1` is not `exit code 137`.
 ///
 /// ```
 /// use filch_api::fingerprint::shape;
@@ -57,16 +57,16 @@ pub fn shape(error: &str) -> String {
         };
         rest = &rest[length..];
     }
-    // However it was laid out.
+    // White space does not count.
     shape.text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What stands between words.
+/// Whether this character separates words.
 fn is_between(character: char) -> bool {
     character.is_whitespace() || "\"'`()[]{}<>;|=,".contains(character)
 }
 
-/// A comma between digits is a part of a number.
+/// The length of the first word. A comma between digits is part of a number.
 fn word_length(text: &str) -> usize {
     let mut before = ' ';
     let mut characters = text.char_indices().peekable();
@@ -81,7 +81,7 @@ fn word_length(text: &str) -> usize {
     text.len()
 }
 
-/// The length of a path in quotes, which may have anything in it.
+/// The length of a path in quotes, which may contain any characters.
 fn quoted_path(text: &str) -> Option<usize> {
     let quote = text.chars().next().filter(|first| "\"'`".contains(*first))?;
     let inside = &text[1..];
@@ -96,18 +96,18 @@ fn begins_path(word: &str) -> bool {
         || (is_drive && matches!(bytes[2], b'\\' | b'/'))
 }
 
-/// What has been made of a message so far.
+/// The shape of a message, as far as it was read.
 #[derive(Default)]
 struct Shape {
     text: String,
-    /// The last word says that a code comes next.
+    /// Whether the last word announces a code.
     is_code_next: bool,
 }
 
 impl Shape {
     fn replace(&mut self, before: &str, by: &str, after: &str) {
         self.is_code_next = false;
-        // A date and a time of day are one time.
+        // A date and a time of day next to each other count as one time.
         if by != "<time>" || !self.text.trim_end().ends_with("<time>") {
             self.text.push_str(before);
             self.text.push_str(by);
@@ -134,7 +134,8 @@ impl Shape {
             ["code", "status", "signal", "errno", "error", "http"].contains(&lower.as_str());
     }
 
-    /// Parts of a word may be numbers or ids, as in `worker-17` and `cus_9s6XKzkNRiz8i3`.
+    /// Replaces parts of a word that are numbers or ids, as in `worker-17` and
+    /// `cus_9s6XKzkNRiz8i3`.
     fn numbers(&mut self, word: &str) {
         for part in word.split_inclusive(SEAMS) {
             let bare = part.trim_end_matches(SEAMS);
@@ -147,7 +148,7 @@ impl Shape {
         }
     }
 
-    /// A number may have points and commas in it.
+    /// Replaces numbers, which may contain points and commas.
     fn digits(&mut self, part: &str) {
         let mut is_inside = false;
         let mut characters = part.chars().peekable();
@@ -165,10 +166,10 @@ impl Shape {
     }
 }
 
-/// Where the parts of a word meet.
+/// Characters that separate the parts of a word.
 const SEAMS: [char; 7] = ['-', '_', ':', '/', '@', '#', '\\'];
 
-/// What a whole word is, if it is something that differs from job to job.
+/// The placeholder for a whole word, if the word differs from job to job.
 fn thing(word: &str) -> Option<&'static str> {
     if word.contains("://") {
         return Some("<url>");
@@ -198,7 +199,8 @@ fn is_hex(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Digits of an id: long enough, and hexadecimal, or letters and digits mixed as no word is.
+/// Whether this is an id: long enough, and either hexadecimal, or a mix of letters and digits that
+/// no word has.
 fn is_id(word: &str) -> bool {
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     let is_plain = word.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -214,7 +216,7 @@ fn is_uuid(word: &str) -> bool {
         && parts.iter().all(|part| is_hex(part))
 }
 
-/// `2026-01-31`, `12:00:00.123`, and both with a T between them and a zone behind them.
+/// `2026-01-31`, `12:00:00.123`, or both with a T between them and a time zone at the end.
 fn is_time(word: &str) -> bool {
     let is_date = |text: &str| {
         let parts: Vec<&str> = text.split(['-', '/']).collect();
@@ -234,7 +236,7 @@ fn is_time(word: &str) -> bool {
         || word.split_once(['T', 't']).is_some_and(|(date, time)| is_date(date) && is_clock(time))
 }
 
-/// An address of the internet, perhaps with a port.
+/// An IP address, possibly with a port.
 fn is_address(word: &str) -> bool {
     let is_v6 = word.matches(':').count() > 1 && word.parse::<std::net::Ipv6Addr>().is_ok();
     is_v6
@@ -303,7 +305,7 @@ mod tests {
         assert_eq!(shape(&one), shape(&format!("{one} and something else")));
     }
 
-    /// Something that differs from job to job.
+    /// Two values of something that differs from job to job.
     fn differing() -> impl Strategy<Value = [String; 2]> {
         let twice = |text: fn(u128) -> String| {
             (any::<u128>(), any::<u128>()).prop_map(move |(one, other)| [text(one), text(other)])
@@ -343,7 +345,7 @@ mod tests {
             prop_assert_eq!(shape(&tell(0)), shape(&tell(1)), "{:?} {:?}", tell(0), tell(1));
         }
 
-        /// Whatever is said, and a shape has its own shape.
+        /// Any text has a shape, and always the same one.
         #[test]
         fn any_text_has_a_shape(text in any::<String>()) {
             let once = shape(&text);

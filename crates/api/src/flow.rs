@@ -1,4 +1,4 @@
-//! A flow: jobs that wait for one another by name, submitted all or none.
+//! A flow: jobs that depend on one another by name, submitted all or none.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,18 +19,18 @@ use crate::{id, limits};
 /// A flow as it is submitted.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Flow {
-    /// What it is called; nothing goes by it.
+    /// Its name, for people only.
     pub name: String,
-    /// The jobs by name, in order. `after` may name others of this flow, or jobs that are there by
+    /// The jobs by name, in order. `after` may name other jobs of this flow, or existing jobs by
     /// id.
     #[serde(serialize_with = "by_name")]
     pub jobs: Vec<(String, Submission)>,
 }
 
-/// A flow that can be carried out.
+/// A flow that passed validation.
 #[derive(Clone, Debug)]
 pub struct ValidatedFlow {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The names of its jobs.
     pub names: Vec<String>,
@@ -38,12 +38,12 @@ pub struct ValidatedFlow {
     pub jobs: Vec<ValidatedJob>,
 }
 
-/// What became of a flow.
+/// The receipts of a submitted flow.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FlowReceipts {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Its jobs by name, in order.
+    /// The receipts of its jobs by name, in order.
     #[serde(serialize_with = "by_name")]
     pub jobs: Vec<(String, Receipt)>,
 }
@@ -63,7 +63,7 @@ impl Flow {
     /// Reads a flow from JSON.
     ///
     /// # Errors
-    /// If it makes no sense, with the job in which it does not.
+    /// If it is malformed; the error names the job.
     pub fn read(text: &[u8]) -> Result<Self, Problem> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -86,10 +86,11 @@ impl Flow {
         Ok(Self { name: raw.name, jobs: jobs.collect::<Result<_, _>>()? })
     }
 
-    /// Judges a flow. `key` makes the ids of jobs that bring none: the same key, the same ids.
+    /// Validates a flow. `key` determines the ids of jobs without one: the same key gives the same
+    /// ids.
     ///
     /// # Errors
-    /// If it cannot be carried out, with what to do about it.
+    /// If it is invalid; the error explains what to do.
     pub fn validate(self, key: Option<&str>) -> Result<ValidatedFlow, Problem> {
         name("name", &self.name)?;
         if self.jobs.is_empty() {
@@ -136,7 +137,7 @@ impl Flow {
 }
 
 impl ValidatedFlow {
-    /// A refusal of the scheduler, with the names of this flow.
+    /// A refusal by the scheduler, with the names of this flow's jobs.
     #[must_use]
     pub fn explain(names: &[(JobId, String)], refused: Refused) -> Problem {
         let name_of =
@@ -169,13 +170,13 @@ fn id_of(job_name: &str, job: &Submission, key: Option<&str>) -> Result<JobId, P
                 .help("use a UUID, preferably version 7, or leave `id` out")
                 .at(format!("{}/id", place(job_name)))
         }),
-        // No key that comes in a header has such bytes, so these ids are unique.
+        // Keys come from a header, which cannot contain NUL bytes, so these ids are unique.
         (None, Some(key)) => Ok(id::keyed_job(&format!("flow\0{key}\0{job_name}"), 0)),
         (None, None) => Ok(id::new_job()),
     }
 }
 
-/// Where a job stands in the body of the request.
+/// The JSON pointer to a job in the body of the request.
 fn place(name: &str) -> String {
     format!("/jobs/{}", name.replace('~', "~0").replace('/', "~1"))
 }
@@ -216,7 +217,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Ordered<'a> {
 
 /// The dependencies, by position in the flow.
 struct Graph {
-    /// The parents of each job: a place in the flow, or `None` for a job that is there already.
+    /// The parents of each job: a position in the flow, or `None` for a job that exists already.
     parents: Vec<Vec<Option<usize>>>,
 }
 
@@ -267,7 +268,7 @@ impl Graph {
         Ok(Self { parents: parents.collect::<Result<_, _>>()? })
     }
 
-    /// A cycle, each a parent of the next, the last the first again; if there is one.
+    /// A cycle, if there is one: each job is a parent of the next, and the last is the first again.
     fn cycle(&self) -> Option<Vec<usize>> {
         let count = self.parents.len();
         let inside = |at: usize| self.parents[at].iter().copied().flatten();
@@ -307,7 +308,7 @@ impl Graph {
     }
 }
 
-/// Names that are looked at in search of the one that was meant.
+/// How many names are searched for one to suggest.
 const LOOKED_AT: usize = 10_000;
 
 fn advice(after: &str, jobs: &[(String, Submission)]) -> String {

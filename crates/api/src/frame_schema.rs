@@ -2,7 +2,7 @@
 //! languages.
 //!
 //! The schemas are derived from the types that the server itself reads and writes (`session`), so
-//! they cannot drift from them. `docs/protocol.md` says what the messages mean.
+//! they cannot drift from them. `docs/protocol.md` explains the messages.
 
 use std::collections::BTreeMap;
 

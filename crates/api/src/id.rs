@@ -6,14 +6,14 @@ use filch_scheduler::id::{JobId, WorkerId};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-/// A new id for a job. Ids sort by the time they were made.
+/// A new id for a job. Ids sort by the time of their creation.
 #[must_use]
 pub fn new_job() -> JobId {
     JobId(Uuid::now_v7().as_u128())
 }
 
-/// The id of the `index`th job that is submitted under an idempotency key: the same key, the same
-/// ids.
+/// The id of the `index`th job that is submitted under an idempotency key: the same key gives the
+/// same ids.
 #[must_use]
 pub fn keyed_job(key: &str, index: u64) -> JobId {
     let mut hash = Sha256::new();
@@ -61,8 +61,8 @@ pub fn read_worker(text: &str) -> Option<WorkerId> {
     is_written_so.then(|| u64::from_str_radix(text, 16).ok().and_then(WorkerId::new)).flatten()
 }
 
-/// A number that no other call in this process gets, nor in any other process, as far as chance
-/// goes: for seeds.
+/// A number that, with overwhelming probability, no other call in this or any other process gets:
+/// for seeds.
 #[must_use]
 pub fn seed() -> u64 {
     static CALLS: AtomicU64 = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! A job as it is shown.
+//! A job as clients see it.
 
 use filch_scheduler::dispatch::{JobView, Novelty, Submitted, Why};
 use filch_scheduler::record::{AttemptOutcome, JobRow, LeaseCause, Note, Reason};
@@ -218,7 +218,7 @@ impl From<&Submitted> for Receipt {
     }
 }
 
-/// Reads a state, or one of the words that users of other systems know.
+/// Reads a state, or one of the state names of other systems.
 #[must_use]
 pub fn states(word: &str) -> Option<Vec<JobState>> {
     let own = JobState::ALL.into_iter().find(|state| state.to_string() == word);
@@ -232,8 +232,8 @@ pub fn states(word: &str) -> Option<Vec<JobState>> {
     })
 }
 
-/// How many attempts a job had, with the one that runs or has succeeded: the scheduler charges only
-/// those that went wrong.
+/// How many attempts a job had, including the one that runs or has succeeded: the scheduler counts
+/// only those that went wrong.
 #[must_use]
 pub fn attempts_shown(state: JobState, charged: u16) -> u16 {
     let goes_well = matches!(state, JobState::Running | JobState::Succeeded);
@@ -244,7 +244,7 @@ impl Job {
     /// Reads one job with its details.
     ///
     /// # Errors
-    /// If it is not one.
+    /// If it is not a job.
     pub fn read(json: &[u8]) -> serde_json::Result<Self> {
         let job: Self = serde_json::from_slice(json)?;
         let details = serde_json::from_slice(json)?;
@@ -274,7 +274,7 @@ impl Job {
         }
     }
 
-    /// A job that only the store knows.
+    /// A job that is only in the store.
     #[must_use]
     pub fn kept(row: &JobRow) -> Self {
         let now = &row.now;
@@ -300,7 +300,7 @@ impl Job {
 }
 
 impl Details {
-    /// What is kept beside the state.
+    /// What the store has besides the state.
     #[must_use]
     pub fn kept(row: &JobRow, payload: &str) -> Self {
         let work: Work = serde_json::from_str(payload).unwrap_or_default();
@@ -322,7 +322,7 @@ impl Details {
 /// How many characters of a command line a list shows.
 const COMMAND_CHARS: usize = 200;
 
-/// The words of the command that is kept as this payload, or the beginning of them.
+/// The words of the command in this payload, or the first of them.
 #[must_use]
 pub fn command_of(payload: &str) -> Vec<String> {
     let work: Work = serde_json::from_str(payload).unwrap_or_default();
@@ -415,8 +415,8 @@ impl Failure {
 }
 
 impl Reasoning {
-    /// Nobody who would take the job has a handler for its kind, and so many of this kind are
-    /// ready.
+    /// No worker that could take the job has a handler for its kind; `waiting` jobs of this kind
+    /// are ready.
     #[must_use]
     pub fn no_handler(kind: &str, waiting: u32, known: &[String]) -> Self {
         let names: Vec<&str> = known.iter().map(String::as_str).collect();
@@ -490,7 +490,7 @@ impl Reasoning {
                 let doubt = if *connected { "" } else { ", which has lost its connection" };
                 let text = match started {
                     true => format!("it runs on worker {worker}{doubt}"),
-                    // Only starts of jobs that run for a while are reported.
+                    // Workers report a start only if the job runs for a while.
                     false => format!(
                         "it is with worker {worker}{doubt}: it has just started there, or does when \
                          a slot is free"
@@ -506,7 +506,7 @@ impl Reasoning {
             Why::Ended { state, .. } => ("ended", format!("it is {state}"), None),
         };
         let turn = match why {
-            // Nothing moves there, however it did a moment ago.
+            // The queue does not move now, whatever its recent throughput was.
             Why::Queued { paused: true, ahead, .. } | Why::Queued { workers: 0, ahead, .. } => {
                 Some(Turn::new(*ahead, Traffic::default()))
             }

@@ -1,4 +1,4 @@
-//! JSON as it comes in: how deep it goes, found out before anything is made of it.
+//! The nesting depth of JSON input, checked before it is parsed.
 
 use crate::limits;
 use crate::problem::Problem;
@@ -7,7 +7,7 @@ use crate::problem::Problem;
 /// afterwards reports what is wrong.
 ///
 /// # Errors
-/// With the code `too-deep`.
+/// Returns the code `too-deep`.
 pub fn check_depth(text: &[u8]) -> Result<(), Problem> {
     let mut depth = 0_usize;
     let mut bytes = text.iter();

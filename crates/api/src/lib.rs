@@ -1,11 +1,11 @@
-//! What filch's processes exchange, and the rules for it.
+//! The types that filch's processes exchange, and the rules for them.
 //!
 //! - Workers and server: [`session`] is the wire form of their messages, [`delivery`] writes and
 //!   reads jobs on their way to a worker, [`protocol`] is the protocol's version, [`work`] is the
 //!   same over plain HTTP. `frame_schema`, behind the feature `schema`, is the frames as JSON
 //!   Schema.
 //! - Clients: [`submission`] and [`flow`] are what they submit and how it is validated; [`job`],
-//!   [`turn`], [`cluster`], [`event`] and [`recruit`] are what they are shown; [`dead`] and
+//!   [`turn`], [`cluster`], [`event`] and [`recruit`] are what they get back; [`dead`] and
 //!   [`fingerprint`] are about dead jobs.
 //! - Requests in general: [`problem`] is how a request is refused, [`limits`] are the bounds,
 //!   [`json`] checks nesting, [`token`] is authorization, [`access`] and [`tls`] are how programs

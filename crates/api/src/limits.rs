@@ -48,16 +48,16 @@ pub const FRAME_BYTES: usize = 256 << 20;
 /// Slots of a worker that works over plain HTTP.
 pub const PLAIN_SLOTS: u32 = 1_000;
 
-/// Queues that such a worker may name.
+/// Queues that a worker over plain HTTP may name.
 pub const PLAIN_QUEUES: usize = 1_000;
 
 /// Kinds that a worker may announce.
 pub const WORKER_KINDS: usize = 1_000;
 
-/// Jobs that one claim of such a worker brings.
+/// Jobs in the response to one claim of a worker over plain HTTP.
 pub const CLAIM_JOBS: u32 = 64;
 
-/// Jobs, or ids of jobs, in one request that is about several.
+/// Jobs, or ids of jobs, in one request about several jobs.
 pub const REQUEST_JOBS: usize = 10_000;
 
 /// Jobs in one page of a list.

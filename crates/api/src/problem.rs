@@ -1,5 +1,5 @@
-//! How a request is refused: `application/problem+json`, with a code that stays the same and words
-//! that say what to do.
+//! How a request is refused: `application/problem+json`, with a stable code and a text that
+//! explains what to do.
 
 use std::fmt;
 
@@ -40,14 +40,14 @@ impl Problem {
         self
     }
 
-    /// The same, with where it is.
+    /// The same, with its place in the request.
     #[must_use]
     pub fn at(mut self, at: impl Into<String>) -> Self {
         self.at = Some(at.into());
         self
     }
 
-    /// The same, with where the place it names is itself.
+    /// The same, with the path of the object that contains its place.
     #[must_use]
     pub fn inside(mut self, path: &str) -> Self {
         self.at = Some(format!("{path}{}", self.at.unwrap_or_default()));
@@ -60,13 +60,13 @@ impl Problem {
         Self::new(400, "malformed", title)
     }
 
-    /// A value is not one that is possible.
+    /// A value is invalid.
     #[must_use]
     pub fn invalid(title: impl Into<String>) -> Self {
         Self::new(422, "invalid", title)
     }
 
-    /// There is no such thing.
+    /// Something does not exist.
     #[must_use]
     pub fn not_found(title: impl Into<String>) -> Self {
         Self::new(404, "not-found", title)

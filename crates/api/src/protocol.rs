@@ -5,8 +5,8 @@
 
 use crate::problem::Problem;
 
-/// Grows with every change that an older peer would misunderstand. A new optional field is no such
-/// change.
+/// Grows with every change that an older peer would misunderstand. A new optional field is not such
+/// a change.
 pub const NUMBER: u32 = 1;
 
 /// The header that carries the version, in both directions.

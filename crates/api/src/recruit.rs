@@ -1,4 +1,4 @@
-//! Side-work of a server as people and programs are shown it.
+//! The server's side-work, as clients see it.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! Schemas of types with their own serialization: texts with a meaning, and a policy that may be a
-//! number.
+//! Schemas of types with their own serialization: texts in a certain format, and a retry policy
+//! that may be a number.
 
 use std::borrow::Cow;
 
@@ -98,7 +98,7 @@ impl ToSchema for RetryPolicy {
     }
 }
 
-/// A map by names of our own choice, in the order in which they were written.
+/// A map by names that the user chooses, in the order in which they were written.
 fn by_name<T: ToSchema>(description: &str) -> ObjectBuilder {
     let reference = utoipa::openapi::Ref::from_schema_name(T::name());
     ObjectBuilder::new()

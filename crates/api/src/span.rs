@@ -1,4 +1,4 @@
-//! Spans of time as people write them: `90s`, `1h30m`, `200us`, `1.5s`, `PT90S`, `30d`, `2w`.
+//! Durations as people write them: `90s`, `1h30m`, `200us`, `1.5s`, `PT90S`, `30d`, `2w`.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use jiff::{Span, SpanRelativeTo};
 /// Parses a duration. A day always has 24 hours.
 ///
 /// # Errors
-/// With what to write instead.
+/// Returns an error that suggests what to write instead.
 pub fn read(text: &str) -> Result<Duration, String> {
     let read = text.parse::<Span>().ok();
     let read = read.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()).ok());
@@ -16,7 +16,7 @@ pub fn read(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// The span as [`read`] takes it.
+/// The duration as [`read`] parses it.
 #[must_use]
 pub fn write(span: Duration) -> String {
     let units = [

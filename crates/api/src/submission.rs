@@ -267,8 +267,8 @@ impl From<spec::Condition> for When {
     }
 }
 
-/// What a worker gets to do: the stored payload. The arguments are the text that was submitted,
-/// untouched.
+/// The work of a job, for its worker: the stored payload. The arguments are the text that was
+/// submitted, untouched.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Work {
     /// The program and its arguments, if it is a command.
@@ -301,7 +301,7 @@ impl Submission {
     /// Validates a submission; `fallback` makes an id if it has none.
     ///
     /// # Errors
-    /// If it cannot be carried out, with what to do about it.
+    /// If it is invalid; the error explains what to do.
     pub fn validate(self, fallback: impl FnOnce() -> JobId) -> Result<ValidatedJob, Problem> {
         let id = match &self.id {
             Some(text) => id::read_job(text).ok_or_else(|| {
@@ -400,10 +400,10 @@ impl Submission {
     }
 }
 
-/// Judges a name: of a queue, a kind, a key, a job of a flow.
+/// Validates a name: of a queue, a kind, a key, a job of a flow.
 ///
 /// # Errors
-/// If it is empty, too long, or would not be seen as it is.
+/// If it is empty, too long, or contains control characters.
 pub fn name(field: &str, text: &str) -> Result<Name, Problem> {
     let problem = |title: String| Problem::invalid(title).at(format!("/{field}"));
     if text.is_empty() {
@@ -421,8 +421,8 @@ pub fn name(field: &str, text: &str) -> Result<Name, Problem> {
     Ok(Name::from(text))
 }
 
-/// A digest of everything that was submitted except the id. It is stored with the job, so this must
-/// give the same for ever.
+/// A digest of everything that was submitted except the id. It is stored with the job, so it must
+/// never change.
 fn digest(spec: &JobSpec, payload: &str) -> Digest {
     let mut hash = Sha256::new();
     let mut text = |text: &str| {

@@ -1,9 +1,9 @@
-//! "Did you mean": the known word that is most like one that is not known.
+//! "Did you mean": the known word that is most similar to an unknown one.
 
-/// Words less alike than this are not meant.
+/// Words less similar than this are not suggested.
 const LIKENESS_MIN: f64 = 0.75;
 
-/// The nearest of these, if any is near.
+/// The most similar of these words, if any is similar enough.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let alike = |candidate: &str| strsim::jaro_winkler(word, candidate);
@@ -12,7 +12,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     near.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, candidate)| candidate)
 }
 
-/// The same as the end of a sentence; nothing if nothing is near.
+/// The same as the end of a sentence; empty if no word is similar enough.
 #[must_use]
 pub fn did_you_mean(word: &str, known: &[&str]) -> String {
     let near = nearest(word, known.iter().copied());

@@ -1,18 +1,18 @@
-//! Moments as text, in UTC: `2026-01-31T12:00:00.5Z`.
+//! Timestamps as text, in UTC: `2026-01-31T12:00:00.5Z`.
 
 use filch_scheduler::time::Wall;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A moment of the wall clock.
+/// A timestamp of the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub Wall);
 
 impl Moment {
-    /// Reads a moment with its offset from UTC.
+    /// Reads a timestamp with its offset from UTC.
     ///
     /// # Errors
-    /// With what to write instead.
+    /// Returns an error that suggests what to write instead.
     pub fn read(text: &str) -> Result<Self, String> {
         let read = text.parse::<Timestamp>().ok();
         let millis = read.and_then(|moment| u64::try_from(moment.as_millisecond()).ok());

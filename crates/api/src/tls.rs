@@ -1,4 +1,4 @@
-//! TLS: files made into what rustls takes, with words for what is wrong with them.
+//! TLS: turns files into rustls configurations, with readable errors.
 //!
 //! The cryptography is ring's: it needs neither cmake nor a second C library to build, which
 //! aws-lc-rs does.
@@ -16,30 +16,30 @@ use rustls::{RootCertStore, version};
 
 use crate::access::NoAccess;
 
-/// What a client needs beyond a URL.
+/// The TLS files of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// The only CA whose servers are trusted; those of the system if missing.
+    /// The only CA to trust; the system's CAs if missing.
     pub ca: Option<PathBuf>,
-    /// Its own certificate and key, for servers that want to see one.
+    /// The client's own certificate and key, for servers that require one.
     pub identity: Option<Identity>,
 }
 
-/// A certificate, with those that lead to its CA, and the key that belongs to it.
+/// A certificate with its chain, and its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// PEM.
+    /// The certificate chain, in PEM.
     pub certificate: PathBuf,
     /// The private key, in PEM.
     pub key: PathBuf,
 }
 
-/// What a server needs.
+/// The TLS files of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFiles {
-    /// Its own.
+    /// The server's certificate and key.
     pub identity: Identity,
-    /// If given, only clients with a certificate of this CA are let in.
+    /// If given, only clients with a certificate of this CA are accepted.
     pub client_ca: Option<PathBuf>,
 }
 
@@ -53,7 +53,7 @@ impl ServerFiles {
     /// Reads them.
     ///
     /// # Errors
-    /// If one cannot be read, is something else, or does not fit to the others.
+    /// If a file cannot be read or has the wrong contents, or the files do not match.
     pub fn read(&self) -> Result<Arc<ServerConfig>, NoAccess> {
         let Self { identity, client_ca } = self;
         let builder = ServerConfig::builder_with_provider(provider())
@@ -80,7 +80,7 @@ impl ClientFiles {
     /// Reads them.
     ///
     /// # Errors
-    /// If one cannot be read, is something else, or does not fit to the others.
+    /// If a file cannot be read or has the wrong contents, or the files do not match.
     pub fn read(&self) -> Result<Arc<ClientConfig>, NoAccess> {
         let roots = match &self.ca {
             Some(path) => roots(path)?,
@@ -106,7 +106,7 @@ impl ClientFiles {
     }
 }
 
-/// A client that trusts no server, for connections without TLS.
+/// A configuration that trusts no server, for connections without TLS.
 #[must_use]
 pub fn nobody() -> Arc<ClientConfig> {
     let nothing = ClientFiles::default().trusting(RootCertStore::empty());
@@ -125,7 +125,7 @@ impl Identity {
         };
         let mode =
             std::fs::metadata(&self.key).map_err(|error| cannot(&error))?.permissions().mode();
-        // The group may be the one that the server runs as.
+        // Group access is allowed: the server may run as that group.
         if mode & 0o007 != 0 {
             return Err(NoAccess(format!(
                 "everybody can read the key in {shown} (its mode is {:03o})\n  help: chmod 600 {shown}",
@@ -163,8 +163,8 @@ fn roots(path: &Path) -> Result<RootCertStore, NoAccess> {
     Ok(roots)
 }
 
-/// Those that the system trusts. If there are none, no server will be trusted, and that is said
-/// then.
+/// The CAs that the system trusts. If there are none, no server is trusted, and connecting fails
+/// with that reason.
 fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -179,10 +179,10 @@ fn bad(path: &Path, why: &dyn std::fmt::Display) -> NoAccess {
     ))
 }
 
-/// What is wrong with a TLS connection, if that is what this error is about.
+/// The TLS error, if this is one.
 #[must_use]
 pub fn distrust(error: &(dyn std::error::Error + 'static)) -> Option<String> {
-    // One error of the system's may hold another.
+    // An I/O error may contain another error.
     match error.downcast_ref::<std::io::Error>() {
         Some(outer) => distrust(outer.get_ref()?),
         None => error.downcast_ref::<rustls::Error>().map(ToString::to_string),

@@ -1,5 +1,4 @@
-//! Tokens: their text form, roles and requests. What each role may do at which door is the
-//! server's to know.
+//! Tokens: their text form, roles and requests. The server decides what each role may do.
 
 use std::fmt;
 use std::str::FromStr;
@@ -64,25 +63,25 @@ impl FromStr for Role {
     }
 }
 
-/// What every token begins with, so that people and programs recognise one that lies about.
+/// The prefix of every token, so that people and secret scanners recognise leaked ones.
 pub const PREFIX: &str = "filch_";
 
-/// Digits of a token's id, which is no secret.
+/// Digits of a token's id, which is not secret.
 const ID_DIGITS: usize = 8;
 
 /// Bytes of its secret part.
 const SECRET_BYTES: usize = 32;
 
-/// A token as its bearer has it: `filch_`, its id, and 256 secret bits. It is printed only by
-/// [`Secret::reveal`].
+/// A complete token, as its bearer has it: `filch_`, its id, and 256 secret bits. Only
+/// [`Secret::reveal`] returns it as text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// A new one, out of what the system calls random.
+    /// A new token, from the system's random number generator.
     ///
     /// # Panics
-    /// If the system has no randomness: then nothing here could be kept secret.
+    /// If the system has no randomness: tokens could be guessed then.
     #[must_use]
     pub fn generate() -> Self {
         let mut bytes = [0; ID_DIGITS / 2 + SECRET_BYTES];
@@ -91,7 +90,7 @@ impl Secret {
         Self(format!("{PREFIX}{}_{}", hex(id), hex(secret)))
     }
 
-    /// Reads one, without white space around it.
+    /// Parses a token, without white space around it.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
@@ -103,19 +102,19 @@ impl Secret {
         is_one.then(|| Self(text.to_owned()))
     }
 
-    /// By what it is known to everybody.
+    /// Its public id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.0[PREFIX.len()..PREFIX.len() + ID_DIGITS]
     }
 
-    /// What is kept of it.
+    /// The digest, which is stored in place of the token.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         Sha256::digest(self.0.as_bytes()).into()
     }
 
-    /// The token itself, for its bearer, and for the header in which it is sent.
+    /// The token as text, for its bearer, and for the header in which it is sent.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -132,7 +131,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether a token stands somewhere in this text.
+/// Whether this text contains a token.
 #[must_use]
 pub fn is_in(text: &str) -> bool {
     let length = PREFIX.len() + ID_DIGITS + 1 + 2 * SECRET_BYTES;
@@ -161,24 +160,24 @@ pub struct TokenRequest {
 /// A validated token request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidatedToken {
-    /// What it is for.
+    /// Its role.
     pub role: Role,
-    /// The only queues that it is for; all if empty.
+    /// The queues that it is limited to; all if empty.
     pub queues: Vec<Name>,
-    /// After which span it ends.
+    /// How long it is valid.
     pub expires: Option<Duration>,
     /// Its name.
     pub name: String,
 }
 
-/// The most queues of one token.
+/// The maximum number of queues of one token.
 const QUEUES_MAX: usize = 100;
 
 impl TokenRequest {
-    /// Whether such a token can be made.
+    /// Validates the request.
     ///
     /// # Errors
-    /// With what is wrong.
+    /// Returns what is wrong.
     pub fn validate(self) -> Result<ValidatedToken, Problem> {
         let Self { role, queues, expires, name } = self;
         if queues.len() > QUEUES_MAX {
@@ -207,10 +206,10 @@ impl TokenRequest {
     }
 }
 
-/// How long a token lasts.
+/// Parses how long a token is valid.
 ///
 /// # Errors
-/// With what to write instead.
+/// Returns an error that suggests what to write instead.
 pub fn read_span(text: &str) -> Result<Duration, String> {
     match span::read(text) {
         Ok(span) if span.is_zero() => Err("the expiry must be longer than zero".into()),
@@ -254,7 +253,7 @@ pub struct Made {
     pub token: Token,
 }
 
-/// The one place where a token is written down.
+/// The only place where a token is serialized.
 mod revealed {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -266,7 +265,7 @@ mod revealed {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
         let text = String::deserialize(from)?;
-        // Not said what it is: it may be a secret all the same.
+        // The error does not quote the text: it may be a secret all the same.
         Secret::read(&text).ok_or_else(|| serde::de::Error::custom("this is no token"))
     }
 }

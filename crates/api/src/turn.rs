@@ -1,5 +1,5 @@
-//! When a queued job's turn comes: how many are ahead of it, and how fast its queue moves at
-//! present.
+//! When a queued job will start: how many jobs are ahead of it, and the current throughput of its
+//! queue.
 
 use filch_scheduler::dispatch::Ahead;
 use serde::{Deserialize, Serialize};
@@ -19,23 +19,23 @@ pub struct Turn {
     pub in_ms: Option<u64>,
 }
 
-/// How a queue moves.
+/// The throughput of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Traffic {
-    /// Jobs that workers have taken and are not known to have started: they come first, too.
+    /// Jobs that workers hold and have not reported as started: they are ahead, too.
     pub leased: u32,
-    /// How many jobs end in a second; unknown if none did lately.
+    /// How many jobs end per second; unknown if none ended lately.
     pub per_second: Option<f64>,
 }
 
 impl Turn {
-    /// There is no estimate if nothing moves, or if more jobs are ahead than are counted.
+    /// Without an estimate if the queue does not move, or if more jobs are ahead than are counted.
     #[must_use]
     pub fn new(ahead: Ahead, traffic: Traffic) -> Self {
         let rate = traffic.per_second.filter(|rate| *rate > 0.0);
         let per_minute = rate.map(|rate| (rate * 60.0).round().max(1.0) as u64);
         match ahead {
-            // As many have to end before it starts, and one more, which makes room for it.
+            // All jobs ahead have to end before it starts, and one more, which frees a slot for it.
             Ahead::Exactly(ahead) => {
                 let before = f64::from(ahead) + f64::from(traffic.leased) + 1.0;
                 let in_ms = rate.map(|rate| (before / rate * 1_000.0).round() as u64);
@@ -45,8 +45,7 @@ impl Turn {
         }
     }
 
-    /// `17 jobs ahead; at the present rate about 40 s`, with something about the place after
-    /// "ahead".
+    /// `17 jobs ahead; at the present rate about 40 s`, with `place` after "ahead".
     pub(crate) fn text(&self, ahead: Ahead, place: &str) -> String {
         let ahead = match ahead {
             Ahead::Exactly(0) => "it is next".to_owned(),
@@ -59,7 +58,7 @@ impl Turn {
     }
 }
 
-/// Estimates are not more exact than this.
+/// Rounds a duration: estimates are not more exact than this.
 fn about(ms: u64) -> String {
     match ms.div_ceil(1_000) {
         0 | 1 => "about a second".to_owned(),

@@ -116,7 +116,7 @@ impl Claim {
     /// Validates a claim.
     ///
     /// # Errors
-    /// With what to do about it.
+    /// If it is invalid; the error explains what to do.
     pub fn check(&self) -> Result<(), Problem> {
         if self.number == 0 {
             return Err(Problem::invalid("claims are numbered from 1").at("/number"));
@@ -145,7 +145,7 @@ impl Heartbeat {
     /// Validates a heartbeat.
     ///
     /// # Errors
-    /// With what to do about it.
+    /// If it is invalid; the error explains what to do.
     pub fn check(&self) -> Result<(), Problem> {
         check_count(&self.holds, "/holds")?;
         check_count(&self.stopping, "/stopping")
@@ -156,7 +156,7 @@ impl Reports {
     /// Validates reports.
     ///
     /// # Errors
-    /// With what to do about it.
+    /// If it is invalid; the error explains what to do.
     pub fn check(&self) -> Result<(), Problem> {
         check_count(&self.reports, "/reports")?;
         for (index, report) in self.reports.iter().enumerate() {

@@ -74,7 +74,7 @@ pub fn check(address: SocketAddr, protection: Protection) -> Result<(), Exposed>
 mod tests {
     use super::*;
 
-    /// All cases: for each address, without and with each of token, TLS and the insistence.
+    /// All cases: for each address, with and without tokens, TLS and permission for plaintext.
     #[test]
     fn every_case_is_as_the_table_says() {
         let table = "

@@ -1,4 +1,4 @@
-//! Tokens: authentication. `http::rights` says what each role may do.
+//! Tokens: authentication. `http::rights` lists what each role may do.
 //!
 //! All stored tokens are also in memory, so that requests need no look at the store. As long as no
 //! token was ever created, every client is accepted; from the first one on every request needs a
@@ -26,7 +26,8 @@ const LOOK: Duration = Duration::from_secs(30);
 /// Creates a token in this store.
 ///
 /// # Errors
-/// If it would be the first and has not role admin, if there are too many, or if the store fails.
+/// If it would be the first and its role is not admin, if there are too many, or if the store
+/// fails.
 pub fn make(store: &dyn Store, wanted: ValidatedToken) -> Result<Made, Problem> {
     let rows = store.tokens().map_err(|error| broken(&error))?;
     let ValidatedToken { role, queues, expires, name } = wanted;

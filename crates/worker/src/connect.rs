@@ -293,7 +293,7 @@ where
                     Message::Binary(_) | Message::Close(None) | Message::Frame(_) => None,
                 };
                 let Some(delivery) = delivery else { break };
-                // Only now it is certain that the server understands this worker.
+                // Only now is it certain that the server understands this worker.
                 if !is_heard {
                     teller.tell(None);
                     is_heard = true;

@@ -1,4 +1,5 @@
-//! Logs of a worker's connection: when it stands, when it breaks, and for how long it was gone.
+//! Logs of a worker's connection: when it is established, when it breaks, and for how long it was
+//! down.
 
 use std::time::Duration;
 

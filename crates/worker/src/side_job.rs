@@ -24,7 +24,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Work that *must* happen belongs into a job: a worker that is never idle does no side jobs.
+//! Work that *must* happen belongs in a job: a worker that is never idle does no side jobs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -48,7 +48,8 @@ impl Threads {
         let runtime = Handle::current();
         let idle_hook = move || {
             idle.say();
-            // There is no task now; a job that comes of it is spawned later, and wakes a thread.
+            // There is no task yet; if the worker gets a job, it is spawned later and wakes a
+            // thread.
             false
         };
         let builder = Pool::builder().name(NAME).threads(threads).idle_hook(idle_hook);

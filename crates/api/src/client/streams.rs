@@ -1,5 +1,4 @@
-//! What goes or comes line by line, for as long as it takes: jobs to submit, what they print,
-//! events.
+//! Streamed requests and responses, line by line: jobs to submit, output of jobs, events.
 
 use std::ops::ControlFlow;
 
@@ -11,24 +10,24 @@ use crate::job::Chunk;
 use crate::problem::Problem;
 use crate::session::OutputStream;
 
-/// A piece of what a job prints.
+/// A piece of a job's output.
 #[derive(Clone, Debug, serde::Deserialize)]
 pub struct Printed {
-    /// Where.
+    /// The stream that it was printed to.
     pub stream: OutputStream,
-    /// What.
+    /// The text.
     pub text: String,
 }
 
 /// An event of the stream, as it arrived.
 #[derive(Clone, Debug, Default)]
 pub struct StreamedEvent {
-    /// Where to go on after this.
+    /// The position to resume from after this event.
     pub id: String,
-    /// Something before this was missed, and there is nothing else to this.
+    /// Whether earlier events were missed; such an event contains nothing else.
     pub is_reset: bool,
-    /// An [`crate::event::ClusterEvent`] in JSON; nothing, where only the place to go on from is
-    /// told.
+    /// A [`crate::event::ClusterEvent`] in JSON; empty if the event only carries the position to
+    /// resume from.
     pub data: String,
 }
 
@@ -53,13 +52,13 @@ impl Events<'_> {
                 Some(("id", id)) => id.clone_into(&mut told.id),
                 Some(("event", name)) => told.is_reset = name == "reset",
                 Some(("data", data)) => data.clone_into(&mut told.data),
-                // An empty line ends an event; a colon begins a remark.
+                // An empty line ends an event; a colon begins a comment.
                 _ if line.is_empty() && !told.id.is_empty() => {
                     is_enough = each(std::mem::take(&mut told)).is_break();
                 }
                 _ => {}
             }
-            // The caller wants no more.
+            // The caller wants no more events.
             if is_enough { Err(String::new()) } else { Ok(()) }
         });
         let read = read.await;
@@ -68,7 +67,7 @@ impl Events<'_> {
 }
 
 impl Client {
-    /// What a job prints; with `follow`, until it has ended.
+    /// The output of a job; with `follow`, until the job has ended.
     ///
     /// # Errors
     /// See [`Error`].
@@ -81,8 +80,8 @@ impl Client {
         .await
     }
 
-    /// Begins to listen to what happens, or has happened; `query` as the API takes it, without the
-    /// question mark, and `last` the id of the last event, to continue from there.
+    /// Subscribes to events; `query` as in the API, without the question mark. `last` is the id of
+    /// the last event that was received, to resume after it.
     ///
     /// # Errors
     /// See [`Error`].
@@ -94,7 +93,7 @@ impl Client {
         Ok(Events { client: self, response: self.answer(request).await? })
     }
 
-    /// Submits lines of JSON; `each` is called with what has become durable.
+    /// Submits lines of JSON; `each` is called with jobs that have become durable.
     ///
     /// # Errors
     /// See [`Error`]. Events that were passed to `each` stay valid.

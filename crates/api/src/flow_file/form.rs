@@ -1,4 +1,4 @@
-//! TOML, JSON and YAML: each is read into the same tree, with the lines on which things stand.
+//! TOML, JSON and YAML: each is parsed into the same tree, with line numbers.
 
 use std::fmt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::tree::{Node, Value};
 use crate::json::check_depth;
 
-/// How a flow is written.
+/// The format of a flow file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is what it says")]
 pub enum Form {
@@ -20,7 +20,7 @@ pub enum Form {
     Yaml,
 }
 
-/// Why a text cannot be read, and on which line.
+/// Why a text cannot be parsed, and on which line.
 #[derive(Debug)]
 pub(super) struct Unread {
     pub(super) line: Option<usize>,
@@ -28,7 +28,7 @@ pub(super) struct Unread {
 }
 
 impl Form {
-    /// By the extension of the file name, or else by what the text looks like.
+    /// Detects the format from the extension of the file name, or else from the text.
     #[must_use]
     pub fn of(path: &Path, text: &str) -> Option<Self> {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
@@ -49,7 +49,7 @@ impl Form {
     }
 }
 
-/// A text and where its lines begin.
+/// A text and the offsets of its lines.
 struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,
@@ -62,7 +62,7 @@ impl<'a> Lines<'a> {
         Self { text, starts }
     }
 
-    /// The line on which a byte stands, from 1.
+    /// The line of a byte offset, from 1.
     fn at(&self, offset: usize) -> usize {
         self.starts.partition_point(|start| *start <= offset)
     }
@@ -80,7 +80,7 @@ fn toml(text: &str) -> Result<Node, Unread> {
 
 fn toml_table(lines: &Lines<'_>, table: &DeTable<'_>) -> Result<Value, Unread> {
     let mut fields: Vec<_> = table.iter().collect();
-    // The table has them by name; they are wanted as they were written.
+    // The parser sorts fields by name; this restores the order of the file.
     fields.sort_by_key(|(name, _)| name.span().start);
     let fields = fields.into_iter().map(|(name, value)| {
         let line = lines.at(name.span().start);
@@ -105,7 +105,7 @@ fn toml_value(lines: &Lines<'_>, line: usize, value: &DeValue<'_>) -> Result<Nod
                     .ok_or_else(|| no_number(number.as_str()));
             }
             DeValue::Float(number) => {
-                // A plus sign and bare points are TOML's alone; infinities have no JSON form.
+                // Plus signs and bare points exist only in TOML; infinities have no JSON form.
                 let read = number.as_str().parse::<f64>().ok().filter(|number| number.is_finite());
                 let read = read.ok_or_else(|| no_number(number.as_str()))?;
                 return Node::number(line, format!("{read:?}"))
@@ -131,7 +131,7 @@ fn json(text: &str) -> Result<Node, Unread> {
     json_value(&Lines::of(text), raw)
 }
 
-/// What is borrowed from the text says by its place where it stands.
+/// `raw` is borrowed from the text, so its address tells its line.
 fn json_value(lines: &Lines<'_>, raw: &RawValue) -> Result<Node, Unread> {
     let written = raw.get();
     let offset = (written.as_ptr() as usize).saturating_sub(lines.text.as_ptr() as usize);
@@ -197,7 +197,7 @@ fn yaml(text: &str) -> Result<Node, Unread> {
     Ok(read.into())
 }
 
-/// A value of YAML, each inner one with its place.
+/// A YAML value, each inner one with its position.
 struct Yaml(Value);
 
 impl From<serde_saphyr::Spanned<Yaml>> for Node {
@@ -281,7 +281,7 @@ impl<'de> Visitor<'de> for YamlReader {
         let mut fields = Vec::new();
         while let Some(name) = map.next_key::<serde_saphyr::Spanned<String>>()? {
             let mut node: Node = map.next_value::<serde_saphyr::Spanned<Yaml>>()?.into();
-            // A field stands where its name stands.
+            // The line of a field is that of its name.
             node.line = usize::try_from(name.referenced.line()).unwrap_or(node.line);
             fields.push((name.value, node));
         }

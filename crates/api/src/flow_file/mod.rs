@@ -1,8 +1,8 @@
-//! A flow as people write it in a file, read and validated without a server. What is wrong is known
-//! by the line it stands on.
+//! A flow as people write it in a file, read and validated without a server. Errors come with the
+//! line they are on.
 //!
-//! `form` reads TOML, JSON and YAML into the same `tree`; this module makes a [`Flow`] of it, and
-//! `shape` knows what a field is made of.
+//! `form` parses TOML, JSON and YAML into the same `tree`; this module turns that into a [`Flow`],
+//! and `shape` knows the type of each field.
 
 mod form;
 mod shape;
@@ -18,20 +18,20 @@ use crate::problem::Problem;
 use crate::submission::Submission;
 use crate::suggest::{did_you_mean, nearest};
 
-/// Why a text is no flow.
+/// Why a text is not a valid flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// What is wrong.
     pub what: String,
-    /// On which line, from 1.
+    /// The line, from 1.
     pub line: Option<usize>,
-    /// What stands there, or the beginning of it.
+    /// The text of that line, or its beginning.
     pub written: String,
     /// What to do about it.
     pub help: String,
 }
 
-/// The words that may stand at the top.
+/// The fields at the top level.
 const TOP: [&str; 4] = ["name", "defaults", "job", "jobs"];
 
 /// The fields of a job.
@@ -54,26 +54,26 @@ const FIELDS: [&str; 16] = [
     "traceparent",
 ];
 
-/// Fields that are one of a few words.
+/// Fields with a fixed set of values.
 const WORDS: [(&str, &[&str]); 2] = [
     ("when", &["all-succeeded", "any-succeeded", "all-done", "any-failed"]),
     ("otherwise", &["cancel", "hold", "run"]),
 ];
 
-/// A text that is to be read as a flow.
+/// A flow file.
 #[derive(Clone, Copy, Debug)]
 pub struct File<'a> {
-    /// The folder of the file; commands run there unless they set `dir`.
+    /// The path of the file; commands run in its folder unless they set `dir`.
     pub path: &'a Path,
-    /// What is written in it.
+    /// Its contents.
     pub text: &'a str,
 }
 
 impl File<'_> {
-    /// Reads and validates it; `here` is where relative paths begin.
+    /// Reads and validates it; relative paths start at `here`.
     ///
     /// # Errors
-    /// If no server would take it.
+    /// If a server would refuse it.
     pub fn read(&self, form: Form, here: &Path) -> Result<Flow, Wrong> {
         let top = form.read(self.text).map_err(|unread| {
             let form = match form {
@@ -135,7 +135,7 @@ impl File<'_> {
         let whose = format!("job {name:?}");
         let mut fields = self.table(node, &whose)?.to_vec();
         for (field, value) in &mut fields {
-            // One parent may be written without a list around it.
+            // A single parent may be written without a list.
             if let ("after", Value::Text(_)) = (field.as_str(), &value.value) {
                 *value = Node::new(value.line, Value::List(vec![value.clone()]));
             }
@@ -163,7 +163,7 @@ impl File<'_> {
         Ok(job)
     }
 
-    /// Reads one field by itself, so that what is wrong with it is known to be its fault.
+    /// Reads one field by itself, so that an error is certain to be about this field.
     fn check(&self, whose: &str, field: &str, node: &Node) -> Result<(), Wrong> {
         if !FIELDS.contains(&field) {
             let what = format!("{whose} has no field {field:?}");
@@ -219,7 +219,7 @@ impl File<'_> {
         }
     }
 
-    /// A problem of the whole, shown where it stands in the file.
+    /// An error of the whole flow, shown at its place in the file.
     fn explain(&self, top: &Node, problem: &Problem) -> Wrong {
         let mut path = problem.at.as_deref().unwrap_or_default().split('/').skip(1);
         let is_in_job = path.next() == Some("jobs");
@@ -257,7 +257,7 @@ impl File<'_> {
     }
 }
 
-/// So much of a line is shown.
+/// How many characters of a line are shown.
 const WRITTEN_MAX: usize = 100;
 
 const HELP: &str = "`filch flow --help` shows how a flow is written";
@@ -345,7 +345,7 @@ mod tests {
         // Values of the right type are validated where they are read.
         let wrong = read("[job.a]\nkind = \"k\"\ntimeout = \"5 apples\"").unwrap_err();
         assert!(wrong.what.starts_with("job \"a\", timeout: "), "{}", wrong.what);
-        // The defaults are held to the same.
+        // The same applies to defaults.
         let wrong = read("[defaults]\npriority = \"high\"").unwrap_err();
         assert!(wrong.what.starts_with("`defaults`: priority is text"), "{}", wrong.what);
     }

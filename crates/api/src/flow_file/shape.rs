@@ -1,12 +1,11 @@
-//! What each field of a job is made of, in plain words, and which part of one is made of something
-//! else.
+//! The type of each field of a job in plain words, and which part of a field has another type.
 
 use super::tree::{Node, Value};
 use crate::submission::{Growth, Span};
 
-/// A part of a field that is not what it has to be.
+/// A part of a field that has the wrong type.
 pub(super) struct Misfit {
-    /// The line on which it stands.
+    /// Its line.
     pub(super) line: usize,
     /// Which part, what it is, and what it should be.
     pub(super) what: String,
@@ -63,7 +62,7 @@ fn number<N: std::str::FromStr>(part: &str, node: &Node, expected: &str) -> Opti
     (!fits).then(|| wrong(part, node, expected))
 }
 
-/// A list of texts, each of which is called `item`.
+/// A list of texts; `item` is the word for one of them.
 fn list(field: &str, node: &Node, whole: &str, item: &str) -> Option<Misfit> {
     let Value::List(items) = &node.value else { return Some(wrong(field, node, whole)) };
     let numbered = (1..).zip(items);
@@ -94,7 +93,7 @@ fn retry(node: &Node) -> Option<Misfit> {
     })
 }
 
-/// A text that has to be one of its kind.
+/// A text that must parse as a `T`.
 fn reads<T: serde::de::DeserializeOwned>(
     part: &str,
     node: &Node,

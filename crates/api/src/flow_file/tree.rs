@@ -1,4 +1,4 @@
-//! A document in whichever form it was written: values that know the lines they stand on.
+//! A document, whichever its format: values with the lines they are on.
 
 use serde::ser::{Serialize, SerializeMap as _, SerializeSeq as _, Serializer};
 use serde_json::value::RawValue;
@@ -14,7 +14,7 @@ pub(super) struct Node {
 pub(super) enum Value {
     Null,
     Bool(bool),
-    /// As it was written, so that none loses digits.
+    /// As it was written, so that no digits are lost.
     Number(Box<RawValue>),
     Text(String),
     List(Vec<Node>),
@@ -27,7 +27,7 @@ impl Node {
         Self { line, value }
     }
 
-    /// A number that is not from JSON; `None` if JSON has none like it.
+    /// A number from a format other than JSON; `None` if JSON has no such number.
     pub(super) fn number(line: usize, text: String) -> Option<Self> {
         RawValue::from_string(text).ok().map(|raw| Self::new(line, Value::Number(raw)))
     }
@@ -37,7 +37,7 @@ impl Node {
         fields.iter().find(|(field, _)| field == name).map(|(_, node)| node)
     }
 
-    /// The line of what a path leads to, or of the last thing on the way there.
+    /// The line of the value at a path, or of the last value on the way there.
     pub(super) fn line_of(&self, path: &[&str]) -> usize {
         let mut node = self;
         for name in path {
@@ -56,7 +56,7 @@ impl Node {
         serde_json::value::to_raw_value(self).expect("names are text, so it can be written")
     }
 
-    /// What it is, for people.
+    /// Its type, for people.
     pub(super) const fn kind(&self) -> &'static str {
         match self.value {
             Value::Null => "nothing",

@@ -1,4 +1,4 @@
-//! Bodies of requests: read within their bounds and in time, and made into what they stand for.
+//! Bodies of requests: read within size and time limits, and parsed.
 
 use std::time::Duration;
 
@@ -17,10 +17,11 @@ use super::{Failure, State};
 /// How many large bodies (larger than one object may be) are held at once.
 pub(crate) const LARGE_MAX: usize = 4;
 
-/// How long such a body waits for its turn.
+/// How long a request with such a body waits for a permit.
 const TURN: Duration = Duration::from_secs(30);
 
-/// What is too large is still read for a while, so that the client is there to hear it.
+/// How much of a body that is too large is still read, so that the client is there to read the
+/// response.
 const IGNORED_BYTES: usize = 16 << 20;
 
 /// A body that is one object.
@@ -31,7 +32,7 @@ impl<T: DeserializeOwned> FromRequest<State> for Object<T> {
 
     async fn from_request(request: Request, state: &State) -> Result<Self, Failure> {
         let held = collect(state, request, |_| limits::BODY_BYTES).await?;
-        // Fields in the order in which they happen to be declared are no form of an object.
+        // serde would read an array as the fields of an object in the order of their declaration.
         if held.bytes.trim_ascii_start().starts_with(b"[") {
             return Err(Problem::invalid("expected a JSON object, got an array").into());
         }
@@ -89,7 +90,7 @@ async fn wait_for_turn(state: &State) -> Result<OwnedSemaphorePermit, Failure> {
     }
 }
 
-/// The next piece of a body.
+/// The next chunk of a body.
 async fn next<S>(body: &mut S, patience: Duration) -> Result<Option<Bytes>, Failure>
 where
     S: futures_util::Stream<Item = Result<Bytes, axum::Error>> + Unpin,
@@ -102,7 +103,7 @@ where
     }
 }
 
-/// Reads on without keeping anything, for a while.
+/// Reads and drops the rest of a body, for a while.
 async fn ignore(mut body: axum::body::BodyDataStream) {
     let mut ignored = 0;
     let reading = async {
@@ -115,13 +116,13 @@ async fn ignore(mut body: axum::body::BodyDataStream) {
     let _ = tokio::time::timeout(Duration::from_secs(1), reading).await;
 }
 
-/// Makes something of JSON that is not too deep.
+/// Parses JSON that is not nested too deeply.
 pub(crate) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     json::check_depth(text)?;
     serde_json::from_slice(text).map_err(|error| unread(&error))
 }
 
-/// What is wrong with some JSON.
+/// A parse error as a problem.
 pub(crate) fn unread(error: &serde_json::Error) -> Problem {
     let kind = if error.is_data() { Problem::invalid } else { Problem::malformed };
     kind(error.to_string())
@@ -136,13 +137,13 @@ fn too_large(bytes: usize, most: usize) -> Problem {
         })
 }
 
-/// A line is longer than lines may be.
+/// A line exceeds the limit.
 pub(crate) fn line_too_long(bytes: usize) -> Problem {
     Problem::new(413, "line-too-long", format!("a line is too long: {bytes} bytes or more"))
         .help(format!("send at most {}", limits::LINE_BYTES))
 }
 
-/// The client went away in the middle.
+/// The client disconnected in the middle of a body.
 pub(crate) fn broken_off() -> Problem {
     Problem::malformed("the body is incomplete: the connection broke").help(
         "repeat the request with the same Idempotency-Key or ids: jobs that were accepted \
@@ -150,14 +151,14 @@ pub(crate) fn broken_off() -> Problem {
     )
 }
 
-/// The client stopped sending.
+/// The client has stopped sending.
 pub(crate) fn too_slow(patience: Duration) -> Problem {
     let span = filch_api::span::write(patience);
     Problem::new(408, "too-slow", format!("the body stalled: nothing was received for {span}"))
         .help("repeat the request with the same Idempotency-Key or ids")
 }
 
-/// A body that is not looked at, for requests that need none.
+/// Ignores the body, for requests that need none.
 pub(crate) async fn nothing(body: Body) {
     ignore(body.into_data_stream()).await;
 }

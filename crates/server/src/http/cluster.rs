@@ -1,4 +1,4 @@
-//! Queues, workers, the order of work, and the server itself.
+//! Queues, workers, the scheduling strategy, and the server itself.
 
 use axum::extract::State as Given;
 use axum::{Extension, Json};

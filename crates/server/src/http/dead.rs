@@ -1,7 +1,7 @@
 //! Dead jobs: list, group, retry and discard them, one by one or by filter.
 //!
-//! Whatever their number, they are worked through in slices, so that memory stays bounded and
-//! others get their turn in between. A request that breaks off has done a part of its work;
+//! However many there are, they are processed in slices, so that memory stays bounded and other
+//! requests run in between. A request that breaks off has done a part of its work; if it is
 //! repeated, it does the rest.
 
 use std::cmp::Reverse;
@@ -303,7 +303,7 @@ async fn slice(
 fn with_errors(store: &dyn Store, rows: Vec<JobRow>) -> Result<Vec<Dead>, StoreError> {
     let seqs: Vec<Seq> = rows.iter().map(|row| row.seq).collect();
     let errors = store.errors(&seqs)?;
-    // A job whose worker was lost each time has no last words.
+    // A job whose worker was lost each time has no error message.
     let nothing = |row: &JobRow| match row.now.reason {
         Some(Reason::WorkerLost) => StoredText::from("the worker was lost"),
         _ => StoredText::from("it did not say what went wrong"),
@@ -330,7 +330,7 @@ async fn work_through(
         for ids in ids.chunks(SLICE) {
             let reading = ids.to_vec();
             let mut found = state.read(move |store| store.find(&reading, &[], &[])).await?;
-            // What is not the caller's business is as if it were not there.
+            // Jobs in queues that the caller may not use are treated as if they did not exist.
             found.retain(|row| caller.may_use(&row.spec.queue));
             let (dead, others): (Vec<JobRow>, Vec<JobRow>) =
                 found.into_iter().partition(|row| row.now.state == JobState::Dead);
@@ -424,8 +424,8 @@ async fn retry_some(state: &State, dead: &[JobRow], count: &mut Count) -> Result
 /// Proposes jobs for purging as if their retention were over, and checks which of them are gone.
 async fn discard_some(state: &State, dead: &[JobRow], count: &mut Count) -> Result<(), Failure> {
     let mut left: Vec<(Seq, JobId)> = dead.iter().map(|row| (row.seq, row.spec.id)).collect();
-    // A job that died just now is let go of when the brain has its receipt, which may be a moment
-    // later than the store has it.
+    // The scheduler releases a job that has just died when it has the receipt of the commit, which
+    // may be a moment after the store has the job. So a second try may succeed.
     for _ in 0..2 {
         if left.is_empty() {
             return Ok(());
@@ -434,12 +434,12 @@ async fn discard_some(state: &State, dead: &[JobRow], count: &mut Count) -> Resu
             .doorbell
             .ring(Input::Purge { jobs: left.clone(), cause: PurgeCause::Discarded })
             .await?;
-        // Answered once everything that was decided by then is durable.
+        // This returns once everything that was decided so far is durable.
         state.doorbell.look(|_, _| ()).await?;
         let ids: Vec<JobId> = left.iter().map(|&(_, id)| id).collect();
         let found = state.read(move |store| store.find(&ids, &[], &[])).await?;
         let before = left.len();
-        // What was submitted anew under an old id is another job.
+        // A job that was submitted again under the same id is another job.
         left.retain(|(seq, _)| found.iter().any(|row| row.seq == *seq));
         count.count += (before - left.len()) as u64;
     }

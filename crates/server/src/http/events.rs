@@ -1,5 +1,5 @@
-//! What happens, as server-sent events. Each has an id, so that a reader that was cut off goes on
-//! where it was; if that is too long ago, it gets an event `reset`.
+//! Server-sent events. Each has an id, so that a reader that was disconnected can resume after it;
+//! if those events are no longer available, the reader gets an event `reset`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -71,7 +71,7 @@ pub(crate) async fn stream(
     let since = since.map_err(|why| Problem::invalid(why).at("since"))?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let after = match (last, since) {
-        // An id that is not one of ours is as good as one that is too old.
+        // A malformed id is treated like one that is too old.
         (Some(last), _) => read(last).unwrap_or_default(),
         (None, Some(Moment(since))) => state.events.before(since),
         (None, None) => state.events.newest(),

@@ -1,4 +1,4 @@
-//! What requests say in their path and behind the question mark.
+//! Extractors for the path and the query string of requests.
 
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use super::{Failure, State};
 use crate::tokens::Caller;
 
-/// What stands behind the question mark.
+/// The query string.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<State> for Params<T> {
@@ -32,12 +32,12 @@ impl<T: DeserializeOwned> FromRequestParts<State> for Params<T> {
     }
 }
 
-/// Nothing stands behind the question mark.
+/// For requests without a query string.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
-/// The one name in the path.
+/// The only parameter in the path.
 pub(crate) struct Segment(pub(crate) String);
 
 impl FromRequestParts<State> for Segment {
@@ -52,7 +52,7 @@ impl FromRequestParts<State> for Segment {
     }
 }
 
-/// A worker in the path.
+/// The id of a worker in the path.
 pub(crate) struct Worker(pub(crate) WorkerId);
 
 impl FromRequestParts<State> for Worker {
@@ -68,10 +68,10 @@ impl FromRequestParts<State> for Worker {
     }
 }
 
-/// A job in the path: a whole id, or enough of its end.
+/// A job in the path: a full id, or its last digits.
 pub(crate) struct Named(pub(crate) JobId);
 
-/// The fewest digits that name a job.
+/// How many digits of an id are needed at least.
 const SUFFIX_MIN: usize = 4;
 
 impl FromRequestParts<State> for Named {
@@ -107,8 +107,8 @@ impl FromRequestParts<State> for Named {
     }
 }
 
-/// The job, if it is in a queue that is the caller's business. If not, it is as if it were not
-/// there.
+/// The job, if it is in a queue that the caller may use. Otherwise it is treated as if it did not
+/// exist.
 async fn narrow(caller: Option<&Caller>, job: JobId, state: &State) -> Result<JobId, Failure> {
     if let Some(caller) = caller.filter(|caller| caller.is_narrowed()) {
         let found = state.read(move |store| store.find(&[job], &[], &[])).await?;

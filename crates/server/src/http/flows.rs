@@ -1,4 +1,4 @@
-//! Flows: jobs that wait for one another, taken all or none.
+//! Flows: jobs that depend on one another, submitted all or none.
 
 use axum::extract::{Request as Incoming, State as Given};
 use axum::http::StatusCode;

@@ -15,7 +15,7 @@ use super::names::Names;
 use super::{Failure, State};
 use crate::tokens::Caller;
 
-/// Checks where a request comes from and who sends it before anything else looks at it.
+/// Checks the origin of a request and authenticates its sender, before anything else.
 pub(crate) async fn guard(
     Given(state): Given<State>,
     mut request: Request,
@@ -49,7 +49,7 @@ pub(crate) async fn guard(
     Ok(response)
 }
 
-/// Checks a request; returns who sends it, if that matters.
+/// Checks a request; returns its sender, if the operation needs one.
 fn check(state: &State, request: &Request) -> Result<Option<Caller>, Problem> {
     let headers = request.headers();
     let names = &state.names;

@@ -1,5 +1,5 @@
-//! What has happened to one job, from what is kept of it: its submit, the ledger of its owners,
-//! what was noted about it, its end.
+//! The history of one job, from everything that is stored of it: its submission, its owners, notes
+//! about it, and its end.
 
 use axum::Json;
 use axum::extract::State as Given;
@@ -75,8 +75,8 @@ fn events(history: &History) -> Vec<JobEvent> {
             ..plain(now.at, &now.state.to_string())
         });
     }
-    // What happened in one moment goes owner by owner, each from its beginning to its end. It was
-    // pushed in the order in which these steps come.
+    // Events with the same time are sorted by owner. The sort is stable, and the events of each
+    // owner were pushed in order, from its beginning to its end.
     events[1..].sort_by_key(|event| (event.at, event.fence));
     events
 }

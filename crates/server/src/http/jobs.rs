@@ -1,4 +1,4 @@
-//! Jobs: one, many, and what can be done to them.
+//! Jobs: show one, list many, cancel, retry, change the priority.
 
 use std::time::Duration;
 
@@ -75,8 +75,8 @@ pub(crate) async fn find(state: &State, id: JobId) -> Result<Job, Failure> {
     let (live, takers) = state.doorbell.look(look).await?;
     let history = state.read(move |store| store.history(id)).await?;
     let history = history.ok_or_else(|| unknown(id))?;
-    // What has ended is durable, and the store knows when and why; before that the brain knows
-    // better.
+    // An end is durable, and only the store has its time and reason; before the end, the
+    // scheduler's state is newer.
     let mut job = match &live {
         Some((view, _)) if !history.row.now.state.is_ended() => Job::live(view),
         _ => Job::kept(&history.row),
@@ -234,7 +234,7 @@ pub(crate) async fn page(
     mut order: ListOrder,
     limit: usize,
 ) -> Result<(Vec<Job>, Option<Seq>), Failure> {
-    // The rows do not know what is leased or running: those states are the brain's to say.
+    // Rows do not record whether a job is leased or running: only the scheduler knows those states.
     let mut wide = filter.clone();
     if filter.states.iter().any(|state| !state.is_ended()) {
         wide.states.retain(|state| state.is_ended());

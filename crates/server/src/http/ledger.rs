@@ -7,7 +7,7 @@ use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 use filch_store::{History, OwnerChange};
 
-/// Each change of owner, with how that owner's time ended.
+/// Each change of owner, with how that ownership ended.
 pub(super) fn ledger(history: &History, failures: &[Failure]) -> Vec<Ownership> {
     let mut nexts = history.owners.iter().skip(1);
     let ownership = |owner: &OwnerChange| {
@@ -16,7 +16,7 @@ pub(super) fn ledger(history: &History, failures: &[Failure]) -> Vec<Ownership> 
         if owner.worker.is_none() {
             return shown;
         }
-        // The note under the fence is most specific; then the next owner.
+        // A note with this fence is the most specific source; after that the next owner.
         let noted = failures.iter().find(|failure| failure.fence == shown.fence);
         let (outcome, at) = match (noted, next) {
             (Some(failure), _) => {
@@ -41,7 +41,7 @@ const fn taken(cause: LeaseCause) -> &'static str {
     }
 }
 
-/// What the last owner's time came to, by what became of the job.
+/// How the last ownership ended, from the state of the job.
 fn last(history: &History, owner: &OwnerChange) -> (Option<&'static str>, Moment) {
     let now = &history.row.now;
     let outcome = match now.state {
@@ -88,7 +88,7 @@ mod tests {
         History { row, payload: "{}".into(), owners, notes: Vec::new(), outputs: Vec::new() }
     }
 
-    /// What each row of the ledger came to, and when.
+    /// The outcome of each row of the ledger, and its time.
     fn outcomes(history: &History) -> Vec<(String, Option<u64>)> {
         let noted = |(at, note): &(Wall, Note)| Failure::noted(*at, note);
         let failures: Vec<Failure> = history.notes.iter().filter_map(noted).collect();

@@ -1,4 +1,4 @@
-//! What a job prints: while it runs as it comes, afterwards as it is kept.
+//! The output of a job: streamed while it runs, from the store afterwards.
 
 use axum::body::{Body, Bytes};
 use axum::extract::State as Given;
@@ -48,7 +48,8 @@ pub(crate) async fn show(
     Named(id): Named,
     Params(query): Params<LogQuery>,
 ) -> Result<Response, Failure> {
-    // That the job is there is found out before anything is answered.
+    // Before the response starts, so that an unknown job is refused and not answered with an empty
+    // stream.
     let job = super::jobs::find(&state, id).await?;
     let follow = query.follow.unwrap_or(false);
     let (lines, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(64);
@@ -69,7 +70,7 @@ pub(crate) async fn show(
             }
             tokio::select! {
                 changed = more.changed() => if changed.is_err() {
-                    // Too much else was printed, and this was let go.
+                    // This log was dropped, because other jobs printed too much.
                     more = state.house.logs.watch(job.seq);
                 },
                 ended = state.doorbell.end_of(id) => if ended.is_err() { return },

@@ -1,6 +1,6 @@
 //! The endpoints: HTTP with JSON, and the workers' WebSocket.
 //!
-//! `listen` accepts connections, `guard` checks every request, `rights` says which role may do
+//! `listen` accepts connections, `guard` checks every request, `rights` lists which role may do
 //! what, `body` and `extract` read requests. The other modules are endpoints, each with its part of
 //! the OpenAPI document.
 

@@ -1,6 +1,6 @@
-//! By which names a server may be called. A page of a stranger's site can make its own name point
-//! to any address, and a browser then believes that it talks to that site; so a name that nobody
-//! has given to this server is refused. An address as such cannot be made to point elsewhere.
+//! The host names of a server. An attacker's site can make its own name resolve to any address (DNS
+//! rebinding), and a browser then treats this server as that site; so requests with a name that was
+//! not configured for this server are refused. An IP address cannot be rebound, so it is accepted.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -18,7 +18,7 @@ impl Names {
         Self { address, scheme: if is_tls { "https" } else { "http" }, given }
     }
 
-    /// A URL by which others find it.
+    /// A URL for clients.
     pub(crate) fn url(&self) -> String {
         let ip = match self.address.ip() {
             // It listens on all addresses; this machine reaches it by loopback.
@@ -28,13 +28,13 @@ impl Names {
         };
         let port = self.address.port();
         match self.given.first() {
-            // A certificate is made out to a name.
+            // A certificate is issued for a name.
             Some(name) if self.scheme == "https" => format!("https://{name}:{port}"),
             _ => format!("{}://{}", self.scheme, SocketAddr::new(ip, port)),
         }
     }
 
-    /// Whether a `Host` is one of them.
+    /// Whether a `Host` header names this server.
     pub(crate) fn is_host(&self, host: &str) -> bool {
         let (name, port) = match host.strip_prefix('[').and_then(|six| six.split_once(']')) {
             Some((name, port)) => (name, port.strip_prefix(':')),
@@ -45,7 +45,7 @@ impl Names {
         };
         let name = name.to_ascii_lowercase();
         if self.given.contains(&name) {
-            // It may stand behind something that listens elsewhere.
+            // There may be a proxy in front that listens on another port.
             return port.is_none_or(|port| port.parse::<u16>().is_ok());
         }
         let usual = if self.scheme == "https" { 443 } else { 80 };
@@ -63,7 +63,7 @@ impl Names {
         ip.is_loopback() || !self.address.ip().is_loopback()
     }
 
-    /// Whether an `Origin` is a page of its own.
+    /// Whether an `Origin` is this server.
     pub(crate) fn is_origin(&self, origin: &str) -> bool {
         let host = origin.strip_prefix(self.scheme).and_then(|rest| rest.strip_prefix("://"));
         host.is_some_and(|host| self.is_host(host))

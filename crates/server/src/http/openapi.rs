@@ -1,4 +1,4 @@
-//! The document that describes every door: made from the routes themselves and the types they take.
+//! The OpenAPI document, generated from the routes and their types.
 
 use axum::extract::State as Given;
 use axum::http::header;
@@ -32,8 +32,8 @@ pub(crate) fn beginning() -> OpenApi {
 /// Completes the document with facts about all routes.
 pub(crate) fn finish(mut document: OpenApi) -> String {
     let components = document.components.get_or_insert_default();
-    // These are not found by themselves: refusals are no part of any route, and what is kept of a
-    // job is woven into it.
+    // These schemas are not collected automatically: refusals are not part of any route, and the
+    // details of a job are flattened into it.
     let mut schemas = vec![
         (Problem::name().into_owned(), Problem::schema()),
         (Details::name().into_owned(), Details::schema()),
@@ -59,7 +59,7 @@ pub(crate) fn finish(mut document: OpenApi) -> String {
                 if let RefOr::T(response) = response
                     && response.description.is_empty()
                 {
-                    // The standard wants a word for each.
+                    // The standard requires a description of each response.
                     response.description = operation.summary.clone().unwrap_or_default();
                 }
             }
@@ -97,7 +97,7 @@ fn secure(operation: &mut Operation) {
     description.push_str(&words);
 }
 
-/// The document's name of the security scheme.
+/// The name of the security scheme in the document.
 const BEARER: &str = "token";
 
 const NO_SCOPES: [&str; 0] = [];

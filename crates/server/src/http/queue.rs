@@ -1,4 +1,4 @@
-//! One queue, closely; and taking out of it what waits.
+//! One queue in detail, and purging a queue.
 
 use axum::extract::State as Given;
 use axum::{Extension, Json};

@@ -85,7 +85,8 @@ const TABLE: &[Right] = &[
     right("metrics", VIEWERS, Nothing),
     right("recruit", VIEWERS, Nothing),
     right("status", Bearers, ItsQueues),
-    // Health checks have no tokens, and learn nothing here; the document is the same everywhere.
+    // Health checks have no tokens, and these responses reveal nothing; the document is the same
+    // everywhere.
     right("alive", Everybody, ItsQueues),
     right("ready", Everybody, ItsQueues),
     right("openapi", Everybody, ItsQueues),
@@ -143,7 +144,7 @@ impl Rights {
         method: &Method,
         path: Option<&str>,
     ) -> Result<(), Problem> {
-        // Unknown paths are no secret, and are refused elsewhere.
+        // Unknown paths need no protection, and are refused elsewhere.
         let Some(right) = self.find(method, path) else {
             return Ok(());
         };

@@ -1,4 +1,4 @@
-//! Taking jobs in: one, an array (all or none), or lines (in chunks, each all or none).
+//! Submitting jobs: one, an array (all or none), or lines (in chunks, each all or none).
 
 use std::time::Duration;
 
@@ -221,7 +221,7 @@ async fn take_lines<S: Pieces>(
         let chunk = if reader.is_over {
             None
         } else {
-            // What is under way goes on while the next lines are read.
+            // Pending commits go on while the next lines are read.
             let reading = reader.chunk(key);
             tokio::pin!(reading);
             let read = loop {
@@ -293,8 +293,8 @@ struct Lines<S> {
 }
 
 impl<S: Pieces> Lines<S> {
-    /// The next chunk, and how many lines there were up to its end; `is_over` says whether it is
-    /// the last.
+    /// The next chunk, and how many lines were read up to its end; afterwards `is_over` is true if
+    /// it was the last.
     async fn chunk(&mut self, key: Option<&str>) -> Result<(Vec<ValidatedJob>, u64), Problem> {
         let mut judged = Vec::new();
         let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! Tokens, for admins: made, listed, ended.
+//! Endpoints for tokens, for admins: create, list, revoke.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub(crate) async fn make(
 ) -> Result<(StatusCode, Json<Made>), Failure> {
     let judged = wanted.validate()?;
     let made = keep(&state, move |store| tokens::make(store, judged)).await?;
-    // No await from here on: a request without a token is still answered.
+    // No await from here on, so that this request, which may have no token, is still answered.
     state.tokens.add(&made);
     Ok((StatusCode::CREATED, Json(made)))
 }

@@ -143,7 +143,7 @@ fn log_refused(state: &State, reason: &str) {
     }
 }
 
-/// The WebSocket protocol allows no longer reasons.
+/// The longest reason that the WebSocket protocol allows.
 const REASON_BYTES: usize = 123;
 
 /// The reason of a close frame, with its help if it fits.

@@ -1,4 +1,4 @@
-//! How often which size was observed.
+//! A histogram.
 
 use filch_metrics::{MetricKind, MetricsPage};
 

@@ -1,10 +1,10 @@
-//! How fast jobs end, by what ended within the last minute.
+//! Throughput: how many jobs ended within the last minute.
 
 use std::collections::BTreeMap;
 
 use filch_scheduler::time::Wall;
 
-/// How many ended in each of the last sixty seconds.
+/// How many jobs ended in each of the last sixty seconds.
 #[derive(Clone, Default)]
 pub(super) struct Pace {
     seconds: BTreeMap<u64, Ends>,
@@ -13,11 +13,11 @@ pub(super) struct Pace {
 #[derive(Clone, Copy, Default)]
 struct Ends {
     all: u32,
-    /// Of all, those that were not cancelled: they say how fast work is done.
+    /// Those that were not cancelled: they show how fast jobs are processed.
     ran: u32,
 }
 
-/// How long ago "lately" is.
+/// The length of the window.
 pub(super) const LATELY_SECONDS: u64 = 60;
 
 impl Pace {
@@ -35,9 +35,9 @@ impl Pace {
     }
 }
 
-/// Jobs a second. It is measured from the first end of the last minute, so that a queue which has
-/// just begun to move does not look slow; that end itself only starts the watch. One end alone is
-/// one in a minute.
+/// Jobs per second. It is measured from the first end within the last minute, so that a queue which
+/// has just begun to move does not look slow; that end itself only starts the measurement and is
+/// not counted. A single end counts as one per minute.
 pub(super) fn rate(paces: &[&Pace], now: u64) -> Option<f64> {
     let from = now.saturating_sub(LATELY_SECONDS - 1);
     let lately =

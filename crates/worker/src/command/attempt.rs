@@ -17,14 +17,16 @@ use super::log::Log;
 use super::result::{LastLine, ResultFile, judge};
 use super::{Command, Finished, How, Runner, Stream};
 
-/// When nothing of a group is left, its output is in its pipes, and is read without waiting. Only a
-/// process that has left the group keeps a pipe open for longer than this.
+/// How long to wait for output once the whole group has ended: the rest is in the pipes already,
+/// and is read without waiting. Only a process that has left the group keeps a pipe open for longer
+/// than this.
 const SILENCE: Duration = Duration::from_millis(50);
 
-/// And such a process may go on printing: no pipe holds more than this.
+/// How much is read then, at most, since such a process may go on printing: no pipe holds more than
+/// this.
 const REST_BYTES: usize = 1 << 20;
 
-/// How often a group whose leader has stopped is checked.
+/// How often the other members of a group are checked for once the leader has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 const UNGUARDED: &str = "the guardian of this worker's commands has died, so they were stopped";
@@ -104,7 +106,7 @@ fn check(command: &Command) -> Result<(), String> {
     Ok(())
 }
 
-/// The order for the launcher, and behind it the payload for the program.
+/// The order for the launcher, followed by the payload for the program.
 fn words(command: &Command, result_file: &Path) -> Result<Vec<u8>, String> {
     let text = result_file.to_str().ok_or("the path of the temporary folder is not valid UTF-8")?;
     let mut env = command.env.clone();
@@ -210,7 +212,7 @@ async fn patience_ends(stopping: &Option<(How, Instant)>) {
     }
 }
 
-/// The program need not read all of it.
+/// Writes to stdin; the program need not read all of it.
 async fn feed(stdin: Option<ChildStdin>, words: Vec<u8>) {
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(&words).await;
@@ -278,7 +280,7 @@ impl Outputs {
     }
 }
 
-/// Nothing at the end; waits for ever behind it.
+/// Reads a pipe: returns 0 at its end, and waits for ever after that.
 async fn read(pipe: &mut Option<impl AsyncReadExt + Unpin>, buffer: &mut [u8]) -> usize {
     match pipe {
         Some(pipe) => pipe.read(buffer).await.unwrap_or(0),

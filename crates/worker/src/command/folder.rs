@@ -16,14 +16,14 @@ use crate::guardian::since_boot;
 
 const PREFIX: &str = "filch-worker-";
 
-/// A worker's folder from the first command on.
+/// A worker's folder, which exists from the first command on.
 #[derive(Clone, Default)]
 pub(super) struct Workplace {
     folder: Arc<Mutex<Option<Arc<Folder>>>>,
 }
 
 impl Workplace {
-    /// Also creates a new one if it was deleted meanwhile. It blocks.
+    /// Returns the folder; creates it if there is none, or if it was deleted meanwhile. Blocks.
     pub(super) fn folder(&self) -> io::Result<Arc<Folder>> {
         let mut folder = self.folder.lock().expect("no panic while it is locked");
         if let Some(folder) = folder.as_ref().filter(|folder| folder.is_there()) {
@@ -37,10 +37,10 @@ impl Workplace {
     }
 }
 
-/// Only this user can read it; it is removed when this is dropped.
+/// A folder that only this user can read; it is removed when this is dropped.
 pub(super) struct Folder {
     path: PathBuf,
-    /// Locked, which ends with this process.
+    /// Holds the lock, which ends with this process.
     _lock: File,
 }
 

@@ -42,13 +42,13 @@ pub(super) struct Pipes {
 
 /// A group that was started and has not ended.
 pub(super) struct Group {
-    /// Taken at the end.
+    /// Taken when the group has ended.
     leader: Option<Leader>,
 }
 
 struct Leader {
     child: Child,
-    /// Also that of the group.
+    /// The process id of the leader, which is also the id of the group.
     id: Pid,
     /// Wakes whenever a child of this process ends. Every command then checks its own.
     ends: tokio::signal::unix::Signal,
@@ -56,7 +56,7 @@ struct Leader {
 }
 
 impl Group {
-    /// Starts a launcher, which waits for its order. May take a millisecond, in which it blocks.
+    /// Starts a launcher, which waits for its order. May block for a millisecond.
     pub(super) fn start(
         helper: &Helper,
         environment: &Environment,
@@ -88,8 +88,8 @@ impl Group {
         Ok((group, pipes))
     }
 
-    /// Lets the guardian watch the group and the folder with its files; returns how to learn that
-    /// it no longer does.
+    /// Lets the guardian watch the group and the folder with its files; the returned value notifies
+    /// when it no longer does.
     pub(super) async fn watch(&self, folder: &Path) -> Result<Lost, String> {
         let leader = self.leader();
         leader.guard.watch(leader.id, folder.to_owned()).await
@@ -105,7 +105,7 @@ impl Group {
         self.leader().state()
     }
 
-    /// To every member.
+    /// Sends a signal to every member.
     pub(super) fn signal(&self, signal: Signal) {
         self.leader().signal(signal);
     }
@@ -115,7 +115,7 @@ impl Group {
         has_living_members(self.leader().id).await
     }
 
-    /// Kills what is left, and returns when there is nothing left.
+    /// Kills the remaining members, and returns when none is left.
     pub(super) async fn end(&mut self) -> Watched {
         let leader = self.leader.as_mut().expect("the group has not ended");
         let watched = leader.kill_and_reap().await;
@@ -165,7 +165,7 @@ impl Leader {
         }
     }
 
-    /// How it ended, if it has; it is not reaped by this.
+    /// How it ended, if it has; this does not reap it.
     fn state(&self) -> Option<Exit> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let status = match retry_on_intr(|| waitid(WaitId::Pid(self.id), options)) {

@@ -141,7 +141,7 @@ async fn attend(
     }
 }
 
-/// The outer error is the guardian's, the inner one is its refusal.
+/// The outer error means that the guardian failed; the inner one is its refusal.
 async fn watch(
     guardian: &mut Option<Guardian>,
     helper: &Helper,
@@ -152,8 +152,8 @@ async fn watch(
     if guardian.is_none() {
         *guardian = Some(Guardian::start(helper).await?);
     }
-    // First, since a new guardian knows none; and a group that was started after the deadline was
-    // moved would be killed by the old one.
+    // First: a new guardian has no deadline yet, and one with an outdated deadline would kill a
+    // group that was started after the deadline was moved.
     tell_deadline(guardian, deadline).await?;
     let guardian = guardian.as_mut().expect("it was started above");
     guardian.tell_folder(folder).await?;

@@ -1,4 +1,4 @@
-//! The last line on stderr of a command that is not blank, which is most often the reason of a
+//! The last non-blank line that a command prints to stderr, which is most often the reason for its
 //! failure.
 //!
 //! Only its text is kept, without colours and other terminal sequences.
@@ -36,7 +36,7 @@ impl LastWords {
         let kept = &line[..line.len().min(LINE_BYTES)];
         let mut text = plain(&String::from_utf8_lossy(kept));
         if line.trim_ascii_end().len() > LINE_BYTES {
-            // Perhaps in the middle of a character.
+            // The cut may be in the middle of a character.
             text.truncate(text.trim_end_matches('\u{fffd}').len());
             text.push('…');
         }
@@ -53,11 +53,12 @@ fn plain(line: &str) -> String {
     while let Some(character) = rest.next() {
         match character {
             '\u{1b}' => match rest.next() {
-                // Until a letter or its like.
+                // Skips the sequence up to its final byte: a letter or one of a few other
+                // characters.
                 Some('[') => {
                     while rest.next().is_some_and(|inside| !('@'..='~').contains(&inside)) {}
                 }
-                // Titles and links: until a bell, or another escape and a backslash.
+                // Titles and links end with a bell, or with another escape and a backslash.
                 Some(']') => {
                     while let Some(inside) = rest.next() {
                         if inside == '\u{7}' || (inside == '\u{1b}' && rest.next().is_some()) {

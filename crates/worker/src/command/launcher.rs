@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) struct Order {
     pub(super) argv: Vec<String>,
-    /// In addition to what the launcher itself was given.
+    /// In addition to the environment of the launcher itself.
     pub(super) env: BTreeMap<String, String>,
     pub(super) dir: Option<PathBuf>,
     /// The file into which a [`Failure`] is written.
@@ -48,7 +48,7 @@ impl Order {
     }
 }
 
-/// The exit code of a launcher whose order could not be carried out, as shells have it.
+/// The exit code of a launcher that could not execute its program, as in shells.
 pub(super) const NOT_EXECUTED: i32 = 127;
 
 /// Why a launcher did not become the program.

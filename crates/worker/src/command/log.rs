@@ -99,7 +99,7 @@ impl Decoder {
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 
-    /// What stands for a character that was never completed.
+    /// The replacement for a character that was never completed.
     fn finish(&mut self) -> &'static str {
         if std::mem::take(&mut self.incomplete).is_empty() { "" } else { "\u{fffd}" }
     }

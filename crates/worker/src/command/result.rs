@@ -21,7 +21,7 @@ use super::folder::Folder;
 /// A file for the result of one attempt, empty at first; it is removed when this is dropped.
 pub(super) struct ResultFile {
     path: PathBuf,
-    /// Stays for as long as there is a file in it.
+    /// Kept for as long as there is a file in it.
     folder: Arc<Folder>,
 }
 
@@ -29,14 +29,14 @@ impl ResultFile {
     /// Readable for this user alone.
     pub(super) fn create(folder: Arc<Folder>) -> io::Result<ResultFile> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        // Counts, and guards nothing.
+        // Relaxed suffices: it only counts, and synchronizes nothing.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = folder.path().join(format!("result-{number}"));
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         Ok(ResultFile { path, folder })
     }
 
-    /// Where it is, together with those of other commands.
+    /// The folder that it is in, together with those of other commands.
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
     }

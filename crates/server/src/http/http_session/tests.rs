@@ -172,7 +172,7 @@ fn a_claim_of_a_silent_worker_ends_after_a_quarter_of_a_lease() {
     let (mut player, mut answer) = Player::claiming(LEASE);
     player.pass(LEASE / SILENCE - Duration::from_millis(1));
     assert!(!player.said().contains(&"want 0".to_owned()));
-    // Another word from it, and it goes on waiting.
+    // After another heartbeat, the claim goes on waiting.
     drop(player.beat(&[]));
     player.pass(LEASE / SILENCE - Duration::from_millis(1));
     player.pass(Duration::from_millis(1));
@@ -199,11 +199,11 @@ fn a_heartbeat_that_crosses_a_response_takes_nothing_away() {
     player.said();
     drop(player.beat(&[]));
     assert_eq!(player.said(), ["heartbeat"]);
-    // The next claim does: what the last answer brought and never arrived is brought again.
+    // The next claim does: jobs of the last response, which never arrived, are assigned again.
     let again = player.claim(2, &[], Duration::ZERO);
     player.settle();
     assert_eq!(brought(again), [7]);
-    // What an older answer brought is not, for that one was read.
+    // Jobs of an older response are not, because the worker has read that one.
     let held = player.claim(3, &[WireHold(7, 1)], Duration::ZERO);
     player.settle();
     assert_eq!(brought(held), [0; 0]);
