@@ -52,7 +52,8 @@ async fn log_of(place: &Place, id: &str) -> String {
 /// Everything that a worker must do.
 async fn works(name: &str) {
     let store: Arc<dyn Store> = Arc::new(Transient::default());
-    let place = Place::with(Arc::clone(&store), Duration::from_secs(6), None).await;
+    // Heartbeats are due ten times a lease: no machine stalls for all of it.
+    let place = Place::with(Arc::clone(&store), Duration::from_secs(20), None).await;
     let jobs = json!([
         {"run": ["printf", "%s|", "a\tb", "c\nd", "", "back\\slash \"quoted\" 100%"]},
         {"run": ["sh", "-c", "cat; echo \"$GREETING $FILCH_FENCE\"; pwd"], "args": {"n": [1, 2]},
@@ -102,7 +103,7 @@ async fn works(name: &str) {
 
 /// A job that lasts longer than a lease stays with its worker.
 async fn outlives_its_lease(place: &Place, name: &str) {
-    let id = place.submit(&json!({"run": ["sleep", "7"]})).await;
+    let id = place.submit(&json!({"run": ["sleep", "22"]})).await;
     let job = place.ended(&id).await;
     assert_eq!(job["state"], "succeeded", "{name}: {job}");
     assert_eq!(job["ledger"].as_array().unwrap().len(), 1, "{name}: {job}");
