@@ -79,10 +79,9 @@ impl fmt::Display for Error {
             ),
             Self::NoAccess(why) => why.fmt(formatter),
             Self::Refused(problem) => problem.fmt(formatter),
-            Self::Strange { url, why } => write!(
-                formatter,
-                "what answers at {url} is no filch server, or one of another version: {why}"
-            ),
+            Self::Strange { url, why } => {
+                write!(formatter, "{url} is not a filch server, or it has another version: {why}")
+            }
         }
     }
 }

@@ -17,8 +17,7 @@ impl Moment {
         let read = text.parse::<Timestamp>().ok();
         let millis = read.and_then(|moment| u64::try_from(moment.as_millisecond()).ok());
         millis.map(|millis| Self(Wall(millis))).ok_or_else(|| {
-            "this is no moment; write one like 2026-01-31T12:00:00Z or 2026-01-31T12:00:00+01:00"
-                .into()
+            "invalid time; write one like 2026-01-31T12:00:00Z or 2026-01-31T12:00:00+01:00".into()
         })
     }
 }

@@ -266,7 +266,7 @@ mod revealed {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
         let text = String::deserialize(from)?;
         // The error does not quote the text: it may be a secret all the same.
-        Secret::read(&text).ok_or_else(|| serde::de::Error::custom("this is no token"))
+        Secret::read(&text).ok_or_else(|| serde::de::Error::custom("malformed token"))
     }
 }
 

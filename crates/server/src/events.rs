@@ -119,7 +119,7 @@ impl Events {
 
     /// Adds the events of durable commits.
     pub(crate) fn tell(&self, commits: impl IntoIterator<Item = (CommitNo, Vec<Happened>)>) {
-        let mut ring = self.ring.lock().expect("nobody panics while telling");
+        let mut ring = self.ring.lock().expect("no thread panics while it holds this lock");
         let mut newest = None;
         for (commit, things) in commits {
             newest = Some(EventNo(commit.0, u32::MAX));
@@ -141,7 +141,7 @@ impl Events {
     }
 
     pub(crate) fn since(&self, after: EventNo) -> Since {
-        let ring = self.ring.lock().expect("nobody panics while telling");
+        let ring = self.ring.lock().expect("no thread panics while it holds this lock");
         // An id from the future belongs to another store.
         let newest = self.newest();
         if after > newest {
@@ -157,7 +157,7 @@ impl Events {
     /// The position from which to read all events since this time. If some of them are no longer
     /// held, it is before all held ones.
     pub(crate) fn before(&self, moment: Wall) -> EventNo {
-        let ring = self.ring.lock().expect("nobody panics while telling");
+        let ring = self.ring.lock().expect("no thread panics while it holds this lock");
         if ring.lost.1.is_some_and(|lost_at| lost_at >= moment) {
             return EventNo::default();
         }

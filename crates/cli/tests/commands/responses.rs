@@ -27,7 +27,7 @@ pub(crate) fn stub_server(status: &'static str, body: &'static str) -> String {
 #[test]
 fn each_error_response_has_its_exit_code() {
     for (status, body, code, said) in [
-        ("200 OK", "<html>hello</html>", 7, "is no filch server, or one of another version"),
+        ("200 OK", "<html>hello</html>", 7, "is not a filch server, or it has another version"),
         ("404 Not Found", "nothing here", 7, "it answered 404 Not Found"),
         (
             "403 Forbidden",

@@ -105,7 +105,7 @@ impl Dispatch {
             || holder.is_some()
             || job.children_live() > 0
             || self.waiting.reserves(job.id, job.key());
-        must(is_needed, || "an ended job that nobody needs has left memory".into())?;
+        must(is_needed, || "an ended job that is not needed has left memory".into())?;
         let has_row = job.row != LeaseNo(0);
         must(!state.is_ended() || !has_row, || "I5: no lease row speaks for an ended job".into())?;
         must(state != JobState::Running || !has_row, || "a started job is written".into())?;
@@ -169,7 +169,7 @@ impl Dispatch {
             let waits =
                 |id: WorkerId| self.workers.find(id).is_some_and(|it| it.served.includes(number));
             must(queue.waiters.iter().all(|it| waits(it.worker)), || {
-                format!("who waits at {name}")
+                format!("the jobs that wait at {name}")
             })?;
         }
         let kinds: BTreeMap<u32, u32> = self.kinds.users().collect();
@@ -178,7 +178,9 @@ impl Dispatch {
         must(*rows == census.rows, || format!("I2: open rows {rows:?}, not {:?}", census.rows))?;
         let cancels: BTreeSet<_> = self.cancels.keys().copied().collect();
         let held = |seq: &Seq| self.jobs.find(*seq).is_some_and(|job| job.phase.holder().is_some());
-        must(cancels.iter().all(held), || "who waits for a cancel waits for a worker".into())
+        must(cancels.iter().all(held), || {
+            "a cancel waits only for a worker that holds the job".into()
+        })
     }
 
     fn audit_workers(&self, census: &Census) -> Audit {
