@@ -6,12 +6,10 @@
 //! let mut page = MetricsPage::default();
 //! page.describe("jobs_total", MetricKind::Counter, "Jobs that have ended.");
 //! page.sample("jobs_total", &[("queue", "img")], 3);
-//! assert_eq!(
-//!     page.into_text(),
-//!     "# HELP jobs_total Jobs that have ended.\n\
-//!      # TYPE jobs_total counter\n\
-//!      jobs_total{queue=\"img\"} 3\n"
-//! );
+//! let lines: Vec<String> = page.into_text().lines().map(str::to_owned).collect();
+//! assert_eq!(lines[0], "# HELP jobs_total Jobs that have ended.");
+//! assert_eq!(lines[1], "# TYPE jobs_total counter");
+//! assert_eq!(lines[2], "jobs_total{queue=\"img\"} 3");
 //! ```
 
 use std::fmt::{self, Display, Write as _};

@@ -56,7 +56,7 @@ async fn send(address: &str, from: Ipv4Addr, bytes: &[u8]) {
     let mut stream = socket.connect(server).await.expect("the server listens");
     let request = format!(
         "GET /v1/work HTTP/1.1\r\nhost: {address}\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
-         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+         sec-websocket-version: 13\r\nfilch-protocol: 1\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).await.expect("the server reads");
     let mut answer = [0; 12];
