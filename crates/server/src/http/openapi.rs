@@ -131,6 +131,6 @@ pub(crate) async fn show(Given(state): Given<State>) -> Response {
     responses((status = 200, body = Object))
 )]
 pub(crate) async fn show_worker_protocol() -> Response {
-    let kind = [(header::CONTENT_TYPE, "application/schema+json")];
+    let kind = [(header::CONTENT_TYPE, "application/json")];
     (kind, filch_api::frame_schema::worker_protocol()).into_response()
 }
