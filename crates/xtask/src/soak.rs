@@ -66,7 +66,7 @@ pub(crate) fn run(root: &Path, minutes: NonZeroU32) -> Result<ExitCode> {
     let Failure { seed, rule, what, .. } = failure;
     bail!(
         "seed {seed} breaks {rule}: {what}\n  \
-         help: see \"Hunting for bugs\" in CONTRIBUTING.md for what to do with the run and its trace"
+         help: see \"Searching for bugs\" in CONTRIBUTING.md for what to do with the run and its trace"
     )
 }
 
