@@ -89,7 +89,8 @@ fn a_quick_future_does_not_time_out() {
     assert_eq!(quick, Ok(1));
 }
 
-/// Ends the tasks that spawn one another. No `Arc`: the sanitizer does not see how it orders its end.
+/// Ends the tasks that spawn one another. Not an `Arc`: the sanitizer does not see how that orders
+/// its end.
 static STOP: AtomicBool = AtomicBool::new(false);
 
 /// A task that spawns the next one, so that no worker ever runs out of them.
