@@ -14,7 +14,9 @@ use crate::test_env;
 async fn a_draining_worker_hands_back_unstarted_jobs_and_finishes_its_own() {
     let env = test_env();
     let server = env.server(Some(LONG_LEASE)).await;
-    let mut leaving = env.worker(&server.url, 1, &["--queues", "default", "--hold", "8"]);
+    // The grace is longer than any stall of the machine.
+    let options = ["--queues", "default", "--hold", "8", "--grace", "1d"];
+    let mut leaving = env.worker(&server.url, 1, &options);
     let gates = [env.path("gate"), env.path("other-gate")];
     let [gate, other_gate] = gates.each_ref().map(|gate| gate.to_str().unwrap());
 
