@@ -1,8 +1,8 @@
 //! Stores what the scheduler decides, and decides nothing itself.
 //!
 //! [`Memory`] is the reference implementation: every [`Store`] must do with a commit what it does.
-//! [`Sqlite`] stores everything in a file. [`Transient`] loses everything when it is dropped. Both
-//! pass the same tests.
+//! `Sqlite` stores everything in a file; it needs the feature `sqlite`. [`Transient`] loses
+//! everything when it is dropped. Both pass the same tests.
 //!
 //! ```
 //! use filch_scheduler::dispatch::{DispatchConfig, Dispatch, DispatchEffect, DispatchEvent, Loader, Request};
@@ -38,6 +38,7 @@ mod daily_count;
 pub mod integrity;
 mod memory;
 mod rules;
+#[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
 mod token;
@@ -47,6 +48,7 @@ use std::fmt;
 
 pub use daily_count::{DailyCount, day_of};
 pub use memory::Memory;
+#[cfg(feature = "sqlite")]
 pub use sqlite::{
     DiskReserve, OpenError, OwnerNote, Snapshot, Sqlite, StoreHolder, has_tokens, holder,
 };

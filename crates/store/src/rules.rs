@@ -18,21 +18,59 @@ use crate::store::Commit;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Rejection {
     NoJob(Seq),
-    SeqOrder { seq: Seq, last: Seq },
-    WrittenAs { seq: Seq, job: Seq },
-    SameId { id: JobId, other: Seq, seq: Seq },
-    SameKey { key: Name, other: Seq, seq: Seq },
+    SeqOrder {
+        seq: Seq,
+        last: Seq,
+    },
+    WrittenAs {
+        seq: Seq,
+        job: Seq,
+    },
+    SameId {
+        id: JobId,
+        other: Seq,
+        seq: Seq,
+    },
+    SameKey {
+        key: Name,
+        other: Seq,
+        seq: Seq,
+    },
     Leased(Seq),
-    Holder { job: Seq, state: JobState, held: bool },
-    FenceBack { job: Seq, kept: Fence, new: Fence },
-    Final { job: Seq, kept: JobState, new: JobState },
-    LeaseOrder { number: LeaseNo, last: LeaseNo },
+    Holder {
+        job: Seq,
+        state: JobState,
+        held: bool,
+    },
+    FenceBack {
+        job: Seq,
+        kept: Fence,
+        new: Fence,
+    },
+    Final {
+        job: Seq,
+        kept: JobState,
+        new: JobState,
+    },
+    LeaseOrder {
+        number: LeaseNo,
+        last: LeaseNo,
+    },
     NotOpen(LeaseNo),
     TrimmedOpen(LeaseNo),
-    PurgedAlive { job: Seq, state: JobState, held: bool },
+    PurgedAlive {
+        job: Seq,
+        state: JobState,
+        held: bool,
+    },
     NoPayload(Seq),
     NotPut(Seq),
-    PurgeCauses { purges: usize, causes: usize },
+    PurgeCauses {
+        purges: usize,
+        causes: usize,
+    },
+    /// Only a disk has such a limit.
+    #[cfg(feature = "sqlite")]
     TooLarge(u64),
 }
 
@@ -111,6 +149,7 @@ impl fmt::Display for Rejection {
             Self::PurgeCauses { purges, causes } => {
                 write!(formatter, "{purges} purges, but {causes} causes")
             }
+            #[cfg(feature = "sqlite")]
             Self::TooLarge(number) => {
                 write!(formatter, "{number} is larger than any number that can be stored")
             }

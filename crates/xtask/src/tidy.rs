@@ -15,6 +15,7 @@ mod machine;
 mod manifest;
 mod map;
 mod names;
+mod sans_io;
 mod source;
 mod tree;
 mod widths;
@@ -62,6 +63,7 @@ const RULES: &[Rule] = &[
     ("machine", |_, tree| Ok(machine::check(tree))),
     ("map", |_, tree| Ok(map::check(tree))),
     ("names", |_, tree| Ok(names::check(tree))),
+    ("sans-io", sans_io::check),
     ("widths", |_, tree| Ok(widths::check(tree))),
 ];
 
