@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary as _, Result, Unstructured};
 use filch_api::delivery::Delivery;
-use filch_api::session::{DownFrame, ReportedOutput, UpFrame, WorkerBatch};
+use filch_api::session::{DownFrame, UpFrame, WorkerBatch};
 use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, MessageNo, QuestionNo, Seq, SessionNo};
 use filch_scheduler::message::{Assignment, Placement, Serves, StartMode, Suspects, ToWorker};
 use filch_scheduler::name::Name;
@@ -43,23 +43,16 @@ fn up(text: &str) {
     let (Ok(heard), again) = (frame.hear(), again.hear()) else { return };
     same(&heard, &again.expect("the same frame was valid before"));
 
-    // Built from its messages again, the frame is the same. If it has several reports of one job,
-    // which no worker sends, only one keeps its output.
-    let mut left = heard.left.clone();
-    let leftovers = |hold: Hold| -> Option<ReportedOutput> {
-        let at = left.iter().position(|left| left.hold == hold)?;
-        Some(left.remove(at))
-    };
-    let WorkerBatch { worker, session, number, ref messages, .. } = heard;
-    let said = UpFrame::say(worker, session, number, messages, leftovers);
+    // Built from its messages again, the frame is the same.
+    let WorkerBatch { worker, session, number, ref messages } = heard;
+    let said = UpFrame::say(worker, session, number, messages);
     let said = said.hear().expect("a worker sends valid frames");
     assert_eq!(said.messages, heard.messages);
-    assert_eq!(said.left.len(), heard.left.len());
 }
 
 fn same(one: &WorkerBatch, other: &WorkerBatch) {
     assert_eq!((one.worker, one.session, one.number), (other.worker, other.session, other.number));
-    assert_eq!((&one.messages, &one.left), (&other.messages, &other.left));
+    assert_eq!(one.messages, other.messages);
 }
 
 /// Both ways to write a delivery agree, and reading brings it back.

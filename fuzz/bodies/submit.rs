@@ -6,8 +6,9 @@ use filch_api::flow::Flow;
 use filch_api::json::check_depth;
 use filch_api::limits;
 use filch_api::problem::Problem;
-use filch_api::submission::{Submission, ValidatedJob, Work};
+use filch_api::submission::{Submission, Work};
 use filch_scheduler::id::JobId;
+use filch_scheduler::spec::JobSpec;
 use serde_json::value::RawValue;
 
 pub(crate) fn run(body: &[u8]) {
@@ -36,25 +37,25 @@ pub(crate) fn run(body: &[u8]) {
             check_limits(&accepted);
             let again = serde_json::from_str(&written).expect("a written job can be read");
             let again = validate(again).expect("an accepted job is accepted again");
-            assert_eq!((&accepted.spec, &accepted.payload), (&again.spec, &again.payload));
+            assert_eq!(accepted, again);
         }
     }
 }
 
-fn validate(submission: Submission) -> Result<ValidatedJob, Problem> {
+fn validate(submission: Submission) -> Result<JobSpec, Problem> {
     submission.validate(|| JobId(7))
 }
 
 /// An accepted job is within all limits.
-fn check_limits(accepted: &ValidatedJob) {
-    let spec = &accepted.spec;
+fn check_limits(spec: &JobSpec) {
+    let payload = spec.payload.as_ref().expect("a job has a payload");
     for name in [Some(&spec.queue), Some(&spec.kind), spec.key.as_ref()].into_iter().flatten() {
         assert!((1..=limits::NAME_BYTES).contains(&name.as_str().len()));
         assert!(!name.as_str().contains(char::is_control));
     }
-    assert!(accepted.payload.len() <= limits::PAYLOAD_BYTES);
+    assert!(payload.len() <= limits::PAYLOAD_BYTES);
     assert!(spec.retry.max > 0);
-    let work: Work = serde_json::from_str(&accepted.payload).expect("a payload is a work document");
+    let work: Work = serde_json::from_str(payload).expect("a payload is a work document");
     assert_eq!(work.run.is_some(), spec.kind.as_str() == "command");
 }
 

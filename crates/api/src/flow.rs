@@ -5,6 +5,7 @@ use std::fmt;
 
 use filch_scheduler::dispatch::Refused;
 use filch_scheduler::id::JobId;
+use filch_scheduler::spec::JobSpec;
 use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -12,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::job::Receipt;
 use crate::problem::Problem;
-use crate::submission::{Submission, ValidatedJob, name};
+use crate::submission::{Submission, name};
 use crate::suggest::nearest;
 use crate::{id, limits};
 
@@ -35,7 +36,7 @@ pub struct ValidatedFlow {
     /// The names of its jobs.
     pub names: Vec<String>,
     /// The jobs, in the same order.
-    pub jobs: Vec<ValidatedJob>,
+    pub jobs: Vec<JobSpec>,
 }
 
 /// The receipts of a submitted flow.
@@ -335,10 +336,10 @@ mod tests {
         let flow = validate(text).unwrap();
         assert_eq!(flow.names, ["join", "a"], "in the order in which they were written");
         let [join, a] = &flow.jobs[..] else { panic!("two jobs") };
-        assert_eq!(join.spec.parents[0], a.spec.id);
-        assert_eq!(validate(text).unwrap().jobs[1].spec.id, a.spec.id);
+        assert_eq!(join.parents[0], a.id);
+        assert_eq!(validate(text).unwrap().jobs[1].id, a.id);
         let other = Flow::read(text.as_bytes()).unwrap().validate(Some("other")).unwrap();
-        assert_ne!(other.jobs[1].spec.id, a.spec.id);
+        assert_ne!(other.jobs[1].id, a.id);
     }
 
     #[test]

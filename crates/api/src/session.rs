@@ -7,7 +7,6 @@
 //! converted once: on arrival into the scheduler's message, on departure out of it. `delivery` does
 //! that quickly for jobs on their way to a worker.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use filch_scheduler::id::{
@@ -18,6 +17,7 @@ use filch_scheduler::message::{
     ToWorker,
 };
 use filch_scheduler::name::Name;
+use filch_scheduler::record::StoredText;
 use filch_scheduler::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -346,17 +346,6 @@ pub struct WireAssignment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidFrame(pub &'static str);
 
-/// The result and log that came with a report.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReportedOutput {
-    /// The job and the fence of the attempt.
-    pub hold: Hold,
-    /// The result, as JSON.
-    pub result: Option<Arc<str>>,
-    /// The output to keep.
-    pub log: Option<Arc<str>>,
-}
-
 /// A worker's batch as `dispatch` takes it.
 #[derive(Debug)]
 pub struct WorkerBatch {
@@ -368,8 +357,6 @@ pub struct WorkerBatch {
     pub number: MessageNo,
     /// The messages, in order.
     pub messages: Vec<FromWorker>,
-    /// Results and logs of the reported attempts.
-    pub left: Vec<ReportedOutput>,
 }
 
 impl From<Hold> for WireHold {
@@ -402,19 +389,17 @@ fn serves(queues: Option<Vec<String>>) -> Serves {
 }
 
 impl UpFrame {
-    /// The frame for a batch of an agent's messages; `leftovers` finds the result and log of an
-    /// attempt.
+    /// The frame for a batch of an agent's messages.
     #[must_use]
     pub fn say(
         worker: WorkerId,
         session: SessionNo,
         number: MessageNo,
         messages: &[FromWorker],
-        mut leftovers: impl FnMut(Hold) -> Option<ReportedOutput>,
     ) -> Self {
         let mut said = Vec::new();
         for message in messages {
-            let up = Up::say(message, &mut leftovers);
+            let up = Up::say(message);
             match (&up, said.last_mut()) {
                 (Up::Finished(jobs), Some(Up::Finished(before))) => before.extend(jobs),
                 _ => said.push(up),
@@ -438,26 +423,23 @@ impl UpFrame {
     pub fn hear(self) -> Result<WorkerBatch, InvalidFrame> {
         let worker = id::read_worker(&self.worker)
             .ok_or(InvalidFrame("a worker's id has 16 hexadecimal digits"))?;
-        let mut left = Vec::new();
         let mut messages = Vec::with_capacity(self.messages.len());
         for message in self.messages {
             match message {
-                Up::Finished(jobs) => messages.extend(jobs.into_iter().map(|job| {
-                    FromWorker::Report(Report { hold: job.into(), ending: Ending::Finished })
-                })),
-                other => messages.push(other.hear(&mut left)?),
+                Up::Finished(jobs) => messages
+                    .extend(jobs.into_iter().map(|job| {
+                        FromWorker::Report(Report::plain(job.into(), Ending::Finished))
+                    })),
+                other => messages.push(other.hear()?),
             }
         }
         let (session, number) = (SessionNo(self.session), MessageNo(self.number));
-        Ok(WorkerBatch { worker, session, number, messages, left })
+        Ok(WorkerBatch { worker, session, number, messages })
     }
 }
 
 impl Up {
-    fn say(
-        message: &FromWorker,
-        leftovers: &mut impl FnMut(Hold) -> Option<ReportedOutput>,
-    ) -> Self {
+    fn say(message: &FromWorker) -> Self {
         match message {
             FromWorker::Hello(hello) => Self::Hello(Box::new(WireHello {
                 kind: match hello.kind {
@@ -468,11 +450,7 @@ impl Up {
                 slots: hello.slots,
                 want: hello.want,
                 queues: queues(&hello.serves),
-                reports: hello
-                    .reports
-                    .iter()
-                    .map(|report| WireReport::new(report, leftovers))
-                    .collect(),
+                reports: hello.reports.iter().map(WireReport::new).collect(),
                 started: all(&hello.started),
                 holds: all(&hello.holds),
             })),
@@ -480,7 +458,7 @@ impl Up {
             &FromWorker::Want(count) => Self::Want(count),
             &FromWorker::Start(hold) => Self::Start(hold.into()),
             &FromWorker::Started(hold) => Self::Started(hold.into()),
-            FromWorker::Report(report) => match WireReport::new(report, leftovers) {
+            FromWorker::Report(report) => match WireReport::new(report) {
                 WireReport {
                     job, ending: WireEnding::Finished, result: None, log: None, ..
                 } => Self::Finished(vec![job]),
@@ -496,7 +474,7 @@ impl Up {
         }
     }
 
-    fn hear(self, left: &mut Vec<ReportedOutput>) -> Result<FromWorker, InvalidFrame> {
+    fn hear(self) -> Result<FromWorker, InvalidFrame> {
         Ok(match self {
             Self::Hello(hello) => FromWorker::Hello(message::Hello {
                 kind: match hello.kind {
@@ -513,7 +491,7 @@ impl Up {
                 reports: hello
                     .reports
                     .into_iter()
-                    .map(|report| report.into_report(left))
+                    .map(WireReport::into_report)
                     .collect::<Result<_, _>>()?,
                 started: all(&hello.started),
                 holds: all(&hello.holds),
@@ -522,7 +500,7 @@ impl Up {
             Self::Want(count) => FromWorker::Want(count),
             Self::Start(held) => FromWorker::Start(held.into()),
             Self::Started(held) => FromWorker::Started(held.into()),
-            Self::Report(report) => FromWorker::Report(report.into_report(left)?),
+            Self::Report(report) => FromWorker::Report(report.into_report()?),
             Self::Finished(_) => return Err(InvalidFrame("`finished` is handled by the batch")),
             Self::Given { question, jobs } => {
                 FromWorker::Given { question: QuestionNo(question), jobs: all(&jobs) }
@@ -542,7 +520,7 @@ impl WireReport {
         Self { job, ending, error: None, forever: false, wait: None, result: None, log: None }
     }
 
-    fn new(report: &Report, output: &mut impl FnMut(Hold) -> Option<ReportedOutput>) -> Self {
+    fn new(report: &Report) -> Self {
         let ending = match &report.ending {
             Ending::Finished => WireEnding::Finished,
             Ending::Failed { .. } => WireEnding::Failed,
@@ -560,16 +538,14 @@ impl WireReport {
             &Ending::Snoozed(wait) => wire.wait = Some(Span(wait)),
             _ => {}
         }
-        if let Some(output) = output(report.hold) {
-            // A text that is not JSON never becomes a result.
-            wire.result =
-                output.result.and_then(|text| RawValue::from_string(text.to_string()).ok());
-            wire.log = output.log.map(|text| text.to_string());
-        }
+        // A text that is not JSON never becomes a result.
+        let result = report.result.as_ref();
+        wire.result = result.and_then(|text| RawValue::from_string(text.to_string()).ok());
+        wire.log = report.log.as_ref().map(|text| text.to_string());
         wire
     }
 
-    /// The report for `dispatch`; its result and log go to `outputs`.
+    /// The report for `dispatch`.
     ///
     /// filch's own worker keeps to the bounds by itself. For others they are enforced here, since a
     /// report that is rejected would be repeated for ever: texts are cut, and a result that is too
@@ -577,18 +553,12 @@ impl WireReport {
     ///
     /// # Errors
     /// If a snoozed report has no `wait`.
-    pub fn into_report(self, outputs: &mut Vec<ReportedOutput>) -> Result<Report, InvalidFrame> {
+    pub fn into_report(self) -> Result<Report, InvalidFrame> {
         let hold = self.job.into();
         let excess = self.result.as_deref().and_then(|result| excess(result.get()));
         let result = self.result.filter(|_| excess.is_none());
-        let log = self.log.map(|log| beginning(log, limits::LOG_BYTES));
-        if result.is_some() || log.is_some() {
-            outputs.push(ReportedOutput {
-                hold,
-                result: result.map(|result| Arc::from(result.get())),
-                log: log.map(Arc::from),
-            });
-        }
+        let result = result.map(|result| StoredText::from(result.get()));
+        let log = self.log.map(|log| StoredText::from(beginning(log, limits::LOG_BYTES)));
         let ending = match (self.ending, excess) {
             (WireEnding::Finished, Some(excess)) => {
                 Ending::Failed { again: Again::Never, error: excess.into() }
@@ -609,7 +579,7 @@ impl WireReport {
             (WireEnding::Dropped, _) => Ending::Dropped,
             (WireEnding::Stopped, _) => Ending::Stopped,
         };
-        Ok(Report { hold, ending })
+        Ok(Report { hold, ending, result, log })
     }
 }
 
@@ -740,10 +710,9 @@ impl WireAssignment {
 mod tests {
     use super::*;
 
-    fn heard(report: &serde_json::Value) -> (Report, Vec<ReportedOutput>) {
-        let mut left = Vec::new();
+    fn heard(report: &serde_json::Value) -> Report {
         let report: WireReport = serde_json::from_str(&report.to_string()).expect("a report");
-        (report.into_report(&mut left).expect("a valid report"), left)
+        report.into_report().expect("a valid report")
     }
 
     #[test]
@@ -755,23 +724,23 @@ mod tests {
         let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         for result in [text(limits::RESULT_BYTES), nested(limits::JSON_DEPTH)] {
-            let (report, left) = finished(&result);
-            assert_eq!((report.ending, left.len()), (Ending::Finished, 1));
+            let report = finished(&result);
+            assert_eq!((report.ending, report.result.is_some()), (Ending::Finished, true));
         }
         for result in [text(limits::RESULT_BYTES + 1), nested(limits::JSON_DEPTH + 1)] {
-            let (report, left) = finished(&result);
-            let Ending::Failed { again: Again::Never, error } = report.ending else {
+            let report = finished(&result);
+            let Ending::Failed { again: Again::Never, error } = &report.ending else {
                 panic!("it is no success: {report:?}");
             };
             assert!(error.to_string().starts_with("the result"), "{error}");
-            assert_eq!(left, []);
+            assert_eq!(report.result, None);
         }
         let long = "é".repeat(limits::LOG_BYTES);
-        let (report, left) = heard(
+        let report = heard(
             &serde_json::json!({"job": [1, 1], "ending": "failed", "error": long, "log": long}),
         );
         let Ending::Failed { error, .. } = report.ending else { panic!("it failed") };
         assert_eq!(error.to_string().len(), limits::ERROR_BYTES);
-        assert_eq!(left[0].log.as_deref().map(str::len), Some(limits::LOG_BYTES));
+        assert_eq!(report.log.as_deref().map(str::len), Some(limits::LOG_BYTES));
     }
 }

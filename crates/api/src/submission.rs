@@ -1,7 +1,6 @@
 //! A submitted job as JSON: validated, and converted into what the scheduler and the store take.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use filch_scheduler::id::{Digest, JobId};
 use filch_scheduler::name::Name;
@@ -288,21 +287,13 @@ pub struct Work {
     pub traceparent: Option<String>,
 }
 
-/// A submission that passed validation.
-#[derive(Clone, Debug)]
-pub struct ValidatedJob {
-    /// For the scheduler.
-    pub spec: JobSpec,
-    /// For the store and, in the end, the worker: [`Work`] as JSON.
-    pub payload: Arc<str>,
-}
-
 impl Submission {
-    /// Validates a submission; `fallback` makes an id if it has none.
+    /// Validates a submission; `fallback` makes an id if it has none. The payload is [`Work`] as
+    /// JSON.
     ///
     /// # Errors
     /// If it is invalid; the error explains what to do.
-    pub fn validate(self, fallback: impl FnOnce() -> JobId) -> Result<ValidatedJob, Problem> {
+    pub fn validate(self, fallback: impl FnOnce() -> JobId) -> Result<JobSpec, Problem> {
         let id = match &self.id {
             Some(text) => id::read_job(text).ok_or_else(|| {
                 Problem::invalid(format!("malformed id {text:?}"))
@@ -374,6 +365,7 @@ impl Submission {
             not_before: self.at.map(|moment| moment.0),
             retry,
             timeout: self.timeout.map(|timeout| timeout.0),
+            payload: None,
         };
         let work = Work {
             run: self.run,
@@ -396,7 +388,8 @@ impl Submission {
             .at("/args"));
         }
         judged.body = digest(&judged, &payload);
-        Ok(ValidatedJob { spec: judged, payload: Arc::from(payload) })
+        judged.payload = Some(payload.into());
+        Ok(judged)
     }
 }
 

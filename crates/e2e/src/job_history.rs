@@ -343,7 +343,7 @@ impl<'a> Replay<'a> {
             && let Some((hold, worker)) = self.holder
         {
             let ending = Ending::Snoozed(span);
-            let messages = [FromWorker::Report(Report { hold, ending })];
+            let messages = [FromWorker::Report(Report::plain(hold, ending))];
             let (session, number) = (SessionNo(1), MessageNo(1));
             self.observe(Observed::Arrived { worker, session, number, messages: &messages });
         }

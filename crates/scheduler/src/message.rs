@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use crate::id::{CommitNo, Fence, Hold, JobId, MessageNo, QuestionNo, WorkerId};
 use crate::name::Name;
+use crate::record::StoredText;
 use crate::time::{Duration, Millis};
 
 /// An error text, passed on without being interpreted.
@@ -110,6 +111,29 @@ pub struct Report {
     pub hold: Hold,
     /// How it left.
     pub ending: Ending,
+    /// The result, if the attempt succeeded and has one.
+    pub result: Option<StoredText>,
+    /// The output to keep with the attempt.
+    pub log: Option<StoredText>,
+}
+
+impl Report {
+    /// A report without a result and a log.
+    #[must_use]
+    pub const fn plain(hold: Hold, ending: Ending) -> Self {
+        Self { hold, ending, result: None, log: None }
+    }
+
+    /// How many bytes of text it carries.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        let error = match &self.ending {
+            Ending::Failed { error, .. } => error.len(),
+            _ => 0,
+        };
+        let length = |text: &Option<StoredText>| text.as_ref().map_or(0, |text| text.len());
+        error + length(&self.result) + length(&self.log)
+    }
 }
 
 /// How a job left a worker.

@@ -4,6 +4,7 @@
 //! number of jobs is one lease row. The newer of both determines a job's owner: see
 //! [`crate::dispatch::Loader`].
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::id::{Fence, Hold, JobId, LeaseNo, Seq, WorkerId};
@@ -13,10 +14,13 @@ use crate::spec::JobSpec;
 use crate::state::JobState;
 use crate::time::{Duration, Wall};
 
+/// JSON text of a job (its payload, result or log), passed on as given and never parsed here.
+pub type StoredText = Arc<str>;
+
 /// A change to the store. The mutations of one commit are applied together or not at all.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Mutation {
-    /// A new job with its edges. The shell adds the payload.
+    /// A new job with its edges and its payload.
     Put(JobRow),
     /// The changing part of an existing job.
     Write(JobWrite),
@@ -49,6 +53,8 @@ pub enum Mutation {
     },
     /// An entry of the history, for people.
     Note(Note),
+    /// The result and the log of an attempt, as they came with its report.
+    Output(AttemptOutput),
 }
 
 /// A job as it is stored.
@@ -206,6 +212,17 @@ pub enum Note {
     Prioritised(JobId),
     /// This worker was asked to drain.
     Drained(WorkerId),
+}
+
+/// The output of one attempt.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct AttemptOutput {
+    /// Which job, under which fence.
+    pub hold: Hold,
+    /// Its result; the job's result if the attempt succeeded.
+    pub result: Option<StoredText>,
+    /// Its log, perhaps truncated.
+    pub log: Option<StoredText>,
 }
 
 /// How an attempt ended that did not succeed, as the store remembers it.

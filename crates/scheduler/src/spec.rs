@@ -7,9 +7,10 @@ use crate::id::{Digest, JobId};
 use crate::name::Name;
 use crate::planted::{Bug, planted};
 use crate::random::mix;
+use crate::record::StoredText;
 use crate::time::{Millis, Wall};
 
-/// One job as it is submitted. The payload stays with the edge; `body` stands for it.
+/// One job as it is submitted.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct JobSpec {
     /// Made by the client, so that a submit can be repeated.
@@ -37,6 +38,9 @@ pub struct JobSpec {
     pub retry: Retry,
     /// How long one attempt may take.
     pub timeout: Option<Millis>,
+    /// What the job is about, for its worker. Passed on to the store unread; a row that comes from
+    /// the store has none.
+    pub payload: Option<StoredText>,
 }
 
 impl JobSpec {
@@ -56,6 +60,7 @@ impl JobSpec {
             not_before: None,
             retry: Retry::default(),
             timeout: None,
+            payload: None,
         }
     }
 }

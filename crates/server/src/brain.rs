@@ -11,11 +11,11 @@ use std::time::Duration;
 use filch_api::session::{Output, WorkerBatch};
 use filch_scheduler::dispatch::{Answer, Dispatch, DispatchEffect, DispatchEvent, Request};
 use filch_scheduler::gate::{Gate, Outgoing};
-use filch_scheduler::id::{CommitNo, Digest, FetchNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
+use filch_scheduler::id::{CommitNo, FetchNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::message::{Assignment, FromWorker, ToWorker};
 use filch_scheduler::record::{JobRow, Mutation, Note};
 use filch_scheduler::time::Now;
-use filch_store::{Commit, CommitError, PurgeCause, Store, StoreError, StoredText};
+use filch_store::{Commit, CommitError, PurgeCause, Store, StoreError};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Notify, oneshot};
@@ -33,7 +33,7 @@ use crate::writer::{Receipt, Writer};
 /// Events for the loop.
 pub(crate) enum Input {
     /// A request of a client.
-    Ask { request: Request, brought: Vec<Brought>, reply: oneshot::Sender<Answer> },
+    Ask { request: Request, reply: oneshot::Sender<Answer> },
     /// Reads the live state now, and returns the result once everything it saw is durable.
     Look(Look),
     /// A batch of messages from a worker.
@@ -67,13 +67,6 @@ pub(crate) type Look = Box<dyn FnOnce(&Dispatch, Now) -> Tell + Send>;
 /// Returns what was read.
 pub(crate) type Tell = Box<dyn FnOnce() + Send>;
 
-/// A payload that comes with a submit.
-pub(crate) struct Brought {
-    pub(crate) id: JobId,
-    pub(crate) body: Digest,
-    pub(crate) payload: StoredText,
-}
-
 /// A handle to the loop.
 #[derive(Clone)]
 pub(crate) struct Doorbell {
@@ -97,13 +90,9 @@ impl Doorbell {
     }
 
     /// Sends a request and waits for the answer.
-    pub(crate) async fn ask(
-        &self,
-        request: Request,
-        brought: Vec<Brought>,
-    ) -> Result<Answer, Ended> {
+    pub(crate) async fn ask(&self, request: Request) -> Result<Answer, Ended> {
         let (reply, answer) = oneshot::channel();
-        self.ring(Input::Ask { request, brought, reply }).await?;
+        self.ring(Input::Ask { request, reply }).await?;
         answer.await.map_err(|_| Ended)
     }
 
@@ -161,7 +150,7 @@ pub(crate) struct Desk {
     effects: Vec<DispatchEffect>,
     told: Vec<Outgoing>,
     /// Requests that wait for an answer.
-    asked: HashMap<RequestNo, Asked>,
+    asked: HashMap<RequestNo, oneshot::Sender<Answer>>,
     last_request: u64,
     looks: VecDeque<(CommitNo, Tell)>,
     /// Requests that wait for a job to end.
@@ -183,12 +172,6 @@ pub(crate) struct Desk {
 
 /// Once as many names are remembered, those of workers that are gone are dropped.
 const NAMES_MAX: usize = 1_024;
-
-/// A request that waits for its answer, with the payloads it brought.
-struct Asked {
-    reply: oneshot::Sender<Answer>,
-    brought: Vec<(JobId, Digest)>,
-}
 
 /// The connection of a worker's current session.
 struct Connection {
@@ -268,14 +251,10 @@ impl Brain {
 
     fn take(&mut self, input: Input) -> Result<(), End> {
         match input {
-            Input::Ask { request, brought, reply } => {
+            Input::Ask { request, reply } => {
                 self.desk.last_request += 1;
                 let from = RequestNo(self.desk.last_request);
-                let names = brought.iter().map(|brought| (brought.id, brought.body)).collect();
-                self.desk.asked.insert(from, Asked { reply, brought: names });
-                for Brought { id, body, payload } in brought {
-                    self.desk.payloads.bring(id, body, payload);
-                }
+                self.desk.asked.insert(from, reply);
                 self.handle(DispatchEvent::Request { from, request })
             }
             Input::Look(look) => {
@@ -342,7 +321,7 @@ impl Brain {
     }
 
     fn hear(&mut self, link: LinkNo, way: Way, heard: WorkerBatch) -> Result<(), End> {
-        let WorkerBatch { worker, session, number, messages, left } = heard;
+        let WorkerBatch { worker, session, number, messages } = heard;
         let known = self.desk.sessions.get(&worker).map(|connection| connection.session);
         if matches!(messages.first(), Some(FromWorker::Hello(_)))
             && known.is_none_or(|known| session > known)
@@ -365,12 +344,6 @@ impl Brain {
             // No session begins without a hello.
             way.hang_up.notify_one();
         }
-        for left in left {
-            // Output of an attempt is stored only if it comes from the job's owner.
-            if self.dispatch.is_held(worker, left.hold) {
-                self.desk.payloads.leave(worker, left);
-            }
-        }
         self.handle(DispatchEvent::Worker { worker, session, number, messages })
     }
 
@@ -391,7 +364,6 @@ impl Brain {
             if let Some(open) = self.desk.sessions.remove(&worker) {
                 self.disconnected(worker, open.name);
             }
-            self.desk.payloads.closed(worker);
         }
         self.desk.gate.close(worker, session);
         self.handle(DispatchEvent::Closed { worker, session })
@@ -483,8 +455,8 @@ impl Brain {
     }
 
     fn keep(&mut self, number: CommitNo, mutations: Vec<Mutation>) {
-        let mut commit = Commit { last: number, mutations, ..Commit::default() };
-        self.desk.payloads.join(&mut commit);
+        self.desk.payloads.committed(&mutations);
+        let mut commit = Commit::new(number, mutations);
         let is_purge = |mutation: &&Mutation| matches!(mutation, Mutation::Purge(_));
         // Jobs are purged only after a proposal, in the same step.
         let cause = commit.mutations.iter().filter(is_purge).filter_map(|_| self.desk.purge_cause);
@@ -525,11 +497,7 @@ impl Brain {
         for told in told.drain(..) {
             match told {
                 Outgoing::Request { to, answer } => {
-                    let Asked { reply, brought } =
-                        self.desk.asked.remove(&to).expect("every answer has its request");
-                    for (id, body) in brought {
-                        self.desk.payloads.forget(id, body);
-                    }
+                    let reply = self.desk.asked.remove(&to).expect("every answer has its request");
                     // The client may have disconnected.
                     let _ = reply.send(answer);
                 }
@@ -567,12 +535,6 @@ impl Brain {
                     let work = |job: &Assignment| (job.hold, payloads.cached(job.hold.job));
                     works.extend(jobs.iter().map(work));
                 }
-                ToWorker::Accepted(holds) => {
-                    for &hold in holds {
-                        self.desk.payloads.answered(hold);
-                    }
-                }
-                ToWorker::Refused { hold, .. } => self.desk.payloads.answered(*hold),
                 ToWorker::DrainNow => grace = self.desk.graces.get(&worker).copied(),
                 _ => {}
             }

@@ -339,7 +339,7 @@ mod tests {
             .collect();
         player.say(2, FromWorker::Started(holds[0]));
         pass(&mut player, 400);
-        let finished = |hold| FromWorker::Report(Report { hold, ending: Ending::Finished });
+        let finished = |hold| FromWorker::Report(Report::plain(hold, Ending::Finished));
         player.say(3, finished(holds[0]));
         player.say(4, finished(holds[1]));
         let page = player.page();

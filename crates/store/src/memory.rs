@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use filch_scheduler::id::{CommitNo, JobId, LeaseNo, Seq};
+use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, LeaseNo, Seq};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{
-    JobRow, JobWrite, LeaseRow, Loaded, Mutation, Note, QueueSettings, Strategy,
+    AttemptOutput, JobRow, JobWrite, LeaseRow, Loaded, Mutation, Note, QueueSettings, Strategy,
 };
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Wall};
@@ -49,6 +49,7 @@ pub struct Memory {
     notes: Vec<Note>,
     /// Which job each note is about, if it is about one.
     noted: Vec<Option<Seq>>,
+    outputs: BTreeMap<Hold, AttemptOutput>,
     /// Where the ledger stood in each job's life.
     places: BTreeMap<Seq, Place>,
     purged: BTreeSet<Seq>,
@@ -75,6 +76,7 @@ enum Undo {
     Purge(JobRow, Place),
     DailyCounts(DailyCounts),
     Note,
+    Output(Hold, Option<AttemptOutput>),
 }
 
 impl Memory {
@@ -210,6 +212,12 @@ impl Memory {
         &self.notes
     }
 
+    /// The output of this attempt.
+    #[must_use]
+    pub fn output(&self, attempt: Hold) -> Option<&AttemptOutput> {
+        self.outputs.get(&attempt)
+    }
+
     fn mutate(&mut self, mutation: &Mutation, undo: &mut Vec<Undo>) -> Result<(), Rejection> {
         match mutation {
             Mutation::Put(row) => {
@@ -264,6 +272,15 @@ impl Memory {
                 undo.push(Undo::DailyCounts(self.daily_counts.clone()));
                 for &seq in jobs {
                     check_purge(&self.existing(seq)?.now)?;
+                    let of_job = Hold { job: seq, fence: Fence(0) }..Hold {
+                        job: seq.next(),
+                        fence: Fence(0),
+                    };
+                    let outputs: Vec<Hold> =
+                        self.outputs.range(of_job).map(|(&hold, _)| hold).collect();
+                    for hold in outputs {
+                        undo.push(Undo::Output(hold, self.outputs.remove(&hold)));
+                    }
                     let (row, place) = self.remove(seq);
                     self.daily_counts.add(DailyCount::of(&row));
                     self.purged.insert(seq);
@@ -283,6 +300,13 @@ impl Memory {
                 undo.push(Undo::Note);
                 self.noted.push(self.about(note));
                 self.notes.push(note.clone());
+            }
+            // Output of a job that is not stored is dropped.
+            Mutation::Output(output) => {
+                if self.jobs.contains_key(&output.hold.job) {
+                    let before = self.outputs.insert(output.hold, output.clone());
+                    undo.push(Undo::Output(output.hold, before));
+                }
             }
         }
         Ok(())
@@ -325,6 +349,12 @@ impl Memory {
             Undo::Note => {
                 self.noted.pop();
                 self.notes.pop();
+            }
+            Undo::Output(hold, Some(before)) => {
+                self.outputs.insert(hold, before);
+            }
+            Undo::Output(hold, None) => {
+                self.outputs.remove(&hold);
             }
         }
     }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 use filch_scheduler::id::{CommitNo, Hold, JobId, LeaseNo, Seq, WorkerId};
 use filch_scheduler::name::Name;
+pub use filch_scheduler::record::{AttemptOutput, StoredText};
 use filch_scheduler::record::{JobRow, LeaseRow, Loaded, Mutation, Note};
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Wall};
@@ -13,9 +13,6 @@ use filch_scheduler::time::{Duration, Wall};
 use crate::CommitError;
 use crate::daily_count::DailyCount;
 use crate::token::TokenRow;
-
-/// JSON text of a job (its payload, result or log), stored as given and never parsed here.
-pub type StoredText = Arc<str>;
 
 /// One or more consecutive commits that are stored together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +29,34 @@ pub struct Commit {
     pub purges: Vec<PurgeCause>,
 }
 
+impl Commit {
+    /// One commit of the scheduler: payloads and outputs, which have tables of their own, are taken
+    /// out of the mutations that brought them.
+    #[must_use]
+    pub fn new(last: CommitNo, mut mutations: Vec<Mutation>) -> Self {
+        let mut commit = Self { last, ..Self::default() };
+        let has_outputs = mutations.iter().any(|mutation| matches!(mutation, Mutation::Output(_)));
+        for mutation in &mut mutations {
+            if let Mutation::Put(row) = mutation
+                && let Some(payload) = row.spec.payload.take()
+            {
+                commit.payloads.push((row.seq, payload));
+            }
+        }
+        if has_outputs {
+            mutations.retain_mut(|mutation| match mutation {
+                Mutation::Output(output) => {
+                    commit.outputs.push(output.clone());
+                    false
+                }
+                _ => true,
+            });
+        }
+        commit.mutations = mutations;
+        commit
+    }
+}
+
 /// Why jobs are purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PurgeCause {
@@ -42,17 +67,6 @@ pub enum PurgeCause {
     },
     /// An operator discarded them.
     Discarded,
-}
-
-/// The output of one attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AttemptOutput {
-    /// Which job, under which fence.
-    pub hold: Hold,
-    /// Its result; the job's result if the attempt succeeded.
-    pub result: Option<StoredText>,
-    /// Its log, perhaps truncated.
-    pub log: Option<StoredText>,
 }
 
 /// Everything that is stored about one job.

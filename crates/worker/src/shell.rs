@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use filch_api::delivery::Delivery;
-use filch_api::session::{self, About, Output, OutputStream, ReportedOutput, UpFrame, WireHold};
+use filch_api::session::{self, About, Output, OutputStream, UpFrame, WireHold};
 use filch_recruit::Recruiter;
 use filch_scheduler::agent::{self, Agent, AgentEffect, AgentEvent, StopReason};
 use filch_scheduler::id::{Hold, MessageNo, SessionNo, WorkerId};
-use filch_scheduler::message::{Again, Assignment, Ending, FromWorker, Serves, ToWorker};
+use filch_scheduler::message::{Again, Assignment, Ending, FromWorker, Report, Serves, ToWorker};
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Millis;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -156,7 +156,6 @@ impl RunningWorker {
             wire: None,
             works: HashMap::new(),
             stops: HashMap::new(),
-            left: HashMap::new(),
             printed: Vec::new(),
             deadline: None,
             has_left: false,
@@ -228,8 +227,6 @@ struct Shell {
     works: HashMap<Hold, Arc<str>>,
     /// Stop signals of running jobs.
     stops: HashMap<Hold, watch::Sender<bool>>,
-    /// Output of attempts whose reports are not answered yet.
-    left: HashMap<Hold, ReportedOutput>,
     /// Output of running jobs that has not been sent.
     printed: Vec<Output>,
     /// The deadline that the guardian has.
@@ -259,9 +256,6 @@ const PRINTED_MAX: usize = 1_024;
 
 /// If this many frames wait, output of running jobs is not sent.
 const PRINTS_WAITING: usize = 16;
-
-/// Bytes of logs in one batch of reports.
-const LOGS_TOGETHER: usize = 16 << 20;
 
 /// A result that exceeds the limits is a permanent failure.
 fn bounded(outcome: Outcome) -> Outcome {
@@ -409,12 +403,8 @@ impl Shell {
             }
             Outcome::Stopped => (Ending::Stopped, None),
         };
-        if result.is_some() || log.is_some() {
-            let left =
-                ReportedOutput { hold, result: result.map(Arc::from), log: log.map(Arc::from) };
-            self.left.insert(hold, left);
-        }
-        self.handle(AgentEvent::Ended { hold, ending });
+        let (result, log) = (result.map(Arc::from), log.map(Arc::from));
+        self.handle(AgentEvent::Ended(Report { hold, ending, result, log }));
     }
 
     fn handle(&mut self, event: AgentEvent) {
@@ -448,9 +438,7 @@ impl Shell {
                         stop.send_replace(true);
                     }
                 }
-                AgentEffect::Answered { hold, .. } => {
-                    self.left.remove(&hold);
-                }
+                AgentEffect::Answered { .. } => {}
                 AgentEffect::Leave => {
                     tracing::info!("worker stopped: nothing runs, and every report is answered");
                     self.has_left = true;
@@ -496,16 +484,7 @@ impl Shell {
         let Some(wire) = &self.wire else {
             return true;
         };
-        let left = &self.left;
-        let mut bytes = 0;
-        let leftover = |hold| {
-            let mut left: ReportedOutput = left.get(&hold).cloned()?;
-            // Results always go with their reports; logs only as far as there is space.
-            bytes += left.log.as_ref().map_or(0, |log| log.len());
-            left.log = left.log.filter(|_| bytes <= LOGS_TOGETHER);
-            Some(left)
-        };
-        let mut frame = UpFrame::say(worker, session, number, messages, leftover);
+        let mut frame = UpFrame::say(worker, session, number, messages);
         if matches!(messages.first(), Some(FromWorker::Hello(_))) {
             frame.about = Some(Box::new(self.about.clone()));
         }

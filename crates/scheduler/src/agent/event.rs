@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::id::{Hold, MessageNo, SessionNo, WorkerId};
-use crate::message::{Assignment, Ending, FromWorker, ToWorker};
+use crate::message::{Assignment, FromWorker, Report, ToWorker};
 use crate::time::Duration;
 
 /// An event for an `agent`.
@@ -23,13 +23,10 @@ pub enum AgentEvent {
         messages: Vec<ToWorker>,
     },
     /// An attempt ended, and nothing of it runs any more.
-    Ended {
-        /// Which one.
-        hold: Hold,
-        /// How it ended: finished, failed, snoozed, or stopped before it ended by itself. The agent
-        /// decides what a stop is reported as.
-        ending: Ending,
-    },
+    ///
+    /// It finished, failed, snoozed, or was stopped before it ended by itself. The agent decides
+    /// what a stop is reported as.
+    Ended(Report),
     /// A running job reported its progress.
     Progressed {
         /// Which one.
@@ -82,7 +79,7 @@ pub enum AgentEffect {
         /// Why.
         why: StopReason,
     },
-    /// The server answered the report of this job; its result and log can be dropped.
+    /// The server answered the report of this job.
     Answered {
         /// Which one.
         hold: Hold,

@@ -231,7 +231,7 @@ impl Agent {
             AgentEvent::Received { session, number, messages } => {
                 self.received(session, number, messages);
             }
-            AgentEvent::Ended { hold, ending } => self.ended(hold, ending),
+            AgentEvent::Ended(report) => self.ended(report),
             AgentEvent::Progressed { hold, percent } => self.progressed(hold, percent),
             AgentEvent::Idle => self.idle(),
             AgentEvent::Drain { grace } => self.drain(grace),

@@ -134,7 +134,8 @@ impl Agent {
     }
 
     /// An attempt is over: nothing of it runs any more.
-    pub(super) fn ended(&mut self, hold: Hold, ending: Ending) {
+    pub(super) fn ended(&mut self, report: Report) {
+        let Report { hold, ending, result, log } = report;
         let Some(slot) = self.slots.remove(&hold) else {
             return;
         };
@@ -161,7 +162,8 @@ impl Agent {
             (SlotPhase::Stopping(StopReason::Fenced), None) => return,
             (_, None) => Ending::Interrupted,
         };
-        self.report(Report { hold, ending });
+        let result = result.filter(|_| ending == Ending::Finished);
+        self.report(Report { hold, ending, result, log });
     }
 
     pub(super) fn progressed(&mut self, hold: Hold, percent: u8) {
@@ -179,7 +181,7 @@ impl Agent {
         let mut jobs = self.deque.give(wanted);
         for &hold in &jobs {
             // Reported as dropped in the next session, in case the answer is lost with this one.
-            self.reported(Report { hold, ending: Ending::Dropped });
+            self.reported(Report::plain(hold, Ending::Dropped));
         }
         if planted(Bug::GiveOfARunningJob) {
             let running = self.slots.iter().find(|(_, slot)| slot.runs_since().is_some());
@@ -196,7 +198,7 @@ impl Agent {
         } else if !self.reports.contains_key(&hold) {
             // It never arrived, or left long ago; the server waits for a report that it does not
             // run.
-            self.report(Report { hold, ending: Ending::Dropped });
+            self.report(Report::plain(hold, Ending::Dropped));
         }
         self.session.is_urgent = true;
     }
@@ -212,18 +214,18 @@ impl Agent {
             Some(SlotPhase::Stopping(_)) => self.say_now(FromWorker::Stopping(hold)),
             Some(SlotPhase::Confirming) => {
                 self.slots.remove(&hold);
-                self.report(Report { hold, ending: Ending::Dropped });
+                self.report(Report::plain(hold, Ending::Dropped));
             }
             None => {
                 if self.deque.remove(hold) {
-                    self.report(Report { hold, ending: Ending::Dropped });
+                    self.report(Report::plain(hold, Ending::Dropped));
                 }
             }
         }
     }
 
     pub(super) fn drop_unstarted(&mut self, hold: Hold) {
-        self.report(Report { hold, ending: Ending::Dropped });
+        self.report(Report::plain(hold, Ending::Dropped));
     }
 
     /// Starts no more jobs, hands back those that have not started, and stops the rest after the

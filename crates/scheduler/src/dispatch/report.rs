@@ -9,7 +9,7 @@ use crate::id::{Fence, Hold, Seq, SessionNo, WorkerId};
 use crate::message::{Again, Ending, ErrorText, Report, ToWorker};
 use crate::planted::{Bug, planted};
 use crate::random::mix;
-use crate::record::{AttemptOutcome, LeaseCause, Mutation, Note, Reason};
+use crate::record::{AttemptOutcome, AttemptOutput, LeaseCause, Mutation, Note, Reason};
 use crate::state::{JobState, Verb};
 
 /// How a reported hold compares with the job's current owner.
@@ -80,7 +80,7 @@ impl Dispatch {
         session: SessionNo,
         report: Report,
     ) {
-        let Report { hold, ending } = report;
+        let Report { hold, ending, result, log } = report;
         let mut standing = self.standing(owner, hold);
         let is_finish = ending == Ending::Finished && planted(Bug::FinishWithoutFence);
         let is_return = ending == Ending::Dropped && planted(Bug::ReclaimById);
@@ -92,6 +92,9 @@ impl Dispatch {
         match standing {
             Standing::Owned => {
                 self.apply(owner, hold, ending);
+                if result.is_some() || log.is_some() {
+                    self.mutate(Mutation::Output(AttemptOutput { hold, result, log }));
+                }
                 self.answer_report(speaker, session, hold, Verdict::Accepted);
             }
             Standing::Gone if matches!(ending, Ending::Finished | Ending::Failed { .. }) => {

@@ -123,9 +123,14 @@ impl Words for Report {
     fn write(&self, writer: &mut Writer<'_>) {
         self.hold.write(writer);
         self.ending.write(writer);
+        writer.field("result", &self.result, &None);
+        writer.field("log", &self.log, &None);
     }
     fn read(reader: &mut Reader<'_>) -> Read<Self> {
-        Ok(Self { hold: Hold::read(reader)?, ending: Ending::read(reader)? })
+        let mut report = Self::plain(Hold::read(reader)?, Ending::read(reader)?);
+        reader.field("result", &mut report.result)?;
+        reader.field("log", &mut report.log)?;
+        Ok(report)
     }
 }
 

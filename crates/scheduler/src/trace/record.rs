@@ -6,8 +6,8 @@ use super::text::{Read, Reader, Words, Writer, words};
 use crate::id::{Fence, JobId, Seq, WorkerId};
 use crate::name::Name;
 use crate::record::{
-    AttemptOutcome, JobRow, JobWrite, LeaseCause, LeaseRow, Loaded, Mutation, Note, QueueSettings,
-    Reason, Strategy,
+    AttemptOutcome, AttemptOutput, JobRow, JobWrite, LeaseCause, LeaseRow, Loaded, Mutation, Note,
+    QueueSettings, Reason, Strategy,
 };
 use crate::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
 use crate::state::JobState;
@@ -25,6 +25,7 @@ words!(Mutation {
     Purge { 0: jobs } = ["purge" jobs],
     Trim { leases: leases, notes_before: moment } = ["trim" leases "notes-before" moment],
     Note { 0: note } = ["note" note],
+    Output { 0: output } = ["output" output],
 });
 
 words!(Note {
@@ -124,6 +125,7 @@ impl Words for JobSpec {
         writer.field("backoff", &self.retry.backoff, &usual.retry.backoff);
         writer.field("jitter", &self.retry.jitter_percent, &usual.retry.jitter_percent);
         writer.field("timeout", &self.timeout, &usual.timeout);
+        writer.field("payload", &self.payload, &usual.payload);
     }
     fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let mut spec = Self::new(JobId::read(reader)?);
@@ -141,6 +143,7 @@ impl Words for JobSpec {
         reader.field("backoff", backoff)?;
         reader.field("jitter", jitter_percent)?;
         reader.field("timeout", &mut spec.timeout)?;
+        reader.field("payload", &mut spec.payload)?;
         Ok(spec)
     }
 }
@@ -233,6 +236,21 @@ impl Words for JobWrite {
     fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let job = Seq::read(reader)?;
         read_changes(blank(job), reader)
+    }
+}
+
+/// `a.1 result "7"`.
+impl Words for AttemptOutput {
+    fn write(&self, writer: &mut Writer<'_>) {
+        self.hold.write(writer);
+        writer.field("result", &self.result, &None);
+        writer.field("log", &self.log, &None);
+    }
+    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let mut output = Self { hold: Words::read(reader)?, result: None, log: None };
+        reader.field("result", &mut output.result)?;
+        reader.field("log", &mut output.log)?;
+        Ok(output)
     }
 }
 

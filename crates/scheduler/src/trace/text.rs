@@ -17,6 +17,7 @@ use crate::id::{
 };
 use crate::message::ErrorText;
 use crate::name::Name;
+use crate::record::StoredText;
 use crate::time::{Duration, Millis, Monotonic, Wall};
 
 /// A line that cannot be read, and why.
@@ -514,22 +515,27 @@ impl Words for Name {
     }
 }
 
-impl Words for ErrorText {
-    const ONE_WORD: bool = true;
-    fn write(&self, writer: &mut Writer<'_>) {
-        writer.word(&quote(self));
-    }
-    fn read(reader: &mut Reader<'_>) -> Read<Self> {
-        match reader.peek() {
-            Some(Token::Quoted(text)) => {
-                let text = text.as_str().into();
-                reader.at += 1;
-                Ok(text)
+macro_rules! quoted_texts {
+    ($($type:ty),*) => {$(
+        impl Words for $type {
+            const ONE_WORD: bool = true;
+            fn write(&self, writer: &mut Writer<'_>) {
+                writer.word(&quote(self));
             }
-            _ => Err(reader.wanted("a text in quotes")),
+            fn read(reader: &mut Reader<'_>) -> Read<Self> {
+                match reader.peek() {
+                    Some(Token::Quoted(text)) => {
+                        let text = text.as_str().into();
+                        reader.at += 1;
+                        Ok(text)
+                    }
+                    _ => Err(reader.wanted("a text in quotes")),
+                }
+            }
         }
-    }
+    )*};
 }
+quoted_texts!(ErrorText, StoredText);
 
 /// `None` is `-`.
 impl<T: Words> Words for Option<T> {

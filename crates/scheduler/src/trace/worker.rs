@@ -54,10 +54,9 @@ impl Words for AgentEvent {
                 writer.mark(':');
                 writer.list(messages, ',');
             }
-            Self::Ended { hold, ending } => {
+            Self::Ended(report) => {
                 writer.word("ended");
-                hold.write(writer);
-                ending.write(writer);
+                report.write(writer);
             }
             Self::Progressed { hold, percent } => {
                 writer.word("progressed");
@@ -86,7 +85,7 @@ impl Words for AgentEvent {
         match reader.word("an event")?.as_str() {
             "connected" => Ok(Self::Connected),
             "disconnected" => Ok(Self::Disconnected),
-            "ended" => Ok(Self::Ended { hold: Words::read(reader)?, ending: Words::read(reader)? }),
+            "ended" => Ok(Self::Ended(Words::read(reader)?)),
             "progressed" => {
                 Ok(Self::Progressed { hold: Words::read(reader)?, percent: Words::read(reader)? })
             }

@@ -115,7 +115,7 @@ impl Mill {
     }
 
     fn report(&mut self, hold: Hold, ending: Ending) -> FromWorker {
-        FromWorker::Report(Report { hold, ending })
+        FromWorker::Report(Report::plain(hold, ending))
     }
 }
 

@@ -114,7 +114,7 @@ impl Shop {
                     self.say(worker, FromWorker::Heartbeat);
                 }
             }
-            let report = Report { hold, ending: Ending::Finished };
+            let report = Report::plain(hold, Ending::Finished);
             self.say(worker, FromWorker::Report(report));
         }
         assert_eq!(self.dispatch.job_count(), 0, "everything has run");

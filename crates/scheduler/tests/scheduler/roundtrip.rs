@@ -15,8 +15,8 @@ use filch_scheduler::message::{
 };
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{
-    AttemptOutcome, JobRow, JobWrite, LeaseCause, LeaseRow, Loaded, Mutation, Note, QueueSettings,
-    Reason, Strategy,
+    AttemptOutcome, AttemptOutput, JobRow, JobWrite, LeaseCause, LeaseRow, Loaded, Mutation, Note,
+    QueueSettings, Reason, StoredText, Strategy,
 };
 use filch_scheduler::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
 use filch_scheduler::state::JobState;
@@ -63,6 +63,10 @@ impl Maker {
         let pieces =
             ["", "mail", "-", "a b", "\"", "\\", "\n", "\u{7}", "é", "[;]", "x.y/z", "after"];
         self.list(|it| it.one(pieces)).concat()
+    }
+
+    fn stored(&mut self) -> StoredText {
+        self.text().into()
     }
 
     fn name(&mut self) -> Name {
@@ -148,6 +152,7 @@ impl Maker {
             let (max, jitter_percent) = (self.number() as u16, self.number() as u8);
             spec.retry = Retry { max, backoff, jitter_percent };
             spec.timeout = self.some(Self::millis);
+            spec.payload = self.some(Self::stored);
         }
         spec
     }
@@ -221,7 +226,7 @@ impl Maker {
     }
 
     fn mutation(&mut self) -> Mutation {
-        match self.below(11) {
+        match self.below(12) {
             0 => Mutation::Put(self.row()),
             1 => {
                 let job = self.seq();
@@ -238,6 +243,11 @@ impl Maker {
                 leases: self.list(|it| LeaseNo(it.number())),
                 notes_before: self.wall(),
             },
+            10 => Mutation::Output(AttemptOutput {
+                hold: self.hold(),
+                result: self.some(Self::stored),
+                log: self.some(Self::stored),
+            }),
             _ => Mutation::Note(self.note()),
         }
     }
@@ -272,7 +282,12 @@ impl Maker {
             Ending::Dropped,
             Ending::Stopped,
         ]);
-        Report { hold: self.hold(), ending }
+        Report {
+            hold: self.hold(),
+            ending,
+            result: self.some(Self::stored),
+            log: self.some(Self::stored),
+        }
     }
 
     fn serves(&mut self) -> Serves {
@@ -493,7 +508,6 @@ impl Maker {
     }
 
     fn agent_event(&mut self) -> agent::AgentEvent {
-        let (again, error, wait) = (self.again(), self.text().into(), self.millis());
         match self.below(8) {
             0 => agent::AgentEvent::Connected,
             1 => agent::AgentEvent::Disconnected,
@@ -502,15 +516,7 @@ impl Maker {
                 number: self.message_no(),
                 messages: self.list(Self::server_says),
             },
-            3 => agent::AgentEvent::Ended {
-                hold: self.hold(),
-                ending: self.one([
-                    Ending::Finished,
-                    Ending::Failed { again, error },
-                    Ending::Snoozed(wait),
-                    Ending::Stopped,
-                ]),
-            },
+            3 => agent::AgentEvent::Ended(self.report()),
             4 => agent::AgentEvent::Progressed { hold: self.hold(), percent: self.number() as u8 },
             5 => agent::AgentEvent::Drain { grace: self.duration() },
             6 => agent::AgentEvent::Idle,

@@ -18,7 +18,7 @@ use filch_scheduler::gate::{Gate, Outgoing};
 use filch_scheduler::id::{
     CommitNo, FetchNo, Hold, JobId, MessageNo, RequestNo, Seq, SessionNo, WorkerId,
 };
-use filch_scheduler::message::{Again, Ending, FromWorker, Serves, ToWorker};
+use filch_scheduler::message::{Again, Ending, FromWorker, Report, Serves, ToWorker};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{JobRow, Mutation, Strategy};
 use filch_scheduler::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};

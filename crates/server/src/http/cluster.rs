@@ -76,12 +76,7 @@ pub(crate) async fn set_queue(
         return Err(problem.at("/weight").into());
     }
     for change in changes.into_iter().flatten() {
-        done(
-            state
-                .doorbell
-                .ask(Request::SetQueue { queue: queue.clone(), change }, Vec::new())
-                .await?,
-        )?;
+        done(state.doorbell.ask(Request::SetQueue { queue: queue.clone(), change }).await?)?;
     }
     let look = move |dispatch: &dispatch::Dispatch, _| {
         let view = dispatch.queue_views().find(|view| view.settings.queue == queue);
@@ -134,7 +129,7 @@ pub(crate) async fn set_strategy(
     Object(wanted): Object<Strategy>,
 ) -> Result<Json<Strategy>, Failure> {
     let request = Request::SetStrategy(wanted.strategy.into());
-    done(state.doorbell.ask(request, Vec::new()).await?)?;
+    done(state.doorbell.ask(request).await?)?;
     Ok(Json(wanted))
 }
 
@@ -182,7 +177,7 @@ pub(crate) async fn drain(
     extract::Worker(id): extract::Worker,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Done>, Failure> {
-    done(state.doorbell.ask(Request::DrainWorker(id), Vec::new()).await?)?;
+    done(state.doorbell.ask(Request::DrainWorker(id)).await?)?;
     Ok(Json(Done { done: true }))
 }
 
@@ -209,7 +204,7 @@ pub(crate) async fn stop(
         // In this order: the grace period is sent together with the request to drain.
         state.doorbell.ring(Input::Grace { worker: id, grace: grace.duration() }).await?;
     }
-    done(state.doorbell.ask(Request::DrainWorker(id), Vec::new()).await?)?;
+    done(state.doorbell.ask(Request::DrainWorker(id)).await?)?;
     Ok(Json(Done::YES))
 }
 

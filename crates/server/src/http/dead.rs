@@ -408,7 +408,7 @@ async fn carry_out(
 async fn retry_some(state: &State, dead: &[JobRow], count: &mut Count) -> Result<(), Failure> {
     let asked = dead.iter().map(|row| async {
         let job = row.spec.id;
-        (job, state.doorbell.ask(Request::Retry(job), Vec::new()).await)
+        (job, state.doorbell.ask(Request::Retry(job)).await)
     });
     let mut asked: FuturesUnordered<_> = asked.collect();
     while let Some((job, answer)) = asked.next().await {

@@ -39,7 +39,7 @@ pub(crate) async fn submit(
     let held = body::collect(&state, request, |_| limits::LIST_BYTES).await?;
     json::check_depth(&held.bytes)?;
     let ValidatedFlow { name, names, jobs } = Flow::read(&held.bytes)?.validate(key.as_deref())?;
-    let ids: Vec<_> = jobs.iter().map(|job| job.spec.id).collect();
+    let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
     let receipts = match submit::hand_over(&state, &caller, jobs).await? {
         Answer::Submitted(submitted) => submitted,
         Answer::Done => Vec::new(),

@@ -289,7 +289,7 @@ pub(crate) async fn cancel(
     Named(id): Named,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Done>, Failure> {
-    done(state.doorbell.ask(Request::Cancel(id), Vec::new()).await?)?;
+    done(state.doorbell.ask(Request::Cancel(id)).await?)?;
     Ok(Json(Done::YES))
 }
 
@@ -309,7 +309,7 @@ pub(crate) async fn retry(
     Named(id): Named,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Done>, Failure> {
-    done(state.doorbell.ask(Request::Retry(id), Vec::new()).await?)?;
+    done(state.doorbell.ask(Request::Retry(id)).await?)?;
     Ok(Json(Done::YES))
 }
 
@@ -338,6 +338,6 @@ pub(crate) async fn priority(
     Object(Priority { priority }): Object<Priority>,
 ) -> Result<Json<Done>, Failure> {
     let request = Request::SetPriority { job: id, priority };
-    done(state.doorbell.ask(request, Vec::new()).await?)?;
+    done(state.doorbell.ask(request).await?)?;
     Ok(Json(Done::YES))
 }

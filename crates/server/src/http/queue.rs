@@ -130,7 +130,7 @@ fn states(purge: &Purge) -> Result<Vec<JobState>, Problem> {
 /// Concurrent requests share commits. Jobs that have ended meanwhile are not counted.
 async fn cancel(state: &State, jobs: &[filch_api::job::Job]) -> Result<u64, Failure> {
     let asked = jobs.iter().filter_map(|job| filch_api::id::read_job(&job.id));
-    let asked = asked.map(|job| state.doorbell.ask(Request::Cancel(job), Vec::new()));
+    let asked = asked.map(|job| state.doorbell.ask(Request::Cancel(job)));
     let mut asked: FuturesUnordered<_> = asked.collect();
     let mut count = 0;
     while let Some(answer) = asked.next().await {

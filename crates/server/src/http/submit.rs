@@ -10,9 +10,10 @@ use axum::{Extension, Json};
 use bytes::{Buf as _, BytesMut};
 use filch_api::job::{Chunk, Receipt};
 use filch_api::problem::Problem;
-use filch_api::submission::{Submission, ValidatedJob};
+use filch_api::submission::Submission;
 use filch_api::{id, json, limits};
 use filch_scheduler::dispatch::{Answer, Request};
+use filch_scheduler::spec::JobSpec;
 use filch_store::DiskSpace;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
@@ -22,7 +23,6 @@ use tokio::sync::mpsc::Sender;
 
 use super::extract::{Nothing, Params};
 use super::{Failure, State, body};
-use crate::brain::Brought;
 use crate::tokens::Caller;
 
 /// Receipts of an array of jobs.
@@ -108,7 +108,7 @@ pub(crate) async fn submit(
     Ok((status, Json(Taken::One(receipt))).into_response())
 }
 
-fn array(text: &[u8], key: Option<&str>) -> Result<Vec<ValidatedJob>, Problem> {
+fn array(text: &[u8], key: Option<&str>) -> Result<Vec<JobSpec>, Problem> {
     let raw: Vec<&RawValue> = serde_json::from_slice(text).map_err(|error| body::unread(&error))?;
     if raw.len() > limits::ARRAY_JOBS {
         let title = format!("too many jobs in one array: {}", raw.len());
@@ -125,16 +125,12 @@ fn array(text: &[u8], key: Option<&str>) -> Result<Vec<ValidatedJob>, Problem> {
     judged.collect()
 }
 
-fn judge(submission: Submission, key: Option<&str>, index: u64) -> Result<ValidatedJob, Problem> {
+fn judge(submission: Submission, key: Option<&str>, index: u64) -> Result<JobSpec, Problem> {
     submission.validate(|| key.map_or_else(id::new_job, |key| id::keyed_job(key, index)))
 }
 
 /// Passes jobs to the scheduler and waits until they are durable.
-async fn keep(
-    state: &State,
-    caller: &Caller,
-    jobs: Vec<ValidatedJob>,
-) -> Result<Vec<Receipt>, Failure> {
+async fn keep(state: &State, caller: &Caller, jobs: Vec<JobSpec>) -> Result<Vec<Receipt>, Failure> {
     match hand_over(state, caller, jobs).await? {
         Answer::Submitted(submitted) => Ok(submitted.iter().map(Receipt::from).collect()),
         Answer::Done => Ok(Vec::new()),
@@ -146,9 +142,9 @@ async fn keep(
 pub(super) async fn hand_over(
     state: &State,
     caller: &Caller,
-    jobs: Vec<ValidatedJob>,
+    jobs: Vec<JobSpec>,
 ) -> Result<Answer, Failure> {
-    jobs.iter().try_for_each(|job| caller.check(&job.spec.queue))?;
+    jobs.iter().try_for_each(|job| caller.check(&job.queue))?;
     if let DiskSpace::Low { free, mark } = state.store.disk_space() {
         if let Some(suppressed) = state.log_limits.disk.admit() {
             tracing::warn!(free, needed = mark, suppressed, "disk space is low: submit refused");
@@ -161,13 +157,7 @@ pub(super) async fn hand_over(
         .help("free disk space on the server, then submit again")
         .into());
     }
-    let mut brought = Vec::with_capacity(jobs.len());
-    let mut specs = Vec::with_capacity(jobs.len());
-    for ValidatedJob { spec, payload } in jobs {
-        brought.push(Brought { id: spec.id, body: spec.body, payload });
-        specs.push(spec);
-    }
-    Ok(state.doorbell.ask(Request::Submit(specs), brought).await?)
+    Ok(state.doorbell.ask(Request::Submit(jobs)).await?)
 }
 
 /// The key from which ids are derived for jobs that have none.
@@ -295,7 +285,7 @@ struct Lines<S> {
 impl<S: Pieces> Lines<S> {
     /// The next chunk, and how many lines were read up to its end; afterwards `is_over` is true if
     /// it was the last.
-    async fn chunk(&mut self, key: Option<&str>) -> Result<(Vec<ValidatedJob>, u64), Problem> {
+    async fn chunk(&mut self, key: Option<&str>) -> Result<(Vec<JobSpec>, u64), Problem> {
         let mut judged = Vec::new();
         let mut bytes = 0;
         let mut searched = 0;
@@ -339,7 +329,7 @@ impl<S: Pieces> Lines<S> {
         }
     }
 
-    fn read(&mut self, line: &[u8], key: Option<&str>) -> Result<Option<ValidatedJob>, Problem> {
+    fn read(&mut self, line: &[u8], key: Option<&str>) -> Result<Option<JobSpec>, Problem> {
         self.line += 1;
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(None);

@@ -296,6 +296,7 @@ impl Checkers {
                 Mutation::Put(_)
                 | Mutation::Lease(_)
                 | Mutation::Close(_)
+                | Mutation::Output(_)
                 | Mutation::Trim { .. } => {}
             }
         }

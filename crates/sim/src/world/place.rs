@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use filch_scheduler::agent::{self, Agent, AgentEffect, AgentEvent, Home};
 use filch_scheduler::id::{Hold, Seq};
-use filch_scheduler::message::{Again, Assignment, Ending};
+use filch_scheduler::message::{Again, Assignment, Ending, Report};
 use filch_scheduler::time::{Millis, Monotonic};
 
 use super::network::Link;
@@ -163,12 +163,12 @@ impl<W: Observer> World<'_, W> {
             InProcess::JobEnds { .. } | InProcess::JobStops { .. } => {
                 let (hold, outcome) = outcome_of(&happening);
                 if self.end_run(place, hold, &outcome) {
-                    self.tell(place, AgentEvent::Ended { hold, ending: outcome });
+                    self.tell(place, AgentEvent::Ended(Report::plain(hold, outcome)));
                     self.find_nothing(place);
                 }
             }
             InProcess::HearsOfEnd { hold, outcome } => {
-                self.tell(place, AgentEvent::Ended { hold, ending: outcome });
+                self.tell(place, AgentEvent::Ended(Report::plain(hold, outcome)));
             }
             InProcess::Drains { grace } => self.drain(place, grace),
         }

@@ -78,6 +78,7 @@ pub(super) fn job(row: &Row<'_>, names: &mut Names) -> Result<JobRow, Failure> {
         not_before: None,
         retry: codes::PLAIN_RETRY,
         timeout: None,
+        payload: None,
     };
     if let Some(condition) = row.get(9)? {
         spec.condition = codes::condition(condition)?;

@@ -144,6 +144,7 @@ impl<'commit> Transaction<'commit> {
                 trim::trim(self.connection, leases, *notes_before)
             }
             Mutation::Note(note) => notes::write(self.connection, note),
+            Mutation::Output(output) => self.outputs(std::slice::from_ref(output)),
         }
     }
 

@@ -159,7 +159,7 @@ impl World {
                 }
                 ToWorker::Cancel(hold) => {
                     worker.holds.retain(|held| *held != hold);
-                    answers.push(FromWorker::Report(Report { hold, ending: Ending::Stopped }));
+                    answers.push(FromWorker::Report(Report::plain(hold, Ending::Stopped)));
                 }
                 ToWorker::Gone => worker.holds.clear(),
                 _ => {}
@@ -225,7 +225,7 @@ impl World {
                     7 => Ending::Dropped,
                     _ => Ending::Finished,
                 };
-                FromWorker::Report(Report { hold, ending })
+                FromWorker::Report(Report::plain(hold, ending))
             }
         };
         self.say(id, vec![message]);
@@ -478,5 +478,6 @@ fn word(mutation: &Mutation) -> &'static str {
         Mutation::Note(Note::WorkerLost { .. }) => "lost",
         Mutation::Note(Note::Attempt { .. }) => "attempt",
         Mutation::Note(_) => "note",
+        Mutation::Output(_) => "output",
     }
 }

@@ -89,7 +89,7 @@ impl Model {
                 self.leases.retain(|row| !leases.contains(&row.number));
             }
             Mutation::Note(note) => self.notes.push(note.clone()),
-            Mutation::Strategy(_) => unreachable!("not among the steps"),
+            Mutation::Strategy(_) | Mutation::Output(_) => unreachable!("not among the steps"),
         }
         Some(())
     }

@@ -67,7 +67,7 @@ impl Worker {
     /// Reports that this many of its jobs have finished, the oldest first.
     pub(crate) fn finish(&mut self, count: usize) -> Vec<FromWorker> {
         let finished = self.holds.drain(..count);
-        let report = |hold| FromWorker::Report(Report { hold, ending: Ending::Finished });
+        let report = |hold| FromWorker::Report(Report::plain(hold, Ending::Finished));
         finished.map(report).collect()
     }
 

@@ -50,7 +50,7 @@ impl World {
         if outcome == Ending::Finished && !was_stopping {
             self.finished.insert(hold);
         }
-        self.agent_event(at, agent::AgentEvent::Ended { hold, ending: outcome });
+        self.agent_event(at, agent::AgentEvent::Ended(Report::plain(hold, outcome)));
     }
 
     /// A job that was asked to stop has stopped.
@@ -58,7 +58,7 @@ impl World {
         if !self.members[at].is_paused {
             self.members[at].running.remove(&hold);
             self.members[at].stopping.remove(&hold);
-            self.agent_event(at, agent::AgentEvent::Ended { hold, ending: Ending::Stopped });
+            self.agent_event(at, agent::AgentEvent::Ended(Report::plain(hold, Ending::Stopped)));
         }
     }
 
