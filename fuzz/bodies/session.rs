@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arbitrary::{Arbitrary as _, Result, Unstructured};
-use filch_api::delivery::Delivery;
-use filch_api::session::{DownFrame, UpFrame, WorkerBatch};
+use filch_api::delivery;
+use filch_api::session::{DownFrame, UpFrame};
 use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, MessageNo, QuestionNo, Seq, SessionNo};
-use filch_scheduler::message::{Assignment, Placement, Serves, StartMode, Suspects, ToWorker};
+use filch_scheduler::message::{
+    Assignment, Delivery, Placement, Serves, StartMode, Suspects, ToWorker, WorkerBatch,
+};
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Millis;
 
@@ -20,7 +22,7 @@ pub(crate) fn run(input: &[u8]) {
     match (first, str::from_utf8(rest)) {
         (b'u', Ok(text)) => up(text),
         (b'd', Ok(text)) => {
-            if let Ok(delivery) = Delivery::read(text) {
+            if let Ok(delivery) = delivery::read(text) {
                 serde_json::from_str::<DownFrame>(text).expect("both ways to read a frame agree");
                 down(delivery);
             }
@@ -57,13 +59,13 @@ fn same(one: &WorkerBatch, other: &WorkerBatch) {
 
 /// Both ways to write a delivery agree, and reading brings it back.
 fn down(delivery: Delivery) {
-    let written = delivery.clone().write();
+    let written = delivery::write(delivery.clone());
     let frame: DownFrame = serde_json::from_str(&written).expect("a written frame can be read");
     let by_hand = serde_json::to_string(&frame).expect("a frame can be written");
     let by_parts =
-        serde_json::to_string(&delivery.clone().frame()).expect("a frame can be written");
+        serde_json::to_string(&delivery::frame(delivery.clone())).expect("a frame can be written");
     assert_eq!(by_hand, by_parts);
-    assert_eq!(Delivery::read(&written), Ok(delivery));
+    assert_eq!(delivery::read(&written), Ok(delivery));
 }
 
 /// Any message that the server could send.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use filch_scheduler::id::{CommitNo, Hold, MessageNo, SessionNo};
-use filch_scheduler::message::{Assignment, Placement, StartMode, ToWorker};
+use filch_scheduler::message::{Assignment, Delivery, Placement, StartMode, ToWorker};
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Millis;
 use serde::Deserialize;
@@ -19,95 +19,77 @@ use serde_json::value::RawValue;
 use crate::id;
 use crate::session::{Down, DownFrame, InvalidFrame, WireHold};
 
-/// A batch, and the payload of each assigned job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivery {
-    /// The session it is for.
-    pub session: SessionNo,
-    /// The batch's number.
-    pub number: MessageNo,
-    /// The messages, in order.
-    pub messages: Vec<ToWorker>,
-    /// The payloads of the assigned jobs, in the same order.
-    pub works: Vec<(Hold, Arc<str>)>,
-    /// The grace period that comes with a `drain_now`; the worker's own if missing.
-    pub grace: Option<Duration>,
+/// As a frame in JSON.
+#[must_use]
+pub fn write(delivery: Delivery) -> String {
+    let mut text = String::with_capacity(128 + delivery.works.len() * 320);
+    let mut works = delivery.works.iter();
+    let _ = write!(
+        text,
+        "{{\"session\":{},\"number\":{},\"messages\":[",
+        delivery.session.0, delivery.number.0
+    );
+    for (index, message) in delivery.messages.into_iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        match message {
+            ToWorker::Assign(jobs) => assign(&mut text, &jobs, &mut works),
+            other => {
+                let down = Down::say(other, |_| unreachable!("only assigned jobs have work"));
+                text += &serde_json::to_string(&down).expect("a message can be written");
+            }
+        }
+    }
+    text.push(']');
+    if let Some(grace) = delivery.grace {
+        let _ = write!(text, ",\"grace_ms\":{}", grace.as_millis());
+    }
+    text.push('}');
+    text
 }
 
-impl Delivery {
-    /// As a frame in JSON.
-    #[must_use]
-    pub fn write(self) -> String {
-        let mut text = String::with_capacity(128 + self.works.len() * 320);
-        let mut works = self.works.iter();
-        let _ = write!(
-            text,
-            "{{\"session\":{},\"number\":{},\"messages\":[",
-            self.session.0, self.number.0
-        );
-        for (index, message) in self.messages.into_iter().enumerate() {
-            if index > 0 {
-                text.push(',');
-            }
-            match message {
-                ToWorker::Assign(jobs) => assign(&mut text, &jobs, &mut works),
-                other => {
-                    let down = Down::say(other, |_| unreachable!("only assigned jobs have work"));
-                    text += &serde_json::to_string(&down).expect("a message can be written");
-                }
-            }
+/// Reads a frame.
+///
+/// # Errors
+/// If it is not a valid frame.
+pub fn read(text: &str) -> Result<Delivery, InvalidFrame> {
+    let frame: FrameIn<'_> = serde_json::from_str(text).map_err(|_| InvalidFrame("not a frame"))?;
+    let mut works = Vec::new();
+    let mut names = Vec::new();
+    let messages = frame.messages.into_iter().map(|message| {
+        let unreadable = |_| InvalidFrame("unknown message");
+        let inside = message.get().trim_start_matches(['{', ' ', '\t', '\r', '\n']);
+        if !inside.starts_with("\"assign\"") {
+            let down: Down = serde_json::from_str(message.get()).map_err(unreadable)?;
+            // This also reads assignments whose name is written with escapes.
+            return down.hear(|hold, work| works.push((hold, Arc::from(work.get()))));
         }
-        text.push(']');
-        if let Some(grace) = self.grace {
-            let _ = write!(text, ",\"grace_ms\":{}", grace.as_millis());
-        }
-        text.push('}');
-        text
-    }
+        let AssignIn { assign } = serde_json::from_str(message.get()).map_err(unreadable)?;
+        works.reserve(assign.len());
+        let jobs = assign.into_iter().map(|job| job.read(&mut works, &mut names));
+        jobs.collect::<Result<_, _>>().map(ToWorker::Assign)
+    });
+    let messages = messages.collect::<Result<_, _>>()?;
+    let (session, number) = (SessionNo(frame.session), MessageNo(frame.number));
+    let grace = frame.grace_ms.map(Duration::from_millis);
+    Ok(Delivery { session, number, messages, works, grace })
+}
 
-    /// Reads a frame.
-    ///
-    /// # Errors
-    /// If it is not a valid frame.
-    pub fn read(text: &str) -> Result<Self, InvalidFrame> {
-        let frame: FrameIn<'_> =
-            serde_json::from_str(text).map_err(|_| InvalidFrame("not a frame"))?;
-        let mut works = Vec::new();
-        let mut names = Vec::new();
-        let messages = frame.messages.into_iter().map(|message| {
-            let unreadable = |_| InvalidFrame("unknown message");
-            let inside = message.get().trim_start_matches(['{', ' ', '\t', '\r', '\n']);
-            if !inside.starts_with("\"assign\"") {
-                let down: Down = serde_json::from_str(message.get()).map_err(unreadable)?;
-                // This also reads assignments whose name is written with escapes.
-                return down.hear(|hold, work| works.push((hold, Arc::from(work.get()))));
-            }
-            let AssignIn { assign } = serde_json::from_str(message.get()).map_err(unreadable)?;
-            works.reserve(assign.len());
-            let jobs = assign.into_iter().map(|job| job.read(&mut works, &mut names));
-            jobs.collect::<Result<_, _>>().map(ToWorker::Assign)
-        });
-        let messages = messages.collect::<Result<_, _>>()?;
-        let (session, number) = (SessionNo(frame.session), MessageNo(frame.number));
-        let grace = frame.grace_ms.map(Duration::from_millis);
-        Ok(Self { session, number, messages, works, grace })
-    }
-
-    /// As a frame with typed messages.
-    #[must_use]
-    pub fn frame(self) -> DownFrame {
-        let mut works = self.works.into_iter();
-        let mut work = |_| {
-            let (_, text) = works.next().expect("each assigned job comes with its work");
-            RawValue::from_string(text.to_string())
-                .unwrap_or_else(|_| RawValue::from_string("{}".into()).expect("an object is JSON"))
-        };
-        let messages =
-            self.messages.into_iter().map(|message| Down::say(message, &mut work)).collect();
-        let grace_ms = self.grace.map(|grace| grace.as_millis() as u64);
-        let (session, number) = (self.session.0, self.number.0);
-        DownFrame { session, number, messages, grace_ms }
-    }
+/// As a frame with typed messages.
+#[must_use]
+pub fn frame(delivery: Delivery) -> DownFrame {
+    let mut works = delivery.works.into_iter();
+    let mut work = |_| {
+        let (_, text) = works.next().expect("each assigned job comes with its work");
+        RawValue::from_string(text.to_string())
+            .unwrap_or_else(|_| RawValue::from_string("{}".into()).expect("an object is JSON"))
+    };
+    let messages =
+        delivery.messages.into_iter().map(|message| Down::say(message, &mut work)).collect();
+    let grace_ms = delivery.grace.map(|grace| grace.as_millis() as u64);
+    let (session, number) = (delivery.session.0, delivery.number.0);
+    DownFrame { session, number, messages, grace_ms }
 }
 
 fn assign(
@@ -280,19 +262,19 @@ mod tests {
 
     #[test]
     fn a_written_frame_is_read_back() {
-        assert_eq!(Delivery::read(&delivery().write()), Ok(delivery()));
+        assert_eq!(read(&write(delivery())), Ok(delivery()));
     }
 
     #[test]
     fn an_escaped_message_name_is_understood() {
-        let written = delivery().write().replace("{\"assign\"", "{\"\\u0061ssign\"");
-        assert_eq!(Delivery::read(&written), Ok(delivery()));
+        let written = write(delivery()).replace("{\"assign\"", "{\"\\u0061ssign\"");
+        assert_eq!(read(&written), Ok(delivery()));
     }
 
     #[test]
     fn both_writers_produce_the_same_frame() {
         let by_hand: serde_json::Value =
-            serde_json::from_str(&delivery().write()).expect("it is JSON");
-        assert_eq!(by_hand, serde_json::to_value(delivery().frame()).expect("it can be written"));
+            serde_json::from_str(&write(delivery())).expect("it is JSON");
+        assert_eq!(by_hand, serde_json::to_value(frame(delivery())).expect("it can be written"));
     }
 }

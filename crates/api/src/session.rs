@@ -14,7 +14,7 @@ use filch_scheduler::id::{
 };
 use filch_scheduler::message::{
     self, Again, Ending, FromWorker, HelloKind, Placement, Report, Serves, StartMode, Suspects,
-    ToWorker,
+    ToWorker, WorkerBatch,
 };
 use filch_scheduler::name::Name;
 use filch_scheduler::record::StoredText;
@@ -345,19 +345,6 @@ pub struct WireAssignment {
 /// A frame that cannot be applied, and why. The session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidFrame(pub &'static str);
-
-/// A worker's batch as `dispatch` takes it.
-#[derive(Debug)]
-pub struct WorkerBatch {
-    /// The worker that sent it.
-    pub worker: WorkerId,
-    /// The worker's session.
-    pub session: SessionNo,
-    /// The batch's number; 0 if it only carries output.
-    pub number: MessageNo,
-    /// The messages, in order.
-    pub messages: Vec<FromWorker>,
-}
 
 impl From<Hold> for WireHold {
     fn from(hold: Hold) -> Self {

@@ -5,7 +5,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::id::{CommitNo, Fence, Hold, JobId, MessageNo, QuestionNo, WorkerId};
+use crate::id::{CommitNo, Fence, Hold, JobId, MessageNo, QuestionNo, SessionNo, WorkerId};
 use crate::name::Name;
 use crate::record::StoredText;
 use crate::time::{Duration, Millis};
@@ -214,7 +214,35 @@ pub enum ToWorker {
     Gone,
 }
 
-/// A job for its new owner. The shell adds the payload.
+/// A batch for a worker, and the payload of each assigned job.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Delivery {
+    /// The session it is for.
+    pub session: SessionNo,
+    /// The batch's number in that session.
+    pub number: MessageNo,
+    /// The messages, in order.
+    pub messages: Vec<ToWorker>,
+    /// The payloads of the assigned jobs, in the same order.
+    pub works: Vec<(Hold, StoredText)>,
+    /// The grace period that comes with [`ToWorker::DrainNow`]; the worker's own if missing.
+    pub grace: Option<Duration>,
+}
+
+/// A batch from a worker.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct WorkerBatch {
+    /// The worker that sent it.
+    pub worker: WorkerId,
+    /// The worker's session.
+    pub session: SessionNo,
+    /// The batch's number in that session; 0 if it only carries output.
+    pub number: MessageNo,
+    /// The messages, in order.
+    pub messages: Vec<FromWorker>,
+}
+
+/// A job for its new owner. The payload is in the [`Delivery`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Assignment {
     /// The job and the new owner's fence.

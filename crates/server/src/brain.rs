@@ -8,11 +8,11 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use filch_api::session::{Output, WorkerBatch};
+use filch_api::session::Output;
 use filch_scheduler::dispatch::{Answer, Dispatch, DispatchEffect, DispatchEvent, Request};
 use filch_scheduler::gate::{Gate, Outgoing};
 use filch_scheduler::id::{CommitNo, FetchNo, JobId, RequestNo, Seq, SessionNo, WorkerId};
-use filch_scheduler::message::{Assignment, FromWorker, ToWorker};
+use filch_scheduler::message::{Assignment, FromWorker, ToWorker, WorkerBatch};
 use filch_scheduler::record::{JobRow, Mutation, Note};
 use filch_scheduler::time::Now;
 use filch_store::{Commit, CommitError, PurgeCause, Store, StoreError};

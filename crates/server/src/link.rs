@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use filch_api::delivery::Delivery;
+use filch_api::delivery;
 use filch_api::session::{About, DownFrame, InvalidFrame, UpFrame};
 use filch_scheduler::id::{Hold, MessageNo, Seq, SessionNo, WorkerId};
-use filch_scheduler::message::ToWorker;
+use filch_scheduler::message::{Delivery, ToWorker};
 use filch_store::{Store, StoredText};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -165,7 +165,7 @@ pub(crate) async fn write_down(
     batch: Batch,
     store: &Arc<dyn Store>,
 ) -> Result<DownFrame, LinkClosed> {
-    deliver(batch, store).await.map(Delivery::frame)
+    deliver(batch, store).await.map(delivery::frame)
 }
 
 /// A connection of a worker that runs in this process.

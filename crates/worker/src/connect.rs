@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use filch_api::access::{Access, Target};
-use filch_api::delivery::Delivery;
+use filch_api::delivery;
 use filch_api::problem::Problem;
 use filch_api::protocol;
 use filch_api::session::UpFrame;
+use filch_scheduler::message::Delivery;
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -277,7 +278,7 @@ where
             let mut is_heard = false;
             while let Some(Ok(message)) = source.next().await {
                 let delivery = match &message {
-                    Message::Text(text) => Delivery::read(text.as_str()).ok(),
+                    Message::Text(text) => delivery::read(text.as_str()).ok(),
                     Message::Ping(_) | Message::Pong(_) => continue,
                     Message::Close(Some(said)) => {
                         match last_word(said, &url) {

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use filch_api::delivery::Delivery;
 use filch_api::session::{self, About, Output, OutputStream, UpFrame, WireHold};
 use filch_recruit::Recruiter;
 use filch_scheduler::agent::{self, Agent, AgentEffect, AgentEvent, StopReason};
 use filch_scheduler::id::{Hold, MessageNo, SessionNo, WorkerId};
-use filch_scheduler::message::{Again, Assignment, Ending, FromWorker, Report, Serves, ToWorker};
+use filch_scheduler::message::{
+    Again, Assignment, Delivery, Ending, FromWorker, Report, Serves, ToWorker,
+};
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Millis;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};

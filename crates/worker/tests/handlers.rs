@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use filch_api::delivery::Delivery;
 use filch_api::session::{Up, UpFrame, WireEnding, WireHold, WireReport};
 use filch_scheduler::agent::{Home, Reserve};
 use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, MessageNo, Seq, SessionNo};
+use filch_scheduler::message::Delivery;
 use filch_scheduler::message::{Assignment, Placement, StartMode, ToWorker};
 use filch_scheduler::name::Name;
 use filch_worker::connect::{Connect, Wire};

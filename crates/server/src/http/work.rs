@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use filch_api::problem::Problem;
 use filch_api::session::{Up, UpFrame};
-use filch_api::{limits, protocol};
+use filch_api::{delivery, limits, protocol};
 use futures_util::{SinkExt as _, StreamExt as _};
 
 use super::{Failure, State};
@@ -88,7 +88,7 @@ async fn talk(state: State, caller: Caller, socket: WebSocket) {
     let writing = async {
         while let Some(batch) = outgoing.recv().await {
             let Ok(delivery) = link::deliver(batch, &store).await else { break };
-            if sink.send(Message::text(delivery.write())).await.is_err() {
+            if sink.send(Message::text(delivery::write(delivery))).await.is_err() {
                 break;
             }
         }

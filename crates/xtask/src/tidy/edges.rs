@@ -37,6 +37,7 @@ const fn with(folder: &'static str, may_use: &'static [&'static str]) -> Crate {
 /// What the programs at the top may use.
 const BELOW_PROGRAMS: &[&str] = &[
     "api",
+    "engine",
     "filch",
     "metrics",
     "node",
@@ -67,10 +68,12 @@ const CRATES: &[Crate] = &[
     // Adapters: they use the scheduler's types.
     with("store", &["scheduler"]),
     with("api", &["scheduler"]),
+    // Everything between the scheduler and the shells, without I/O.
+    with("engine", &["scheduler", "store"]),
     // Shells.
-    with("server", &["scheduler", "store", "api", "metrics", "recruit"]),
-    with("worker", &["scheduler", "api", "pool", "recruit"]),
-    with("sim", &["scheduler", "store"]),
+    with("server", &["scheduler", "engine", "store", "api", "metrics", "recruit"]),
+    with("worker", &["scheduler", "engine", "api", "pool", "recruit"]),
+    with("sim", &["scheduler", "engine", "store"]),
     with("filch", &["api", "server", "worker", "store", "pool", "recruit"]),
     // Programs: no crate uses them.
     with("cli", BELOW_PROGRAMS),
@@ -264,7 +267,7 @@ mod tests {
             assert_eq!(found("node", "filch-node", &[&edge]), [expected]);
         }
         let expected = "crates/sim/Cargo.toml:1: \
-                        `sim` may not use `pool`: of our crates it may use scheduler, store";
+                        `sim` may not use `pool`: of our crates it may use scheduler, engine, store";
         assert_eq!(found("sim", "filch-sim", &["normal filch-pool ours"]), [expected]);
     }
 
