@@ -528,7 +528,7 @@ impl WireReport {
         // A text that is not JSON never becomes a result.
         let result = report.result.as_ref();
         wire.result = result.and_then(|text| RawValue::from_string(text.to_string()).ok());
-        wire.log = report.log.as_ref().map(|text| text.to_string());
+        wire.log = report.log.as_ref().map(ToString::to_string);
         wire
     }
 
