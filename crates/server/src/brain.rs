@@ -360,10 +360,10 @@ impl Brain {
     }
 
     fn closed(&mut self, worker: WorkerId, session: SessionNo) -> Result<(), End> {
-        if self.desk.sessions.get(&worker).is_none_or(|open| open.session == session) {
-            if let Some(open) = self.desk.sessions.remove(&worker) {
-                self.disconnected(worker, open.name);
-            }
+        if self.desk.sessions.get(&worker).is_some_and(|open| open.session == session)
+            && let Some(open) = self.desk.sessions.remove(&worker)
+        {
+            self.disconnected(worker, open.name);
         }
         self.desk.gate.close(worker, session);
         self.handle(DispatchEvent::Closed { worker, session })
