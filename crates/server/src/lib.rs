@@ -1,9 +1,7 @@
 //! The server: the I/O around the scheduler, with HTTP, WebSockets, clocks and the store.
 //!
-//! `brain` is the loop that passes events to the scheduler and performs its effects, by the time of
-//! `clock`; `writer` makes commits durable; `link` is the server's end of a worker's connection;
-//! `payloads` holds what the scheduler does not need: arguments, results and logs on their way;
-//! `logs` keeps the output of running jobs; `events` keeps the newest events for readers;
+//! `brain` is the loop that feeds the engine and performs its actions, by the time of `clock`;
+//! `writer` makes commits durable; `link` is the server's end of a worker's connection; `logs` keeps the output of running jobs; `events` keeps the newest events for readers;
 //! `retention` purges ended jobs, a slice at a time; [`tokens`] authenticates clients; [`Bounds`]
 //! limits what a server accepts at once; `throttle` limits log lines. The endpoints are under
 //! `http`.
@@ -17,7 +15,6 @@ mod http;
 mod link;
 mod logs;
 mod metrics;
-mod payloads;
 mod retention;
 mod roster;
 mod server;
@@ -26,6 +23,6 @@ pub mod tokens;
 mod writer;
 
 pub use bounds::Bounds;
-pub use link::{Embedded, LinkClosed};
+pub use link::Embedded;
 pub use retention::SideWork;
 pub use server::{Server, ServerConfig, StartError, Stopped};

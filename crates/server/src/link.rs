@@ -4,50 +4,35 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use filch_api::delivery;
-use filch_api::session::{About, DownFrame, InvalidFrame, UpFrame};
-use filch_scheduler::id::{Hold, MessageNo, Seq, SessionNo, WorkerId};
-use filch_scheduler::message::{Delivery, ToWorker};
-use filch_store::{Store, StoredText};
+use filch_api::session::{About, InvalidFrame, UpFrame};
+use filch_engine::server::{HangUp, LinkNo, Scope};
+use filch_scheduler::id::WorkerId;
+use filch_scheduler::message::Delivery;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::watch;
 
-use crate::brain::{Doorbell, Input, Way};
+use crate::brain::{Doorbell, Urgent};
 use crate::logs::Logs;
 use crate::roster::Roster;
 
-/// Identifies a connection within this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct LinkNo(u64);
-
-impl LinkNo {
-    pub(crate) fn next() -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        Self(LAST.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-/// Messages for a worker, before they are encoded.
-pub(crate) struct Batch {
-    pub(crate) session: SessionNo,
-    pub(crate) number: MessageNo,
-    pub(crate) messages: Vec<ToWorker>,
-    /// The payloads of assigned jobs, in order; `None` if a payload has to be read from the store.
-    pub(crate) works: Vec<(Hold, Option<StoredText>)>,
-    /// The grace period for running jobs, if the worker drains and a request has set one.
-    pub(crate) grace: Option<Duration>,
-}
-
 /// How many batches may wait for a worker; a slower worker is disconnected, and reconnects.
 pub(crate) const BATCHES_MAX: usize = 1_024;
+
+/// Sends to a worker.
+pub(crate) struct WorkerSender {
+    /// Batches, each with whether it must be confirmed once it is sent.
+    pub(crate) batches: Sender<(Delivery, bool)>,
+    /// Ends the connection.
+    pub(crate) hang_up: watch::Sender<Option<HangUp>>,
+}
 
 /// The server's end of a connection.
 pub(crate) struct Link {
     number: LinkNo,
     doorbell: Doorbell,
     house: House,
-    way: Way,
+    hung_up: watch::Receiver<Option<HangUp>>,
     /// The worker that has sent its name and kinds over this connection.
     introduced: Mutex<Option<WorkerId>>,
 }
@@ -59,10 +44,6 @@ pub(crate) struct House {
     pub(crate) roster: Arc<Roster>,
 }
 
-/// The connection is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkClosed;
-
 /// Why a frame was rejected. The connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Untaken {
@@ -73,36 +54,46 @@ pub(crate) enum Untaken {
 }
 
 impl Link {
-    pub(crate) fn open(doorbell: Doorbell, house: House) -> (Self, Receiver<Batch>) {
+    /// Opens a link. `None` if the server is stopping.
+    pub(crate) async fn open(
+        doorbell: Doorbell,
+        house: House,
+        scope: Scope,
+    ) -> Option<(Self, Receiver<(Delivery, bool)>)> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LinkNo(LAST.fetch_add(1, Ordering::Relaxed));
         let (batches, outgoing) = channel(BATCHES_MAX);
-        let way = Way { batches, hang_up: Arc::default() };
+        let (hang_up, hung_up) = watch::channel(None);
+        let sender = WorkerSender { batches, hang_up };
+        doorbell.urgent(Urgent::Opened { link: number, scope, sender }).await.ok()?;
         let introduced = Mutex::default();
-        (Self { number: LinkNo::next(), doorbell, house, way, introduced }, outgoing)
+        Some((Self { number, doorbell, house, hung_up, introduced }, outgoing))
     }
 
     /// Handles a frame.
-    pub(crate) async fn take(&self, mut frame: UpFrame, home: Home) -> Result<(), Untaken> {
+    pub(crate) async fn take(&self, mut frame: UpFrame) -> Result<(), Untaken> {
         let output = std::mem::take(&mut frame.output);
         let about = frame.about.take();
-        let heard = frame.hear().map_err(|InvalidFrame(why)| Untaken::Nonsense(why))?;
-        // Ids of embedded workers are declared dead at the next start, so no other worker may use
-        // one.
-        if (home == Home::Apart) == heard.worker.is_embedded() {
-            return Err(Untaken::Nonsense("this worker id is not allowed here"));
-        }
+        let batch = frame.hear().map_err(|InvalidFrame(why)| Untaken::Nonsense(why))?;
+        let link = self.number;
         if let Some(about) = about {
-            self.introduce(heard.worker, about.bounded());
+            self.introduce(batch.worker, about.bounded());
         }
         if !output.is_empty() {
             // First: after the report of a job's end its output would be ignored.
-            let printed = Input::Printed { link: self.number, worker: heard.worker, output };
-            self.doorbell.ring(printed).await.map_err(|_| Untaken::Closed)?;
+            let printed = Urgent::Printed { link, worker: batch.worker, output };
+            self.doorbell.urgent(printed).await.map_err(|_| Untaken::Closed)?;
         }
-        if heard.number.0 == 0 {
+        if batch.number.0 == 0 {
             return Ok(());
         }
-        let input = Input::Heard { link: self.number, way: self.way.clone(), heard };
-        self.doorbell.ring(input).await.map_err(|_| Untaken::Closed)
+        self.doorbell.urgent(Urgent::Heard { link, batch }).await.map_err(|_| Untaken::Closed)
+    }
+
+    /// A batch that had to be confirmed was sent.
+    pub(crate) async fn sent(&self) {
+        // If the server is stopping, no batch follows.
+        let _ = self.doorbell.urgent(Urgent::Sent(self.number)).await;
     }
 
     /// One worker per connection: a second introduction replaces the first.
@@ -114,9 +105,12 @@ impl Link {
         self.house.roster.introduce(self.number, worker, about);
     }
 
-    /// Waits until the server closes this connection.
-    pub(crate) async fn hung_up(&self) {
-        self.way.hang_up.notified().await;
+    /// Waits until the server closes this connection, and returns why.
+    pub(crate) async fn hung_up(&self) -> HangUp {
+        let mut hung_up = self.hung_up.clone();
+        let why = hung_up.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
+        // The server has ended, or has dropped the connection without a word.
+        why.unwrap_or(HangUp::Over)
     }
 
     /// The connection has broken.
@@ -125,47 +119,8 @@ impl Link {
         if let Some(worker) = introduced {
             self.house.roster.forget(self.number, worker);
         }
-        let _ = self.doorbell.ring(Input::LinkClosed(self.number)).await;
+        let _ = self.doorbell.urgent(Urgent::Closed(self.number)).await;
     }
-}
-
-/// Where the worker runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
-    Apart,
-    Embedded,
-}
-
-/// Adds the payloads of a batch's jobs; those that are not in memory are read from the store.
-pub(crate) async fn deliver(batch: Batch, store: &Arc<dyn Store>) -> Result<Delivery, LinkClosed> {
-    let Batch { session, number, messages, mut works, grace } = batch;
-    let missing: Vec<Seq> =
-        works.iter().filter(|(_, text)| text.is_none()).map(|(hold, _)| hold.job).collect();
-    if !missing.is_empty() {
-        let store = Arc::clone(store);
-        let read = tokio::task::spawn_blocking(move || store.payloads(&missing)).await;
-        let read = read.map_err(|_| LinkClosed)?.map_err(|error| {
-            tracing::error!(%error, "store error: cannot read the payloads of assigned jobs");
-            LinkClosed
-        })?;
-        let gaps = works.iter_mut().filter(|(_, text)| text.is_none());
-        for ((_, text), found) in gaps.zip(read) {
-            *text = found;
-        }
-    }
-    // A job that was purged meanwhile does not belong to this worker any more, so any payload will
-    // do.
-    let nothing = || StoredText::from("{}");
-    let works = works.into_iter().map(|(hold, text)| (hold, text.unwrap_or_else(nothing)));
-    Ok(Delivery { session, number, messages, works: works.collect(), grace })
-}
-
-/// The same, as a decoded frame.
-pub(crate) async fn write_down(
-    batch: Batch,
-    store: &Arc<dyn Store>,
-) -> Result<DownFrame, LinkClosed> {
-    deliver(batch, store).await.map(delivery::frame)
 }
 
 /// A connection of a worker that runs in this process.
@@ -177,27 +132,32 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    pub(crate) fn open(doorbell: Doorbell, house: House, store: Arc<dyn Store>) -> Self {
+    pub(crate) fn open(doorbell: Doorbell, house: House) -> Self {
         let (up, mut frames) = channel::<UpFrame>(BATCHES_MAX);
         let (answers, down) = channel(BATCHES_MAX);
-        let (link, mut outgoing) = Link::open(doorbell, house);
         tokio::spawn(async move {
+            let scope = Scope { is_embedded: true, ..Scope::default() };
+            let Some((link, mut outgoing)) = Link::open(doorbell, house, scope).await else {
+                return;
+            };
             loop {
                 tokio::select! {
-                    () = link.hung_up() => break,
+                    _ = link.hung_up() => break,
                     frame = frames.recv() => match frame {
                         Some(frame) => {
-                            if link.take(frame, Home::Embedded).await.is_err() {
+                            if link.take(frame).await.is_err() {
                                 break;
                             }
                         }
                         None => break,
                     },
                     batch = outgoing.recv() => {
-                        let Some(batch) = batch else { break };
-                        let Ok(delivery) = deliver(batch, &store).await else { break };
+                        let Some((delivery, tell)) = batch else { break };
                         if answers.send(delivery).await.is_err() {
                             break;
+                        }
+                        if tell {
+                            link.sent().await;
                         }
                     }
                 }

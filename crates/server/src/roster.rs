@@ -6,9 +6,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
 use filch_api::session::About;
+use filch_engine::server::LinkNo;
 use filch_scheduler::id::WorkerId;
-
-use crate::link::LinkNo;
 
 /// Facts about connected workers.
 #[derive(Default)]

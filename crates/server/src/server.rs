@@ -9,6 +9,7 @@ use std::time::Duration;
 use filch_api::access::Plain;
 use filch_api::tls::ServerConfig as Tls;
 use filch_api::token::Secret;
+use filch_engine::server::{ServerAction, ServerEngine};
 use filch_scheduler::dispatch::{self, Dispatch, DispatchEffect, LoadError, Loader};
 use filch_scheduler::time::Now;
 use filch_store::{Store, StoreError};
@@ -16,8 +17,8 @@ use tokio::sync::mpsc::{channel, unbounded_channel};
 use tokio::sync::watch;
 
 use crate::bounds::Bounds;
-use crate::brain::{Brain, Desk, Doorbell, End, INPUTS_MAX, Input};
-use crate::clock::{Clock, WakingTime};
+use crate::brain::{Brain, Desk, Doorbell, End, INPUTS_MAX, Input, Urgent};
+use crate::clock::Clock;
 use crate::events::Events;
 use crate::exposure::{self, Exposed, Protection};
 use crate::http;
@@ -164,7 +165,8 @@ impl Server {
         let jobs = dispatch.job_count();
 
         let (inputs, waiting) = channel::<Input>(INPUTS_MAX);
-        let doorbell = Doorbell::new(inputs);
+        let (urgent, urgently) = channel::<Urgent>(INPUTS_MAX);
+        let doorbell = Doorbell::new(inputs, urgent);
         let (receipts, receipted) = unbounded_channel();
         let (fetches, fetched) = unbounded_channel();
         let events = Arc::new(Events::new(dispatch.last_commit(), clock.now().wall));
@@ -174,10 +176,11 @@ impl Server {
         let (kept, side_work) = (Arc::clone(&store), config.side_work);
         let retention = Retention::new(side_work, kept, clock, config.retention, proposals);
         let retention = Arc::new(retention);
+        let mut actions = Vec::new();
+        let engine = ServerEngine::new(dispatch, first, begun, clock.now(), &mut actions);
         let brain = Brain {
-            dispatch,
+            engine,
             clock,
-            waking: WakingTime::since(begun, clock),
             store: Arc::clone(&store),
             events: Arc::clone(&events),
             logs: Arc::clone(&house.logs),
@@ -185,6 +188,7 @@ impl Server {
             metrics: Arc::clone(&metrics),
             writer: Writer::start(Arc::clone(&store), receipts, Arc::clone(&metrics)),
             inputs: waiting,
+            urgent: urgently,
             receipts: receipted,
             fetches,
             fetched,
@@ -193,7 +197,7 @@ impl Server {
             desk: Desk::default(),
         };
         let (end, ended) = watch::channel(None);
-        think(brain, first, end);
+        think(brain, actions, end);
 
         let (closing, closed) = watch::channel(false);
         let names = Arc::new(Names::new(address, config.tls.is_some(), &config.hosts));
@@ -245,14 +249,13 @@ impl Server {
     /// Connects a worker that runs in this process.
     #[must_use]
     pub fn connect(&self) -> Embedded {
-        Embedded::open(self.doorbell.clone(), self.house.clone(), Arc::clone(&self.store))
+        Embedded::open(self.doorbell.clone(), self.house.clone())
     }
 
     /// Returns a function that connects workers of this process, like [`connect`](Self::connect).
     pub fn connector(&self) -> impl Fn() -> Embedded + Send + Sync + use<> {
         let (doorbell, house) = (self.doorbell.clone(), self.house.clone());
-        let store = Arc::clone(&self.store);
-        move || Embedded::open(doorbell.clone(), house.clone(), Arc::clone(&store))
+        move || Embedded::open(doorbell.clone(), house.clone())
     }
 
     /// Waits until it has ended, and returns why.
@@ -273,7 +276,7 @@ impl Server {
     pub async fn stop(&self) {
         tracing::info!("shutting down: no new connections");
         self.closing.send_replace(true);
-        let _ = self.doorbell.ring(Input::Stop).await;
+        let _ = self.doorbell.urgent(Urgent::Stop).await;
         self.ended().await;
         tracing::info!("shutting down: scheduler stopped, closing the store");
         let store = Arc::clone(&self.store);
@@ -334,7 +337,7 @@ fn load(
 }
 
 /// The scheduler has its own thread, so that other work does not delay it.
-fn think(brain: Brain, first: Vec<DispatchEffect>, end: watch::Sender<Option<Arc<End>>>) {
+fn think(brain: Brain, first: Vec<ServerAction>, end: watch::Sender<Option<Arc<End>>>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use filch_api::problem::Problem;
 use filch_api::time::Moment;
 use filch_api::token::{Made, Role, Secret, Token, ValidatedToken};
+use filch_engine::server::Scope;
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Wall;
 use filch_store::{Store, StoreError, TokenRow};
@@ -135,6 +136,8 @@ pub(crate) struct Caller {
     queues: Option<Arc<[Name]>>,
     expires_at: Option<Wall>,
     brings: Brings,
+    /// The id of its token, if it has one.
+    id: Option<Arc<str>>,
     /// True once its token is no longer valid.
     over: watch::Receiver<bool>,
 }
@@ -223,7 +226,7 @@ impl Tokens {
             }
             let over = self.required.subscribe();
             let (role, brings) = (Role::Admin, Brings::Nothing);
-            return Ok(Caller { role, queues: None, expires_at: None, brings, over });
+            return Ok(Caller { role, queues: None, expires_at: None, brings, id: None, over });
         };
         if !bool::from(known.digest.ct_eq(&secret.digest())) {
             return Err(unknown());
@@ -240,6 +243,7 @@ impl Tokens {
             queues: known.queues.clone(),
             expires_at: known.expires_at,
             brings: Brings::Token,
+            id: Some(id.into()),
             over: known.revoked.subscribe(),
         })
     }
@@ -274,6 +278,11 @@ impl Caller {
     /// Whether it is limited to some queues.
     pub(crate) const fn is_narrowed(&self) -> bool {
         self.queues.is_some()
+    }
+
+    /// What a worker with this token may do.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope { token: self.id.clone(), queues: self.queues.clone(), is_embedded: false }
     }
 
     /// Whether it may use this queue.

@@ -122,6 +122,11 @@ impl Dispatch {
         })
     }
 
+    /// The jobs that this worker holds.
+    pub fn held_by(&self, worker: WorkerId) -> impl Iterator<Item = Seq> {
+        self.workers.find(worker).into_iter().flat_map(|worker| worker.held.keys().copied())
+    }
+
     /// Every live incarnation, ordered by id.
     pub fn worker_views(&self) -> impl Iterator<Item = WorkerView> {
         self.workers.iter().map(|(id, worker)| WorkerView {

@@ -15,12 +15,14 @@ use axum::extract::State as Given;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use filch_api::id;
 use filch_api::problem::Problem;
 use filch_api::session::{Up, UpFrame, WireHello, WireHold};
 use filch_api::submission::Work;
 use filch_api::work::{Answered, Claim, Claimed, Heartbeat, HeartbeatAnswer, Reports};
+use filch_api::{delivery, id};
+use filch_engine::server::Scope;
 use filch_scheduler::id::WorkerId;
+use filch_scheduler::message::Delivery;
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, channel};
 use tokio::sync::oneshot;
@@ -30,8 +32,8 @@ use super::cluster::Done;
 use super::extract::{Nothing, Params, Worker};
 use super::http_session::{Ask, Call, Effect, Event, HttpSession, Reply};
 use super::{Failure, State, closing};
-use crate::brain::Input;
-use crate::link::{self, Batch, Home, Link};
+use crate::brain::Urgent;
+use crate::link::Link;
 use crate::tokens::Caller;
 
 /// Claim jobs
@@ -241,13 +243,13 @@ struct Shell {
     /// The current session, and how many batches were sent in it.
     session: u64,
     said: u64,
-    wire: Option<(Link, Receiver<Batch>)>,
+    wire: Option<(Link, Receiver<(Delivery, bool)>)>,
 }
 
 /// Events of the loop.
 enum Happened {
     Asked(Option<Call>),
-    Batch(Option<Batch>),
+    Batch(Option<(Delivery, bool)>),
     HungUp,
     Settled(u64),
     Time,
@@ -313,15 +315,16 @@ impl Shell {
         &mut self,
         state: &State,
         settle: &UnboundedSender<u64>,
-        batch: Batch,
+        (delivery, tell): (Delivery, bool),
     ) -> Result<(), Over> {
-        let event = match link::write_down(batch, &state.store).await {
-            Ok(frame) if frame.session == self.session => Event::Heard(frame.messages),
-            Ok(_) => return Ok(()),
-            // A payload cannot be read; the scheduler meets the same store error.
-            Err(_) => Event::HungUp,
-        };
-        self.handle(state, settle, event).await
+        if tell && let Some((link, _)) = &self.wire {
+            link.sent().await;
+        }
+        let frame = delivery::frame(delivery);
+        if frame.session != self.session {
+            return Ok(());
+        }
+        self.handle(state, settle, Event::Heard(frame.messages)).await
     }
 
     async fn handle(
@@ -338,13 +341,11 @@ impl Shell {
                     Effect::Say(messages) => self.say(messages).await,
                     Effect::Settle(number) => {
                         let settle = settle.clone();
-                        let look = Input::Look(Box::new(move |_, _| {
-                            Box::new(move || {
-                                // If the receiver is gone, the session has ended.
-                                let _ = settle.send(number);
-                            })
+                        let tell = Urgent::Settle(Box::new(move || {
+                            // If the receiver is gone, the session has ended.
+                            let _ = settle.send(number);
                         }));
-                        state.doorbell.ring(look).await.map_err(|_| Over)?;
+                        state.doorbell.urgent(tell).await.map_err(|_| Over)?;
                         true
                     }
                     Effect::Leave => return Err(Over),
@@ -367,10 +368,11 @@ impl Shell {
         static SESSIONS: AtomicU64 = AtomicU64::new(1);
         self.session = SESSIONS.fetch_add(1, Ordering::Relaxed);
         self.said = 0;
-        let wire = Link::open(state.doorbell.clone(), state.house.clone());
-        if let Some((before, _)) = self.wire.replace(wire) {
+        if let Some((before, _)) = self.wire.take() {
             before.close().await;
         }
+        let scope = Scope::default();
+        self.wire = Link::open(state.doorbell.clone(), state.house.clone(), scope).await;
         self.say(vec![Up::Hello(hello)]).await
     }
 
@@ -385,19 +387,19 @@ impl Shell {
             about: None,
         };
         match &self.wire {
-            Some((link, _)) => link.take(frame, Home::Apart).await.is_ok(),
+            Some((link, _)) => link.take(frame).await.is_ok(),
             None => false,
         }
     }
 }
 
 /// Waits for the next batch from the scheduler; for ever if there is no session.
-async fn listen(wire: &mut Option<(Link, Receiver<Batch>)>) -> Happened {
+async fn listen(wire: &mut Option<(Link, Receiver<(Delivery, bool)>)>) -> Happened {
     match wire {
         Some((link, outgoing)) => tokio::select! {
             biased;
             batch = outgoing.recv() => Happened::Batch(batch),
-            () = link.hung_up() => Happened::HungUp,
+            _ = link.hung_up() => Happened::HungUp,
         },
         None => std::future::pending().await,
     }

@@ -14,6 +14,7 @@ use super::body::Object;
 use super::cluster::Done;
 use super::extract::{Nothing, Params, Segment};
 use super::{Failure, State};
+use crate::brain::Urgent;
 use crate::tokens;
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -83,6 +84,8 @@ pub(crate) async fn revoke(
     let ending = id.clone();
     keep(&state, move |store| tokens::revoke(store, &ending)).await?;
     state.tokens.end(&id);
+    // Workers that it introduced may come back with another token.
+    state.doorbell.urgent(Urgent::TokenEnded(id.into())).await?;
     Ok(Json(Done::YES))
 }
 

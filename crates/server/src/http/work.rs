@@ -10,12 +10,13 @@ use axum::extract::ws::{CloseCode, CloseFrame, Message, WebSocket, WebSocketUpgr
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use filch_api::problem::Problem;
-use filch_api::session::{Up, UpFrame};
+use filch_api::session::UpFrame;
 use filch_api::{delivery, limits, protocol};
+use filch_engine::server::HangUp;
 use futures_util::{SinkExt as _, StreamExt as _};
 
 use super::{Failure, State};
-use crate::link::{self, Home, Link, Untaken};
+use crate::link::{Link, Untaken};
 use crate::tokens::Caller;
 
 /// Bytes of one read. The buffer is cleared before every read, and there may be many idle workers:
@@ -73,6 +74,17 @@ impl End {
         Self::Said { code: close_code::POLICY, reason: farewell(problem) }
     }
 
+    /// The engine has closed the connection.
+    fn hung_up(why: HangUp) -> Self {
+        match why {
+            HangUp::Over | HangUp::Slow => Self::Plain,
+            HangUp::NotPermitted(title) => {
+                Self::not_permitted(&Problem::new(403, "not-permitted", title))
+            }
+            HangUp::Invalid(why) => Self::nonsense(close_code::INVALID, &why),
+        }
+    }
+
     /// The worker has sent an invalid frame.
     fn nonsense(code: CloseCode, why: &dyn Display) -> Self {
         let mut reason = format!("invalid frame: {why}");
@@ -82,14 +94,16 @@ impl End {
 }
 
 async fn talk(state: State, caller: Caller, socket: WebSocket) {
-    let (link, mut outgoing) = Link::open(state.doorbell.clone(), state.house.clone());
+    let opened = Link::open(state.doorbell.clone(), state.house.clone(), caller.scope()).await;
+    let Some((link, mut outgoing)) = opened else { return };
     let (mut sink, mut source) = socket.split();
-    let store = state.store.clone();
     let writing = async {
-        while let Some(batch) = outgoing.recv().await {
-            let Ok(delivery) = link::deliver(batch, &store).await else { break };
+        while let Some((delivery, tell)) = outgoing.recv().await {
             if sink.send(Message::text(delivery::write(delivery))).await.is_err() {
                 break;
+            }
+            if tell {
+                link.sent().await;
             }
         }
     };
@@ -104,14 +118,11 @@ async fn talk(state: State, caller: Caller, socket: WebSocket) {
                 }
                 Err(error) => return End::nonsense(close_code::PROTOCOL, &error),
             };
-            let mut frame = match frame {
+            let frame = match frame {
                 Ok(frame) => frame,
                 Err(error) => return End::nonsense(close_code::INVALID, &error),
             };
-            if let Err(problem) = narrow(&caller, &mut frame) {
-                return End::not_permitted(&problem);
-            }
-            match link.take(frame, Home::Apart).await {
+            match link.take(frame).await {
                 Ok(()) => {}
                 Err(Untaken::Nonsense(why)) => return End::nonsense(close_code::INVALID, &why),
                 Err(Untaken::Closed) => break,
@@ -122,7 +133,7 @@ async fn talk(state: State, caller: Caller, socket: WebSocket) {
     let end = tokio::select! {
         () = writing => End::Plain,
         end = reading => end,
-        () = link.hung_up() => End::Plain,
+        why = link.hung_up() => End::hung_up(why),
         why = caller.over() => End::not_permitted(&why),
     };
     if let End::Said { code, reason } = end {
@@ -156,14 +167,6 @@ fn farewell(problem: &Problem) -> String {
 
 /// How long sending a close frame may take.
 const FAREWELL: Duration = Duration::from_secs(1);
-
-/// Limits a worker to the queues of its token.
-fn narrow(caller: &Caller, frame: &mut UpFrame) -> Result<(), Problem> {
-    frame.messages.iter_mut().try_for_each(|message| match message {
-        Up::Hello(hello) => caller.serve(&mut hello.queues),
-        _ => Ok(()),
-    })
-}
 
 #[cfg(test)]
 mod tests {

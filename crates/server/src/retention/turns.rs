@@ -16,7 +16,6 @@ pub(crate) struct Turns {
     commits: u32,
     /// Jobs that were submitted since the last slice.
     jobs: usize,
-    cleared: u64,
 }
 
 impl Turns {
@@ -26,8 +25,7 @@ impl Turns {
         let mut is_other = false;
         for mutation in mutations {
             match mutation {
-                Mutation::Purge(jobs) => self.cleared += jobs.len() as u64,
-                Mutation::Trim { leases, .. } => self.cleared += leases.len() as u64,
+                Mutation::Purge(_) | Mutation::Trim { .. } => {}
                 Mutation::Put(_) => {
                     self.jobs += 1;
                     is_other = true;
@@ -49,11 +47,6 @@ impl Turns {
         self.commits = 0;
         (std::mem::take(&mut self.jobs) * 2).clamp(JOBS_LEAST, JOBS_MOST)
     }
-
-    /// How many jobs and rows were removed so far.
-    pub(crate) const fn cleared(&self) -> u64 {
-        self.cleared
-    }
 }
 
 /// How many jobs a slice in an idle moment looks at.
@@ -74,7 +67,7 @@ mod tests {
             let (leases, notes_before) = (vec![LeaseNo(1)], Wall(0));
             turns.committed(&[Mutation::Trim { leases, notes_before }]);
         }
-        assert_eq!((turns.has_come(), turns.cleared()), (false, 300));
+        assert!(!turns.has_come());
         for _ in 0..COMMITS_EACH {
             assert!(!turns.has_come());
             turns.committed(&[Mutation::Close(LeaseNo(1))]);

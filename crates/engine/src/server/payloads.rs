@@ -1,11 +1,9 @@
-//! Payloads of jobs on their way to workers.
+//! Payloads of new jobs, which most workers want soon.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use filch_scheduler::id::Seq;
-use filch_scheduler::record::Mutation;
-use filch_store::StoredText;
+use filch_scheduler::record::{Mutation, StoredText};
 
 /// How many bytes of payloads are cached for workers. The oldest stay, because they are needed
 /// first; payloads that do not fit are read from the store when they are needed.
@@ -15,14 +13,15 @@ const CACHE_BYTES: usize = 48 << 20;
 const ENTRY_BYTES: usize = 64;
 
 #[derive(Default)]
-pub(crate) struct Payloads {
+pub(super) struct Payloads {
+    /// Never walked: the order of a hash table must not decide anything.
     cache: HashMap<Seq, StoredText>,
     cached_bytes: usize,
 }
 
 impl Payloads {
     /// Caches the payloads of new jobs, and drops those of jobs that have ended.
-    pub(crate) fn committed(&mut self, mutations: &[Mutation]) {
+    pub(super) fn committed(&mut self, mutations: &[Mutation]) {
         for mutation in mutations {
             match mutation {
                 Mutation::Put(row) => {
@@ -30,7 +29,7 @@ impl Payloads {
                     let bytes = payload.len() + ENTRY_BYTES;
                     if self.cached_bytes + bytes <= CACHE_BYTES {
                         self.cached_bytes += bytes;
-                        self.cache.insert(row.seq, Arc::clone(payload));
+                        self.cache.insert(row.seq, payload.clone());
                     }
                 }
                 Mutation::Write(write) if write.state.is_ended() => {
@@ -44,7 +43,7 @@ impl Payloads {
     }
 
     /// The payload, if it is cached.
-    pub(crate) fn cached(&self, job: Seq) -> Option<StoredText> {
+    pub(super) fn cached(&self, job: Seq) -> Option<StoredText> {
         self.cache.get(&job).cloned()
     }
 }

@@ -1,0 +1,200 @@
+//! The inputs and actions of a server's engine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use filch_scheduler::dispatch::{Answer, DispatchEvent, Request};
+use filch_scheduler::id::{CommitNo, FetchNo, JobId, Seq, SessionNo, WorkerId};
+use filch_scheduler::message::{Delivery, WorkerBatch};
+use filch_scheduler::name::Name;
+use filch_scheduler::record::{JobRow, StoredText};
+use filch_store::{Commit, PurgeCause};
+
+use super::link::{LinkNo, Scope};
+
+/// Stands for somebody that waits outside of the engine. The shell chooses it; each is used once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// An input of a server's engine.
+#[derive(Clone, Debug)]
+pub enum ServerInput {
+    /// A request of a client. Answered with [`ServerAction::Answer`]. Only while the engine
+    /// [takes requests](super::ServerEngine::takes_requests).
+    Request {
+        /// Where the answer goes.
+        ticket: Ticket,
+        /// The request.
+        request: Request,
+    },
+    /// Something has read the live state. Answered with [`ServerAction::Release`] once everything
+    /// that it saw is durable.
+    Barrier {
+        /// What waits.
+        ticket: Ticket,
+    },
+    /// Something waits for the end of a job. Answered with [`ServerAction::Watching`], or with
+    /// [`ServerAction::Release`] if the job is not in memory.
+    AwaitEnd {
+        /// What waits.
+        ticket: Ticket,
+        /// The job.
+        job: JobId,
+    },
+    /// The grace period for running jobs when this worker drains.
+    Grace {
+        /// The worker.
+        worker: WorkerId,
+        /// The grace period.
+        grace: Duration,
+    },
+    /// The store proposes to remove ended jobs, or history that no stored job needs.
+    Propose {
+        /// Gets [`ServerAction::Decided`] once the decision is durable, if anything waits for it.
+        ticket: Option<Ticket>,
+        /// [`DispatchEvent::Expired`] or [`DispatchEvent::Outdated`].
+        event: DispatchEvent,
+        /// Why jobs are purged.
+        cause: Option<PurgeCause>,
+    },
+    /// A worker, or something that claims to be one, has connected.
+    LinkOpened {
+        /// The connection.
+        link: LinkNo,
+        /// What it may do.
+        scope: Scope,
+    },
+    /// A batch came over a connection.
+    Batch {
+        /// The connection.
+        link: LinkNo,
+        /// The batch.
+        batch: WorkerBatch,
+    },
+    /// The batch with `tell` has been sent.
+    Sent(LinkNo),
+    /// The other end reads too slowly: a batch could not be sent.
+    LinkFull(LinkNo),
+    /// A connection has broken.
+    LinkClosed(LinkNo),
+    /// The store's answer to [`ServerAction::ReadPayloads`]: of the first of the jobs, or of all.
+    PayloadsRead {
+        /// The connection that they are for.
+        link: LinkNo,
+        /// The jobs that were asked for.
+        jobs: Vec<Seq>,
+        /// The payloads, in the same order; `None` for a job that is not stored.
+        texts: Vec<Option<StoredText>>,
+    },
+    /// The store's answer to [`ServerAction::Fetch`].
+    Fetched {
+        /// Which fetch.
+        fetch: FetchNo,
+        /// The jobs it found.
+        found: Vec<JobRow>,
+    },
+    /// Every commit up to this one is durable.
+    Committed(CommitNo),
+    /// This token is no longer valid: the workers that it introduced may use another one.
+    TokenEnded(Arc<str>),
+    /// Time has passed.
+    Tick,
+}
+
+/// An action of a server's engine. The shell performs actions in order. What comes of them are
+/// further inputs, fed after the last action.
+#[derive(Clone, Debug)]
+pub enum ServerAction {
+    /// Make this durable, in the order of the numbers; then [`ServerInput::Committed`].
+    Commit(Commit),
+    /// Look these up in the store; then [`ServerInput::Fetched`].
+    Fetch {
+        /// Repeated in the answer.
+        fetch: FetchNo,
+        /// By the client's id.
+        ids: Vec<JobId>,
+        /// By idempotency key.
+        keys: Vec<Name>,
+        /// By number.
+        seqs: Vec<Seq>,
+    },
+    /// Read these payloads from the store, as far as they are not too large together; then
+    /// [`ServerInput::PayloadsRead`].
+    ReadPayloads {
+        /// The connection that they are for.
+        link: LinkNo,
+        /// The jobs.
+        jobs: Vec<Seq>,
+    },
+    /// Send a batch. If that is not possible at once, [`ServerInput::LinkFull`] or
+    /// [`ServerInput::LinkClosed`] follows.
+    Send {
+        /// Over this connection.
+        link: LinkNo,
+        /// The batch.
+        delivery: Delivery,
+        /// Whether [`ServerInput::Sent`] must follow once it is sent.
+        tell: bool,
+    },
+    /// Close a connection. No [`ServerInput::LinkClosed`] is needed for it.
+    HangUp {
+        /// Which one.
+        link: LinkNo,
+        /// Why.
+        why: HangUp,
+    },
+    /// The answer to a request.
+    Answer {
+        /// The request.
+        ticket: Ticket,
+        /// The answer.
+        answer: Answer,
+    },
+    /// What waited may go on.
+    Release(Ticket),
+    /// What waits for the end of a job gets [`ServerAction::JobEnded`].
+    Watching {
+        /// What waits.
+        ticket: Ticket,
+        /// The job's number.
+        job: Seq,
+    },
+    /// The end of this job is durable.
+    JobEnded(Seq),
+    /// The decision about a proposal is durable.
+    Decided {
+        /// What waits.
+        ticket: Ticket,
+        /// How many rows were removed.
+        removed: u64,
+    },
+    /// A worker has begun a session.
+    Connected {
+        /// The worker.
+        worker: WorkerId,
+        /// Its session.
+        session: SessionNo,
+        /// Over this connection.
+        link: LinkNo,
+    },
+    /// The connection of a worker's current session is over.
+    Disconnected {
+        /// The worker.
+        worker: WorkerId,
+    },
+    /// The process was suspended for this long, which does not count for leases.
+    Suspended(Duration),
+}
+
+/// Why the server closes a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HangUp {
+    /// The session is over, or the worker has connected anew.
+    Over,
+    /// The other end reads too slowly.
+    Slow,
+    /// Its token does not allow this.
+    NotPermitted(String),
+    /// What it sent is invalid.
+    Invalid(&'static str),
+}
