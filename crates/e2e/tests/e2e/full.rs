@@ -20,6 +20,9 @@ const DISK: u64 = 200 << 20;
 /// Less than the default reserve, more than the ballast.
 const LITTLE: u64 = 40 << 20;
 
+/// How many reports come when there is no space at all; each has a result of 250 kB.
+const REPORTS: usize = 24;
+
 const LEASE: &str = "10s";
 /// Two leases and a little more.
 const LONGER_MICROS: u64 = 21_000_000;
@@ -29,12 +32,16 @@ async fn a_full_disk_refuses_jobs_takes_reports_and_recovers_when_space_is_freed
     let env = test_env();
     let small = SmallDisk::make(&env, DISK).await;
     let mut server = env.server_with(&small.options(), Some(LEASE)).await;
-    let worker = env.worker(&server.url, 4, &[]);
+    let worker = env.worker(&server.url, 3 + REPORTS as u32, &[]);
     let ballast = small.path("filch.db.ballast");
     until("the ballast is there", async || when(ballast.exists())).await;
     let gates = ["1", "2", "3", "4"].map(|name| env.path(name));
-    let work = gates.each_ref().map(|gate| env.job(&["until", gate.to_str().unwrap()]));
-    let work = work.map(with_large_result);
+    let waits_for = |gate: &Path| with_large_result(env.job(&["until", gate.to_str().unwrap()]));
+    let mut work: Vec<Submission> = gates.iter().map(|gate| waits_for(gate)).collect();
+    // More than fits into the space that the log already takes, however large it has become.
+    let reports: Vec<Submission> = (1..REPORTS).map(|_| waits_for(&gates[2])).collect();
+    let waiting: Vec<String> = reports.iter().chain([&work[2]]).map(id).collect();
+    work.extend(reports);
     env.submit(&server, &work).await;
     until("all run", async || when(worker.jobs().len() == work.len())).await;
 
@@ -51,18 +58,20 @@ async fn a_full_disk_refuses_jobs_takes_reports_and_recovers_when_space_is_freed
     done(&env, &server, &id(&work[1])).await;
     assert!(!ballast.exists(), "it was removed");
 
-    // No space at all: a report waits and running jobs go on, also for longer than a lease.
+    // No space at all: reports wait and running jobs go on, also for longer than a lease.
     small.fill("film", 0);
     open(&gates[2]);
     until("the server waits", async || when(server.stderr().contains("commits are paused"))).await;
     let full = since_boot();
     until("some leases are over", async || when(since_boot() - full > LONGER_MICROS)).await;
     assert_eq!(server.process.ended(), None, "{}", server.stderr());
-    assert_eq!(worker.jobs().len(), 1, "the last one still runs");
+    until("only the last one still runs", async || when(worker.jobs().len() == 1)).await;
 
     // Space again: nothing else has to be done.
     std::fs::remove_file(small.path("film")).unwrap();
-    done(&env, &server, &id(&work[2])).await;
+    for waiting in &waiting {
+        done(&env, &server, waiting).await;
+    }
     assert!(server.stderr().contains("disk space is available again"), "{}", server.stderr());
     open(&gates[3]);
     done(&env, &server, &id(&work[3])).await;
@@ -91,7 +100,6 @@ async fn a_full_disk_refuses_jobs_takes_reports_and_recovers_when_space_is_freed
     assert!(checked.jobs >= work.len() + 2 && checked.repeated == 0, "{checked:?}");
 }
 
-/// So that its report does not fit into the space that the log already takes.
 fn with_large_result(mut job: Submission) -> Submission {
     let script = r#""$0" "$@" && printf '"%0250000d"' 0 > "$FILCH_RESULT""#;
     let command = job.run.unwrap();

@@ -79,7 +79,7 @@ impl End {
         match why {
             HangUp::Over | HangUp::Slow => Self::Plain,
             HangUp::NotPermitted(title) => {
-                Self::not_permitted(&Problem::new(403, "not-permitted", title))
+                Self::not_permitted(&Problem::new(403, "wrong-queue", title))
             }
             HangUp::Invalid(why) => Self::nonsense(close_code::INVALID, &why),
         }
