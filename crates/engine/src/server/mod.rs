@@ -263,10 +263,10 @@ impl ServerEngine {
                     self.removed += jobs.len() as u64;
                 }
                 Mutation::Trim { leases, .. } => self.removed += leases.len() as u64,
-                Mutation::Write(write) if write.state.is_ended() => {
-                    if self.watched.remove(&write.job) {
-                        self.waiting.push_back((number, ServerAction::JobEnded(write.job)));
-                    }
+                Mutation::Write(write)
+                    if write.state.is_ended() && self.watched.remove(&write.job) =>
+                {
+                    self.waiting.push_back((number, ServerAction::JobEnded(write.job)));
                 }
                 _ => {}
             }
