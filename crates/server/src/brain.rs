@@ -429,7 +429,7 @@ impl Brain {
                     }
                 }
                 ServerAction::Connected { worker, session, .. } => {
-                    self.log_connected(worker, session.0)
+                    self.log_connected(worker, session.0);
                 }
                 ServerAction::Disconnected { worker } => {
                     let name = self.desk.names.get(&worker);
