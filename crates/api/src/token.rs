@@ -12,20 +12,20 @@ use crate::problem::Problem;
 use crate::time::Moment;
 use crate::{limits, span};
 
-/// What the bearer of a token is there for.
+/// The role of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Hands jobs in, and sees to those by their ids.
+    /// Submits jobs, and reads and changes them by id.
     Submit,
     /// Runs jobs.
     Work,
-    /// Looks at everything.
+    /// Reads everything.
     View,
-    /// Looks at everything, and sees to what is there; hands nothing in.
+    /// Reads everything and changes what is there; does not submit.
     Operate,
-    /// Everything, tokens too.
+    /// Everything, including tokens.
     Admin,
 }
 
@@ -139,17 +139,17 @@ pub fn is_in(text: &str) -> bool {
     text.match_indices(PREFIX).any(at)
 }
 
-/// What is asked for when a token is made.
+/// A request for a new token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
-    /// What it is for.
+    /// Its role.
     pub role: Role,
-    /// The only queues that it is for; all if missing.
+    /// The queues that it is limited to; all if missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<String>,
-    /// After which span it ends: `30d`, `12h`; never if missing.
+    /// How long it is valid: `30d`, `12h`; forever if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
     /// A name for people.
@@ -222,18 +222,18 @@ pub fn read_span(text: &str) -> Result<Duration, String> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Token {
-    /// By what it is known.
+    /// Its public id.
     pub id: String,
     /// A name for people.
     pub name: String,
-    /// What it is for.
+    /// Its role.
     pub role: Role,
-    /// The only queues that it is for; all if empty.
+    /// The queues that it is limited to; all if empty.
     pub queues: Vec<String>,
-    /// When it was made.
+    /// When it was created.
     #[cfg_attr(feature = "schema", schema(value_type = String, format = DateTime))]
     pub created_at: Moment,
-    /// When it ends by itself.
+    /// When it expires.
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>, format = DateTime))]
     pub expires_at: Option<Moment>,
     /// When it was revoked.
@@ -249,7 +249,7 @@ pub struct Made {
     #[serde(with = "revealed")]
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub secret: Secret,
-    /// How it will be listed.
+    /// The token as it will be listed.
     pub token: Token,
 }
 
