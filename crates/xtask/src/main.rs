@@ -1,7 +1,7 @@
 //! `cargo xtask`: tasks of this repository, as plain Rust that runs wherever cargo does.
 //!
 //! This file reads the arguments. `test` is what CI runs (`needs` installs missing tools), `tidy`
-//! has the house rules that no compiler checks, `schema` tests a server against its OpenAPI
+//! has the rules that no compiler checks, `schema` tests a server against its OpenAPI
 //! document, `soak` looks for bugs for a given time (`simulation` has the simulator's
 //! arguments), `bench` starts a benchmark, and `figures` writes its results into the docs.
 
@@ -31,7 +31,7 @@ usage: cargo xtask COMMAND
                           run only the steps `tests` and `end to end`, N times; with --beside-load
                           while one busy process per core competes with them
   schema                  test a running server against its OpenAPI document, with schemathesis
-  tidy [RULE...]          check the house rules that no compiler checks, or only the named ones,
+  tidy [RULE...]          check the rules that no compiler checks, or only the named ones,
                           e.g. `tidy widths names`
   soak --minutes N        look for bugs with fresh seeds for N minutes, or until one is found: the
                           simulator, faults in real processes, fuzzing; then load, for N minutes

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The arguments of `filch` that simulate `count` seeds, starting with `first_seed`.
-pub(crate) fn hunt(first_seed: u64, count: u64) -> String {
+pub(crate) fn search(first_seed: u64, count: u64) -> String {
     let last_seed = first_seed + count - 1;
     let seeds = format!("{first_seed}..{last_seed}");
     format!("simulate --seeds {seeds} --duration 10m --workers 10 --faults swarm")
@@ -38,8 +38,8 @@ mod tests {
     #[test]
     fn both_ends_of_the_range_are_simulated() {
         let words = "--duration 10m --workers 10 --faults swarm";
-        assert_eq!(hunt(1, 2_000), format!("simulate --seeds 1..2000 {words}"));
-        assert_eq!(hunt(7, 1), format!("simulate --seeds 7..7 {words}"));
+        assert_eq!(search(1, 2_000), format!("simulate --seeds 1..2000 {words}"));
+        assert_eq!(search(7, 1), format!("simulate --seeds 7..7 {words}"));
     }
 
     #[test]

@@ -38,8 +38,8 @@ pub(crate) fn run(root: &Path, minutes: NonZeroU32) -> Result<ExitCode> {
     let started = Instant::now();
     let time = Duration::from_secs(60 * u64::from(minutes.get()));
     let is_time_left = || started.elapsed() < time;
-    let hunt = |seed| {
-        let report = hunt(&program, root, seed)?;
+    let search = |seed| {
+        let report = search(&program, root, seed)?;
         // A seed that breaks a rule is reported at once.
         if report.failure.is_none() && is_time_left() {
             processes.round(seed)?;
@@ -54,7 +54,7 @@ pub(crate) fn run(root: &Path, minutes: NonZeroU32) -> Result<ExitCode> {
         }
         Ok(report)
     };
-    let failure = soak(first_seed, hunt, is_time_left, |line| println!("{line}"))?;
+    let failure = soak(first_seed, search, is_time_left, |line| println!("{line}"))?;
     let Some(failure) = failure else {
         processes.load(first_seed)?;
         println!("{processes}");
@@ -74,14 +74,14 @@ pub(crate) fn run(root: &Path, minutes: NonZeroU32) -> Result<ExitCode> {
 /// if it ends late.
 fn soak(
     first_seed: u64,
-    mut hunt: impl FnMut(u64) -> Result<Report>,
+    mut search: impl FnMut(u64) -> Result<Report>,
     is_time_left: impl Fn() -> bool,
     mut show: impl FnMut(&Totals),
 ) -> Result<Option<Failure>> {
     let mut totals = Totals::default();
     let mut seed = first_seed;
     loop {
-        let Report { totals: seen, failure } = hunt(seed)?;
+        let Report { totals: seen, failure } = search(seed)?;
         totals.add(&seen);
         show(&totals);
         if failure.is_some() || !is_time_left() {
@@ -203,8 +203,8 @@ fn seed_of_now() -> Result<u64> {
 }
 
 /// One round of the simulator. Its progress and its errors go straight to the terminal.
-fn hunt(program: &Path, root: &Path, first_seed: u64) -> Result<Report> {
-    let arguments = simulation::hunt(first_seed, SEEDS_PER_ROUND);
+fn search(program: &Path, root: &Path, first_seed: u64) -> Result<Report> {
+    let arguments = simulation::search(first_seed, SEEDS_PER_ROUND);
     let repeat = format!("help: repeat it with `filch {arguments}`");
     let output = Command::new(program)
         .args(arguments.split(' '))
@@ -271,13 +271,13 @@ mod tests {
     #[test]
     fn rounds_use_fresh_seeds_until_the_time_is_up() {
         let seeds = RefCell::new(Vec::new());
-        let hunt = |seed| {
+        let search = |seed| {
             seeds.borrow_mut().push(seed);
             Ok(passed())
         };
         let mut shown = Vec::new();
         let show = |totals: &Totals| shown.push(totals.to_string());
-        let failure = soak(7, hunt, || seeds.borrow().len() < 2, show).unwrap();
+        let failure = soak(7, search, || seeds.borrow().len() < 2, show).unwrap();
         assert_eq!(failure, None);
         assert_eq!(*seeds.borrow(), [7, 1_007]);
         let expected = [
@@ -292,11 +292,11 @@ mod tests {
     #[test]
     fn the_first_violation_ends_the_soak() {
         let rounds = Cell::new(0);
-        let hunt = |_| {
+        let search = |_| {
             rounds.set(rounds.get() + 1);
             Ok(if rounds.get() == 3 { failed() } else { passed() })
         };
-        let failure = soak(1, hunt, || true, |_| {}).unwrap().expect("the third round fails");
+        let failure = soak(1, search, || true, |_| {}).unwrap().expect("the third round fails");
         assert_eq!(rounds.get(), 3);
         let expected = "\
 seed 18446744073709551615 breaks S2: two owners
@@ -349,11 +349,11 @@ not JSON
 
     #[test]
     fn a_program_without_a_report_is_named_with_its_command() {
-        let error = hunt(Path::new("no-such-program"), Path::new("."), 1).unwrap_err();
+        let error = search(Path::new("no-such-program"), Path::new("."), 1).unwrap_err();
         assert_eq!(error.to_string(), "cannot start no-such-program");
         // Cargo has no such command, and prints that on standard error only.
         let cargo = cargo().get_program().to_owned();
-        let error = hunt(Path::new(&cargo), Path::new("."), 1).unwrap_err().to_string();
+        let error = search(Path::new(&cargo), Path::new("."), 1).unwrap_err().to_string();
         assert!(
             error.starts_with("the simulator left no report that can be read (exit"),
             "{error}"

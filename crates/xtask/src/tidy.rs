@@ -1,4 +1,4 @@
-//! Tidy: the house rules that no compiler checks.
+//! Tidy: the rules that no compiler checks.
 //!
 //! Each rule has its own file under `tidy/`: a function from the files of the repository, or from
 //! what cargo knows about them, to findings. No rule stops at the first finding. This file runs the

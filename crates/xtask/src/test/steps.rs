@@ -101,14 +101,14 @@ pub(super) fn main(runner: Runner, cores: usize, first_seed: u64, target: &Path)
         Runner::Nextest => "nextest run",
         Runner::Cargo => "test",
     };
-    let hunt = simulation::hunt(first_seed, SEEDS);
+    let search = simulation::search(first_seed, SEEDS);
     steps.extend([
         step("doc tests", &format!("test {WORKSPACE} --doc --locked")),
         Step {
             variables: vec![("RUSTDOCFLAGS", "-D warnings".to_owned())],
             ..step("docs", &format!("doc {WORKSPACE} --no-deps --locked"))
         },
-        Step { program: Program::Filch(program(target)), ..step("simulation", &hunt) },
+        Step { program: Program::Filch(program(target)), ..step("simulation", &search) },
         step("planted bugs", &format!("{planted} {WORKSPACE},{PLANTED} --locked --test planted")),
         Step { variables: vec![tested(target)], ..step("schema", "xtask schema") },
     ]);
