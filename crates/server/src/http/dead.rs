@@ -306,7 +306,7 @@ fn with_errors(store: &dyn Store, rows: Vec<JobRow>) -> Result<Vec<Dead>, StoreE
     // A job whose worker was lost each time has no error message.
     let nothing = |row: &JobRow| match row.now.reason {
         Some(Reason::WorkerLost) => StoredText::from("the worker was lost"),
-        _ => StoredText::from("it did not say what went wrong"),
+        _ => StoredText::from("no error was reported"),
     };
     let dead = rows.into_iter().zip(errors);
     Ok(dead
