@@ -58,7 +58,7 @@ pub(crate) fn thefts(
     let before = pool.stats().thefts();
     black_box(work());
     let thefts = (pool.stats().thefts() - before) as f64;
-    once(format!("{title}: thefts in 100 tasks"), thefts * 100.0 / tasks, "").aiming(aim)
+    once(format!("{title}: thefts per 100 tasks"), thefts * 100.0 / tasks, "").aiming(aim)
 }
 
 pub(crate) fn once(what: impl Into<String>, value: f64, unit: &'static str) -> Figure {

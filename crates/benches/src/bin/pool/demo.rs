@@ -84,18 +84,18 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
         thefts.push(samples.median());
         findings.push(Figure::new(format!("{title}: thefts"), samples, ""));
         let overflowed = Samples::new(runs.iter().map(|run| run.overflowed).collect());
-        let what = format!("{title}: went to the queue that all share");
+        let what = format!("{title}: tasks moved to the shared queue");
         findings.push(Figure::new(what, overflowed, ""));
         let worst = |pick: fn(f64, f64) -> f64| {
             runs.iter().map(|run| run.shares.iter().copied().reduce(pick).unwrap_or(0.0)).collect()
         };
         let least = Figure::new(
-            format!("{title}: the least that one worker does"),
+            format!("{title}: smallest share of a worker"),
             Samples::new(worst(f64::min)),
             "%",
         );
         let most = Figure::new(
-            format!("{title}: the most that one worker does"),
+            format!("{title}: largest share of a worker"),
             Samples::new(worst(f64::max)),
             "%",
         );
@@ -103,7 +103,8 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
         findings.push(if is_usual { most.aiming(Aim::AtMost(35.0)) } else { most });
     }
     let ratio = thefts[1] / thefts[0].max(1.0);
-    let fewer = once(format!("{title}: thefts by half against one by one"), ratio, "times");
+    let fewer =
+        once(format!("{title}: thefts, stealing half against stealing one"), ratio, "times");
     findings.push(fewer.aiming(Aim::AtMost(1.0)));
     findings
 }

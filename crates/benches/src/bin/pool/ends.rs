@@ -159,12 +159,13 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
     let mut findings = Findings::default();
     for (name, runs) in [("same end", &same), ("opposite ends", &opposite)] {
         let title = format!("owner and thief at {name}");
-        let what = format!("{title}: failed exchanges for 1,000 taken");
+        let what = format!("{title}: failed exchanges per 1,000 items");
         findings.push(Figure::new(what, failed(runs), ""));
         findings.push(Figure::new(format!("{title}: taken by the thief"), share(runs), "%"));
     }
     let ratio = failed(&same).median() / failed(&opposite).median().max(1e-3);
-    let what = "failed exchanges: same end against opposite ends (\"about 9 times\" is said)";
+    let what =
+        "failed exchanges: same end against opposite ends (claimed elsewhere: about 9 times)";
     findings.push(Figure::new(what, Samples::new(vec![ratio]), "times"));
     findings
 }

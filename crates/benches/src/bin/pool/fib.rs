@@ -43,10 +43,15 @@ fn alone(sizes: &Sizes, findings: &mut Findings) {
     let [serial, ours, rayon, chili] = outcome.lowest(["serial", "ours", "rayon", "chili"]);
     for (name, time) in [("ours", ours), ("rayon", rayon), ("chili", chili)] {
         let samples = once((time - serial) * 1e6 / forks);
-        findings.push(Figure::new(format!("a fork over a call: {name}"), samples, "ns"));
+        findings.push(Figure::new(
+            format!("cost of a fork over a plain call: {name}"),
+            samples,
+            "ns",
+        ));
     }
     let samples = once((ours - serial) / (rayon - serial));
-    let figure = Figure::new("a fork over a call: ours against rayon", samples, "times");
+    let figure =
+        Figure::new("cost of a fork over a plain call: ours against rayon", samples, "times");
     findings.push(figure.aiming(Aim::AtMost(0.125)));
 }
 

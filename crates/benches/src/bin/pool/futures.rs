@@ -88,7 +88,7 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
             })
         })
         .run(sizes.rounds);
-    let title = "futures that step aside once, from inside, 2 workers";
+    let title = "futures that yield once, from inside, 2 workers";
     let mut findings = Findings::from(outcome.figures(title, "ns/future"));
     for rival in ["tokio", "async-executor"] {
         findings.extend(outcome.compare(title, "ours", rival, None));

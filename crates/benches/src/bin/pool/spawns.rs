@@ -16,7 +16,7 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
     let (count, rounds) = (sizes.spawns, sizes.rounds);
     report("spawn from inside", &inside(count, rounds), true, &mut findings);
     report("spawn from outside", &outside(count, rounds), true, &mut findings);
-    report("spawn one by another", &chain(count, rounds), false, &mut findings);
+    report("chain of spawns", &chain(count, rounds), false, &mut findings);
     findings
 }
 

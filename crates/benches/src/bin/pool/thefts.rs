@@ -187,15 +187,15 @@ fn amounts(sizes: &Sizes) -> Findings {
         thefts.push(count.median());
         findings.push(Figure::new(format!("{title}: thefts"), count, ""));
         let again = median(&runs, |counts| counts.again as f64);
-        findings.push(Figure::new(format!("{title}: tasks stolen once more"), again, ""));
+        findings.push(Figure::new(format!("{title}: tasks stolen again"), again, ""));
         let failed = median(&runs, |counts| (counts.found_nothing + counts.collided) as f64);
-        findings.push(Figure::new(format!("{title}: looks for nothing"), failed, ""));
+        findings.push(Figure::new(format!("{title}: failed steal attempts"), failed, ""));
         let time = median(&runs, |counts| counts.ticks as f64 / 1e3);
-        findings.push(Figure::new(format!("{title}: time"), time, "thousand looks"));
+        findings.push(Figure::new(format!("{title}: time"), time, "thousand ticks"));
     }
     let [one, half, all] = thefts[..] else { unreachable!("three amounts") };
-    for (name, other) in [("one by one", one), ("all", all)] {
-        let what = format!("{title}: thefts by half against {name}");
+    for (name, other) in [("one", one), ("all", all)] {
+        let what = format!("{title}: thefts, stealing half against stealing {name}");
         findings.push(once(what, half / other.max(1.0), "times").aiming(Aim::AtMost(1.0)));
     }
     findings
@@ -212,8 +212,8 @@ fn victims(sizes: &Sizes) -> Findings {
     for order in [Order::Random, Order::Fixed] {
         let runs = run(&layout, Amount::Half, order, sizes);
         let word = match order {
-            Order::Random => "from one by chance on",
-            Order::Fixed => "always from the first on",
+            Order::Random => "random first victim",
+            Order::Fixed => "fixed first victim",
         };
         let counted = |figure: fn(&Counts) -> u64| median(&runs, |counts| figure(counts) as f64);
         let thefts = counted(|counts| counts.thefts);
@@ -224,24 +224,24 @@ fn victims(sizes: &Sizes) -> Findings {
         meetings.push([collided.median(), at_nothing.median(), failed.median(), failed_each]);
         for (what, samples) in [
             ("thefts", thefts),
-            ("collisions where there are tasks", collided),
-            ("meetings where there are none", at_nothing),
-            ("looks that failed", failed),
+            ("collisions at victims with tasks", collided),
+            ("collisions at victims without tasks", at_nothing),
+            ("failed steal attempts", failed),
         ] {
             findings.push(Figure::new(format!("{title}, {word}: {what}"), samples, ""));
         }
         let time = median(&runs, |counts| counts.ticks as f64 / 1e3);
-        findings.push(Figure::new(format!("{title}, {word}: time"), time, "thousand looks"));
+        findings.push(Figure::new(format!("{title}, {word}: time"), time, "thousand ticks"));
     }
     let [random, fixed] = meetings[..] else { unreachable!("two orders") };
     let names = [
-        "collisions where there are tasks",
-        "meetings where there are none",
-        "looks that failed",
-        "looks that failed for each theft",
+        "collisions at victims with tasks",
+        "collisions at victims without tasks",
+        "failed steal attempts",
+        "failed steal attempts per theft",
     ];
     for ((name, random), fixed) in names.into_iter().zip(random).zip(fixed) {
-        let what = format!("{title}: {name}, by chance against always the same order");
+        let what = format!("{title}: {name}, random against fixed");
         let ratio = random / fixed.max(f64::MIN_POSITIVE);
         findings.push(once(what, ratio, "times").aiming(Aim::AtMost(1.0)));
     }
