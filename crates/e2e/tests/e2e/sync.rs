@@ -44,7 +44,11 @@ async fn check(files: &[&str], which: usize) {
     let ended = server.process.end().await;
     let text = server.stderr();
     assert_eq!(ended.code(), Some(1), "{text}");
-    assert!(text.contains("help:") && text.contains("disk"), "{text}");
+    let error = "disk error: durability cannot be guaranteed, shutting down: ";
+    assert!(text.contains(error), "{text}");
+    let help = "help: check the disk (for example with `dmesg`), then start again; every \
+                acknowledged job is still stored";
+    assert!(text.contains(help), "{text}");
 
     // Nothing more was synced or written: the last calls release the lock. There was no checkpoint,
     // as there is whenever a server shuts down.
