@@ -65,6 +65,16 @@ fn together(sizes: &Sizes, findings: &mut Findings) {
     {
         findings.extend(outcome.compare(&title, "ours", rival, aim));
     }
+    let share = Samples::take(sizes.rounds, || stolen_share(n));
+    let figure = Figure::new(format!("{title}: stolen forks"), share, "%");
+    findings.push(figure.aiming(Aim::AtMost(1.0)));
+}
+
+/// The percentage of forks that another worker steals. The work is balanced, so it should be small.
+fn stolen_share(n: u32) -> f64 {
+    let pool = pools::ours(2);
+    black_box(pool.install(|| Fib(black_box(n)).call(&mut Ours)));
+    pool.stats().stolen() as f64 * 100.0 / forks(n) as f64
 }
 
 fn contest(n: u32, workers: usize, rounds: usize) -> ContestResult {
