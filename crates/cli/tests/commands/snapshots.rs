@@ -90,8 +90,7 @@ const ALONE: &[&str] = &[
     "bench latency --json --jobs 2",
     "bench skew --json --jobs 2 --workers 1",
     "bench split --json --jobs 10 --slots 2",
-    // Enough work until the new process has started.
-    "bench newcomer --json --jobs 100 --length 100",
+    "bench newcomer --json --jobs 20 --length 50",
 ];
 
 /// Commands with neither flag.
