@@ -224,6 +224,40 @@ async fn a_worker_that_was_silent_for_a_lease_is_lost() {
     other.goodbye().await.ok();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heartbeats_renew_the_lease_of_a_worker() {
+    let store: Arc<dyn Store> = Arc::new(Transient::default());
+    // It ends for the silent worker in any case. The other one sends a heartbeat as soon as the last
+    // is answered, in the process of the server: no machine is slow enough to let it lose its lease.
+    let place = Place::with(store, Duration::from_secs(10), None).await;
+    let held = place.submit(&json!({"kind": "held"})).await;
+    let mut beating = place.worker("00000000000000a1");
+    beating.claim("10s").await.ok();
+    let beat_until = async |lost: u64| {
+        eventually("a silent worker is lost", async || {
+            assert_eq!(beating.beat().await.ok()["keep"], json!([[1, 1]]));
+            place.get("/v1/status").await.ok()["lost"] == lost
+        })
+        .await;
+    };
+    // Each silent worker comes after the one before it is lost, so two leases pass.
+    for (lost, id) in [(1, "00000000000000b1"), (2, "00000000000000b2")] {
+        let abandoned = place.submit(&json!({"kind": "abandoned"})).await;
+        let mut silent = place.worker(id);
+        let claimed = silent.claim("10s").await.ok();
+        assert_eq!(claimed["jobs"][0]["id"], abandoned.as_str(), "{claimed}");
+        beat_until(lost).await;
+        assert_eq!(place.job(&abandoned).await["state"], "queued");
+        silent.beat().await.refused(410, "gone");
+        place.poke(&format!("/v1/jobs/{abandoned}/cancel")).await.ok();
+    }
+    let job = place.job(&held).await;
+    assert_eq!(job["ledger"].as_array().unwrap().len(), 1, "it never changed hands: {job}");
+    let finished = json!({"job": [1, 1], "ending": "finished"});
+    assert_eq!(beating.report(&finished).await.ok()["accepted"], json!([[1, 1]]));
+    assert_eq!(place.job(&held).await["state"], "succeeded");
+}
+
 #[tokio::test]
 async fn a_worker_keeps_its_jobs_across_a_restart_of_the_server() {
     let store: Arc<dyn Store> = Arc::new(Transient::default());
