@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use filch_api::access::{Access, Target};
@@ -14,15 +16,15 @@ use filch_api::protocol;
 use filch_api::session::UpFrame;
 use filch_scheduler::message::Delivery;
 use futures_util::{SinkExt as _, StreamExt as _};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
-use tokio_tungstenite::tungstenite::handshake::client::Request;
+use tokio_tungstenite::tungstenite::handshake::client::{Request, Response};
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::protocol::frame::CloseFrame;
@@ -225,20 +227,95 @@ where
         .max_frame_size(None)
         // It is cleared before every read, and most reads are small.
         .read_buffer_size(16 << 10);
+    let (stream, mut returned) = LentStream::new(stream);
     let connected =
         tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await;
-    let (socket, response) = connected.map_err(|error| {
-        if let Some(notice) = refusal(&error) {
-            teller.tell(Some(notice));
+    let (socket, response) = match connected {
+        Ok(connected) => connected,
+        Err(mut error) => {
+            if let (Error::Http(response), Ok(stream)) = (&mut error, returned.try_recv()) {
+                read_rest(response, stream).await;
+            }
+            if let Some(notice) = refusal(&error) {
+                teller.tell(Some(notice));
+            }
+            return Err(error.to_string());
         }
-        error.to_string()
-    })?;
+    };
     let said = response.headers().get(protocol::HEADER).map(HeaderValue::as_bytes);
     protocol::check_server(said).map_err(|problem| {
         teller.tell(Some(Notice::OtherVersion(problem.to_string())));
         problem.title
     })?;
     Ok(talk(socket, target.url.clone(), teller.clone()))
+}
+
+/// The longest refusal that is read.
+const REFUSAL_BYTES: usize = 64 << 10;
+
+/// Reads the rest of a refusal: the handshake keeps only the part of its body that arrived together
+/// with its head.
+async fn read_rest(response: &mut Response, stream: impl AsyncRead + Unpin) {
+    let length = response.headers().get(header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let body = response.body_mut().get_or_insert_default();
+    let missing = length.unwrap_or_default().min(REFUSAL_BYTES).saturating_sub(body.len());
+    // If the connection breaks, the part that was read counts.
+    let _ = stream.take(missing as u64).read_to_end(body).await;
+}
+
+/// A stream that returns to its owner when it is dropped, as a failed handshake does.
+struct LentStream<S> {
+    stream: Option<S>,
+    owner: Option<oneshot::Sender<S>>,
+}
+
+impl<S: Unpin> LentStream<S> {
+    fn new(stream: S) -> (Self, oneshot::Receiver<S>) {
+        let (owner, returned) = oneshot::channel();
+        (Self { stream: Some(stream), owner: Some(owner) }, returned)
+    }
+
+    fn inner(self: Pin<&mut Self>) -> Pin<&mut S> {
+        Pin::new(self.get_mut().stream.as_mut().expect("it is there until the drop"))
+    }
+}
+
+impl<S> Drop for LentStream<S> {
+    fn drop(&mut self) {
+        if let (Some(stream), Some(owner)) = (self.stream.take(), self.owner.take()) {
+            // After a successful handshake it is not awaited.
+            let _ = owner.send(stream);
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for LentStream<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.inner().poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for LentStream<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.inner().poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.inner().poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.inner().poll_shutdown(context)
+    }
 }
 
 /// The reason of a close frame, if a retry cannot help.
@@ -313,4 +390,36 @@ where
         }
     });
     Wire { up, down }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_refusal_that_arrives_in_pieces_is_final_at_once() {
+        let problem = protocol::check_worker(None).expect_err("a worker without a version");
+        let body = serde_json::to_string(&problem).expect("a problem can be written as JSON");
+        let answer =
+            format!("HTTP/1.1 400 Bad Request\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        // Smaller than the body, so that the head never arrives together with all of it.
+        let (near, mut far) = tokio::io::duplex(16);
+        let serve = async {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(far.read_u8().await.expect("the worker asks"));
+            }
+            // A worker that does not read all of it has closed the connection.
+            let _ = far.write_all(answer.as_bytes()).await;
+        };
+        let target = Target::read("http://127.0.0.1:1").expect("a URL");
+        let request = request(&target, &Access::default()).expect("it has no token");
+        let (news, notices) = watch::channel(None);
+        let teller = Teller(news);
+        let (opened, ()) = tokio::join!(upgrade(request, near, &target, &teller), serve);
+        assert!(opened.is_err());
+        assert_eq!(*notices.borrow(), Some(Notice::OtherVersion(problem.to_string())));
+    }
 }

@@ -118,6 +118,7 @@ fn a_worker_with_another_protocol_version_or_none_exits_with_help() {
         assert_eq!(worker.code(), Some(7), "{}", worker.kill_and_read_stderr());
         let said = worker.kill_and_read_stderr();
         assert!(said.contains(&format!("error: {why}\n")), "{said}");
+        assert!(!said.contains("retrying"), "a retry would not help: {said}");
         assert!(said.contains("  help: run the same version of filch on both sides"), "{said}");
     }
 }
