@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use filch_api::access::{NoAccess, Target};
 use filch_api::client::Error;
+use filch_api::tls::ClientFiles;
 use filch_scheduler::agent::{Home, Reserve};
 use filch_worker::connect::{Notice, Notices};
 use filch_worker::{Left, RunningWorker, WorkerConfig, connect};
@@ -99,6 +100,10 @@ async fn work(connection: &Connection, start: StartArgs) -> Result<ExitCode> {
     };
     let targets = urls.iter().map(target).collect::<Result<Vec<_>, NoAccess>>();
     let targets = targets.map_err(Error::NoAccess)?;
+    // Checked now, even if no URL needs them: otherwise mistakes show up only at a failover.
+    if access.tls != ClientFiles::default() {
+        access.tls.read().map_err(Error::NoAccess)?;
+    }
     let slots = start.slots.unwrap_or_else(default_slots);
     message(format_args!("working for {} with {slots} slots", urls.join(", ")));
     let config = WorkerConfig {

@@ -96,6 +96,17 @@ fn a_server_with_a_client_ca_requires_client_certificates() {
 }
 
 #[test]
+fn a_worker_with_a_missing_ca_file_does_not_start() {
+    let env = TokenEnv::new();
+    let none = env.path("none.pem");
+    // Also if no connection needs the file: it was given for a reason.
+    for url in ["https://127.0.0.1:1", "http://127.0.0.1:1"] {
+        let words = ["worker", "start", "--server", url, "--tls-ca", text(&none)];
+        env.filch(None, &words).refused(2, "cannot use the certificates in");
+    }
+}
+
+#[test]
 fn invalid_tls_files_are_rejected_before_anything_is_created() {
     let env = TokenEnv::new();
     let authority = Authority::new(&env.path(""), "authority");
