@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_used_again_once_nobody_uses_its_name() {
+    fn the_number_of_an_unused_name_is_reused() {
         let mut names = Names::default();
         let a = names.take(&"a".into());
         assert_eq!(names.take(&"a".into()), a);

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn each_condition_holds_waits_and_fails_as_its_name_says() {
+    fn conditions_on_parents_are_evaluated() {
         use Condition::{AllDone, AllSucceeded, AnyFailed, AnySucceeded};
         use Verdict::{Holds, Never, Open};
         // The columns: all-succeeded, any-succeeded, all-done, any-failed.

@@ -264,7 +264,7 @@ mod tests {
     ";
 
     #[test]
-    fn every_cell_of_the_table_is_as_drawn() {
+    fn all_transitions_match_the_table() {
         let mut lines = TABLE.lines().map(str::trim).filter(|line| !line.is_empty());
         assert_eq!(lines.next().expect("a header").split_whitespace().count(), Verb::ALL.len());
         let mut cells = 0;

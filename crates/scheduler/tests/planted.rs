@@ -12,7 +12,7 @@ use filch_sim::replay::play;
 
 /// One test for all of them: a bug is planted for the whole process.
 #[test]
-fn every_bug_does_what_it_says() {
+fn each_planted_bug_has_its_described_effect() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/planted");
     let mut wrong = Vec::new();
     for bug in Bug::ALL {

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_asker_serves_is_counted_and_given() {
+    fn a_thief_gets_only_jobs_of_queues_that_it_serves() {
         let mut deque = Deque::default();
         for (number, queue) in [(1, "a"), (2, "b"), (3, "a"), (4, "a")] {
             deque.insert(job(number, 0, queue, Placement::Anywhere));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_free_slot_is_given_only_into_one() {
+    fn jobs_that_need_a_free_slot_are_given_only_to_free_slots() {
         let mut deque = Deque::default();
         for number in 1..=6 {
             deque.insert(job(number, 0, "a", Placement::FreeSlot));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn suspects_stay_where_they_are_if_they_must() {
+    fn suspects_are_not_given_away_while_they_must_stay() {
         let mut deque = Deque::default();
         for number in 1..=5 {
             let start = if number > 3 { StartMode::Confirmed } else { StartMode::Freely };
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_known_by_its_fence_too() {
+    fn a_job_with_another_fence_is_not_found() {
         let mut deque = Deque::default();
         deque.insert(job(1, 0, "a", Placement::Anywhere));
         let older = Hold { job: Seq(1), fence: Fence(0) };

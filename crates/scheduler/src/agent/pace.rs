@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn before_anything_is_measured_there_is_no_reserve() {
+    fn there_is_no_reserve_before_the_first_measurement() {
         assert_eq!(Pace::default().reserve(AUTO, 4), 0);
         assert_eq!(Pace::default().reserve(Reserve::Fixed(7), 4), 7);
     }

@@ -32,7 +32,7 @@ fn handle(dispatch: &mut Dispatch, words: &str) -> Vec<DispatchEffect> {
 }
 
 #[test]
-fn what_is_beyond_a_bound_is_refused_and_changes_nothing() {
+fn requests_beyond_a_bound_are_refused_and_change_nothing() {
     let rows = [
         ("submit [a; b; c; d; e]", "refused out-of-bounds jobs 5 bound 4"),
         ("submit [a; b; c after [a b]; d after [a b]]", "refused out-of-bounds edges 4 bound 3"),
@@ -73,7 +73,7 @@ fn the_last_unfinished_job_and_the_last_queue_fit() {
 }
 
 #[test]
-fn the_queues_that_workers_name_count_too_and_block_nobody_else() {
+fn queues_named_by_workers_count_towards_the_bound() {
     let mut dispatch = small();
     handle(&mut dispatch, "w1: hello new slots 1 want 0 serves [q r s]");
     let last =
@@ -87,7 +87,7 @@ fn the_queues_that_workers_name_count_too_and_block_nobody_else() {
 }
 
 #[test]
-fn more_requests_than_may_wait_are_told_to_come_again() {
+fn requests_beyond_the_bound_on_waiting_ones_are_refused_as_busy() {
     let mut dispatch = small();
     assert!(matches!(handle(&mut dispatch, "submit a key k")[..], [DispatchEffect::Fetch { .. }]));
     let effects = handle(&mut dispatch, "r7 submit b key l");
@@ -98,7 +98,7 @@ fn more_requests_than_may_wait_are_told_to_come_again() {
 }
 
 #[test]
-fn a_brain_that_waits_for_too_many_receipts_says_that_it_is_full() {
+fn dispatch_is_full_while_too_many_mutations_are_uncommitted() {
     let mut dispatch = small();
     handle(&mut dispatch, "submit [a; b]");
     assert!(!dispatch.is_full());

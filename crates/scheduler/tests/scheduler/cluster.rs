@@ -57,7 +57,7 @@ proptest! {
 /// A regression that the test above found: if the hello of a worker that believes it holds nothing
 /// is lost, the worker must notice that soon, because the server believes that it has jobs.
 #[test]
-fn a_greeting_that_is_lost_is_noticed_soon() {
+fn a_lost_hello_is_noticed_soon() {
     let steps = [
         (30, 0),
         (153, 41_613),
@@ -73,7 +73,7 @@ fn a_greeting_that_is_lost_is_noticed_soon() {
 
 /// A world without faults proves nothing: all of these events must happen in it.
 #[test]
-fn the_world_is_not_too_kind() {
+fn all_kinds_of_faults_occur_in_the_test_world() {
     let mut sum = Counters::default();
     let (mut crashes, mut starts) = (0, 0);
     let mut bits = 1_u64;

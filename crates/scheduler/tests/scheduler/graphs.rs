@@ -155,7 +155,7 @@ fn a_hundred_thousand_jobs_with_a_million_edges_in_one_submit() {
 }
 
 #[test]
-fn more_than_that_is_refused_with_the_bound_named() {
+fn larger_submits_are_refused_and_the_error_names_the_bound() {
     let mut mill = Mill::new();
     let answer = mill.submit((0..100_001).map(|number| job(number, [])).collect());
     let refused = |what, asked, bound| Answer::Refused(Refused::OutOfBounds { what, asked, bound });
@@ -194,7 +194,7 @@ fn a_long_cycle_is_found_and_named() {
 }
 
 #[test]
-fn a_refusal_names_the_way_round() {
+fn the_error_of_a_cycle_lists_its_jobs() {
     let mut mill = Mill::new();
     let jobs = vec![job(1, [3]), job(2, [1]), job(3, [2]), job(4, [])];
     let Answer::Refused(refused) = mill.submit(jobs) else {

@@ -129,7 +129,7 @@ fn all() -> [Serves; 4] {
 }
 
 #[test]
-fn in_the_order_of_submission_light_jobs_wait_for_all_heavy_ones() {
+fn under_fifo_light_jobs_wait_for_all_heavy_ones() {
     let wait = Shop::new(Strategy::Fifo).work(all());
     assert!(wait > 10_000_000, "{wait}");
 }
@@ -151,7 +151,7 @@ fn a_worker_that_serves_light_jobs_only_keeps_them_moving() {
 }
 
 #[test]
-fn turns_and_weights_let_light_jobs_pass_too() {
+fn round_robin_and_fair_let_light_jobs_pass() {
     let by_turns = Shop::new(Strategy::RoundRobin).work(all());
     assert!(by_turns < 4_000_000, "{by_turns}");
     let mut shop = Shop::new(Strategy::Fair);

@@ -186,7 +186,7 @@ impl Bench {
 }
 
 #[test]
-fn every_word_of_a_job_in_every_state() {
+fn every_message_about_a_job_in_every_state() {
     let mut lines = TABLE.lines().map(str::trim).filter(|line| !line.is_empty());
     let words: Vec<&str> = lines.next().expect("a header").split_whitespace().collect();
     let mut wrong = Vec::new();
@@ -247,7 +247,7 @@ fn look_ups_for_reports_are_bounded() {
 
 /// Reports about jobs or fences that never existed change nothing.
 #[test]
-fn impossible_words_are_answered_and_change_nothing() {
+fn reports_of_unknown_jobs_are_answered_and_change_nothing() {
     let mut bench = Bench::bring_to("leased");
     let kept = bench.store.last_commit();
     for text in [

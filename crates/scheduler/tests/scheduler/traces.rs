@@ -35,7 +35,7 @@ fn check(path: &Path, play: impl Fn(&str) -> Result<String, String>, wrong: &mut
 }
 
 #[test]
-fn every_trace_plays_as_it_is_written() {
+fn traces_replay_as_written() {
     let traces = files("tests/traces", "trace");
     assert!(traces.len() >= 20, "the traces are there");
     let mut wrong = Vec::new();
@@ -46,7 +46,7 @@ fn every_trace_plays_as_it_is_written() {
 }
 
 #[test]
-fn every_trace_in_a_document_plays_as_it_is_written() {
+fn traces_in_the_documentation_replay_as_written() {
     let mut wrong = Vec::new();
     let documents = [files("../..", "md"), files("../../docs", "md")].concat();
     let quoting = documents
@@ -77,7 +77,7 @@ fn play_blocks(document: &str) -> Result<String, String> {
 }
 
 #[test]
-fn a_trace_that_says_something_else_is_noticed() {
+fn a_trace_with_other_decisions_fails() {
     let good = play("dispatch\n0s    submit a\n").expect("can be played");
     assert!(good.contains("-> commit 1: put #1"), "{good}");
     assert_eq!(play(&good).as_deref(), Ok(good.as_str()));
@@ -86,7 +86,7 @@ fn a_trace_that_says_something_else_is_noticed() {
 }
 
 #[test]
-fn a_line_that_cannot_be_read_is_named() {
+fn the_error_names_the_invalid_line() {
     let error = play("dispatch\n0s  submit a\n1s  claim w1\n").expect_err("no such event");
     assert!(error.starts_with("line 3: expected `submit`, "), "{error}");
     assert!(error.ends_with("found `claim`"), "{error}");
