@@ -1,8 +1,8 @@
-//! The scheduling order: one pure function per question, for each strategy.
+//! The scheduling order, as pure functions.
 //!
 //! A job's rank orders it within its queue; a queue's standing orders the queues. Both are fixed
-//! keys: nothing is ever scanned or aged by a timer. To add a strategy, add it to the enum and
-//! answer these three questions.
+//! keys: nothing is ever scanned or aged by a timer. To add a strategy, add it to the enum, and to
+//! `rank` and `standing`. `join` and `charge` count the turns of queues, the same for every strategy.
 
 use crate::id::Seq;
 use crate::planted::{Bug, planted};
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_is_worth_priority_under_the_aging_strategy_only() {
+    fn waiting_improves_the_rank_under_priority_but_not_under_fifo() {
         let aging = Strategy::Priority { aging: Duration::from_secs(1) };
         assert!(rank(aging, Wall(5_000), 3) < rank(aging, Wall(3_000), 0));
         assert!(rank(aging, Wall(5_000), 3) > rank(aging, Wall(1_000), 0));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_was_away_joins_behind_the_others() {
+    fn a_queue_that_was_empty_joins_behind_the_others() {
         assert_eq!(join(Turns::default(), 7, 9), Turns { last: 7, charged: 9 });
         let ahead = Turns { last: 8, charged: 10 };
         assert_eq!(join(ahead, 7, 9), ahead);
