@@ -22,7 +22,7 @@ use crate::{document, table};
 #[derive(Args)]
 #[command(after_help = "\
 Reads the store file, or a copy made by `filch server backup`. It writes nothing, and a server that
-has the file open keeps running. Exit codes: 0 no violations, 1 violations (with evidence),
+has the file open keeps running. Exit codes: 0 no violations, 1 violations,
 3 no such file.
 
 Examples:
@@ -76,7 +76,7 @@ fn facts(report: &IntegrityReport) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("acknowledged", format!("{submitted} jobs")),
         (
-            "kept",
+            "stored",
             format!(
                 "{jobs}: {unfinished} unfinished, {succeeded} succeeded, {dead} dead, {cancelled} \
                  cancelled"
@@ -108,7 +108,7 @@ fn facts(report: &IntegrityReport) -> Vec<(&'static str, String)> {
         facts.push((rule.name(), format!("{verdict}: {}", rule.words())));
     }
     for finding in &report.violations {
-        facts.push(("evidence", format!("{}: {}", finding.rule.name(), words(finding))));
+        facts.push(("violation", format!("{}: {}", finding.rule.name(), words(finding))));
     }
     if report.more > 0 {
         facts.push(("more", format!("{} violations", report.more)));

@@ -28,7 +28,7 @@ fn a_running_server_is_verified_and_keeps_running() {
     });
     let proved = server.filch(&["server", "verify", data]).fine();
     assert_eq!(proved.fact("acknowledged"), "40 jobs");
-    assert_eq!(proved.fact("kept"), "40: 0 unfinished, 32 succeeded, 8 dead, 0 cancelled");
+    assert_eq!(proved.fact("stored"), "40: 0 unfinished, 32 succeeded, 8 dead, 0 cancelled");
     assert_eq!(proved.fact("attempts"), "16 failed");
     assert!(proved.fact("S2").starts_with("ok: "), "{proved:?}");
 }
@@ -127,5 +127,5 @@ fn a_damaged_store_fails_the_integrity_check_with_evidence() {
     assert!(findings.iter().any(|finding| finding["rule"] == "file"), "{document}");
     let broken = filch(&["server", "verify", path]).refused(1, "violations");
     assert!(broken.fact("file").starts_with("VIOLATED"), "{broken:?}");
-    assert!(broken.fact("evidence").contains(": "), "{broken:?}");
+    assert!(broken.fact("violation").contains(": "), "{broken:?}");
 }
