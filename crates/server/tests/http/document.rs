@@ -109,7 +109,7 @@ async fn the_examples_on_the_page_work() {
 #[test]
 fn every_code_is_on_the_page() {
     let page = page();
-    let codes = page.split("## Codes").nth(1).unwrap();
+    let codes = page.split("## Error codes").nth(1).unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = 0;
     for folder in ["src/http", "../api/src", "../api/src/flow_file"] {
