@@ -13,7 +13,7 @@ use filch_sim::search::{AuditScope, Faults, SeedSearch};
 /// Within how many seeds a bug must show.
 const SEEDS: u64 = 800;
 
-fn hunt() -> SeedSearch {
+fn search() -> SeedSearch {
     SeedSearch {
         seeds: 1..=SEEDS,
         duration: Duration::from_secs(180),
@@ -27,13 +27,13 @@ fn hunt() -> SeedSearch {
 #[test]
 fn every_planted_bug_is_caught_and_the_true_code_passes_the_same_seeds() {
     plant(None);
-    assert_eq!(hunt().first_violation(AuditScope::Inside), None, "the true code breaks no rule");
+    assert_eq!(search().first_violation(AuditScope::Inside), None, "the true code breaks no rule");
     let mut missed = Vec::new();
     println!("{:<40} {:>14} {:>20}", "bug", "looking inside", "from outside only");
     for bug in Bug::ALL {
         plant(Some(bug));
-        let inside = hunt().first_violation(AuditScope::Inside);
-        let outside = hunt().first_violation(AuditScope::OutsideOnly);
+        let inside = search().first_violation(AuditScope::Inside);
+        let outside = search().first_violation(AuditScope::OutsideOnly);
         let show = |found: &Option<(u64, filch_sim::check::Violation)>| {
             found
                 .as_ref()
@@ -54,11 +54,11 @@ fn every_planted_bug_is_caught_and_the_true_code_passes_the_same_seeds() {
 /// What is told of a failure is small, and plays again.
 fn check_failure_report(bug: Bug) {
     plant(Some(bug));
-    let (stats, failure) = hunt().run(&|_| ());
+    let (stats, failure) = search().run(&|_| ());
     let failure = failure.expect("the bug is caught");
     assert_eq!(stats.violations, 1, "it stops at the first");
     let plan = script::parse(&failure.run).expect("the run can be read");
-    let whole = hunt().plan(failure.seed);
+    let whole = search().plan(failure.seed);
     assert!(plan.acts.len() * 4 < whole.acts.len(), "{} of {}", plan.acts.len(), whole.acts.len());
     match replay(&failure.run) {
         Ok(Replayed::Run { violation: Some(violation), .. }) => {

@@ -21,12 +21,12 @@ use proptest::prelude::*;
 
 use crate::pair::{Pair, commit, load, payload};
 
-/// One thing that happens: what, and a number that decides the details.
+/// One step of a test: the kind of event, and a number that selects its details.
 type Step = (u8, u16);
 
 const QUEUES: [&str; 3] = ["default", "mail", "video"];
 
-/// A worker that does what it is told, in a few careless words.
+/// A worker that carries out what the server sends, with a minimum of checks.
 struct Worker {
     id: WorkerId,
     said: MessageNo,
@@ -37,9 +37,9 @@ struct World {
     pair: Pair,
     now: Now,
     dispatch: Dispatch,
-    /// What is decided and not kept yet.
+    /// Decisions that are not committed yet.
     gathered: Commit,
-    /// The newest commit that is kept.
+    /// The newest commit in the store.
     kept: CommitNo,
     workers: Vec<Worker>,
     generation: u64,
