@@ -1,15 +1,16 @@
-//! The loop around a worker's agent: events in, effects out.
+//! The loop around a worker's engine: inputs in, actions out. It decides nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use filch_api::session::{self, About, Output, OutputStream, UpFrame, WireHold};
+use filch_engine::worker::{WorkerAction, WorkerEngine, WorkerInput};
 use filch_recruit::Recruiter;
-use filch_scheduler::agent::{self, Agent, AgentEffect, AgentEvent, StopReason};
-use filch_scheduler::id::{Hold, MessageNo, SessionNo, WorkerId};
+use filch_scheduler::agent;
+use filch_scheduler::id::{Hold, WorkerId};
 use filch_scheduler::message::{
-    Again, Assignment, Delivery, Ending, FromWorker, Report, Serves, ToWorker,
+    Again, Assignment, Delivery, Ending, FromWorker, Report, Serves, WorkerBatch,
 };
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Millis;
@@ -18,10 +19,10 @@ use tokio::sync::watch;
 
 use crate::clock;
 use crate::connect::{Connect, NoConnection, Wire};
-use crate::connection_log::{self, ConnectionLog};
 use crate::handler::{Ended, Handlers, Outcome, Running};
 use crate::side_job::SideWork;
 use crate::threads::{Idle, Threads};
+use crate::worker_log;
 
 /// The configuration of a worker.
 pub struct WorkerConfig {
@@ -133,9 +134,9 @@ impl RunningWorker {
         let threads = handlers
             .has_sync()
             .then(|| Threads::start(config.slots, config.trace_schedule, idle.clone()));
-        let mut effects = Vec::new();
-        let agent = Agent::new(agent_config, clock::now(), &mut effects);
-        let id = agent.id();
+        let mut actions = Vec::new();
+        let engine = WorkerEngine::new(agent_config, clock::now(), &mut actions);
+        let id = engine.agent().id();
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             worker = filch_api::id::worker(id),
@@ -143,29 +144,23 @@ impl RunningWorker {
             slots = config.slots,
             queues,
             kinds = about.kinds.as_ref().map(|kinds| kinds.join(",")),
-            grace = connection_log::span(config.grace),
+            grace = worker_log::span(config.grace),
             "worker started"
         );
         let shell = Shell {
-            agent,
-            effects,
+            engine,
+            actions,
             handlers: Arc::new(handlers),
             threads,
             idle,
             connect,
             orders: orders.clone(),
             wire: None,
-            works: HashMap::new(),
             stops: HashMap::new(),
-            printed: Vec::new(),
-            deadline: None,
             has_left: false,
             about,
-            grace: config.grace,
             telling,
             side_work: recruiter.clone().map(SideWork::new),
-            connection_log: ConnectionLog::default(),
-            incarnation: id,
         };
         tokio::spawn(async move {
             shell.run(happened).await;
@@ -214,8 +209,8 @@ impl RunningWorker {
 }
 
 struct Shell {
-    agent: Agent,
-    effects: Vec<AgentEffect>,
+    engine: WorkerEngine<Output>,
+    actions: Vec<WorkerAction<Output>>,
     handlers: Arc<Handlers>,
     /// Where sync handlers run, if there are any.
     threads: Option<Threads>,
@@ -224,26 +219,15 @@ struct Shell {
     connect: Connect,
     orders: UnboundedSender<Happened>,
     wire: Option<Wire>,
-    /// The payloads of jobs that have not started.
-    works: HashMap<Hold, Arc<str>>,
     /// Stop signals of running jobs.
     stops: HashMap<Hold, watch::Sender<bool>>,
-    /// Output of running jobs that has not been sent.
-    printed: Vec<Output>,
-    /// The deadline that the guardian has.
-    deadline: Option<filch_scheduler::time::Monotonic>,
     has_left: bool,
     /// Facts about this worker for the server.
     about: About,
-    /// The grace period, unless the server sets another.
-    grace: Duration,
     /// The grace period, once the server has asked it to drain.
     telling: watch::Sender<Option<Duration>>,
     /// Side jobs, if there are any.
     side_work: Option<SideWork>,
-    connection_log: ConnectionLog,
-    /// The id that was logged last: a fenced worker goes on under another.
-    incarnation: WorkerId,
 }
 
 /// The clock is checked this often, because the machine may have slept.
@@ -251,9 +235,6 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// After this many events the connection is read, however many more wait.
 const TOGETHER: usize = 256;
-
-/// How many pieces of output may wait for a connection; the rest is only in the stored log.
-const PRINTED_MAX: usize = 1_024;
 
 /// If this many frames wait, output of running jobs is not sent.
 const PRINTS_WAITING: usize = 16;
@@ -269,19 +250,37 @@ fn bounded(outcome: Outcome) -> Outcome {
     }
 }
 
+/// The report of an attempt that its handler has ended.
+fn report(hold: Hold, ended: Ended) -> Report {
+    let Ended { outcome, log } = ended;
+    let (ending, result) = match bounded(outcome) {
+        Outcome::Finished(result) => (Ending::Finished, result),
+        Outcome::Failed { error, forever } => {
+            let again = if forever { Again::Never } else { Again::ByPolicy };
+            (Ending::Failed { again, error: error.into() }, None)
+        }
+        Outcome::Snoozed(span) => {
+            let millis = u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
+            (Ending::Snoozed(Millis(millis)), None)
+        }
+        Outcome::Stopped => (Ending::Stopped, None),
+    };
+    Report { hold, ending, result: result.map(Arc::from), log: log.map(Arc::from) }
+}
+
 impl Shell {
     async fn run(mut self, mut happened: UnboundedReceiver<Happened>) {
         self.perform();
         while !self.has_left {
-            let wait = self.agent.next_deadline().map_or(TICK, |at| clock::until(at).min(TICK));
+            let wait = self.engine.next_deadline().map_or(TICK, |at| clock::until(at).min(TICK));
             let soon = self.side_work.as_ref().and_then(SideWork::wait);
             let wait = soon.map_or(wait, |soon| wait.min(soon));
             tokio::select! {
                 biased;
-                delivery = receive(&mut self.wire) => match delivery {
-                    Some(delivery) => self.received(delivery),
-                    None => self.lost(),
-                },
+                delivery = receive(&mut self.wire) => {
+                    let input = delivery.map_or(WorkerInput::Disconnected, WorkerInput::Received);
+                    self.handle(input);
+                }
                 Some(order) = happened.recv() => {
                     self.take(order);
                     for _ in 0..TOGETHER {
@@ -293,15 +292,16 @@ impl Shell {
                 }
                 // After the events of jobs that have ended, so that the agent knows of free slots
                 // first.
-                () = self.idle.said() => self.handle(AgentEvent::Idle),
-                () = tokio::time::sleep(wait) => self.handle(AgentEvent::Tick),
+                () = self.idle.said() => self.handle(WorkerInput::Idle),
+                () = tokio::time::sleep(wait) => self.handle(WorkerInput::Tick),
             }
+            let agent = self.engine.agent();
             if let Some(side_work) = &mut self.side_work
-                && self.agent.running_count() + self.agent.waiting_count() == 0
+                && agent.running_count() + agent.waiting_count() == 0
             {
                 side_work.idle_moment(&self.orders);
             }
-            self.print();
+            self.handle(WorkerInput::Flush);
         }
         self.close_threads().await;
         if let Some(side_work) = &mut self.side_work {
@@ -312,7 +312,7 @@ impl Shell {
     /// Waits for the threads, unless a handler ignores that it should stop.
     async fn close_threads(&mut self) {
         let closing = self.threads.as_mut().and_then(Threads::close);
-        if let Some(closing) = closing.filter(|_| self.agent.running_count() == 0) {
+        if let Some(closing) = closing.filter(|_| self.engine.agent().running_count() == 0) {
             // Panics of handlers are reported as failures of their jobs.
             let _ = closing.await;
         }
@@ -322,22 +322,22 @@ impl Shell {
         match happened {
             Happened::Wired(Ok(wire)) => {
                 self.wire = Some(wire);
-                self.handle(AgentEvent::Connected);
+                self.handle(WorkerInput::Connected);
             }
-            Happened::Wired(Err(_)) => self.handle(AgentEvent::Disconnected),
-            Happened::Ended { hold, ended } => self.ended(hold, ended),
+            Happened::Wired(Err(_)) => self.handle(WorkerInput::Disconnected),
+            Happened::Ended { hold, ended } => {
+                self.stops.remove(&hold);
+                self.handle(WorkerInput::Ended(report(hold, ended)));
+            }
             Happened::Progressed { hold, percent } => {
-                self.handle(AgentEvent::Progressed { hold, percent });
+                self.handle(WorkerInput::Progressed { hold, percent });
             }
             Happened::Printed { hold, stream, text } => {
-                if self.printed.len() < PRINTED_MAX {
-                    self.printed.push(Output { job: WireHold::from(hold), stream, text });
-                }
+                let bytes = text.len();
+                let piece = Output { job: WireHold::from(hold), stream, text };
+                self.handle(WorkerInput::Printed { piece, bytes });
             }
-            Happened::Drain { grace } => {
-                self.log_drain(grace);
-                self.handle(AgentEvent::Drain { grace });
-            }
+            Happened::Drain { grace } => self.handle(WorkerInput::Drain { grace }),
             Happened::SideWorkDone => {
                 if let Some(side_work) = &mut self.side_work {
                     side_work.done();
@@ -346,160 +346,97 @@ impl Shell {
         }
     }
 
-    fn received(&mut self, delivery: Delivery) {
-        let Delivery { session, number, mut messages, works, grace, .. } = delivery;
-        self.connection_log.connected(self.agent.id(), clock::now().monotonic);
-        self.works.extend(works);
-        let is_told = messages.contains(&ToWorker::DrainNow);
-        if is_told {
-            let grace = grace.unwrap_or(self.grace);
-            self.log_drain(grace);
-            self.telling.send_replace(Some(grace));
+    fn handle(&mut self, input: WorkerInput<Output>) {
+        if matches!(input, WorkerInput::Disconnected) {
+            self.wire = None;
         }
-        // With a grace period from the server, it is the same as a local drain.
-        let drain = grace.filter(|_| is_told).map(|grace| AgentEvent::Drain { grace });
-        if drain.is_some() {
-            messages.retain(|message| *message != ToWorker::DrainNow);
-        }
-        self.handle(AgentEvent::Received { session, number, messages });
-        if let Some(drain) = drain {
-            self.handle(drain);
-        }
-    }
-
-    fn lost(&mut self) {
-        self.hang_up();
-        self.handle(AgentEvent::Disconnected);
-    }
-
-    fn log_drain(&self, grace: Duration) {
-        tracing::info!(
-            running = self.agent.running_count(),
-            not_started = self.agent.waiting_count(),
-            grace = connection_log::span(grace),
-            "draining: no new jobs, waiting for those that run"
-        );
-    }
-
-    fn hang_up(&mut self) {
-        self.wire = None;
-        self.connection_log.disconnected(self.agent.id(), clock::now().monotonic);
-    }
-
-    fn ended(&mut self, hold: Hold, ended: Ended) {
-        self.stops.remove(&hold);
-        // Its last output is sent before the report of its end: later the server ignores it.
-        self.print();
-        let Ended { outcome, log } = ended;
-        let outcome = bounded(outcome);
-        let (ending, result) = match outcome {
-            Outcome::Finished(result) => (Ending::Finished, result),
-            Outcome::Failed { error, forever } => {
-                let again = if forever { Again::Never } else { Again::ByPolicy };
-                (Ending::Failed { again, error: error.into() }, None)
-            }
-            Outcome::Snoozed(span) => {
-                let millis = u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
-                (Ending::Snoozed(Millis(millis)), None)
-            }
-            Outcome::Stopped => (Ending::Stopped, None),
-        };
-        let (result, log) = (result.map(Arc::from), log.map(Arc::from));
-        self.handle(AgentEvent::Ended(Report { hold, ending, result, log }));
-    }
-
-    fn handle(&mut self, event: AgentEvent) {
-        self.agent.handle(clock::now(), event, &mut self.effects);
-        // Before anything starts: no command may run without its deadline.
-        self.tell_guardian();
+        self.engine.handle(clock::now(), input, &mut self.actions);
         self.perform();
     }
 
-    /// Performs the effects of the agent, in order.
+    /// Performs the actions of the engine, in order. A failed send is an input of its own, after
+    /// the others.
     fn perform(&mut self) {
-        // Sending may find the connection broken, which is a separate event.
-        let mut is_lost = false;
-        for effect in std::mem::take(&mut self.effects) {
-            match effect {
-                AgentEffect::Connect { wait } => {
-                    let (connect, orders) = (Arc::clone(&self.connect), self.orders.clone());
-                    tokio::spawn(async move {
-                        tokio::time::sleep(wait).await;
-                        let _ = orders.send(Happened::Wired(connect().await));
-                    });
-                }
-                AgentEffect::Disconnect { .. } => self.hang_up(),
-                AgentEffect::Send { worker, session, number, messages } => {
-                    is_lost |= !self.send(worker, session, number, &messages);
-                }
-                AgentEffect::Start(assignment) => self.start(assignment),
-                AgentEffect::Stop { hold, why } => {
-                    log_stop(why);
-                    if let Some(stop) = self.stops.get(&hold) {
-                        stop.send_replace(true);
-                    }
-                }
-                AgentEffect::Answered { .. } => {}
-                AgentEffect::Leave => {
-                    tracing::info!("worker stopped: nothing runs, and every report is answered");
-                    self.has_left = true;
-                }
+        while !self.actions.is_empty() {
+            let mut has_failed = false;
+            for action in std::mem::take(&mut self.actions) {
+                has_failed |= !self.act(action);
             }
-        }
-        if self.agent.id() != self.incarnation {
-            let before = filch_api::id::worker(self.incarnation);
-            self.incarnation = self.agent.id();
-            let worker = filch_api::id::worker(self.incarnation);
-            tracing::warn!(worker, before, "the lease has expired; continuing as a new worker");
-        }
-        // Jobs that wait for confirmation are counted as running.
-        if self.agent.waiting_count() + self.agent.running_count() == 0 {
-            self.works.clear();
-        }
-        if is_lost {
-            self.lost();
+            if has_failed {
+                let now = clock::now();
+                self.engine.handle(now, WorkerInput::SendFailed, &mut self.actions);
+            }
         }
     }
 
-    /// False if the connection is broken or full.
-    fn send(
-        &mut self,
-        worker: WorkerId,
-        session: SessionNo,
-        number: MessageNo,
-        messages: &[FromWorker],
-    ) -> bool {
-        for message in messages {
-            match message {
-                FromWorker::Given { jobs, .. } => {
-                    for job in jobs {
-                        self.works.remove(job);
-                    }
-                }
-                FromWorker::Report(report) => {
-                    self.works.remove(&report.hold);
-                }
-                _ => {}
+    /// False if a batch could not be sent.
+    fn act(&mut self, action: WorkerAction<Output>) -> bool {
+        match action {
+            WorkerAction::Connect { wait } => {
+                let (connect, orders) = (Arc::clone(&self.connect), self.orders.clone());
+                tokio::spawn(async move {
+                    tokio::time::sleep(wait).await;
+                    let _ = orders.send(Happened::Wired(connect().await));
+                });
             }
+            WorkerAction::Disconnect => self.wire = None,
+            WorkerAction::Send(batch) => return self.send(&batch),
+            WorkerAction::SendOutput { worker, output } => self.print(worker, output),
+            WorkerAction::Deadline(deadline) => {
+                if let Some(runner) = self.handlers.runner() {
+                    runner.deadline(deadline.map(clock::until));
+                }
+            }
+            WorkerAction::Start { assignment, payload } => self.start(assignment, payload),
+            WorkerAction::Stop { hold, why } => {
+                worker_log::stop(why);
+                if let Some(stop) = self.stops.get(&hold) {
+                    stop.send_replace(true);
+                }
+            }
+            WorkerAction::Answered { .. } => {}
+            WorkerAction::ToldToDrain { grace } => {
+                self.telling.send_replace(Some(grace));
+            }
+            WorkerAction::Leave => {
+                tracing::info!("worker stopped: nothing runs, and every report is answered");
+                self.has_left = true;
+            }
+            WorkerAction::Log(log) => worker_log::write(log),
         }
+        true
+    }
+
+    /// False if the connection is broken or full.
+    fn send(&self, batch: &WorkerBatch) -> bool {
         let Some(wire) = &self.wire else {
             return true;
         };
-        let mut frame = UpFrame::say(worker, session, number, messages);
+        let WorkerBatch { worker, session, number, messages } = batch;
+        let mut frame = UpFrame::say(*worker, *session, *number, messages);
         if matches!(messages.first(), Some(FromWorker::Hello(_))) {
             frame.about = Some(Box::new(self.about.clone()));
         }
         wire.up.try_send(frame).is_ok()
     }
 
-    fn start(&mut self, assignment: Assignment) {
+    fn print(&self, worker: WorkerId, output: Vec<Output>) {
+        let has_room = |wire: &&Wire| wire.up.max_capacity() - wire.up.capacity() < PRINTS_WAITING;
+        if let Some(wire) = self.wire.as_ref().filter(has_room) {
+            let worker = filch_api::id::worker(worker);
+            let messages = Vec::new();
+            let frame = UpFrame { worker, session: 0, number: 0, messages, output, about: None };
+            // Output that does not fit is still in the stored log.
+            let _ = wire.up.try_send(frame);
+        }
+    }
+
+    fn start(&mut self, assignment: Assignment, payload: Arc<str>) {
         let hold = assignment.hold;
-        // A job without a payload would be a bug of the server; the job then fails.
-        let work = self.works.remove(&hold).unwrap_or_else(|| Arc::from("{}"));
         let (stop, stopped) = watch::channel(false);
         self.stops.insert(hold, stop);
         let orders = self.orders.clone();
-        match self.handlers.start(assignment, work, stopped, orders.clone()) {
+        match self.handlers.start(assignment, payload, stopped, orders.clone()) {
             Running::Waits(running) => {
                 tokio::spawn(async move {
                     let ended = running.await;
@@ -515,42 +452,6 @@ impl Shell {
                 });
             }
         }
-    }
-
-    /// Sends output of running jobs, if the connection is not full.
-    fn print(&mut self) {
-        if self.printed.is_empty() {
-            return;
-        }
-        let output = std::mem::take(&mut self.printed);
-        // Messages of the protocol have priority: output is dropped rather than queued.
-        let has_room = |wire: &&Wire| wire.up.max_capacity() - wire.up.capacity() < PRINTS_WAITING;
-        if let Some(wire) = self.wire.as_ref().filter(has_room) {
-            let worker = filch_api::id::worker(self.agent.id());
-            let messages = Vec::new();
-            let frame = UpFrame { worker, session: 0, number: 0, messages, output, about: None };
-            // Output that does not fit is still in the stored log.
-            let _ = wire.up.try_send(frame);
-        }
-    }
-
-    fn tell_guardian(&mut self) {
-        let deadline = self.agent.fence_at();
-        if deadline != self.deadline
-            && let Some(runner) = self.handlers.runner()
-        {
-            self.deadline = deadline;
-            runner.deadline(deadline.map(clock::until));
-        }
-    }
-}
-
-fn log_stop(why: StopReason) {
-    match why {
-        StopReason::Fenced => tracing::warn!("fenced: stopping a job, because the lease expired"),
-        StopReason::Drained => tracing::info!("draining: the grace is over, stopping a job"),
-        StopReason::Cancelled => tracing::debug!("stopping a job: it was cancelled or reassigned"),
-        StopReason::TimedOut => tracing::debug!("stopping a job: it has timed out"),
     }
 }
 

@@ -292,6 +292,13 @@ impl Agent {
         self.slots.len()
     }
 
+    /// Whether it holds this job and has not started it.
+    #[must_use]
+    pub fn is_unstarted(&self, hold: Hold) -> bool {
+        let is_confirming = |slot: &Slot| slot.phase == SlotPhase::Confirming;
+        self.deque.contains(hold) || self.slots.get(&hold).is_some_and(is_confirming)
+    }
+
     /// How many jobs wait in the deque.
     #[must_use]
     pub fn waiting_count(&self) -> usize {

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use filch_scheduler::id::{MessageNo, SessionNo, WorkerId};
-use filch_scheduler::message::{FromWorker, ToWorker};
+use filch_engine::worker::WorkerInput;
+use filch_scheduler::id::{MessageNo, SessionNo};
+use filch_scheduler::message::{ToWorker, WorkerBatch};
 use filch_scheduler::time::Monotonic;
 
 use super::World;
@@ -52,6 +53,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The extra delay of a message that others overtake.
 const OVERTAKEN_BY: Duration = Duration::from_millis(300);
+
+/// How many of a million batches that are sent over a broken connection show that it is broken.
+const NOTICED_WHEN_SENDING: u32 = 500_000;
 
 /// The network after the faults.
 const CALM: NetworkConditions = NetworkConditions::fair(Duration::from_micros(500));
@@ -136,7 +140,7 @@ impl<W: Observer> World<'_, W> {
             let (number, server) = (self.connections, self.server.life);
             self.places[place].link.connection =
                 Some(Connection { number, server, is_dead: false });
-            self.tell(place, filch_scheduler::agent::AgentEvent::Connected);
+            self.tell(place, WorkerInput::Connected);
         } else {
             let life = self.places[place].life();
             let happening = InProcess::LosesConnection { connection: 0 };
@@ -145,25 +149,24 @@ impl<W: Observer> World<'_, W> {
         }
     }
 
-    pub(super) fn send_to_server(
-        &mut self,
-        place: usize,
-        worker: WorkerId,
-        session: SessionNo,
-        number: MessageNo,
-        messages: Vec<FromWorker>,
-    ) {
+    /// False if the worker finds out at once that its connection is broken.
+    pub(super) fn send_to_server(&mut self, place: usize, batch: WorkerBatch) -> bool {
+        let WorkerBatch { worker, session, number, messages } = batch;
         self.observe(Observed::Sent { place, worker, messages: &messages });
         let link = &mut self.places[place].link;
-        let Some(connection) = link.connection.filter(|connection| !connection.is_dead) else {
-            return;
+        let Some(connection) = link.connection else {
+            return true;
         };
+        if connection.is_dead {
+            return !link.random.happens(NOTICED_WHEN_SENDING);
+        }
         let server = connection.server;
         let connection = connection.number;
         let arrivals = link.arrivals(self.now, CutDirection::ToServer);
         let letter = Letter { place, connection, server, worker, session, number, messages };
         let happening = Happening::ReachesServer(Box::new(letter));
         self.post(place, (CutDirection::ToServer, connection), arrivals, happening);
+        true
     }
 
     pub(super) fn send_to_worker(
@@ -254,7 +257,7 @@ impl<W: Observer> World<'_, W> {
             || link.connection.is_some_and(|current| current.number == connection);
         if is_current {
             link.connection = None;
-            self.tell(place, filch_scheduler::agent::AgentEvent::Disconnected);
+            self.tell(place, WorkerInput::Disconnected);
         }
     }
 

@@ -1,12 +1,13 @@
-//! The shell around a worker's brain: a place where one process runs after another, and the jobs
-//! that run in it.
+//! A place where one worker process runs after another: its clock, its jobs, pauses and crashes.
+//! What a process decides is decided by the worker's engine, the same that real workers run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use filch_scheduler::agent::{self, Agent, AgentEffect, AgentEvent, Home};
+use filch_engine::worker::{AgentStep, WorkerAction, WorkerEngine, WorkerInput};
+use filch_scheduler::agent::{self, Home};
 use filch_scheduler::id::{Hold, Seq};
-use filch_scheduler::message::{Again, Assignment, Ending, Report};
+use filch_scheduler::message::{Again, Assignment, Delivery, Ending, Report};
 use filch_scheduler::time::{Millis, Monotonic};
 
 use super::network::Link;
@@ -30,9 +31,14 @@ pub(super) struct Place {
     runs: BTreeMap<Seq, u32>,
 }
 
+/// Simulated jobs print nothing.
+type Input = WorkerInput<()>;
+
 struct Process {
-    agent: Agent,
+    engine: WorkerEngine<()>,
     running: BTreeMap<Hold, Running>,
+    /// The moment at which the guardian kills everything.
+    deadline: Option<Monotonic>,
     pause: Option<Pause>,
     ticks_at: Option<Monotonic>,
 }
@@ -80,7 +86,7 @@ impl Place {
     }
 
     pub(super) fn worker(&self) -> Option<filch_scheduler::id::WorkerId> {
-        self.process.as_ref().map(|process| process.agent.id())
+        self.process.as_ref().map(|process| process.engine.agent().id())
     }
 }
 
@@ -109,20 +115,18 @@ impl<W: Observer> World<'_, W> {
             ..agent::AgentConfig::default()
         };
         let now = member.clock.read(self.now);
-        let mut effects = Vec::new();
+        let mut actions = Vec::new();
         if let Some(recording) = &mut self.recording {
             recording.worker_starts(place, &config);
         }
-        let agent = Agent::new(config, now, &mut effects);
-        if let Some(recording) = &mut self.recording {
-            recording.worker_does(place, &effects);
-        }
+        let engine = WorkerEngine::new(config, now, &mut actions);
         let running = BTreeMap::new();
-        self.places[place].process = Some(Process { agent, running, pause: None, ticks_at: None });
+        let process = Process { engine, running, deadline: None, pause: None, ticks_at: None };
+        self.places[place].process = Some(process);
         let is_embedded = plan.home == Home::Embedded;
         let (slots, serves) = (plan.slots, &plan.serves);
         self.observe(Observed::Began { place, slots, serves, is_embedded });
-        self.perform_for(place, effects);
+        self.perform_for(place, actions);
     }
 
     /// What happens in a process, now or when it goes on.
@@ -152,7 +156,9 @@ impl<W: Observer> World<'_, W> {
                     let member = &self.places[place];
                     let worker = member.worker().expect("there is a process");
                     self.observe(Observed::Heard { place, worker, messages: &messages });
-                    self.tell(place, AgentEvent::Received { session, number, messages });
+                    let (works, grace) = (Vec::new(), None);
+                    let delivery = Delivery { session, number, messages, works, grace };
+                    self.tell(place, Input::Received(delivery));
                 }
             }
             InProcess::JobEnds { hold, deed: Deed::KillWorker } => {
@@ -163,12 +169,12 @@ impl<W: Observer> World<'_, W> {
             InProcess::JobEnds { .. } | InProcess::JobStops { .. } => {
                 let (hold, outcome) = outcome_of(&happening);
                 if self.end_run(place, hold, &outcome) {
-                    self.tell(place, AgentEvent::Ended(Report::plain(hold, outcome)));
+                    self.tell(place, Input::Ended(Report::plain(hold, outcome)));
                     self.find_nothing(place);
                 }
             }
             InProcess::HearsOfEnd { hold, outcome } => {
-                self.tell(place, AgentEvent::Ended(Report::plain(hold, outcome)));
+                self.tell(place, Input::Ended(Report::plain(hold, outcome)));
             }
             InProcess::Drains { grace } => self.drain(place, grace),
         }
@@ -177,7 +183,7 @@ impl<W: Observer> World<'_, W> {
     /// Every other worker runs its jobs on threads that say so when they have nothing to do.
     fn find_nothing(&mut self, place: usize) {
         if place.is_multiple_of(2) && self.places[place].process.is_some() {
-            self.tell(place, AgentEvent::Idle);
+            self.tell(place, Input::Idle);
         }
     }
 
@@ -230,27 +236,39 @@ impl<W: Observer> World<'_, W> {
         was_running
     }
 
-    /// One event for the worker's brain.
-    pub(super) fn tell(&mut self, place: usize, event: AgentEvent) {
-        let member = &mut self.places[place];
-        let now = member.clock.read(self.now);
-        let Some(process) = &mut member.process else {
-            return;
-        };
-        self.fingerprint.add(place as u64, now, &event);
-        if let Some(recording) = &mut self.recording {
-            recording.worker_hears(place, now, &event);
+    /// One input for the worker's engine.
+    pub(super) fn tell(&mut self, place: usize, input: Input) {
+        let mut next = Some(input);
+        // A send that fails is an input of its own, after the other actions.
+        while let Some(input) = next.take() {
+            let member = &mut self.places[place];
+            let now = member.clock.read(self.now);
+            let Some(process) = &mut member.process else {
+                return;
+            };
+            // Looked at before: at the end of the event it may have come back already, as another.
+            if process.engine.agent().fence_at().is_some_and(|at| at <= now.monotonic) {
+                self.observer.observe(self.now, Observed::PastDeadline { place });
+            }
+            let (fingerprint, recording) = (&mut self.fingerprint, &mut self.recording);
+            let mut see = |step: AgentStep<'_>| match step {
+                AgentStep::Event(event) => {
+                    fingerprint.add(place as u64, now, event);
+                    if let Some(recording) = recording {
+                        recording.worker_hears(place, now, event);
+                    }
+                }
+                AgentStep::Effects(effects) => {
+                    if let Some(recording) = recording {
+                        recording.worker_does(place, effects);
+                    }
+                }
+            };
+            let mut actions = Vec::new();
+            process.engine.handle_observed(now, input, &mut actions, &mut see);
+            let has_failed = self.perform_for(place, actions);
+            next = has_failed.then_some(Input::SendFailed);
         }
-        // Looked at before: at the end of the event it may have come back already, as another.
-        if process.agent.fence_at().is_some_and(|at| at <= now.monotonic) {
-            self.observer.observe(self.now, Observed::PastDeadline { place });
-        }
-        let mut effects = Vec::new();
-        process.agent.handle(now, event, &mut effects);
-        if let Some(recording) = &mut self.recording {
-            recording.worker_does(place, &effects);
-        }
-        self.perform_for(place, effects);
         if self.audit == Audit::Always {
             self.audit_place(place);
         }
@@ -259,39 +277,48 @@ impl<W: Observer> World<'_, W> {
     pub(super) fn audit_place(&mut self, place: usize) {
         if let Some(process) = &self.places[place].process
             && process.pause.is_none()
-            && let Err(error) = process.agent.audit()
+            && let Err(error) = process.engine.audit()
         {
             self.audit_failed(&format!("the worker in place {}", place + 1), &error.to_string());
         }
     }
 
-    fn perform_for(&mut self, place: usize, effects: Vec<AgentEffect>) {
-        for effect in effects {
-            match effect {
-                AgentEffect::Connect { wait } => self.connect_soon(place, wait),
-                AgentEffect::Disconnect { .. } => self.disconnect(place),
-                AgentEffect::Send { worker, session, number, messages } => {
-                    self.send_to_server(place, worker, session, number, messages);
+    /// Performs actions in order. True if a batch could not be sent.
+    fn perform_for(&mut self, place: usize, actions: Vec<WorkerAction<()>>) -> bool {
+        let mut has_failed = false;
+        for action in actions {
+            match action {
+                WorkerAction::Connect { wait } => self.connect_soon(place, wait),
+                WorkerAction::Disconnect => self.disconnect(place),
+                WorkerAction::Send(batch) => has_failed |= !self.send_to_server(place, batch),
+                WorkerAction::Deadline(deadline) => {
+                    if let Some(process) = &mut self.places[place].process {
+                        process.deadline = deadline;
+                    }
                 }
-                AgentEffect::Start(assignment) => self.start_job(place, &assignment),
-                AgentEffect::Stop { hold, why } => {
+                WorkerAction::Start { assignment, .. } => self.start_job(place, &assignment),
+                WorkerAction::Stop { hold, why } => {
                     self.observe(Observed::Stopping { place, hold, why });
                     self.stop_job(place, hold);
                 }
-                AgentEffect::Answered { hold, verdict } => {
+                WorkerAction::Answered { hold, verdict } => {
                     self.observe(Observed::Settled { place, hold, verdict });
                 }
-                AgentEffect::Leave => {
+                WorkerAction::Leave => {
                     let until = self.now.plus(EMPTY_FOR);
                     self.observe(Observed::Trouble { place: Some(place), until });
                     self.observe(Observed::Left { place });
                     self.end_process(place);
                     self.schedule.put(self.now.plus(EMPTY_FOR), Happening::ProcessStarts { place });
-                    return;
+                    return false;
                 }
+                WorkerAction::SendOutput { .. }
+                | WorkerAction::ToldToDrain { .. }
+                | WorkerAction::Log(_) => {}
             }
         }
         self.plan_worker_tick(place);
+        has_failed
     }
 
     fn plan_worker_tick(&mut self, place: usize) {
@@ -300,7 +327,7 @@ impl<W: Observer> World<'_, W> {
         let Some(process) = &mut member.process else {
             return;
         };
-        if let Some(due) = process.agent.next_deadline() {
+        if let Some(due) = process.engine.next_deadline() {
             let due = member.clock.when(due).max(self.now);
             if process.ticks_at.is_none_or(|at| due < at) {
                 process.ticks_at = Some(due);
@@ -320,9 +347,9 @@ impl<W: Observer> World<'_, W> {
             return;
         }
         process.ticks_at = None;
-        let due = process.agent.next_deadline();
+        let due = process.engine.next_deadline();
         if due.is_some_and(|due| member.clock.when(due) <= now) {
-            self.tell(place, AgentEvent::Tick);
+            self.tell(place, Input::Tick);
         }
         self.plan_worker_tick(place);
     }
@@ -386,7 +413,7 @@ impl<W: Observer> World<'_, W> {
         let until = member.clock.read(self.now).monotonic.plus(grace);
         let until = member.clock.when(until);
         self.observe(Observed::Draining { place, until });
-        self.tell(place, AgentEvent::Drain { grace });
+        self.tell(place, Input::Drain { grace });
     }
 
     /// The process ends at once.
@@ -434,7 +461,7 @@ impl<W: Observer> World<'_, W> {
         process.pause = Some(Pause { since: now, jobs, missed: Vec::new() });
         self.schedule.put(now.plus(span), Happening::Resumes { place, life });
         if jobs == Paused::GoOn {
-            let deadline = process.agent.fence_at().map_or(now, |at| member.clock.when(at));
+            let deadline = process.deadline.map_or(now, |at| member.clock.when(at));
             self.schedule.put(deadline.max(now), Happening::GuardianKills { place, life });
         }
         self.observe(Observed::Paused { place, jobs });
@@ -477,7 +504,7 @@ impl<W: Observer> World<'_, W> {
             }
         }
         if self.places[place].lives == life {
-            self.tell(place, AgentEvent::Tick);
+            self.tell(place, Input::Tick);
         }
     }
 

@@ -87,7 +87,9 @@ impl Recording {
     }
 
     pub(super) fn worker_starts(&mut self, place: usize, config: &agent::AgentConfig) {
-        let track = Track::new(&crate::replay::agent_header(config));
+        let mut track = Track::new(&crate::replay::agent_header(config));
+        // The first effect of every agent.
+        track.effects(&[agent::AgentEffect::Connect { wait: std::time::Duration::ZERO }]);
         self.workers.entry(place).or_default().push(track);
     }
 
