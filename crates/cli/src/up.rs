@@ -146,7 +146,7 @@ pub(crate) async fn serve_until_stopped(
     }
     tokio::select! {
         stopped = local.server.ended() => {
-            return Err(Exit::new(1, stopped.to_string()).into());
+            return Err(Exit::new(exit::code_of_end(&stopped), stopped.to_string()).into());
         }
         () = local.worker_crashed() => {
             return Err(Exit::new(1, "the worker has crashed; its error is above").into());

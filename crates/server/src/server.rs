@@ -1,7 +1,9 @@
 //! A server: its configuration, start and shutdown.
 
+use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use filch_api::token::Secret;
 use filch_engine::server::{ServerAction, ServerEngine};
 use filch_scheduler::dispatch::{self, Dispatch, DispatchEffect, LoadError, Loader};
 use filch_scheduler::time::Now;
-use filch_store::{Store, StoreError};
+use filch_store::{CommitError, Store, StoreError};
 use tokio::sync::mpsc::{channel, unbounded_channel};
 use tokio::sync::watch;
 
@@ -79,7 +81,7 @@ pub struct Server {
     house: House,
     store: Arc<dyn Store>,
     tokens: Arc<Tokens>,
-    ended: watch::Receiver<Option<Arc<End>>>,
+    ended: watch::Receiver<Option<Stopped>>,
     closing: watch::Sender<bool>,
 }
 
@@ -124,15 +126,53 @@ impl std::error::Error for StartError {}
 
 /// Why a server has ended.
 #[derive(Clone, Debug)]
-pub struct Stopped(Arc<End>);
+pub enum Stopped {
+    /// A shutdown was requested.
+    Asked,
+    /// A commit failed.
+    Commit(CommitError),
+    /// The store cannot be read.
+    Read(Arc<StoreError>),
+    /// The scheduler's thread has panicked, with this message.
+    Crashed(Arc<str>),
+}
 
 impl fmt::Display for Stopped {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.0 {
-            End::Asked => formatter.write_str("the server was stopped"),
-            End::Commit(error) => error.fmt(formatter),
-            End::Read(error) => error.fmt(formatter),
+        match self {
+            Self::Asked => formatter.write_str("the server was stopped"),
+            Self::Commit(error) => error.fmt(formatter),
+            Self::Read(error) => write!(
+                formatter,
+                "store error: {error}\n  help: check the disk (for example with `dmesg`), then \
+                 start again; every acknowledged job is still stored"
+            ),
+            Self::Crashed(message) => write!(
+                formatter,
+                "internal error: the scheduler has crashed: {message}\n  help: this is a bug: \
+                 please report it with the server's log, then start again; every acknowledged job \
+                 is still stored"
+            ),
         }
+    }
+}
+
+impl From<End> for Stopped {
+    fn from(end: End) -> Self {
+        match end {
+            End::Asked => Self::Asked,
+            End::Commit(error) => Self::Commit(error),
+            End::Read(error) => Self::Read(Arc::new(error)),
+        }
+    }
+}
+
+impl Stopped {
+    /// The end of a thread that has panicked.
+    fn crashed(panic: &(dyn Any + Send)) -> Self {
+        let message = panic.downcast_ref::<String>().map(String::as_str);
+        let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
+        Self::Crashed(message.unwrap_or("the panic has no message").into())
     }
 }
 
@@ -262,12 +302,10 @@ impl Server {
     pub async fn ended(&self) -> Stopped {
         let mut ended = self.ended.clone();
         loop {
-            if let Some(end) = &*ended.borrow_and_update() {
-                return Stopped(Arc::clone(end));
+            if let Some(stopped) = &*ended.borrow_and_update() {
+                return stopped.clone();
             }
-            if ended.changed().await.is_err() {
-                return Stopped(Arc::new(End::Asked));
-            }
+            ended.changed().await.expect("the scheduler's thread reports its end");
         }
     }
 
@@ -337,7 +375,7 @@ fn load(
 }
 
 /// The scheduler has its own thread, so that other work does not delay it.
-fn think(brain: Brain, first: Vec<ServerAction>, end: watch::Sender<Option<Arc<End>>>) {
+fn think(brain: Brain, first: Vec<ServerAction>, end: watch::Sender<Option<Stopped>>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -345,13 +383,43 @@ fn think(brain: Brain, first: Vec<ServerAction>, end: watch::Sender<Option<Arc<E
     thread::Builder::new()
         .name("filch-brain".into())
         .spawn(move || {
-            let ended = runtime.block_on(brain.run(first));
-            match &ended {
-                End::Asked => {}
-                End::Commit(error) => tracing::error!(%error, "store error: stopping"),
-                End::Read(error) => tracing::error!(%error, "store error: stopping"),
+            // Nothing of the scheduler is used after a panic, so nothing can be half changed.
+            let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(brain.run(first))));
+            let stopped = ended.map_or_else(|panic| Stopped::crashed(&*panic), Stopped::from);
+            match &stopped {
+                Stopped::Asked => {}
+                Stopped::Commit(error) => tracing::error!(%error, "store error: stopping"),
+                Stopped::Read(error) => tracing::error!(%error, "store error: stopping"),
+                Stopped::Crashed(message) => {
+                    tracing::error!(%message, "internal error: the scheduler has crashed: stopping");
+                }
             }
-            end.send_replace(Some(Arc::new(ended)));
+            end.send_replace(Some(stopped));
         })
         .expect("the system can start one more thread");
+}
+
+#[cfg(test)]
+mod tests {
+    use filch_store::Transient;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_of_the_scheduler_is_reported_as_a_crash() {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let config = ServerConfig { listen, ..ServerConfig::default() };
+        let server = Server::start(config, Arc::new(Transient::default())).await.unwrap();
+        let job = 7;
+        let looked = server.doorbell.look::<()>(move |_, _| panic!("job {job} is in no queue"));
+        looked.await.expect_err("the request is not answered");
+        let stopped = server.ended().await;
+        let Stopped::Crashed(message) = &stopped else { panic!("{stopped:?}") };
+        assert_eq!(&**message, "job 7 is in no queue");
+        let text = stopped.to_string();
+        assert!(text.starts_with("internal error: the scheduler has crashed: job 7"), "{text}");
+        assert!(text.contains("help: this is a bug: please report it"), "{text}");
+        // Stopping it afterwards still closes the store.
+        server.stop().await;
+    }
 }

@@ -43,7 +43,7 @@ async fn check(files: &[&str], which: usize) {
     let acknowledged = submit_to_the_end(&env, &server).await;
     let ended = server.process.end().await;
     let text = server.stderr();
-    assert_eq!(ended.code(), Some(1), "{text}");
+    assert_eq!(ended.code(), Some(8), "{text}");
     let error = "disk error: durability cannot be guaranteed, shutting down: ";
     assert!(text.contains(error), "{text}");
     let help = "help: check the disk (for example with `dmesg`), then start again; every \
