@@ -14,10 +14,17 @@ pub struct Bounds {
     pub plain_workers: usize,
     /// How long a client may be silent while it sends a body.
     pub body_silence: Duration,
+    /// How long a request may wait until the store can be read.
+    pub read_wait: Duration,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { connections: 16_384, plain_workers: 10_000, body_silence: Duration::from_secs(30) }
+        Self {
+            connections: 16_384,
+            plain_workers: 10_000,
+            body_silence: Duration::from_secs(30),
+            read_wait: Duration::from_secs(5),
+        }
     }
 }

@@ -18,6 +18,8 @@ use filch_store::{Store, StoreError, TokenRow};
 use subtle::ConstantTimeEq as _;
 use tokio::sync::watch;
 
+use crate::http::store_problem;
+
 /// How many tokens may exist, including revoked and expired ones.
 const TOKENS_MAX: usize = 10_000;
 
@@ -30,7 +32,7 @@ const LOOK: Duration = Duration::from_secs(30);
 /// If it would be the first and its role is not admin, if there are too many, or if the store
 /// fails.
 pub fn make(store: &dyn Store, wanted: ValidatedToken) -> Result<Made, Problem> {
-    let rows = store.tokens().map_err(|error| broken(&error))?;
+    let rows = store.tokens().map_err(|error| store_problem(&error))?;
     let ValidatedToken { role, queues, expires, name } = wanted;
     if rows.is_empty() && role != Role::Admin {
         let title = "the first token must have role admin: once there is a token, every request \
@@ -64,7 +66,7 @@ pub fn make(store: &dyn Store, wanted: ValidatedToken) -> Result<Made, Problem> 
         expires_at: expires.map(after),
         revoked_at: None,
     };
-    store.keep_token(&row).map_err(|error| broken(&error))?;
+    store.keep_token(&row).map_err(|error| store_problem(&error))?;
     Ok(Made { secret, token: shown(&row, role) })
 }
 
@@ -73,7 +75,7 @@ pub fn make(store: &dyn Store, wanted: ValidatedToken) -> Result<Made, Problem> 
 /// # Errors
 /// If the store fails.
 pub fn list(store: &dyn Store) -> Result<Vec<Token>, Problem> {
-    let rows = store.tokens().map_err(|error| broken(&error))?;
+    let rows = store.tokens().map_err(|error| store_problem(&error))?;
     // A token with an unknown role authenticates no request, so it is not listed either.
     let known = |row: &TokenRow| Some(shown(row, row.role.parse().ok()?));
     Ok(rows.iter().filter_map(known).collect())
@@ -84,15 +86,11 @@ pub fn list(store: &dyn Store) -> Result<Vec<Token>, Problem> {
 /// # Errors
 /// If there is no active token with this id, or the store fails.
 pub fn revoke(store: &dyn Store, id: &str) -> Result<(), Problem> {
-    match store.revoke_token(id, now()).map_err(|error| broken(&error))? {
+    match store.revoke_token(id, now()).map_err(|error| store_problem(&error))? {
         true => Ok(()),
         false => Err(Problem::not_found(format!("no active token {id:?}"))
             .help("list tokens with `filch token list`")),
     }
-}
-
-fn broken(error: &StoreError) -> Problem {
-    Problem::new(500, "store", error.to_string())
 }
 
 fn shown(row: &TokenRow, role: Role) -> Token {

@@ -53,8 +53,9 @@ pub use sqlite::{
     DiskReserve, OpenError, OwnerNote, Snapshot, Sqlite, StoreHolder, has_tokens, holder,
 };
 pub use store::{
-    AttemptOutput, Commit, DiskSpace, Expired, Filter, History, ListOrder, Outdated, OwnerChange,
-    PurgeCause, Store, StoreError, StoredText,
+    AttemptOutput, CLIENT_READS_MAX, Commit, DiskSpace, EXAMINED_ROWS_MAX, Expired, Filter,
+    FoundIds, History, ListOrder, Listed, Outdated, OwnerChange, PurgeCause, Store, StoreError,
+    StoredText,
 };
 pub use token::TokenRow;
 pub use transient::Transient;

@@ -14,6 +14,14 @@ use crate::CommitError;
 use crate::daily_count::DailyCount;
 use crate::token::TokenRow;
 
+/// How many reads for clients a store serves at once. Further ones wait a few seconds and then fail
+/// as busy. [`Store::find`], [`Store::payloads`], [`Store::expired`] and [`Store::outdated`], which
+/// a server needs in order to go on, do not wait for them.
+pub const CLIENT_READS_MAX: usize = 4;
+
+/// How many rows a search for a client examines at most, however many it excludes.
+pub const EXAMINED_ROWS_MAX: usize = 50_000;
+
 /// One or more consecutive commits that are stored together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
@@ -131,6 +139,35 @@ pub enum ListOrder {
     Before(Seq),
 }
 
+impl ListOrder {
+    /// The same direction, from another position.
+    #[must_use]
+    pub const fn from(self, seq: Seq) -> Self {
+        match self {
+            Self::After(_) => Self::After(seq),
+            Self::Before(_) => Self::Before(seq),
+        }
+    }
+}
+
+/// A part of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// The jobs, in the order that was asked for.
+    pub rows: Vec<JobRow>,
+    /// The last job that was examined, if there may be more after it.
+    pub last: Option<Seq>,
+}
+
+/// The result of a search for ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundIds {
+    /// The ids, the newest first.
+    pub ids: Vec<JobId>,
+    /// Whether there may be more among the older jobs, which were not examined.
+    pub may_be_more: bool,
+}
+
 /// A job whose retention may be over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expired {
@@ -210,22 +247,19 @@ pub trait Store: Send + Sync + 'static {
     fn history(&self, job: JobId) -> Result<Option<History>, StoreError>;
 
     /// At most `limit` jobs that match the filter, by their rows: the row of a leased job still has
-    /// the state from before the lease.
+    /// the state from before the lease. There may be fewer, even none, although more jobs match:
+    /// about [`EXAMINED_ROWS_MAX`] rows are examined. The list goes on after [`Listed::last`].
     ///
     /// # Errors
     /// If they cannot be read.
-    fn list(
-        &self,
-        filter: &Filter,
-        order: ListOrder,
-        limit: usize,
-    ) -> Result<Vec<JobRow>, StoreError>;
+    fn list(&self, filter: &Filter, order: ListOrder, limit: usize) -> Result<Listed, StoreError>;
 
-    /// At most `limit` ids that end with these hexadecimal digits, the newest first.
+    /// At most `limit` ids that end with these hexadecimal digits, of the newest
+    /// [`EXAMINED_ROWS_MAX`] jobs.
     ///
     /// # Errors
     /// If they cannot be read.
-    fn ids_ending(&self, digits: &str, limit: usize) -> Result<Vec<JobId>, StoreError>;
+    fn ids_ending(&self, digits: &str, limit: usize) -> Result<FoundIds, StoreError>;
 
     /// At most `limit` jobs that ended before this time and that no worker holds, the oldest end
     /// first, starting after the job `after` (its end and number), if given. The caller decides
@@ -305,6 +339,33 @@ pub struct StoreError {
     /// Why it failed.
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
+
+impl StoreError {
+    /// Too many reads were in progress for this long.
+    #[must_use]
+    pub fn busy(doing: &'static str, waited: Duration) -> Self {
+        Self { doing, source: Box::new(StoreBusy(waited)) }
+    }
+
+    /// Whether only too many reads were in progress: the store is fine, and the same read can
+    /// succeed a moment later.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.source.is::<StoreBusy>()
+    }
+}
+
+/// The source of errors that are due to too many reads.
+#[derive(Debug)]
+struct StoreBusy(Duration);
+
+impl fmt::Display for StoreBusy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "too many reads at once for {} ms", self.0.as_millis())
+    }
+}
+
+impl std::error::Error for StoreBusy {}
 
 impl fmt::Display for StoreError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

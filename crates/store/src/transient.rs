@@ -13,8 +13,8 @@ use crate::clock::clock;
 use crate::daily_count::DailyCount;
 use crate::integrity::{DumpRecord, StoreDump};
 use crate::store::{
-    AttemptOutput, Commit, DiskSpace, Expired, Filter, History, ListOrder, Outdated, OwnerChange,
-    Store, StoreError, StoredText,
+    AttemptOutput, Commit, DiskSpace, EXAMINED_ROWS_MAX, Expired, Filter, FoundIds, History,
+    ListOrder, Listed, Outdated, OwnerChange, Store, StoreError, StoredText,
 };
 use crate::token::TokenRow;
 use crate::{CommitError, Memory, rules};
@@ -132,12 +132,7 @@ impl Store for Transient {
         }))
     }
 
-    fn list(
-        &self,
-        filter: &Filter,
-        order: ListOrder,
-        limit: usize,
-    ) -> Result<Vec<JobRow>, StoreError> {
+    fn list(&self, filter: &Filter, order: ListOrder, limit: usize) -> Result<Listed, StoreError> {
         let kept = self.kept();
         let mut jobs: Vec<&JobRow> =
             kept.memory.jobs().filter(|row| filter.includes(row)).collect();
@@ -148,17 +143,21 @@ impl Store for Transient {
                 jobs.reverse();
             }
         }
-        Ok(jobs.into_iter().take(limit).cloned().collect())
+        let rows: Vec<JobRow> = jobs.into_iter().take(limit).cloned().collect();
+        let last = rows.last().filter(|_| rows.len() == limit).map(|row| row.seq);
+        Ok(Listed { rows, last })
     }
 
-    fn ids_ending(&self, digits: &str, limit: usize) -> Result<Vec<JobId>, StoreError> {
+    fn ids_ending(&self, digits: &str, limit: usize) -> Result<FoundIds, StoreError> {
         let kept = self.kept();
         let digits = digits.to_ascii_lowercase();
         let mut ids: Vec<JobId> = kept.memory.jobs().map(|row| row.spec.id).collect();
-        ids.retain(|id| format!("{:032x}", id.0).ends_with(&digits));
         ids.sort_unstable_by(|one, other| other.cmp(one));
+        let may_be_more = ids.len() > EXAMINED_ROWS_MAX;
+        ids.truncate(EXAMINED_ROWS_MAX);
+        ids.retain(|id| format!("{:032x}", id.0).ends_with(&digits));
         ids.truncate(limit);
-        Ok(ids)
+        Ok(FoundIds { ids, may_be_more })
     }
 
     fn expired(

@@ -21,13 +21,14 @@ use filch_scheduler::id::{JobId, Seq};
 use filch_scheduler::record::{JobRow, Reason};
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
-use filch_store::{Filter, ListOrder, PurgeCause, Store, StoreError, StoredText};
+use filch_store::{Filter, ListOrder, Listed, PurgeCause, Store, StoreError, StoredText};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde::{Deserialize, Serialize};
 
 use super::body::Object;
 use super::extract::{Nothing, Params};
+use super::jobs::SLICES_MAX;
 use super::{Failure, State};
 use crate::brain::Input;
 use crate::tokens::Caller;
@@ -81,8 +82,9 @@ pub(crate) async fn list(
     filter.queue.as_ref().map_or(Ok(()), |queue| caller.check(queue))?;
     let mut order = super::jobs::order(query.after, query.before)?;
     let mut jobs = Vec::new();
-    loop {
-        let (dead, is_last) = slice(&state, &caller, &filter, &mut order).await?;
+    let mut next = None;
+    for _ in 0..SLICES_MAX {
+        let (dead, last) = slice(&state, &caller, &filter, &mut order).await?;
         for dead in dead.into_iter().filter(|dead| dead.row.now.at >= since) {
             let fingerprint = dead.fingerprint();
             if query.group.as_ref().is_some_and(|group| *group != fingerprint) {
@@ -94,17 +96,20 @@ pub(crate) async fn list(
                 return Ok(Json(Corpses { next: jobs.last().map(|last| last.job.seq), jobs }));
             }
         }
-        if is_last {
-            return Ok(Json(Corpses { jobs, next: None }));
+        next = last;
+        if last.is_none() {
+            break;
         }
     }
+    Ok(Json(Corpses { jobs, next: next.map(|seq| seq.0) }))
 }
 
 /// A page of dead jobs.
 #[derive(Serialize, utoipa::ToSchema)]
 pub(crate) struct Corpses {
     jobs: Vec<DeadJob>,
-    /// Where the next page starts, if there is one.
+    /// Where the next page starts, if there is one. A page may have fewer jobs than `limit`, even
+    /// none, although there is a next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
 }
@@ -157,12 +162,12 @@ pub(crate) async fn groups(
     let mut found: BTreeMap<String, Group> = BTreeMap::new();
     let mut jobs = 0;
     loop {
-        let (dead, is_last) = slice(&state, &caller, &filter, &mut order).await?;
+        let (dead, last) = slice(&state, &caller, &filter, &mut order).await?;
         for dead in dead.into_iter().filter(|dead| dead.row.now.at >= since) {
             jobs += 1;
             dead.join(&mut found);
         }
-        if is_last {
+        if last.is_none() {
             break;
         }
     }
@@ -279,25 +284,24 @@ impl Dead {
     }
 }
 
-/// The next dead jobs, and whether they are the last.
+/// The next dead jobs, and where to go on if they are not the last.
 async fn slice(
     state: &State,
     caller: &Caller,
     filter: &Filter,
     order: &mut ListOrder,
-) -> Result<(Vec<Dead>, bool), Failure> {
+) -> Result<(Vec<Dead>, Option<Seq>), Failure> {
     let (reading, from) = (filter.clone(), *order);
-    let dead = state.read(move |store| with_errors(store, store.list(&reading, from, SLICE)?));
-    let mut dead = dead.await?;
-    if let Some(last) = dead.last() {
-        *order = match *order {
-            ListOrder::After(_) => ListOrder::After(last.row.seq),
-            ListOrder::Before(_) => ListOrder::Before(last.row.seq),
-        };
+    let dead = state.read(move |store| {
+        let Listed { rows, last } = store.list(&reading, from, SLICE)?;
+        Ok((with_errors(store, rows)?, last))
+    });
+    let (mut dead, last) = dead.await?;
+    if let Some(last) = last {
+        *order = order.from(last);
     }
-    let is_last = dead.len() < SLICE;
     dead.retain(|dead| caller.may_use(&dead.row.spec.queue));
-    Ok((dead, is_last))
+    Ok((dead, last))
 }
 
 fn with_errors(store: &dyn Store, rows: Vec<JobRow>) -> Result<Vec<Dead>, StoreError> {
@@ -348,7 +352,7 @@ async fn work_through(
     filter.queue.as_ref().map_or(Ok(()), |queue| caller.check(queue))?;
     let mut order = ListOrder::After(Seq(0));
     loop {
-        let (dead, is_last) = slice(state, caller, &filter, &mut order).await?;
+        let (dead, last) = slice(state, caller, &filter, &mut order).await?;
         let is_meant = |dead: &Dead| {
             let is_of_group = |group: &String| *group == dead.fingerprint();
             selection.since.is_none_or(|Moment(since)| dead.row.now.at >= since)
@@ -357,7 +361,7 @@ async fn work_through(
         let meant = dead.into_iter().filter(is_meant);
         let rows: Vec<JobRow> = meant.map(|dead| dead.row).collect();
         carry_out(state, verb, selection.dry_run, &rows, &mut count).await?;
-        if is_last {
+        if last.is_none() {
             // They were selected by a filter, so single failures do not matter.
             count.refused.clear();
             return Ok(count);

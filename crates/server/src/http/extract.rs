@@ -6,6 +6,7 @@ use filch_api::id;
 use filch_api::problem::Problem;
 use filch_api::token::Role;
 use filch_scheduler::id::{JobId, WorkerId};
+use filch_store::EXAMINED_ROWS_MAX;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -74,6 +75,10 @@ pub(crate) struct Named(pub(crate) JobId);
 /// How many digits of an id are needed at least.
 const SUFFIX_MIN: usize = 4;
 
+/// With as many digits, a match among the newest jobs is accepted although older jobs were not
+/// examined: of a million of those, one has the same digits in 1 of 4,000 cases.
+const SUFFIX_SURE: usize = 8;
+
 impl FromRequestParts<State> for Named {
     type Rejection = Failure;
 
@@ -96,9 +101,21 @@ impl FromRequestParts<State> for Named {
             let problem = Problem::new(400, "bad-id", format!("{text:?} is not a job id"));
             return Err(problem.help("use a UUID, or at least the last 4 digits of one").into());
         }
+        let length = digits.len();
         let found = state.read(move |store| store.ids_ending(&digits, 2)).await?;
-        match found[..] {
+        match found.ids[..] {
+            // Another job with the same last digits may be among those that were not examined.
+            [_] if found.may_be_more && length < SUFFIX_SURE => {
+                let title =
+                    format!("several jobs may end with {text}: there are too many to check");
+                let help = format!("use at least {SUFFIX_SURE} digits");
+                Err(Problem::new(409, "ambiguous-id", title).help(help).into())
+            }
             [job] => narrow(caller, job, state).await.map(Self),
+            [] if found.may_be_more => {
+                let title = format!("none of the newest {EXAMINED_ROWS_MAX} jobs ends with {text}");
+                Err(Problem::not_found(title).help("use the full id for an older job").into())
+            }
             [] => Err(no_job(&text)),
             _ => Err(Problem::new(409, "ambiguous-id", format!("several jobs end with {text}"))
                 .help("use more digits")

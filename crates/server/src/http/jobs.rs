@@ -14,7 +14,7 @@ use filch_scheduler::dispatch::{Dispatch, Request, Takers, Why};
 use filch_scheduler::id::{JobId, Seq};
 use filch_scheduler::name::Name;
 use filch_scheduler::state::JobState;
-use filch_store::{Filter, History, ListOrder, Store};
+use filch_store::{Filter, History, ListOrder, Listed, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -146,14 +146,16 @@ pub(crate) struct ListQuery {
 #[derive(Serialize, utoipa::ToSchema)]
 pub(crate) struct Page {
     jobs: Vec<Job>,
-    /// Where the next page starts, if there is one.
+    /// Where the next page starts, if there is one. A page may have fewer jobs than `limit`, even
+    /// none, although there is a next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
 }
 
 /// List jobs
 ///
-/// In order of submission, or newest first.
+/// In order of submission, or newest first. If a filter excludes nearly all jobs, a page may have
+/// fewer jobs than `limit`, even none, although there is a next one.
 #[utoipa::path(
     get,
     path = "/v1/jobs",
@@ -226,7 +228,11 @@ fn filter(query: &ListQuery) -> Result<Filter, Failure> {
 /// How many rows are read at once while a filter excludes most of them.
 const READ_TOGETHER: usize = 1_000;
 
-/// Reads a page: the jobs from the store, their live state from the scheduler.
+/// How many times a page reads from the store; then it ends early, with a cursor that goes on.
+pub(crate) const SLICES_MAX: usize = 20;
+
+/// Reads a page: the jobs from the store, their live state from the scheduler. It may have fewer
+/// jobs than `limit`, although there are more.
 pub(crate) async fn page(
     state: &State,
     caller: &Caller,
@@ -241,10 +247,11 @@ pub(crate) async fn page(
         wide.states.extend(JobState::ALL.into_iter().filter(|state| !state.is_ended()));
     }
     let mut jobs = Vec::new();
-    loop {
+    let mut next = None;
+    for _ in 0..SLICES_MAX {
         let reading = wide.clone();
-        let rows = state.read(move |store| store.list(&reading, order, READ_TOGETHER)).await?;
-        let is_last = rows.len() < READ_TOGETHER;
+        let listed = state.read(move |store| store.list(&reading, order, READ_TOGETHER)).await?;
+        let Listed { rows, last } = listed;
         let ids: Vec<JobId> =
             rows.iter().filter(|row| !row.now.state.is_ended()).map(|row| row.spec.id).collect();
         let look = move |dispatch: &Dispatch, _| {
@@ -252,10 +259,6 @@ pub(crate) async fn page(
         };
         let mut views = state.doorbell.look(look).await?.into_iter();
         for row in rows {
-            order = match order {
-                ListOrder::After(_) => ListOrder::After(row.seq),
-                ListOrder::Before(_) => ListOrder::Before(row.seq),
-            };
             let view = if row.now.state.is_ended() { None } else { views.next().flatten() };
             let job_state = view.as_ref().map_or(row.now.state, |view| view.state);
             let is_in_state = filter.states.is_empty() || filter.states.contains(&job_state);
@@ -267,10 +270,13 @@ pub(crate) async fn page(
                 return Ok((jobs, Some(row.seq)));
             }
         }
-        if is_last {
-            return Ok((jobs, None));
+        next = last;
+        match last {
+            Some(last) => order = order.from(last),
+            None => break,
         }
     }
+    Ok((jobs, next))
 }
 
 /// Cancel a job

@@ -37,7 +37,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use filch_api::problem::Problem;
 use filch_api::tls::ServerConfig as Tls;
-use filch_store::{Store, StoreError};
+use filch_store::{CLIENT_READS_MAX, Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
@@ -75,6 +75,8 @@ pub(crate) struct State {
     pub(crate) log_limits: Arc<LogLimits>,
     /// Permits for bodies that are larger than one object's.
     pub(crate) large: Arc<Semaphore>,
+    /// Permits for reads of the store.
+    reads: Arc<Semaphore>,
     /// The OpenAPI document.
     pub(crate) document: Arc<str>,
     /// True once the server is closing: requests that wait end then.
@@ -113,22 +115,33 @@ impl State {
             bounds: parts.config.bounds,
             log_limits: Arc::default(),
             large: Arc::new(Semaphore::new(body::LARGE_MAX)),
+            reads: Arc::new(Semaphore::new(CLIENT_READS_MAX)),
             document: Arc::from(openapi::finish(document)),
             closed: parts.closed.clone(),
         }
     }
 
     /// Reads from the store, on a thread that may wait for the disk.
+    ///
+    /// Requests wait for their turn here, in order and without a thread: those that look up jobs by
+    /// id would otherwise compete with the scheduler's own look-ups, and all of them with other
+    /// work for threads.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Failure> {
+        let wait = self.bounds.read_wait;
+        let turn = tokio::time::timeout(wait, Arc::clone(&self.reads).acquire_owned()).await;
+        let turn = turn.map_err(|_| store_problem(&StoreError::busy("read the store", wait)))?;
+        let turn = turn.map_err(|_| Failure::ended())?;
         let store = Arc::clone(&self.store);
-        let read = tokio::task::spawn_blocking(move || read(&*store)).await;
-        read.map_err(|_| Failure::ended())?.map_err(|error| {
-            tracing::error!(%error, "store error: cannot read");
-            Failure(Problem::new(500, "store", error.to_string()))
-        })
+        let read = tokio::task::spawn_blocking(move || {
+            // Until the end of the read, even if the client has disconnected.
+            let _turn = turn;
+            read(&*store)
+        });
+        let read = read.await.map_err(|_| Failure::ended())?;
+        Ok(read.map_err(|error| store_problem(&error))?)
     }
 }
 
@@ -208,6 +221,15 @@ async fn no_such_method() -> Failure {
         Problem::new(405, "method-not-allowed", "method not allowed here")
             .help("see GET /openapi.json for the methods of each path"),
     )
+}
+
+/// A failed read of the store.
+pub(crate) fn store_problem(error: &StoreError) -> Problem {
+    if error.is_busy() {
+        return Problem::new(503, "busy", error.to_string()).help("repeat the request in a moment");
+    }
+    tracing::error!(%error, "store error: cannot read");
+    Problem::new(500, "store", error.to_string())
 }
 
 /// A problem as a response.

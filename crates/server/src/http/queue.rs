@@ -82,7 +82,7 @@ pub(crate) async fn purge(
     let newest = Filter::default();
     let newest =
         state.read(move |store| store.list(&newest, ListOrder::Before(Seq(u64::MAX)), 1)).await?;
-    let newest = newest.first().map_or(Seq(0), |row| row.seq);
+    let newest = newest.rows.first().map_or(Seq(0), |row| row.seq);
     let mut count = Count::default();
     let mut after = Seq(0);
     loop {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use filch_server::Bounds;
-use filch_store::{Store as _, TokenRow, Transient};
+use filch_store::{CLIENT_READS_MAX, Store as _, TokenRow, Transient};
 use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -105,7 +105,7 @@ async fn the_number_of_tokens_is_limited() {
 }
 
 /// Every row of the page, and the test that tries it.
-const TRIED: [(&str, &str); 17] = [
+const TRIED: [(&str, &str); 18] = [
     ("a body with one object", "one_object_has_a_mebibyte"),
     ("array or flow", "an_array_or_a_flow_has_128_mebibytes"),
     ("line", "a_line_has_a_mebibyte"),
@@ -125,6 +125,7 @@ const TRIED: [(&str, &str); 17] = [
     ("workers over plain HTTP", "the_number_of_workers_over_plain_http_is_limited"),
     ("pause within a body", "a_stalled_body_times_out"),
     ("connections", "connections_beyond_the_limit_wait"),
+    ("reads of the store at once", "reads_beyond_the_limit_are_busy_and_the_server_goes_on"),
     ("tokens, including expired and revoked ones", "the_number_of_tokens_is_limited"),
 ];
 
@@ -146,6 +147,7 @@ fn every_bound_on_the_page_has_its_test() {
     let sources = [
         include_str!("bounds.rs"),
         include_str!("limits.rs"),
+        include_str!("reads.rs"),
         include_str!("../../../api/src/session.rs"),
     ];
     for (_, test) in TRIED {
@@ -161,6 +163,7 @@ fn every_bound_on_the_page_has_its_test() {
     let bounds = Bounds::default();
     assert_eq!(at_most("connections"), bounds.connections.to_string());
     assert_eq!(at_most("workers over plain HTTP"), bounds.plain_workers.to_string());
+    assert_eq!(at_most("reads of the store at once"), CLIENT_READS_MAX.to_string());
     let silence = format!("{} s", bounds.body_silence.as_secs());
     assert_eq!(at_most("pause within a body"), silence);
 }

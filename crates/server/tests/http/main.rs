@@ -19,6 +19,7 @@ mod metrics;
 mod past;
 mod protocol;
 mod queue;
+mod reads;
 mod retention;
 mod socket;
 mod tokens;

@@ -53,14 +53,15 @@ use self::connect::Role;
 use self::disk_space::Watch;
 use self::error::{Failure, Halt};
 use self::owner::Lock;
-use self::readers::{Reader, Readers};
+use self::readers::{ReadFor, Reader, Readers};
 use self::schema::Content;
 use self::writer::Writer;
 use crate::CommitError;
 use crate::daily_count::DailyCount;
 use crate::integrity::{DumpRecord, StoreDump};
 use crate::store::{
-    Commit, DiskSpace, Expired, Filter, History, ListOrder, Outdated, Store, StoreError, StoredText,
+    Commit, DiskSpace, Expired, Filter, FoundIds, History, ListOrder, Listed, Outdated, Store,
+    StoreError, StoredText,
 };
 use crate::token::TokenRow;
 
@@ -162,11 +163,15 @@ impl Sqlite {
 
     fn read<T>(
         &self,
+        read_for: ReadFor,
         doing: &'static str,
         ask: impl FnOnce(&Reader<'_>) -> Result<T, Failure>,
     ) -> Result<T, StoreError> {
-        let answer = self.readers.borrow().and_then(|reader| ask(&reader));
-        answer.map_err(|failure| StoreError { doing, source: Box::new(failure) })
+        let answer = self.readers.borrow(read_for).and_then(|reader| ask(&reader));
+        answer.map_err(|failure| match failure {
+            Failure::Waited(waited) => StoreError::busy(doing, waited),
+            failure => StoreError { doing, source: Box::new(failure) },
+        })
     }
 
     fn aside<T>(
@@ -185,17 +190,17 @@ impl Sqlite {
 
 impl StoreDump for Sqlite {
     fn dump(&self, each: &mut dyn FnMut(DumpRecord)) -> Result<(), StoreError> {
-        self.read("read the store", |reader| dump::dump(reader, each))
+        self.read(ReadFor::Client, "read the store", |reader| dump::dump(reader, each))
     }
 
     fn id_of(&self, job: Seq) -> Option<JobId> {
-        self.readers.borrow().ok().and_then(|reader| rows::id_of(&reader, job))
+        self.readers.borrow(ReadFor::Client).ok().and_then(|reader| rows::id_of(&reader, job))
     }
 }
 
 impl Store for Sqlite {
     fn load(&self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
-        self.read("load the store", |reader| load::load(reader, each))
+        self.read(ReadFor::Server, "load the store", |reader| load::load(reader, each))
     }
 
     fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
@@ -226,32 +231,27 @@ impl Store for Sqlite {
     }
 
     fn find(&self, ids: &[JobId], keys: &[Name], seqs: &[Seq]) -> Result<Vec<JobRow>, StoreError> {
-        self.read("look up jobs", |reader| read::find(reader, ids, keys, seqs))
+        self.read(ReadFor::Server, "look up jobs", |reader| read::find(reader, ids, keys, seqs))
     }
 
     fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError> {
-        self.read("read payloads", |reader| read::payloads(reader, jobs))
+        self.read(ReadFor::Server, "read payloads", |reader| read::payloads(reader, jobs))
     }
 
     fn errors(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError> {
-        self.read("read the errors of jobs", |reader| notes::errors(reader, jobs))
+        self.read(ReadFor::Client, "read the errors of jobs", |reader| notes::errors(reader, jobs))
     }
 
     fn history(&self, job: JobId) -> Result<Option<History>, StoreError> {
-        self.read("read a job's history", |reader| read::history(reader, job))
+        self.read(ReadFor::Client, "read a job's history", |reader| read::history(reader, job))
     }
 
-    fn list(
-        &self,
-        filter: &Filter,
-        order: ListOrder,
-        limit: usize,
-    ) -> Result<Vec<JobRow>, StoreError> {
-        self.read("list jobs", |reader| list::list(reader, filter, order, limit))
+    fn list(&self, filter: &Filter, order: ListOrder, limit: usize) -> Result<Listed, StoreError> {
+        self.read(ReadFor::Client, "list jobs", |reader| list::list(reader, filter, order, limit))
     }
 
-    fn ids_ending(&self, digits: &str, limit: usize) -> Result<Vec<JobId>, StoreError> {
-        self.read("look for ids", |reader| read::ids_ending(reader, digits, limit))
+    fn ids_ending(&self, digits: &str, limit: usize) -> Result<FoundIds, StoreError> {
+        self.read(ReadFor::Client, "look for ids", |reader| read::ids_ending(reader, digits, limit))
     }
 
     fn expired(
@@ -260,19 +260,25 @@ impl Store for Sqlite {
         before: Wall,
         limit: usize,
     ) -> Result<Vec<Expired>, StoreError> {
-        self.read("look for expired jobs", |reader| read::expired(reader, after, before, limit))
+        self.read(ReadFor::Server, "look for expired jobs", |reader| {
+            read::expired(reader, after, before, limit)
+        })
     }
 
     fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Result<Outdated, StoreError> {
-        self.read("look for outdated rows", |reader| trim::outdated(reader, after, before, limit))
+        self.read(ReadFor::Server, "look for outdated rows", |reader| {
+            trim::outdated(reader, after, before, limit)
+        })
     }
 
     fn daily_counts(&self, limit: usize) -> Result<Vec<DailyCount>, StoreError> {
-        self.read("read the daily counts", |reader| daily_counts::list(reader, limit))
+        self.read(ReadFor::Client, "read the daily counts", |reader| {
+            daily_counts::list(reader, limit)
+        })
     }
 
     fn ledger(&self, after: LeaseNo, limit: usize) -> Result<Vec<LeaseRow>, StoreError> {
-        self.read("read the ledger", |reader| read::ledger(reader, after, limit))
+        self.read(ReadFor::Client, "read the ledger", |reader| read::ledger(reader, after, limit))
     }
 
     fn disk_space(&self) -> DiskSpace {
@@ -287,7 +293,7 @@ impl Store for Sqlite {
     }
 
     fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
-        self.read("read the tokens", |reader| tokens::list(reader))
+        self.read(ReadFor::Client, "read the tokens", |reader| tokens::list(reader))
     }
 
     fn keep_token(&self, token: &TokenRow) -> Result<(), StoreError> {
@@ -299,7 +305,7 @@ impl Store for Sqlite {
     }
 
     fn backup(&self, to: &Path) -> Result<(), StoreError> {
-        self.read("make a backup", |reader| backup::copy(reader, to))
+        self.read(ReadFor::Client, "make a backup", |reader| backup::copy(reader, to))
     }
 
     fn close(&self) {

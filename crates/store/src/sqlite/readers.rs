@@ -1,4 +1,7 @@
 //! The connections that read: a small pool; a guard returns its connection when it is dropped.
+//!
+//! A few connections are reserved for reads that the server needs in order to go on. However many
+//! reads of clients wait or last long, the scheduler's next look-up finds a free connection.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -9,12 +12,42 @@ use rusqlite::Connection;
 
 use super::connect::{Role, connect, tune};
 use super::error::{Failure, OpenError};
+use crate::store::CLIENT_READS_MAX;
 
-/// How many threads can read at once; others wait.
-const READERS: usize = 4;
+/// How many connections no read for a client ever takes.
+const RESERVED: usize = 2;
 
-/// How long a thread waits for a connection.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a thread of the server waits for a connection.
+const SERVER_WAIT: Duration = Duration::from_secs(30);
+
+/// How long a read for a client waits for a connection; then the client is told to repeat it.
+const CLIENT_WAIT: Duration = Duration::from_secs(5);
+
+/// What a read is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadFor {
+    /// The server itself: without the answer it cannot go on.
+    Server,
+    /// A client or an operator.
+    Client,
+}
+
+impl ReadFor {
+    /// How many connections must be idle for this read to begin.
+    const fn idle_min(self) -> usize {
+        match self {
+            Self::Server => 1,
+            Self::Client => RESERVED + 1,
+        }
+    }
+
+    const fn wait(self) -> Duration {
+        match self {
+            Self::Server => SERVER_WAIT,
+            Self::Client => CLIENT_WAIT,
+        }
+    }
+}
 
 pub(super) struct Readers {
     idle: Mutex<Vec<Connection>>,
@@ -29,17 +62,22 @@ impl Readers {
             tune(&connection, Role::Read, path)?;
             Ok::<_, OpenError>(connection)
         };
-        let idle: Vec<Connection> = (0..READERS).map(|_| open()).collect::<Result<_, _>>()?;
+        let idle: Vec<Connection> =
+            (0..CLIENT_READS_MAX + RESERVED).map(|_| open()).collect::<Result<_, _>>()?;
         Ok(Self { idle: Mutex::new(idle), returned: Condvar::new() })
     }
 
     /// Borrows a connection, in a transaction: all reads through it see the same state.
-    pub(super) fn borrow(&self) -> Result<Reader<'_>, Failure> {
+    pub(super) fn borrow(&self, read_for: ReadFor) -> Result<Reader<'_>, Failure> {
+        let (least, wait) = (read_for.idle_min(), read_for.wait());
         // Nothing under this lock can panic, so poisoning is harmless.
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.returned.wait_timeout_while(idle, PATIENCE, |idle| idle.is_empty());
-        let (mut idle, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let connection = idle.pop().ok_or(Failure::Waited(PATIENCE))?;
+        let waited = self.returned.wait_timeout_while(idle, wait, |idle| idle.len() < least);
+        let (mut idle, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() {
+            return Err(Failure::Waited(wait));
+        }
+        let connection = idle.pop().expect("at least one connection is idle");
         drop(idle);
         let reader = Reader { readers: self, connection: Some(connection) };
         reader.prepare_cached("BEGIN")?.execute(())?;
@@ -73,6 +111,7 @@ impl Drop for Reader<'_> {
         let mut idle = self.readers.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.push(connection);
         drop(idle);
-        self.readers.returned.notify_one();
+        // All of them: the one that wakes first may have to leave this connection to another.
+        self.readers.returned.notify_all();
     }
 }

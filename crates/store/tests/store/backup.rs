@@ -15,7 +15,7 @@ fn a_backup_is_an_independent_store() {
     pair.commit(&commit(CommitNo(5), vec![put(7, "g")])).unwrap();
     let copy = Sqlite::open_with(&to, &OwnerNote::this_process(), NO_RESERVE).unwrap();
     let order = ListOrder::After(filch_scheduler::id::Seq(0));
-    let all = |store: &dyn Store| store.list(&Filter::default(), order, 99).unwrap();
+    let all = |store: &dyn Store| store.list(&Filter::default(), order, 99).unwrap().rows;
     assert_eq!(all(&copy), all(pair.sqlite())[..6]);
     copy.commit(&commit(CommitNo(5), vec![put(7, "h")])).unwrap();
     pair.compare();

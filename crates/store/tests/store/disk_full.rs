@@ -112,7 +112,8 @@ fn child() {
 
     // Nothing is lost, nothing is stored in part, and with free space commits work again.
     let check = |store: &Sqlite, jobs: u64| {
-        let rows = store.list(&Filter::default(), ListOrder::After(Seq(0)), usize::MAX).unwrap();
+        let rows =
+            store.list(&Filter::default(), ListOrder::After(Seq(0)), usize::MAX).unwrap().rows;
         assert_eq!(rows.len() as u64, jobs);
         assert!(
             rows.iter()

@@ -62,7 +62,8 @@ fn check(path: &std::path::Path, acknowledged: u64) {
     assert!((acknowledged..=acknowledged + 1).contains(&last.0), "{acknowledged} {last:?}");
     let rows = store
         .list(&Filter::default(), ListOrder::After(Seq(0)), usize::MAX)
-        .expect("the store can be opened after the kill");
+        .expect("the store can be opened after the kill")
+        .rows;
     assert_eq!(rows.len() as u64, last.0 * JOBS);
     let seqs: Vec<Seq> = rows.iter().map(|row| row.seq).collect();
     let payloads = store.payloads(&seqs).expect("the store can be opened after the kill");

@@ -31,7 +31,7 @@ pub(crate) fn folder() -> TempDir {
 
 /// All jobs.
 fn all(store: &dyn Store) -> Vec<JobRow> {
-    store.list(&Filter::default(), ListOrder::After(Seq(0)), usize::MAX).expect("readable")
+    store.list(&Filter::default(), ListOrder::After(Seq(0)), usize::MAX).expect("readable").rows
 }
 
 pub(crate) fn load(store: &dyn Store) -> Vec<Loaded> {
@@ -299,7 +299,7 @@ fn ids_are_found_by_their_last_digits() {
     ] {
         let expected: Vec<JobId> = found.iter().map(|&place| ids[place]).collect();
         for store in pair.both() {
-            assert_eq!(store.ids_ending(digits, limit).unwrap(), expected, "{digits:?}");
+            assert_eq!(store.ids_ending(digits, limit).unwrap().ids, expected, "{digits:?}");
         }
     }
 }
