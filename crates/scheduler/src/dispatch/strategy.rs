@@ -2,7 +2,7 @@
 //!
 //! A job's rank orders it within its queue; a queue's standing orders the queues. Both are fixed
 //! keys: nothing is ever scanned or aged by a timer. To add a strategy, add it to the enum, and to
-//! `rank` and `standing`. `join` and `charge` count the turns of queues, the same for every strategy.
+//! `rank` and `standing`. `join` and `charge` count the turns of queues, for every strategy alike.
 
 use crate::id::Seq;
 use crate::planted::{Bug, planted};

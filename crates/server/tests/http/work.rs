@@ -227,8 +227,8 @@ async fn a_worker_that_was_silent_for_a_lease_is_lost() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heartbeats_renew_the_lease_of_a_worker() {
     let store: Arc<dyn Store> = Arc::new(Transient::default());
-    // It ends for the silent worker in any case. The other one sends a heartbeat as soon as the last
-    // is answered, in the process of the server: no machine is slow enough to let it lose its lease.
+    // The lease of a silent worker ends in any case. The other worker sends a heartbeat as soon as
+    // the last is answered, in the process of the server, so that it never misses a whole lease.
     let place = Place::with(store, Duration::from_secs(10), None).await;
     let held = place.submit(&json!({"kind": "held"})).await;
     let mut beating = place.worker("00000000000000a1");
