@@ -18,6 +18,8 @@ use crate::message::ToWorker;
 pub enum Outgoing {
     /// To a worker.
     Worker {
+        /// The commit that it waited for, if it did.
+        after: Option<CommitNo>,
         /// The worker.
         worker: WorkerId,
         /// The worker's session.
@@ -29,6 +31,8 @@ pub enum Outgoing {
     },
     /// The answer to a request.
     Request {
+        /// The commit that it waited for, if it did.
+        after: Option<CommitNo>,
         /// The request.
         to: RequestNo,
         /// The answer.
@@ -89,7 +93,7 @@ impl Gate {
             Some(after) if after > self.receipted && !held.is_renewal() => {
                 self.held.push_back((after, held));
             }
-            _ => self.release(held, told),
+            _ => self.release(None, held, told),
         }
         None
     }
@@ -98,8 +102,9 @@ impl Gate {
     /// sent.
     pub fn receipt(&mut self, number: CommitNo, told: &mut Vec<Outgoing>) {
         self.receipted = self.receipted.max(number);
-        while let Some((_, held)) = self.held.pop_front_if(|(after, _)| *after <= self.receipted) {
-            self.release(held, told);
+        let receipted = self.receipted;
+        while let Some((after, held)) = self.held.pop_front_if(|(after, _)| *after <= receipted) {
+            self.release(Some(after), held, told);
         }
     }
 
@@ -124,15 +129,16 @@ impl Gate {
         }
     }
 
-    fn release(&mut self, held: Held, told: &mut Vec<Outgoing>) {
+    fn release(&mut self, after: Option<CommitNo>, held: Held, told: &mut Vec<Outgoing>) {
         match held {
-            Held::Request(to, answer) => told.push(Outgoing::Request { to, answer }),
+            Held::Request(to, answer) => told.push(Outgoing::Request { after, to, answer }),
             Held::Worker(worker, session, messages) => {
                 if let Some((current, last)) = self.sessions.get_mut(&worker)
                     && *current == session
                 {
                     *last = last.next();
-                    told.push(Outgoing::Worker { worker, session, number: *last, messages });
+                    let number = *last;
+                    told.push(Outgoing::Worker { after, worker, session, number, messages });
                 }
             }
         }
@@ -152,8 +158,9 @@ mod tests {
         }
     }
 
-    fn told(session: u64, number: u64, message: ToWorker) -> Outgoing {
+    fn told(after: Option<u64>, session: u64, number: u64, message: ToWorker) -> Outgoing {
         Outgoing::Worker {
+            after: after.map(CommitNo),
             worker: WorkerId::apart(1),
             session: SessionNo(session),
             number: MessageNo(number),
@@ -167,10 +174,10 @@ mod tests {
         let mut out = Vec::new();
         assert_eq!(gate.pass(send(Some(1), 1, ToWorker::DrainNow), &mut out), None);
         gate.pass(send(None, 1, ToWorker::Renewed(MessageNo(1))), &mut out);
-        assert_eq!(out, [told(1, 1, ToWorker::Renewed(MessageNo(1)))]);
+        assert_eq!(out, [told(None, 1, 1, ToWorker::Renewed(MessageNo(1)))]);
         out.clear();
         gate.receipt(CommitNo(1), &mut out);
-        assert_eq!(out, [told(1, 2, ToWorker::DrainNow)]);
+        assert_eq!(out, [told(Some(1), 1, 2, ToWorker::DrainNow)]);
         assert_eq!(gate.held_count(), 0);
     }
 
@@ -182,7 +189,10 @@ mod tests {
         gate.pass(send(None, 1, ToWorker::Gone), &mut out);
         assert_eq!(out, []);
         gate.receipt(CommitNo(1), &mut out);
-        assert_eq!(out, [told(1, 1, ToWorker::DrainNow), told(1, 2, ToWorker::Gone)]);
+        assert_eq!(
+            out,
+            [told(Some(1), 1, 1, ToWorker::DrainNow), told(Some(1), 1, 2, ToWorker::Gone)]
+        );
     }
 
     #[test]
@@ -192,7 +202,7 @@ mod tests {
         gate.pass(send(Some(1), 1, ToWorker::DrainNow), &mut out);
         gate.pass(send(None, 2, ToWorker::Renewed(MessageNo(1))), &mut out);
         gate.receipt(CommitNo(9), &mut out);
-        assert_eq!(out, [told(2, 1, ToWorker::Renewed(MessageNo(1)))]);
+        assert_eq!(out, [told(None, 2, 1, ToWorker::Renewed(MessageNo(1)))]);
     }
 
     #[test]

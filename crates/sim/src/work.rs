@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
+use filch_scheduler::id::JobId;
 use filch_scheduler::name::Name;
+use filch_scheduler::record::StoredText;
 
 /// How one execution of a job ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +63,11 @@ const RUNS_MAX: u32 = 1_000;
 /// The kind of a job that runs for this long and succeeds.
 pub(crate) fn runs_for(span: Duration) -> Name {
     Name::from(format!("run-{}us", span.as_micros()).as_str())
+}
+
+/// The payload of a job.
+pub(crate) fn payload(job: JobId) -> StoredText {
+    StoredText::from(job.to_string())
 }
 
 fn read_span(text: &str) -> Option<Duration> {

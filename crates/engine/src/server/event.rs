@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use filch_scheduler::dispatch::{Answer, DispatchEvent, Request};
+use filch_scheduler::dispatch::{Answer, DispatchEffect, DispatchEvent, Request};
 use filch_scheduler::id::{CommitNo, FetchNo, JobId, Seq, SessionNo, WorkerId};
-use filch_scheduler::message::{Delivery, WorkerBatch};
+use filch_scheduler::message::{Delivery, ToWorker, WorkerBatch};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{JobRow, StoredText};
+use filch_scheduler::time::Now;
 use filch_store::{Commit, PurgeCause};
 
 use super::link::{LinkNo, Scope};
@@ -197,4 +198,38 @@ pub enum HangUp {
     NotPermitted(String),
     /// What it sent is invalid.
     Invalid(&'static str),
+}
+
+/// A step of the scheduler inside an engine, for traces and checkers.
+#[derive(Clone, Debug)]
+pub enum ServerStep {
+    /// The scheduler handled an event.
+    Heard {
+        /// At this time, which leaves out time that does not count.
+        now: Now,
+        /// The event.
+        event: DispatchEvent,
+    },
+    /// The effects of that event.
+    Decided(Vec<DispatchEffect>),
+    /// Messages for a worker may be sent: everything that they depend on is durable.
+    Told {
+        /// The commit that they waited for, if they did.
+        after: Option<CommitNo>,
+        /// The worker.
+        worker: WorkerId,
+        /// Its session.
+        session: SessionNo,
+        /// The messages, in order.
+        messages: Vec<ToWorker>,
+    },
+    /// A request is answered.
+    Answered {
+        /// The commit that the answer waited for, if it did.
+        after: Option<CommitNo>,
+        /// The request.
+        ticket: Ticket,
+        /// The answer.
+        answer: Answer,
+    },
 }

@@ -25,7 +25,7 @@ use filch_scheduler::record::Mutation;
 use filch_scheduler::time::{Monotonic, Now};
 use filch_store::{Commit, PurgeCause};
 
-pub use self::event::{HangUp, ServerAction, ServerInput, Ticket};
+pub use self::event::{HangUp, ServerAction, ServerInput, ServerStep, Ticket};
 use self::link::{Link, Step};
 pub use self::link::{LinkNo, Scope};
 use self::payloads::Payloads;
@@ -60,6 +60,8 @@ pub struct ServerEngine {
     purge_cause: Option<PurgeCause>,
     /// How many rows were removed so far.
     removed: u64,
+    /// What the scheduler heard and did, if somebody wants to know.
+    steps: Option<Vec<ServerStep>>,
 }
 
 /// Beyond this many entries, those of workers that are gone are dropped from a table of workers.
@@ -96,6 +98,7 @@ impl ServerEngine {
             graces: BTreeMap::new(),
             purge_cause: None,
             removed: 0,
+            steps: None,
         };
         engine.perform(actions);
         engine.follow(actions);
@@ -142,6 +145,20 @@ impl ServerEngine {
     pub fn may_print(&self, link: LinkNo, worker: WorkerId, job: Hold) -> bool {
         let is_here = self.sessions.get(&worker).is_some_and(|&(_, open)| open == link);
         is_here && self.dispatch.is_held(worker, job)
+    }
+
+    /// Like [`Self::handle`], and appends what the scheduler heard and did meanwhile, for traces
+    /// and checkers.
+    pub fn handle_observed(
+        &mut self,
+        now: Now,
+        input: ServerInput,
+        actions: &mut Vec<ServerAction>,
+        steps: &mut Vec<ServerStep>,
+    ) {
+        self.steps = Some(std::mem::take(steps));
+        self.handle(now, input, actions);
+        *steps = self.steps.take().unwrap_or_default();
     }
 
     /// Handles one input at one moment of the process's clocks. Its actions are appended, to be
@@ -217,7 +234,13 @@ impl ServerEngine {
     }
 
     fn event(&mut self, event: DispatchEvent, actions: &mut Vec<ServerAction>) {
+        if let Some(steps) = &mut self.steps {
+            steps.push(ServerStep::Heard { now: self.now, event: event.clone() });
+        }
         self.dispatch.handle(self.now, event, &mut self.effects);
+        if let Some(steps) = &mut self.steps {
+            steps.push(ServerStep::Decided(self.effects.clone()));
+        }
         self.perform(actions);
     }
 
@@ -308,11 +331,18 @@ impl ServerEngine {
     fn deliver(&mut self, told: &mut Vec<Outgoing>, actions: &mut Vec<ServerAction>) {
         for told in told.drain(..) {
             match told {
-                Outgoing::Request { to, answer } => {
+                Outgoing::Request { after, to, answer } => {
                     let ticket = self.requests.remove(&to).expect("every answer has its request");
+                    if let Some(steps) = &mut self.steps {
+                        steps.push(ServerStep::Answered { after, ticket, answer: answer.clone() });
+                    }
                     actions.push(ServerAction::Answer { ticket, answer });
                 }
-                Outgoing::Worker { worker, session, messages, .. } => {
+                Outgoing::Worker { after, worker, session, messages, .. } => {
+                    if let Some(steps) = &mut self.steps {
+                        let messages = messages.clone();
+                        steps.push(ServerStep::Told { after, worker, session, messages });
+                    }
                     self.send(worker, session, messages, actions);
                 }
             }

@@ -9,6 +9,7 @@ use super::schedule::Happening;
 use crate::log::Observer;
 use crate::plan::NetworkConditions;
 use crate::random::{Purpose, Random};
+use crate::work;
 
 /// A request.
 pub(super) struct Ask {
@@ -43,7 +44,12 @@ impl Ask {
 }
 
 impl<W: Observer> World<'_, W> {
-    pub(super) fn ask(&mut self, request: Request, tries: u32) {
+    pub(super) fn ask(&mut self, mut request: Request, tries: u32) {
+        if let Request::Submit(specs) = &mut request {
+            for spec in specs {
+                spec.payload = Some(work::payload(spec.id));
+            }
+        }
         let random = Random::keyed(self.plan.seed, Purpose::Client, self.asks.len() as u64);
         self.asks.push(Ask { request, tries_left: tries, is_answered: false, random });
         self.ask_again(self.asks.len() - 1);

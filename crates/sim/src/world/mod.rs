@@ -1,7 +1,7 @@
 //! The simulated world: one server, its store, workers, clients and a network, in one thread and in
 //! virtual time.
 //!
-//! The scheduler cores are the real ones; everything around them is simulated here. Events happen
+//! The engines of the server and the workers are the real ones; everything around them is simulated here. Events happen
 //! in the order of true time, and events of the same time in the order in which they were
 //! scheduled, so a plan always gives the same run.
 //!
@@ -18,13 +18,13 @@ mod recording;
 mod schedule;
 mod server;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use filch_scheduler::dispatch::{Counters, QueueChange, Request};
 use filch_scheduler::id::Seq;
 use filch_scheduler::name::Name;
-use filch_scheduler::record::JobRow;
+use filch_scheduler::record::{JobRow, StoredText};
 use filch_scheduler::spec::Otherwise;
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::Monotonic;
@@ -66,6 +66,8 @@ pub(crate) struct World<'a, W> {
     schedule: Schedule,
     server: Server,
     store: Memory,
+    /// The payload of every stored job.
+    payloads: BTreeMap<Seq, StoredText>,
     /// Jobs in the store that have not ended. Never walked.
     unended: HashSet<Seq>,
     places: Vec<Place>,
@@ -107,6 +109,7 @@ impl<'a, W: Observer> World<'a, W> {
             schedule: Schedule::default(),
             server: Server::new(plan),
             store: Memory::default(),
+            payloads: BTreeMap::new(),
             unended: HashSet::new(),
             places: plan.members.iter().map(Place::new).collect(),
             asks: Vec::new(),
@@ -203,9 +206,8 @@ impl<'a, W: Observer> World<'a, W> {
                 self.server_crashes(server, away, noticed);
             }
             Happening::CommitReturns { server } => self.commit_returns(server),
-            Happening::Finds { server, fetch, ids, keys, seqs } => {
-                self.answer_fetch(server, fetch, &ids, &keys, &seqs);
-            }
+            Happening::Reads { server, read } => self.reads(server, *read),
+            Happening::ServerHasSent { server, link } => self.server_has_sent(server, link),
             Happening::Sweeps { server } => self.sweep(server),
             Happening::StoreSpeedsUp { turn } => self.speed_up_store(turn),
             Happening::StoreIsTrusted { turn } => self.trust_store(turn),

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use filch_engine::server::LinkNo;
 use filch_engine::worker::WorkerInput;
-use filch_scheduler::id::{MessageNo, SessionNo};
-use filch_scheduler::message::{ToWorker, WorkerBatch};
+use filch_scheduler::message::{Delivery, WorkerBatch};
 use filch_scheduler::time::Monotonic;
 
 use super::World;
@@ -140,6 +140,7 @@ impl<W: Observer> World<'_, W> {
             let (number, server) = (self.connections, self.server.life);
             self.places[place].link.connection =
                 Some(Connection { number, server, is_dead: false });
+            self.open_link(place, LinkNo(number));
             self.tell(place, WorkerInput::Connected);
         } else {
             let life = self.places[place].life();
@@ -151,8 +152,8 @@ impl<W: Observer> World<'_, W> {
 
     /// False if the worker finds out at once that its connection is broken.
     pub(super) fn send_to_server(&mut self, place: usize, batch: WorkerBatch) -> bool {
-        let WorkerBatch { worker, session, number, messages } = batch;
-        self.observe(Observed::Sent { place, worker, messages: &messages });
+        let (worker, messages) = (batch.worker, &batch.messages);
+        self.observe(Observed::Sent { place, worker, messages });
         let link = &mut self.places[place].link;
         let Some(connection) = link.connection else {
             return true;
@@ -163,24 +164,18 @@ impl<W: Observer> World<'_, W> {
         let server = connection.server;
         let connection = connection.number;
         let arrivals = link.arrivals(self.now, CutDirection::ToServer);
-        let letter = Letter { place, connection, server, worker, session, number, messages };
+        let letter = Letter { place, connection, server, batch };
         let happening = Happening::ReachesServer(Box::new(letter));
         self.post(place, (CutDirection::ToServer, connection), arrivals, happening);
         true
     }
 
-    pub(super) fn send_to_worker(
-        &mut self,
-        place: usize,
-        connection: u64,
-        session: SessionNo,
-        number: MessageNo,
-        messages: Vec<ToWorker>,
-    ) {
+    pub(super) fn send_to_worker(&mut self, place: usize, link: LinkNo, delivery: Delivery) {
+        let connection = link.0;
         let member = &mut self.places[place];
         let life = member.life();
         let arrivals = member.link.arrivals(self.now, CutDirection::ToWorker);
-        let happening = InProcess::Hears { connection, session, number, messages };
+        let happening = InProcess::Hears { connection, delivery };
         let happening = Happening::Process { place, life, happening };
         self.post(place, (CutDirection::ToWorker, connection), arrivals, happening);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use filch_engine::worker::{AgentStep, WorkerAction, WorkerEngine, WorkerInput};
 use filch_scheduler::agent::{self, Home};
 use filch_scheduler::id::{Hold, Seq};
-use filch_scheduler::message::{Again, Assignment, Delivery, Ending, Report};
+use filch_scheduler::message::{Again, Assignment, Ending, Report};
 use filch_scheduler::time::{Millis, Monotonic};
 
 use super::network::Link;
@@ -143,11 +143,10 @@ impl<W: Observer> World<'_, W> {
             InProcess::Ticks => self.tick(place),
             InProcess::Connects => self.connects(place),
             InProcess::LosesConnection { connection } => self.loses_connection(place, connection),
-            InProcess::Hears { connection, session, number, messages } => {
+            InProcess::Hears { connection, delivery } => {
                 let current = member.link.connection;
                 let again = || {
-                    let messages = messages.clone();
-                    let happening = InProcess::Hears { connection, session, number, messages };
+                    let happening = InProcess::Hears { connection, delivery: delivery.clone() };
                     Happening::Process { place, life, happening }
                 };
                 if current.is_some_and(|current| current.number == connection)
@@ -155,9 +154,8 @@ impl<W: Observer> World<'_, W> {
                 {
                     let member = &self.places[place];
                     let worker = member.worker().expect("there is a process");
-                    self.observe(Observed::Heard { place, worker, messages: &messages });
-                    let (works, grace) = (Vec::new(), None);
-                    let delivery = Delivery { session, number, messages, works, grace };
+                    let messages = &delivery.messages;
+                    self.observe(Observed::Heard { place, worker, messages });
                     self.tell(place, Input::Received(delivery));
                 }
             }

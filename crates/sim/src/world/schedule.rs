@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use filch_scheduler::id::{FetchNo, Hold, JobId, MessageNo, Seq, SessionNo, WorkerId};
-use filch_scheduler::message::{Ending, FromWorker, ToWorker};
+use filch_engine::server::LinkNo;
+use filch_scheduler::id::{FetchNo, Hold, JobId, Seq};
+use filch_scheduler::message::{Delivery, Ending, WorkerBatch};
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Monotonic;
 
@@ -22,7 +23,8 @@ pub(super) enum Happening {
     ServerTicks,
     ServerCrashes { server: u64, away: Duration, noticed: bool },
     CommitReturns { server: u64 },
-    Finds { server: u64, fetch: FetchNo, ids: Vec<JobId>, keys: Vec<Name>, seqs: Vec<Seq> },
+    Reads { server: u64, read: Box<Read> },
+    ServerHasSent { server: u64, link: LinkNo },
     Sweeps { server: u64 },
     StoreSpeedsUp { turn: u64 },
     StoreIsTrusted { turn: u64 },
@@ -39,6 +41,13 @@ pub(super) enum Happening {
     AsksAgain { ask: usize },
 }
 
+/// What is read from the store.
+#[derive(Clone, Debug)]
+pub(super) enum Read {
+    Jobs { fetch: FetchNo, ids: Vec<JobId>, keys: Vec<Name>, seqs: Vec<Seq> },
+    Payloads { link: LinkNo, jobs: Vec<Seq> },
+}
+
 /// A batch on its way to the server.
 #[derive(Clone, Debug)]
 pub(super) struct Letter {
@@ -46,10 +55,7 @@ pub(super) struct Letter {
     pub(super) connection: u64,
     /// The server that accepted the connection.
     pub(super) server: u64,
-    pub(super) worker: WorkerId,
-    pub(super) session: SessionNo,
-    pub(super) number: MessageNo,
-    pub(super) messages: Vec<FromWorker>,
+    pub(super) batch: WorkerBatch,
 }
 
 /// An event in a worker's process, which waits while the process is suspended.
@@ -62,9 +68,7 @@ pub(super) enum InProcess {
     },
     Hears {
         connection: u64,
-        session: SessionNo,
-        number: MessageNo,
-        messages: Vec<ToWorker>,
+        delivery: Delivery,
     },
     JobEnds {
         hold: Hold,

@@ -1,28 +1,28 @@
-//! The shell around the server's brain, and the store behind it: performs what the brain decides,
-//! makes it durable in groups, and lets nothing out before its receipt.
+//! The machine that the server runs on: its clocks, its disk, its connections and their faults.
+//! What the server decides is decided by its engine, the same that real servers run.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::iter::Peekable;
 use std::time::Duration;
 
-use filch_scheduler::dispatch::{
-    Counters, Dispatch, DispatchConfig, DispatchEffect, DispatchEvent, JobView, WorkerView,
+use filch_engine::server::{
+    LinkNo, Scope, ServerAction, ServerEngine, ServerInput, ServerStep, Ticket,
 };
-use filch_scheduler::gate::{Gate, Outgoing};
-use filch_scheduler::id::{CommitNo, FetchNo, JobId, LeaseNo, RequestNo, Seq, SessionNo, WorkerId};
-use filch_scheduler::name::Name;
+use filch_scheduler::dispatch::{
+    Counters, Dispatch, DispatchConfig, DispatchEvent, JobView, WorkerView,
+};
+use filch_scheduler::id::{CommitNo, LeaseNo, RequestNo, Seq};
 use filch_scheduler::record::Mutation;
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Monotonic, Now, Wall};
+use filch_store::{Commit, PurgeCause};
 
-use super::schedule::{Happening, Letter};
+use super::schedule::{Happening, Letter, Read};
 use super::{Audit, World};
 use crate::clock::Clock;
 use crate::log::{Observed, Observer};
 use crate::plan::Plan;
 use crate::random::{Purpose, Random};
-
-/// A server that does nothing else looks at its clocks at least this often, to notice jumps.
-const LOOKS_EVERY: Duration = Duration::from_secs(1);
 
 /// So many commits are followed by a slice of side-work.
 const COMMITS_EACH: usize = 8;
@@ -56,19 +56,18 @@ pub(super) struct Server {
 
 /// One process that is the server.
 struct Process {
-    dispatch: Dispatch,
-    gate: Gate,
+    engine: ServerEngine,
     /// Commits that wait for the one that is under way.
-    gathered: VecDeque<Commit>,
+    gathered: VecDeque<Staged>,
     /// The group that is being stored, and whether it is, though nobody has said so.
-    under_way: Vec<Commit>,
+    under_way: Vec<Staged>,
     is_stored: bool,
-    /// Which connection a session has.
-    connections: BTreeMap<(WorkerId, SessionNo), (usize, u64)>,
-    sessions: BTreeMap<u64, (WorkerId, SessionNo)>,
-    closed: BTreeSet<u64>,
+    /// The open connections, and the node of each.
+    links: BTreeMap<LinkNo, usize>,
     /// Who waits for the answer to a request.
-    asks: BTreeMap<RequestNo, usize>,
+    asks: BTreeMap<Ticket, usize>,
+    /// Requests that wait because the engine is full.
+    waiting: VecDeque<usize>,
     /// When the next tick is planned.
     ticks_at: Option<Monotonic>,
     /// Commits since the last slice of side-work, whether one is under way, and which ended job was
@@ -78,9 +77,10 @@ struct Process {
     proposed: Option<(Wall, Seq)>,
 }
 
-struct Commit {
-    number: CommitNo,
-    mutations: Vec<Mutation>,
+/// A commit that is not known to be durable.
+struct Staged {
+    commit: Commit,
+    /// When it was decided: true time, and the server's clocks.
     decided: (Monotonic, Now),
 }
 
@@ -123,23 +123,24 @@ impl<W: Observer> World<'_, W> {
             self.server.clock.restart(self.now);
         }
         let now = self.server.clock.read(self.now);
-        if let Some(recording) = &mut self.recording {
-            recording.server_starts(now, &self.server.config, self.store.last_commit());
-        }
         let mut effects = Vec::new();
         let config = self.server.config.clone();
         let dispatch = Dispatch::load(config, now, self.store.load(), &mut effects);
         let dispatch = dispatch.expect("what is kept fits together");
+        if let Some(recording) = &mut self.recording {
+            recording.server_starts(now, &self.server.config, self.store.last_commit());
+            recording.server_does(&effects);
+        }
+        let mut actions = Vec::new();
+        let engine = ServerEngine::new(dispatch, effects, now, now, &mut actions);
         self.server.process = Some(Process {
-            dispatch,
-            gate: Gate::default(),
+            engine,
             gathered: VecDeque::new(),
             under_way: Vec::new(),
             is_stored: false,
-            connections: BTreeMap::new(),
-            sessions: BTreeMap::new(),
-            closed: BTreeSet::new(),
+            links: BTreeMap::new(),
             asks: BTreeMap::new(),
+            waiting: VecDeque::new(),
             ticks_at: None,
             commits: 0,
             is_sweeping: false,
@@ -148,7 +149,7 @@ impl<W: Observer> World<'_, W> {
         let (lease, strategy) = (self.plan.lease, self.plan.strategy);
         self.observe(Observed::ServerStarted { lease, strategy });
         self.observe(Observed::ServerRead(now));
-        self.perform(now, effects);
+        self.perform(now, actions);
         for place in 0..self.places.len() {
             if self.is_embedded(place) {
                 self.schedule.put(self.now, Happening::ProcessStarts { place });
@@ -176,8 +177,8 @@ impl<W: Observer> World<'_, W> {
         };
         if process.is_stored || self.server.random.one_in(2) {
             self.store_group(&process.under_way);
-            for commit in &process.under_way {
-                self.show(commit);
+            for staged in &process.under_way {
+                self.show(staged);
             }
         }
         self.observe(Observed::ServerCrashed);
@@ -191,28 +192,87 @@ impl<W: Observer> World<'_, W> {
         self.schedule.put(self.now.plus(away), Happening::ServerStarts);
     }
 
-    /// One event for the server's brain.
-    pub(super) fn serve(&mut self, event: DispatchEvent) {
+    /// One input for the server's engine.
+    pub(super) fn serve(&mut self, input: ServerInput) {
+        self.serve_with(input, Vec::new());
+    }
+
+    /// The same, when the engine learns that this group is durable.
+    fn serve_with(&mut self, input: ServerInput, group: Vec<Staged>) {
         let now = self.server.clock.read(self.now);
         let Some(process) = &mut self.server.process else {
             return;
         };
-        self.fingerprint.add(u64::MAX, now, &event);
-        if let Some(recording) = &mut self.recording {
-            recording.server_hears(now, &event);
-        }
-        let mut effects = Vec::new();
-        process.dispatch.handle(now, event, &mut effects);
+        let (mut actions, mut steps) = (Vec::new(), Vec::new());
+        process.engine.handle_observed(now, input, &mut actions, &mut steps);
         self.observe(Observed::ServerRead(now));
-        self.perform(now, effects);
+        self.see(steps, group);
+        self.perform(now, actions);
         if self.audit == Audit::Always {
             self.audit_server();
         }
     }
 
+    /// What was decided with a commit is shown before the next commit of the group, and can be
+    /// judged by what was true when it was decided.
+    fn see(&mut self, steps: Vec<ServerStep>, group: Vec<Staged>) {
+        let mut group = group.into_iter().peekable();
+        for step in steps {
+            match step {
+                ServerStep::Heard { now, event } => {
+                    self.fingerprint.add(u64::MAX, now, &event);
+                    if let Some(recording) = &mut self.recording {
+                        recording.server_hears(now, &event);
+                    }
+                    self.see_event(&event);
+                }
+                ServerStep::Decided(effects) => {
+                    if let Some(recording) = &mut self.recording {
+                        recording.server_does(&effects);
+                    }
+                }
+                ServerStep::Told { after, worker, session, messages } => {
+                    self.show_up_to(after, &mut group);
+                    self.observe(Observed::Told { worker, session, messages: &messages });
+                }
+                ServerStep::Answered { after, ticket, answer } => {
+                    self.show_up_to(after, &mut group);
+                    let request = RequestNo(ticket.0);
+                    self.observe(Observed::Answered { request, answer: &answer });
+                }
+            }
+        }
+        self.show_up_to(None, &mut group);
+    }
+
+    fn see_event(&mut self, event: &DispatchEvent) {
+        match *event {
+            DispatchEvent::Worker { worker, session, number, ref messages } => {
+                self.observe(Observed::Arrived { worker, session, number, messages });
+            }
+            DispatchEvent::Closed { worker, session } => {
+                self.observe(Observed::Closed { worker, session });
+            }
+            _ => {}
+        }
+    }
+
+    /// Shows the commits up to this one, or all.
+    fn show_up_to(
+        &mut self,
+        number: Option<CommitNo>,
+        group: &mut Peekable<std::vec::IntoIter<Staged>>,
+    ) {
+        let is_shown = |staged: &Staged| number.is_none_or(|number| staged.commit.last <= number);
+        while let Some(staged) = group.next_if(is_shown) {
+            self.show(&staged);
+            self.observe(Observed::Receipted(staged.commit.last));
+        }
+    }
+
     pub(super) fn audit_server(&mut self) {
         if let Some(process) = &self.server.process
-            && let Err(error) = process.dispatch.audit()
+            && let Err(error) = process.engine.dispatch().audit()
         {
             self.audit_failed("the server", &error.to_string());
         }
@@ -227,13 +287,13 @@ impl<W: Observer> World<'_, W> {
         let is_quiet = process.gathered.is_empty() && process.under_way.is_empty();
         // A server that starts takes back what workers in the process of the last one held.
         let is_held_here = |worker: WorkerView| worker.id.is_embedded() && worker.held > 0;
-        if !is_quiet || process.dispatch.worker_views().any(is_held_here) {
+        if !is_quiet || process.engine.dispatch().worker_views().any(is_held_here) {
             return;
         }
         let (config, now) = (self.server.config.clone(), self.server.clock.read(self.now));
         let loaded = Dispatch::load(config, now, self.store.load(), &mut Vec::new());
         let known = match loaded {
-            Ok(loaded) => live(&loaded).eq(live(&process.dispatch)),
+            Ok(loaded) => live(&loaded).eq(live(process.engine.dispatch())),
             Err(error) => {
                 self.audit_failed("the store", &error.to_string());
                 return;
@@ -244,56 +304,60 @@ impl<W: Observer> World<'_, W> {
         }
     }
 
-    fn perform(&mut self, now: Now, effects: Vec<DispatchEffect>) {
-        if let Some(recording) = &mut self.recording {
-            recording.server_does(&effects);
-        }
-        let decided = (self.now, now);
-        let mut told = Vec::new();
-        for effect in effects {
+    fn perform(&mut self, now: Now, actions: Vec<ServerAction>) {
+        for action in actions {
             let process = self.server.process.as_mut().expect("only a server that is up decides");
-            match process.gate.pass(effect, &mut told) {
-                None => {}
-                Some(DispatchEffect::Commit { number, mutations }) => {
-                    process.gathered.push_back(Commit { number, mutations, decided });
+            match action {
+                ServerAction::Commit(mut commit) => {
+                    let outputs = std::mem::take(&mut commit.outputs);
+                    commit.mutations.extend(outputs.into_iter().map(Mutation::Output));
+                    let decided = (self.now, now);
+                    process.gathered.push_back(Staged { commit, decided });
                 }
-                Some(DispatchEffect::Fetch { fetch, ids, keys, seqs }) => {
-                    let server = self.server.life;
-                    let takes = Duration::from_micros(self.server.random.between(50, 2_000));
-                    let happening = Happening::Finds { server, fetch, ids, keys, seqs };
-                    self.schedule.put(self.now.plus(takes + self.server.slow_by), happening);
+                ServerAction::Fetch { fetch, ids, keys, seqs } => {
+                    self.read(Read::Jobs { fetch, ids, keys, seqs });
                 }
-                Some(DispatchEffect::HangUp { worker, session }) => self.hang_up(worker, session),
-                Some(DispatchEffect::Send { .. } | DispatchEffect::Reply { .. }) => {
-                    unreachable!("the gate keeps what is told")
+                ServerAction::ReadPayloads { link, jobs } => {
+                    self.read(Read::Payloads { link, jobs });
                 }
+                ServerAction::Send { link, delivery, tell } => {
+                    if let Some(&place) = process.links.get(&link) {
+                        self.send_to_worker(place, link, delivery);
+                        if tell {
+                            let server = self.server.life;
+                            self.schedule.put(self.now, Happening::ServerHasSent { server, link });
+                        }
+                    }
+                }
+                ServerAction::HangUp { link, .. } => {
+                    if let Some(place) = process.links.remove(&link) {
+                        self.tell_of_broken_connection(place, link.0);
+                    }
+                }
+                ServerAction::Answer { ticket, .. } => {
+                    if let Some(ask) = process.asks.remove(&ticket) {
+                        self.send_answer(ask);
+                    }
+                }
+                ServerAction::Release(_)
+                | ServerAction::Watching { .. }
+                | ServerAction::JobEnded(_)
+                | ServerAction::Decided { .. }
+                | ServerAction::Connected { .. }
+                | ServerAction::Disconnected { .. }
+                | ServerAction::Suspended(_) => {}
             }
-            self.tell_all(&mut told);
         }
         self.begin_commit();
         self.plan_tick();
     }
 
-    fn tell_all(&mut self, told: &mut Vec<Outgoing>) {
-        for told in told.drain(..) {
-            match told {
-                Outgoing::Worker { worker, session, number, messages } => {
-                    self.observe(Observed::Told { worker, session, messages: &messages });
-                    let process = self.server.process.as_ref().expect("it is up");
-                    if let Some(&(place, connection)) = process.connections.get(&(worker, session))
-                    {
-                        self.send_to_worker(place, connection, session, number, messages);
-                    }
-                }
-                Outgoing::Request { to, answer } => {
-                    self.observe(Observed::Answered { request: to, answer: &answer });
-                    let process = self.server.process.as_mut().expect("it is up");
-                    if let Some(ask) = process.asks.remove(&to) {
-                        self.send_answer(ask);
-                    }
-                }
-            }
-        }
+    /// The store is read by another thread.
+    fn read(&mut self, read: Read) {
+        let server = self.server.life;
+        let takes = Duration::from_micros(self.server.random.between(50, 2_000));
+        let happening = Happening::Reads { server, read: Box::new(read) };
+        self.schedule.put(self.now.plus(takes + self.server.slow_by), happening);
     }
 
     /// While one group is being stored, others gather.
@@ -335,44 +399,34 @@ impl<W: Observer> World<'_, W> {
             return;
         }
         process.is_stored = false;
-        // What was decided with a commit is told before a bystander sees the next one, and can be
-        // judged by what was true when it was decided.
-        for commit in &group {
-            self.show(commit);
-            let mut told = Vec::new();
-            let process = self.server.process.as_mut().expect("checked above");
-            process.gate.receipt(commit.number, &mut told);
-            self.observe(Observed::Receipted(commit.number));
-            self.tell_all(&mut told);
-        }
-        let last = group.last().expect("a group is not empty").number;
-        self.serve(DispatchEvent::Committed(last));
+        let last = group.last().expect("a group is not empty").commit.last;
+        self.serve_with(ServerInput::Committed(last), group);
+        self.take_waiting();
         let process = self.server.process.as_ref();
         if process.is_some_and(|process| process.commits >= COMMITS_EACH) {
             self.begin_sweep();
         }
     }
 
-    fn show(&mut self, commit: &Commit) {
-        let Commit { number, mutations, decided } = commit;
-        self.observe(Observed::Stored { number: *number, decided: *decided, mutations });
+    fn show(&mut self, staged: &Staged) {
+        let Staged { commit, decided } = staged;
+        let (number, mutations) = (commit.last, &commit.mutations);
+        self.observe(Observed::Stored { number, decided: *decided, mutations });
     }
 
     /// Makes a group durable, unless it is already.
-    fn store_group(&mut self, group: &[Commit]) {
-        let Some(last) = group.last() else {
-            return;
-        };
-        if last.number <= self.store.last_commit() {
-            return;
-        }
-        let mutations: Vec<Mutation> =
-            group.iter().flat_map(|commit| commit.mutations.iter().cloned()).collect();
-        for mutation in &mutations {
-            self.count_unended(mutation);
-        }
-        if let Err(error) = self.store.commit(last.number, &mutations) {
-            self.audit_failed("the store", &error.to_string());
+    fn store_group(&mut self, group: &[Staged]) {
+        for Staged { commit, .. } in group {
+            if commit.last <= self.store.last_commit() {
+                continue;
+            }
+            for mutation in &commit.mutations {
+                self.count_unended(mutation);
+            }
+            if let Err(error) = self.store.commit(commit.last, &commit.mutations) {
+                self.audit_failed("the store", &error.to_string());
+            }
+            self.payloads.extend(commit.payloads.iter().cloned());
         }
     }
 
@@ -390,17 +444,29 @@ impl<W: Observer> World<'_, W> {
         }
     }
 
-    pub(super) fn answer_fetch(
-        &mut self,
-        server: u64,
-        fetch: FetchNo,
-        ids: &[JobId],
-        keys: &[Name],
-        seqs: &[Seq],
-    ) {
-        if server == self.server.life && self.server.is_up() {
-            let found = self.store.find(ids, keys, seqs);
-            self.serve(DispatchEvent::Fetched { fetch, found });
+    /// The store has answered.
+    pub(super) fn reads(&mut self, server: u64, read: Read) {
+        if server != self.server.life || !self.server.is_up() {
+            return;
+        }
+        match read {
+            Read::Jobs { fetch, ids, keys, seqs } => {
+                let found = self.store.find(&ids, &keys, &seqs);
+                self.serve(ServerInput::Fetched { fetch, found });
+            }
+            Read::Payloads { link, jobs } => {
+                // Perhaps they are too large together.
+                let count = self.server.random.between(1, jobs.len() as u64) as usize;
+                let read = |job| self.payloads.get(job).cloned();
+                let texts = jobs.iter().take(count).map(read).collect();
+                self.serve(ServerInput::PayloadsRead { link, jobs, texts });
+            }
+        }
+    }
+
+    pub(super) fn server_has_sent(&mut self, server: u64, link: LinkNo) {
+        if server == self.server.life {
+            self.serve(ServerInput::Sent(link));
         }
     }
 
@@ -434,23 +500,23 @@ impl<W: Observer> World<'_, W> {
         process.proposed = last.map(|last| (last.at, last.seq));
         process.is_sweeping = false;
         if !expired.is_empty() {
-            self.serve(DispatchEvent::Expired(
-                expired.iter().map(|job| (job.seq, job.id)).collect(),
-            ));
+            let event =
+                DispatchEvent::Expired(expired.iter().map(|job| (job.seq, job.id)).collect());
+            let cause = Some(PurgeCause::Expired { retention });
+            self.serve(ServerInput::Propose { ticket: None, event, cause });
             return;
         }
         let leases = self.store.outdated(LeaseNo(0), before, RETIRED_TOGETHER).leases;
         if !leases.is_empty() {
-            self.serve(DispatchEvent::Outdated { leases, notes_before: before });
+            let event = DispatchEvent::Outdated { leases, notes_before: before };
+            self.serve(ServerInput::Propose { ticket: None, event, cause: None });
         }
     }
 
     fn plan_tick(&mut self) {
         let server = &mut self.server;
         let process = server.process.as_mut().expect("it is up");
-        let latest = self.now.plus(LOOKS_EVERY);
-        let due = process.dispatch.next_deadline().map_or(latest, |at| server.clock.when(at));
-        let due = due.clamp(self.now, latest);
+        let due = server.clock.when(process.engine.next_deadline()).max(self.now);
         if process.ticks_at.is_none_or(|at| due < at) {
             process.ticks_at = Some(due);
             self.schedule.put(due, Happening::ServerTicks);
@@ -463,7 +529,7 @@ impl<W: Observer> World<'_, W> {
             && process.ticks_at.is_some_and(|at| at <= now)
         {
             process.ticks_at = None;
-            self.serve(DispatchEvent::Tick);
+            self.serve(ServerInput::Tick);
             self.spare_moment();
         }
     }
@@ -477,58 +543,63 @@ impl<W: Observer> World<'_, W> {
         }
     }
 
-    /// A batch came over a connection that this server knows or has just accepted.
-    pub(super) fn reach_server(&mut self, letter: Letter) {
-        let Letter { place, connection, server, worker, session, number, messages } = letter;
-        let life = self.server.life;
-        let Some(process) = &mut self.server.process else {
-            return;
-        };
-        if server != life || process.closed.contains(&connection) {
-            return;
+    /// A worker has connected.
+    pub(super) fn open_link(&mut self, place: usize, link: LinkNo) {
+        let is_embedded = self.is_embedded(place);
+        if let Some(process) = &mut self.server.process {
+            process.links.insert(link, place);
+            let scope = Scope { is_embedded, ..Scope::default() };
+            self.serve(ServerInput::LinkOpened { link, scope });
         }
-        process.connections.insert((worker, session), (place, connection));
-        process.sessions.insert(connection, (worker, session));
-        self.observe(Observed::Arrived { worker, session, number, messages: &messages });
-        self.serve(DispatchEvent::Worker { worker, session, number, messages });
+    }
+
+    /// A batch came over a connection that this server has accepted.
+    pub(super) fn reach_server(&mut self, letter: Letter) {
+        let Letter { connection, server, batch, .. } = letter;
+        let link = LinkNo(connection);
+        if server == self.server.life && self.is_open(link) {
+            self.serve(ServerInput::Batch { link, batch });
+        }
+    }
+
+    fn is_open(&self, link: LinkNo) -> bool {
+        self.server.process.as_ref().is_some_and(|process| process.links.contains_key(&link))
     }
 
     pub(super) fn close_at_server(&mut self, connection: u64, server: u64) {
-        let life = self.server.life;
-        let Some(process) = self.server.process.as_mut().filter(|_| server == life) else {
-            return;
-        };
-        process.closed.insert(connection);
-        if let Some((worker, session)) = process.sessions.remove(&connection) {
-            process.connections.remove(&(worker, session));
-            process.gate.close(worker, session);
-            self.observe(Observed::Closed { worker, session });
-            self.serve(DispatchEvent::Closed { worker, session });
-        }
-    }
-
-    /// The server ends a connection; the worker hears of it.
-    fn hang_up(&mut self, worker: WorkerId, session: SessionNo) {
-        let process = self.server.process.as_mut().expect("it is up");
-        if let Some((place, connection)) = process.connections.remove(&(worker, session)) {
-            process.sessions.remove(&connection);
-            process.closed.insert(connection);
-            process.gate.close(worker, session);
-            self.observe(Observed::Closed { worker, session });
-            self.tell_of_broken_connection(place, connection);
+        let link = LinkNo(connection);
+        if server == self.server.life
+            && let Some(process) = &mut self.server.process
+            && process.links.remove(&link).is_some()
+        {
+            self.serve(ServerInput::LinkClosed(link));
         }
     }
 
     pub(super) fn take_request(&mut self, ask: usize) {
-        self.requests += 1;
-        let from = RequestNo(self.requests);
-        let request = self.asks[ask].request.clone();
         let Some(process) = &mut self.server.process else {
             return;
         };
-        process.asks.insert(from, ask);
-        self.observe(Observed::Asked { request: from, what: &request });
-        self.serve(DispatchEvent::Request { from, request });
+        if !process.engine.takes_requests() {
+            process.waiting.push_back(ask);
+            return;
+        }
+        self.requests += 1;
+        let ticket = Ticket(self.requests);
+        let request = self.asks[ask].request.clone();
+        process.asks.insert(ticket, ask);
+        self.observe(Observed::Asked { request: RequestNo(ticket.0), what: &request });
+        self.serve(ServerInput::Request { ticket, request });
+    }
+
+    /// Takes requests that have waited, as far as the engine takes them.
+    fn take_waiting(&mut self) {
+        while let Some(process) = &mut self.server.process
+            && process.engine.takes_requests()
+            && let Some(ask) = process.waiting.pop_front()
+        {
+            self.take_request(ask);
+        }
     }
 
     pub(super) fn slow_store(&mut self, span: Duration, by: Duration) {
@@ -565,7 +636,7 @@ impl<W: Observer> World<'_, W> {
     /// What the present server has counted; a new one begins at nothing.
     pub(super) fn count_server(&mut self) {
         if let Some(process) = &self.server.process {
-            let (sum, more) = (&mut self.counts.server, process.dispatch.counters());
+            let (sum, more) = (&mut self.counts.server, process.engine.dispatch().counters());
             *sum = add(*sum, more);
         }
     }

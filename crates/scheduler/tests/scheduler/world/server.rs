@@ -45,13 +45,13 @@ impl World {
     pub(super) fn tell(&mut self, told: Vec<Outgoing>) {
         for told in told {
             match told {
-                Outgoing::Worker { worker, session, number, messages } => {
+                Outgoing::Worker { worker, session, number, messages, .. } => {
                     let mine = |member: &&mut Member| member.session == Some((worker, session));
                     if let Some(member) = self.members.iter_mut().find(mine) {
                         member.to_agent.push_back((session, number, messages));
                     }
                 }
-                Outgoing::Request { to, answer } => self.answered(to, &answer),
+                Outgoing::Request { to, answer, .. } => self.answered(to, &answer),
             }
         }
     }
