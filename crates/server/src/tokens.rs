@@ -278,6 +278,11 @@ impl Caller {
         self.queues.is_some()
     }
 
+    /// The queues that it is limited to; all if `None`.
+    pub(crate) fn queues(&self) -> Option<&[Name]> {
+        self.queues.as_deref()
+    }
+
     /// What a worker with this token may do.
     pub(crate) fn scope(&self) -> Scope {
         Scope { token: self.id.clone(), queues: self.queues.clone(), is_embedded: false }

@@ -6,8 +6,10 @@ use filch_api::cluster::{Order, Queue, QueueUpdate, Status, Worker, WorkerStop};
 use filch_api::problem::Problem;
 use filch_api::session::About;
 use filch_api::submission::{Span, name};
-use filch_scheduler::dispatch::{self, Answer, QueueView, Request};
+use filch_scheduler::dispatch::{self, Answer, QueueView, Request, WorkerView};
+use filch_scheduler::name::Name;
 use filch_scheduler::record::QueueSettings;
+use filch_scheduler::state::JobState;
 use serde::Serialize;
 
 use super::body::Object;
@@ -150,15 +152,41 @@ pub(crate) struct Workers {
 )]
 pub(crate) async fn workers(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Workers>, Failure> {
-    let views = state.doorbell.look(|dispatch, _| dispatch.worker_views().collect::<Vec<_>>());
+    let views = state.doorbell.look(move |dispatch, _| {
+        let views = dispatch.worker_views();
+        views.filter_map(|view| narrow(&caller, dispatch, view)).collect::<Vec<_>>()
+    });
     let workers = views.await?.into_iter().map(|view| {
         let about = state.house.roster.about(view.id).unwrap_or_default();
         let About { name, kinds, pid, .. } = about;
         Worker { name, kinds, pid, ..Worker::from(&view) }
     });
     Ok(Json(Workers { workers: workers.collect() }))
+}
+
+/// What a caller may see of a worker: only its own queues, and their jobs. `None` if the worker
+/// serves none of them.
+fn narrow(
+    caller: &Caller,
+    dispatch: &dispatch::Dispatch,
+    mut view: WorkerView,
+) -> Option<WorkerView> {
+    let Some(own) = caller.queues() else {
+        return Some(view);
+    };
+    let is_served =
+        |queue: &&Name| view.queues.as_ref().is_none_or(|served| served.contains(queue));
+    let queues: Vec<Name> = own.iter().filter(is_served).cloned().collect();
+    let jobs = dispatch.held_by(view.id).filter_map(|job| dispatch.job_at(job));
+    let states: Vec<JobState> =
+        jobs.filter(|job| caller.may_use(&job.queue)).map(|job| job.state).collect();
+    view.held = states.len();
+    view.leased = states.iter().filter(|state| **state == JobState::Leased).count() as u32;
+    view.queues = Some(queues);
+    view.queues.as_ref().is_some_and(|queues| !queues.is_empty()).then_some(view)
 }
 
 /// Drain a worker
