@@ -27,6 +27,8 @@ struct Rig {
     engine: ServerEngine,
     now: Now,
     store: Transient,
+    /// Inputs that come of actions.
+    follow: VecDeque<ServerInput>,
     /// Commits that are not durable yet.
     commits: VecDeque<filch_store::Commit>,
     is_stalled: bool,
@@ -49,6 +51,7 @@ impl Rig {
             engine,
             now,
             store: Transient::default(),
+            follow: VecDeque::new(),
             commits: VecDeque::new(),
             is_stalled: false,
             sent: Vec::new(),
@@ -64,32 +67,36 @@ impl Rig {
     }
 
     fn feed(&mut self, input: ServerInput) {
-        let mut actions = Vec::new();
-        self.engine.handle(self.now, input, &mut actions);
-        self.perform(actions);
-        while !self.is_stalled
-            && let Some(commit) = self.commits.pop_front()
-        {
+        self.follow.push_back(input);
+        loop {
+            while let Some(input) = self.follow.pop_front() {
+                let mut actions = Vec::new();
+                self.engine.handle(self.now, input, &mut actions);
+                self.perform(actions);
+            }
+            if self.is_stalled {
+                return;
+            }
+            let Some(commit) = self.commits.pop_front() else { return };
             self.store.commit(&commit).expect("decisions can be stored");
-            self.feed(ServerInput::Committed(commit.last));
+            self.follow.push_back(ServerInput::Committed(commit.last));
         }
     }
 
     fn perform(&mut self, actions: Vec<ServerAction>) {
-        let mut follow = Vec::new();
         for action in actions {
             match action {
                 ServerAction::Commit(commit) => self.commits.push_back(commit),
                 ServerAction::Fetch { fetch, ids, keys, seqs } => {
                     let found = self.store.find(&ids, &keys, &seqs).expect("memory can be read");
-                    follow.push(ServerInput::Fetched { fetch, found });
+                    self.follow.push_back(ServerInput::Fetched { fetch, found });
                 }
                 ServerAction::ReadPayloads { link, jobs } => {
                     let texts = self.store.payloads(&jobs).expect("memory can be read");
-                    follow.push(ServerInput::PayloadsRead { link, jobs, texts });
+                    self.follow.push_back(ServerInput::PayloadsRead { link, jobs, texts });
                 }
                 ServerAction::Send { link, .. } if self.lost_links.contains(&link) => {
-                    follow.push(ServerInput::LinkClosed(link));
+                    self.follow.push_back(ServerInput::LinkClosed(link));
                 }
                 ServerAction::Send { link, delivery, tell } => {
                     self.sent.push((link, delivery, tell));
@@ -99,9 +106,6 @@ impl Rig {
                 ServerAction::Release(ticket) => self.released.push(ticket),
                 _ => {}
             }
-        }
-        for input in follow {
-            self.feed(input);
         }
     }
 
