@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use filch_engine::server::{
-    HangUp, LinkNo, Scope, ServerAction, ServerEngine, ServerInput, Ticket,
+    HangUp, LinkNo, LinkScope, ServerAction, ServerEngine, ServerInput, Ticket,
 };
 use filch_scheduler::dispatch::{Answer, Dispatch, DispatchConfig, Limits, Request};
 use filch_scheduler::id::{CommitNo, Hold, JobId, MessageNo, SessionNo, WorkerId};
@@ -109,7 +109,7 @@ impl Rig {
         }
     }
 
-    fn open(&mut self, link: u64, scope: Scope) -> LinkNo {
+    fn open(&mut self, link: u64, scope: LinkScope) -> LinkNo {
         self.feed(ServerInput::LinkOpened { link: LinkNo(link), scope });
         LinkNo(link)
     }
@@ -177,9 +177,9 @@ fn new(slots: u32) -> Hello {
     }
 }
 
-fn token(id: &str, queues: &[&str]) -> Scope {
+fn token(id: &str, queues: &[&str]) -> LinkScope {
     let queues = queues.iter().map(|queue| Name::from(*queue)).collect::<Vec<_>>();
-    Scope {
+    LinkScope {
         token: Some(Arc::from(id)),
         queues: (!queues.is_empty()).then(|| queues.into()),
         is_embedded: false,
@@ -189,12 +189,12 @@ fn token(id: &str, queues: &[&str]) -> Scope {
 #[test]
 fn a_success_that_a_successor_reports_keeps_its_result_and_log() {
     let mut rig = Rig::new(DispatchConfig::default());
-    let link = rig.open(1, Scope::default());
+    let link = rig.open(1, LinkScope::default());
     rig.hello(link, ONE, 1, new(1));
     let id = rig.submit(1, "default", 1)[0];
     let hold = rig.assigned(link)[0];
     rig.feed(ServerInput::LinkClosed(link));
-    let link = rig.open(2, Scope::default());
+    let link = rig.open(2, LinkScope::default());
     let report = Report {
         hold,
         ending: Ending::Finished,
@@ -213,13 +213,13 @@ fn three_thousand_workers_vanish_beside_an_idle_thief() {
     const WORKERS: u64 = 3_000;
     let mut rig = Rig::new(DispatchConfig::default());
     for number in 1..=WORKERS {
-        let link = rig.open(number, Scope::default());
+        let link = rig.open(number, LinkScope::default());
         rig.hello(link, WorkerId::apart(number), 1, Hello { want: 4, ..new(1) });
     }
     rig.submit(WORKERS as usize * 4, "default", 1);
     // Nothing says so yet, but every connection is broken: each attempt to send finds out.
     rig.lost_links = (1..=WORKERS).map(LinkNo).collect();
-    let thief = rig.open(WORKERS + 1, Scope::default());
+    let thief = rig.open(WORKERS + 1, LinkScope::default());
     rig.hello(thief, WorkerId::apart(WORKERS + 1), 1, Hello { want: 4, ..new(4) });
     for _ in 0..WORKERS {
         // A question that is not answered goes to the next victim.
@@ -233,7 +233,7 @@ fn three_thousand_workers_vanish_beside_an_idle_thief() {
 #[test]
 fn one_connection_is_one_worker_at_a_time() {
     let mut rig = Rig::new(DispatchConfig::default());
-    let link = rig.open(1, Scope::default());
+    let link = rig.open(1, LinkScope::default());
     for number in 1..=1_200 {
         rig.hello(link, WorkerId::apart(number), 1, new(1));
     }
@@ -246,11 +246,11 @@ fn one_connection_is_one_worker_at_a_time() {
 #[test]
 fn another_connection_cannot_speak_in_the_session_of_a_worker() {
     let mut rig = Rig::new(DispatchConfig::default());
-    let link = rig.open(1, Scope::default());
+    let link = rig.open(1, LinkScope::default());
     rig.hello(link, ONE, 5, new(1));
     rig.submit(1, "default", 1);
     let hold = rig.assigned(link)[0];
-    let stranger = rig.open(2, Scope::default());
+    let stranger = rig.open(2, LinkScope::default());
     let report = Report::plain(hold, Ending::Finished);
     rig.say(stranger, ONE, 5, vec![FromWorker::Report(report)]);
     assert!(matches!(rig.hung_up[..], [(LinkNo(2), HangUp::Invalid(_))]), "{:?}", rig.hung_up);
@@ -262,7 +262,7 @@ fn a_full_server_takes_heartbeats_and_reports_and_loses_nobody() {
     let limits = Limits { unreceipted: 8, ..Limits::default() };
     let lease = Duration::from_secs(10);
     let mut rig = Rig::new(DispatchConfig { limits, lease, ..DispatchConfig::default() });
-    let link = rig.open(1, Scope::default());
+    let link = rig.open(1, LinkScope::default());
     rig.hello(link, ONE, 1, new(2));
     rig.submit(1, "default", 1);
     let hold = rig.assigned(link)[0];
@@ -295,7 +295,7 @@ fn assignments_are_sent_in_batches_of_bounded_size() {
     const JOBS: usize = 190;
     let mut rig = Rig::new(DispatchConfig::default());
     rig.submit(JOBS, "default", 1 << 20);
-    let link = rig.open(1, Scope::default());
+    let link = rig.open(1, LinkScope::default());
     rig.hello(link, ONE, 1, new(JOBS as u32));
     let mut batches = 0;
     let mut heartbeats = 0;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use filch_api::session::Output;
 use filch_engine::server::{
-    HangUp, LinkNo, Scope, ServerAction, ServerEngine, ServerInput, TICK, Ticket,
+    HangUp, LinkNo, LinkScope, ServerAction, ServerEngine, ServerInput, TICK, Ticket,
 };
 use filch_scheduler::dispatch::{Answer, Dispatch, Request};
 use filch_scheduler::id::{CommitNo, JobId, Seq, WorkerId};
@@ -47,7 +47,7 @@ pub(crate) enum Input {
 /// Inputs that are always taken.
 pub(crate) enum Urgent {
     /// A connection was opened.
-    Opened { link: LinkNo, scope: Scope, sender: WorkerSender },
+    Opened { link: LinkNo, scope: LinkScope, sender: WorkerSender },
     /// A batch of messages came over a connection.
     Heard { link: LinkNo, batch: WorkerBatch },
     /// Output of jobs, from a worker.

@@ -1,7 +1,8 @@
 //! The server: the I/O around the scheduler, with HTTP, WebSockets, clocks and the store.
 //!
-//! `brain` is the loop that feeds the engine and performs its actions, by the time of `clock`;
-//! `writer` makes commits durable; `link` is the server's end of a worker's connection; `logs` keeps the output of running jobs; `events` keeps the newest events for readers;
+//! `brain` is the loop that feeds the engine (`filch-engine`) and performs its actions, by the time
+//! of `clock`; `writer` makes commits durable; `link` is the server's end of a worker's connection;
+//! `logs` keeps the output of running jobs; `events` keeps the newest events for readers;
 //! `retention` purges ended jobs, a slice at a time; [`tokens`] authenticates clients; [`Bounds`]
 //! limits what a server accepts at once; `throttle` limits log lines. The endpoints are under
 //! `http`.

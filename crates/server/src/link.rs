@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use filch_api::session::{About, InvalidFrame, UpFrame};
-use filch_engine::server::{HangUp, LinkNo, Scope};
+use filch_engine::server::{HangUp, LinkNo, LinkScope};
 use filch_scheduler::id::WorkerId;
 use filch_scheduler::message::Delivery;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -58,7 +58,7 @@ impl Link {
     pub(crate) async fn open(
         doorbell: Doorbell,
         house: House,
-        scope: Scope,
+        scope: LinkScope,
     ) -> Option<(Self, Receiver<(Delivery, bool)>)> {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LinkNo(LAST.fetch_add(1, Ordering::Relaxed));
@@ -136,7 +136,7 @@ impl Embedded {
         let (up, mut frames) = channel::<UpFrame>(BATCHES_MAX);
         let (answers, down) = channel(BATCHES_MAX);
         tokio::spawn(async move {
-            let scope = Scope { is_embedded: true, ..Scope::default() };
+            let scope = LinkScope { is_embedded: true, ..LinkScope::default() };
             let Some((link, mut outgoing)) = Link::open(doorbell, house, scope).await else {
                 return;
             };

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use filch_api::problem::Problem;
 use filch_api::time::Moment;
 use filch_api::token::{Made, Role, Secret, Token, ValidatedToken};
-use filch_engine::server::Scope;
+use filch_engine::server::LinkScope;
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Wall;
 use filch_store::{Store, StoreError, TokenRow};
@@ -284,8 +284,8 @@ impl Caller {
     }
 
     /// What a worker with this token may do.
-    pub(crate) fn scope(&self) -> Scope {
-        Scope { token: self.id.clone(), queues: self.queues.clone(), is_embedded: false }
+    pub(crate) fn scope(&self) -> LinkScope {
+        LinkScope { token: self.id.clone(), queues: self.queues.clone(), is_embedded: false }
     }
 
     /// Whether it may use this queue.

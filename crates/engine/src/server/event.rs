@@ -11,7 +11,7 @@ use filch_scheduler::record::{JobRow, StoredText};
 use filch_scheduler::time::Now;
 use filch_store::{Commit, PurgeCause};
 
-use super::link::{LinkNo, Scope};
+use super::link::{LinkNo, LinkScope};
 
 /// Stands for somebody that waits outside of the engine. The shell chooses it; each is used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,7 +63,7 @@ pub enum ServerInput {
         /// The connection.
         link: LinkNo,
         /// What it may do.
-        scope: Scope,
+        scope: LinkScope,
     },
     /// A batch came over a connection.
     Batch {

@@ -23,7 +23,7 @@ pub struct LinkNo(pub u64);
 
 /// What the other end of a connection may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scope {
+pub struct LinkScope {
     /// The id of its token; `None` if no token was required.
     pub token: Option<Arc<str>>,
     /// The queues that it is limited to; all if `None`.
@@ -32,7 +32,7 @@ pub struct Scope {
     pub is_embedded: bool,
 }
 
-impl Scope {
+impl LinkScope {
     /// Whether it may use this queue.
     #[must_use]
     pub fn may_use(&self, queue: &Name) -> bool {
@@ -51,7 +51,7 @@ const OUTBOX_MAX: usize = 16_384;
 const READ_JOBS: usize = 4_096;
 
 pub(super) struct Link {
-    pub(super) scope: Scope,
+    pub(super) scope: LinkScope,
     /// The worker that uses it, and its session.
     pub(super) user: Option<(WorkerId, SessionNo)>,
     /// The last batch of the session.
@@ -81,7 +81,7 @@ pub(super) enum Step {
 }
 
 impl Link {
-    pub(super) const fn new(scope: Scope) -> Self {
+    pub(super) const fn new(scope: LinkScope) -> Self {
         Self {
             scope,
             user: None,

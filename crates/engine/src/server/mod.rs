@@ -27,7 +27,7 @@ use filch_store::{Commit, PurgeCause};
 
 pub use self::event::{HangUp, ServerAction, ServerInput, ServerStep, Ticket};
 use self::link::{Link, Step};
-pub use self::link::{LinkNo, Scope};
+pub use self::link::{LinkNo, LinkScope};
 use self::payloads::Payloads;
 pub use self::time::TICK;
 use self::time::WakingTime;
@@ -457,7 +457,7 @@ impl ServerEngine {
     }
 
     /// Whether the sender may send this. Limits a worker to the queues of its token.
-    fn admit(&self, scope: &Scope, batch: &mut WorkerBatch) -> Result<(), HangUp> {
+    fn admit(&self, scope: &LinkScope, batch: &mut WorkerBatch) -> Result<(), HangUp> {
         // Ids of embedded workers are declared dead at the next start, so no other worker may use
         // one.
         if scope.is_embedded != batch.worker.is_embedded() {
@@ -489,7 +489,7 @@ impl ServerEngine {
 
     /// A worker id belongs to the token that introduced it. One that none has introduced since the
     /// server started may be used if the token is valid for everything that the worker holds.
-    fn check_token(&self, scope: &Scope, worker: WorkerId) -> Result<(), HangUp> {
+    fn check_token(&self, scope: &LinkScope, worker: WorkerId) -> Result<(), HangUp> {
         match self.introduced.get(&worker) {
             Some(token) if scope.token.as_ref() == Some(token) => Ok(()),
             Some(_) => Err(HangUp::NotPermitted("this worker id belongs to another token".into())),
@@ -501,7 +501,7 @@ impl ServerEngine {
         }
     }
 
-    fn check_job(&self, scope: &Scope, job: Seq) -> Result<(), HangUp> {
+    fn check_job(&self, scope: &LinkScope, job: Seq) -> Result<(), HangUp> {
         match self.dispatch.job_at(job) {
             Some(view) if !scope.may_use(&view.queue) => Err(not_for(&view.queue)),
             _ => Ok(()),

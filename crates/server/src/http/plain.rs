@@ -20,7 +20,7 @@ use filch_api::session::{Up, UpFrame, WireHello, WireHold};
 use filch_api::submission::Work;
 use filch_api::work::{Answered, Claim, Claimed, Heartbeat, HeartbeatAnswer, Reports};
 use filch_api::{delivery, id};
-use filch_engine::server::Scope;
+use filch_engine::server::LinkScope;
 use filch_scheduler::id::WorkerId;
 use filch_scheduler::message::Delivery;
 use futures_util::FutureExt as _;
@@ -371,7 +371,7 @@ impl Shell {
         if let Some((before, _)) = self.wire.take() {
             before.close().await;
         }
-        let scope = Scope::default();
+        let scope = LinkScope::default();
         self.wire = Link::open(state.doorbell.clone(), state.house.clone(), scope).await;
         self.say(vec![Up::Hello(hello)]).await
     }

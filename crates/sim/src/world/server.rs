@@ -6,7 +6,7 @@ use std::iter::Peekable;
 use std::time::Duration;
 
 use filch_engine::server::{
-    LinkNo, Scope, ServerAction, ServerEngine, ServerInput, ServerStep, Ticket,
+    LinkNo, LinkScope, ServerAction, ServerEngine, ServerInput, ServerStep, Ticket,
 };
 use filch_scheduler::dispatch::{
     Counters, Dispatch, DispatchConfig, DispatchEvent, JobView, WorkerView,
@@ -548,7 +548,7 @@ impl<W: Observer> World<'_, W> {
         let is_embedded = self.is_embedded(place);
         if let Some(process) = &mut self.server.process {
             process.links.insert(link, place);
-            let scope = Scope { is_embedded, ..Scope::default() };
+            let scope = LinkScope { is_embedded, ..LinkScope::default() };
             self.serve(ServerInput::LinkOpened { link, scope });
         }
     }
