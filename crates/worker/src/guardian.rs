@@ -41,14 +41,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use filch_scheduler::time::Monotonic;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read};
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process,
 };
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
+
+use crate::clock::since_boot;
 
 /// The first line that a guardian writes. The number grows when the meaning of lines changes.
 pub(crate) const GREETING: &str = "filch guardian 3";
@@ -135,18 +137,13 @@ fn wait_for_input(input: &impl AsFd, patience: Option<Duration>) -> io::Result<b
     }
 }
 
-/// The time since boot, including time asleep.
-pub(crate) fn since_boot() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::Boottime)).expect("time since boot is not negative")
-}
-
 /// Lines from a worker to its guardian.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Line {
     Watch(Pid),
     Forget(Pid),
-    /// Since boot.
-    Deadline(Option<Duration>),
+    /// A moment of the time since boot.
+    Deadline(Option<Monotonic>),
     /// A path may contain any text, even newlines.
     Folder(String),
 }
@@ -158,7 +155,7 @@ impl Line {
             "watch" => Some(Line::Watch(group(rest)?)),
             "forget" => Some(Line::Forget(group(rest)?)),
             "deadline" if rest == "none" => Some(Line::Deadline(None)),
-            "deadline" => Some(Line::Deadline(Some(Duration::from_micros(rest.parse().ok()?)))),
+            "deadline" => Some(Line::Deadline(Some(Monotonic(rest.parse().ok()?)))),
             "folder" => Some(Line::Folder(serde_json::from_str(rest).ok()?)),
             _ => None,
         }
@@ -172,7 +169,7 @@ impl fmt::Display for Line {
             Line::Forget(group) => write!(formatter, "forget {group}"),
             Line::Deadline(None) => write!(formatter, "deadline none"),
             Line::Folder(path) => write!(formatter, "folder {}", Value::from(path.as_str())),
-            Line::Deadline(Some(moment)) => write!(formatter, "deadline {}", moment.as_micros()),
+            Line::Deadline(Some(moment)) => write!(formatter, "deadline {}", moment.0),
         }
     }
 }
@@ -210,13 +207,13 @@ impl fmt::Display for Reply {
 struct Watched {
     /// With a handle of the leader, unless the system had none left.
     groups: BTreeMap<i32, (Pid, Option<OwnedFd>)>,
-    deadline: Option<Duration>,
+    deadline: Option<Monotonic>,
     /// The worker's folder, to remove when the worker is gone.
     folder: Option<PathBuf>,
 }
 
 impl Watched {
-    fn hear(&mut self, now: Duration, line: Option<Line>) -> Option<Reply> {
+    fn hear(&mut self, now: Monotonic, line: Option<Line>) -> Option<Reply> {
         match line {
             Some(Line::Deadline(deadline)) => {
                 self.deadline = deadline;
@@ -242,16 +239,16 @@ impl Watched {
         }
     }
 
-    fn is_overdue(&self, now: Duration) -> bool {
+    fn is_overdue(&self, now: Monotonic) -> bool {
         !self.groups.is_empty() && self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
     /// How long to wait for the worker before looking at the clock again.
-    fn patience(&self, now: Duration) -> Option<Duration> {
+    fn patience(&self, now: Monotonic) -> Option<Duration> {
         if self.groups.is_empty() {
             return None;
         }
-        self.deadline.map(|deadline| deadline.saturating_sub(now).min(TICK))
+        self.deadline.map(|deadline| deadline.since(now).min(TICK))
     }
 
     /// Once is enough: the kernel holds up every fork in a group while it delivers to the group.
@@ -294,8 +291,8 @@ mod tests {
 
     use super::*;
 
-    const fn seconds(count: u64) -> Duration {
-        Duration::from_secs(count)
+    const fn seconds(count: u64) -> Monotonic {
+        Monotonic(count * 1_000_000)
     }
 
     /// Larger than any id that the kernel assigns, so no process is killed.
@@ -309,7 +306,7 @@ mod tests {
             Line::Watch(nobody()),
             Line::Forget(nobody()),
             Line::Deadline(None),
-            Line::Deadline(Some(Duration::from_micros(81_234_567_890))),
+            Line::Deadline(Some(Monotonic(81_234_567_890))),
             Line::Folder("/tmp/its own\nfolder".to_owned()),
         ] {
             let text = line.to_string();
@@ -346,7 +343,7 @@ mod tests {
         let watch = || Some(Line::Watch(nobody()));
         assert_eq!(watched.hear(seconds(1), watch()), Some(Reply::Watching(nobody())));
         assert_eq!(watched.patience(seconds(1)), Some(TICK));
-        assert_eq!(watched.patience(seconds(7) - TICK / 4), Some(TICK / 4));
+        assert_eq!(watched.patience(Monotonic(6_950_000)), Some(TICK / 4));
         assert!(watched.is_overdue(seconds(7)));
         watched.kill_all();
         let forget = || Some(Line::Forget(nobody()));

@@ -384,7 +384,7 @@ impl Shell {
             WorkerAction::SendOutput { worker, output } => self.print(worker, output),
             WorkerAction::Deadline(deadline) => {
                 if let Some(runner) = self.handlers.runner() {
-                    runner.deadline(deadline.map(clock::until));
+                    runner.deadline(deadline);
                 }
             }
             WorkerAction::Start { assignment, payload } => self.start(assignment, payload),

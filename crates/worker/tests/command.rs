@@ -13,9 +13,11 @@ use std::process::{Child, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use filch_scheduler::time::Monotonic;
 use filch_worker::command::{Command, Finished, Helper, How, Options, Runner, Stream, launcher};
 use filch_worker::guardian;
 use rustix::process::{Pid, Signal, kill_process, set_child_subreaper};
+use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::oneshot;
 
 /// Far more than anything here takes.
@@ -31,6 +33,12 @@ fn options() -> Options {
         },
         ..Options::new(PathBuf::new())
     }
+}
+
+/// The moment this long after now, by the time since boot.
+fn after(span: Duration) -> Monotonic {
+    let now = Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap();
+    Monotonic(0).plus(now + span)
 }
 
 fn runner() -> Runner {
@@ -538,12 +546,12 @@ async fn a_worker_suspended_past_its_deadline_loses_its_commands() {
 
 async fn a_deadline_can_be_moved() {
     let runner = runner();
-    runner.deadline(Some(Duration::ZERO));
+    runner.deadline(Some(after(Duration::ZERO)));
     assert!(matches!(finish(&runner, command(&["true"])).await.how, How::Interrupted(_)));
-    runner.deadline(Some(BOUND * 10));
+    runner.deadline(Some(after(BOUND * 10)));
     assert_eq!(finish(&runner, command(&["true"])).await.how, How::Exited(0));
     let forever = shell("echo $$; sleep 1000");
-    let move_it = |_: &[i32], _| runner.deadline(Some(Duration::from_millis(1)));
+    let move_it = |_: &[i32], _| runner.deadline(Some(after(Duration::from_millis(1))));
     let (finished, _) = interfere(&runner, forever, 1, move_it).await;
     assert_eq!(finished.how, How::Stopped);
     runner.deadline(None);
@@ -680,7 +688,7 @@ async fn be_worker_with_deadline(runner: &Runner, script: Command, deadline: Dur
         while text.iter().filter(|byte| **byte == b'\n').count() < 2 {
             text.extend(printed.recv().await.unwrap());
         }
-        runner.deadline(Some(deadline));
+        runner.deadline(Some(after(deadline)));
         // No command starts before the guardian has heard of a deadline that was set before.
         finish(runner, command(&["true"])).await;
         std::io::stdout().write_all(&text).unwrap();
@@ -688,7 +696,7 @@ async fn be_worker_with_deadline(runner: &Runner, script: Command, deadline: Dur
     let (finished, ()) = tokio::join!(runner.run(script, hear, pending()), say);
     println!("{:?}", finished.how);
     println!("{:?}", finish(runner, command(&["true"])).await.how);
-    runner.deadline(Some(BOUND));
+    runner.deadline(Some(after(BOUND)));
     println!("{:?}", finish(runner, shell("exit 4")).await.how);
     // Looked at until it is killed.
     pending::<()>().await;

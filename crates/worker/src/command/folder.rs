@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::geteuid;
 
-use crate::guardian::since_boot;
+use crate::clock::since_boot;
 
 const PREFIX: &str = "filch-worker-";
 
@@ -48,7 +48,7 @@ impl Folder {
     pub(super) fn create(parent: &Path) -> io::Result<Folder> {
         let mut outcome = Err(io::ErrorKind::AlreadyExists.into());
         for number in 0..100 {
-            let moment = since_boot().as_micros();
+            let moment = since_boot().0;
             let name = format!("{PREFIX}{}-{moment:x}-{number}", std::process::id());
             outcome = Folder::try_create(parent.join(name));
             match &outcome {

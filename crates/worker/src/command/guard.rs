@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use filch_scheduler::time::Monotonic;
 use rustix::process::Pid;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
@@ -24,8 +25,8 @@ use crate::guardian::{GREETING, Line, Reply};
 /// stuck or was stopped, and guards nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The time since boot after which nothing may run.
-pub(super) type Deadline = Option<Duration>;
+/// The moment, by the time since boot, after which nothing may run.
+pub(super) type Deadline = Option<Monotonic>;
 
 /// Passes groups to the guardian.
 #[derive(Clone)]

@@ -25,12 +25,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use filch_scheduler::time::Monotonic;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use self::folder::Workplace;
 use self::guard::{Deadline, Guard};
-use crate::guardian::since_boot;
 
 mod attempt;
 mod folder;
@@ -180,16 +180,16 @@ impl Runner {
         Runner { helper, environment, grace, workplace, deadline, guard, guard_task }
     }
 
-    /// Sets the deadline of all commands to this time from now. If the worker has not moved the
-    /// deadline by then, for whatever reason, the guardian kills every command, and until the
-    /// deadline is moved also those that are started. Without a deadline, only the worker's death
-    /// ends them.
+    /// Sets the deadline of all commands: a moment by the time since boot (`CLOCK_BOOTTIME`). If
+    /// the worker has not moved the deadline by then, for whatever reason, the guardian kills every
+    /// command, and until the deadline is moved also those that are started. Without a deadline,
+    /// only the worker's death ends them.
     ///
     /// It takes effect before any command that is started later, so set it before [`Runner::run`],
     /// not after. Time asleep counts.
-    pub fn deadline(&self, after: Option<Duration>) {
-        // Converted to a point in time here, so delays on the way do not matter.
-        self.deadline.send_replace(after.map(|after| since_boot() + after));
+    pub fn deadline(&self, at: Option<Monotonic>) {
+        // Passed on untouched: a span would grow if the process is suspended before it is read.
+        self.deadline.send_replace(at);
     }
 
     /// Runs a command until it ends by itself or `stop` completes, and until nothing of its process
@@ -227,6 +227,37 @@ fn is_inherited(name: &OsString, inherited: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Answers like a guardian, and writes what it was told to a file.
+    const FAKE_GUARDIAN: &str = "echo 'filch guardian 3'
+        while read -r word rest; do
+            echo \"$word $rest\" >>\"$0\"
+            case $word in
+                watch) echo \"watching $rest\" ;;
+                forget) echo \"forgotten $rest\" ;;
+            esac
+        done";
+
+    #[tokio::test]
+    async fn the_guardian_is_told_the_very_moment_that_was_set() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = folder.path().join("told");
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let helper = Helper {
+            program: "/bin/sh".into(),
+            guardian: words(&["-c", FAKE_GUARDIAN, told.to_str().unwrap()]),
+            launcher: words(&["-c", "exit 0"]),
+        };
+        let runner = Runner::start(Options { helper, ..Options::new(PathBuf::new()) });
+        // Long ago. If it went through a span, it would become a moment of today.
+        runner.deadline(Some(Monotonic(17)));
+        let command = Command { argv: vec!["true".to_owned()], ..Command::default() };
+        let finished = runner.run(command, |_, _| {}, std::future::pending()).await;
+        assert_eq!(finished.how, How::Exited(0));
+        runner.close().await;
+        let told = std::fs::read_to_string(told).unwrap();
+        assert_eq!(told.lines().next(), Some("deadline 17"), "{told}");
+    }
 
     #[test]
     fn variables_are_inherited_by_name_or_beginning() {
