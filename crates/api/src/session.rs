@@ -164,13 +164,13 @@ pub struct WireHello {
     /// The queues it serves; all if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<Vec<String>>,
-    /// Reports that were not answered before. Applied before anything else.
+    /// Reports that were not answered before, as many as fit. Applied before anything else.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reports: Vec<WireReport>,
     /// Jobs of this worker that have been running for a while.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub started: Vec<WireHold>,
-    /// Every job that the worker holds.
+    /// Every job that the worker holds, and every job whose report did not fit and follows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<WireHold>,
 }
@@ -184,6 +184,9 @@ pub enum WireHelloKind {
     New,
     /// A new incarnation in place of the one with this id, all of whose jobs have stopped.
     Replace(String),
+    /// A new incarnation with reports of the one with this id, all of whose jobs have stopped. More
+    /// of them follow in the next session; the last part comes with `replace`.
+    ReportFor(String),
     /// The same incarnation over a new connection.
     Resume,
 }
@@ -375,6 +378,10 @@ fn serves(queues: Option<Vec<String>>) -> Serves {
     })
 }
 
+fn read_worker(text: &str) -> Result<WorkerId, InvalidFrame> {
+    id::read_worker(text).ok_or(InvalidFrame("a worker's id has 16 hexadecimal digits"))
+}
+
 impl UpFrame {
     /// The frame for a batch of an agent's messages.
     #[must_use]
@@ -408,8 +415,7 @@ impl UpFrame {
     /// # Errors
     /// If an id is malformed or a report is incomplete.
     pub fn hear(self) -> Result<WorkerBatch, InvalidFrame> {
-        let worker = id::read_worker(&self.worker)
-            .ok_or(InvalidFrame("a worker's id has 16 hexadecimal digits"))?;
+        let worker = read_worker(&self.worker)?;
         let mut messages = Vec::with_capacity(self.messages.len());
         for message in self.messages {
             match message {
@@ -432,6 +438,7 @@ impl Up {
                 kind: match hello.kind {
                     HelloKind::New => WireHelloKind::New,
                     HelloKind::Replace(worker) => WireHelloKind::Replace(id::worker(worker)),
+                    HelloKind::ReportFor(worker) => WireHelloKind::ReportFor(id::worker(worker)),
                     HelloKind::Resume => WireHelloKind::Resume,
                 },
                 slots: hello.slots,
@@ -466,10 +473,8 @@ impl Up {
             Self::Hello(hello) => FromWorker::Hello(message::Hello {
                 kind: match hello.kind {
                     WireHelloKind::New => HelloKind::New,
-                    WireHelloKind::Replace(worker) => HelloKind::Replace(
-                        id::read_worker(&worker)
-                            .ok_or(InvalidFrame("a worker's id has 16 hexadecimal digits"))?,
-                    ),
+                    WireHelloKind::Replace(worker) => HelloKind::Replace(read_worker(&worker)?),
+                    WireHelloKind::ReportFor(worker) => HelloKind::ReportFor(read_worker(&worker)?),
                     WireHelloKind::Resume => HelloKind::Resume,
                 },
                 slots: hello.slots,

@@ -75,11 +75,11 @@ pub struct Hello {
     pub want: u32,
     /// Which queues it serves.
     pub serves: Serves,
-    /// The reports it has not seen answered. Applied before anything else.
+    /// The reports it has not seen answered, as many as fit. Applied before anything else.
     pub reports: Vec<Report>,
     /// Which of its jobs have been running for a while.
     pub started: Vec<Hold>,
-    /// Every job it holds.
+    /// Every job it holds, and every job whose report did not fit and follows.
     pub holds: Vec<Hold>,
 }
 
@@ -91,8 +91,23 @@ pub enum HelloKind {
     /// A new incarnation in place of an older one, all of whose jobs have stopped. The reports are
     /// those of the older one.
     Replace(WorkerId),
+    /// A new incarnation that delivers reports of an older one, all of whose jobs have stopped.
+    /// More of them follow in the next session, so the older one is not over yet: its lease is
+    /// renewed, and it ends with the hello that replaces it.
+    ReportFor(WorkerId),
     /// An incarnation that the server knows, over a new connection.
     Resume,
+}
+
+impl HelloKind {
+    /// The older incarnation whose reports the hello carries; `None` if they are the worker's own.
+    #[must_use]
+    pub const fn older(self) -> Option<WorkerId> {
+        match self {
+            Self::Replace(older) | Self::ReportFor(older) => Some(older),
+            Self::New | Self::Resume => None,
+        }
+    }
 }
 
 /// Which queues a worker serves.

@@ -92,6 +92,8 @@ bugs! {
     SilentThief = "silent-thief";
     /// The owner of a running job learns of its cancel only when it opens its next session.
     CancelNotSent = "cancel-not-sent";
+    /// Reports that do not fit into a batch count as sent, and are never sent.
+    ReportsBeyondBoundForgotten = "reports-beyond-bound-forgotten";
     /// The server treats a lease as expired after half of its length.
     ReclaimEarly = "reclaim-early";
 }

@@ -344,6 +344,9 @@ fn agent_config(words: &mut Vec<&str>, context: &Context) -> Result<agent::Agent
     if let Some(reserve) = setting(words, "reserve", 1, context)? {
         config.reserve = Reserve::Fixed(reserve);
     }
+    if let Some(bytes) = setting::<u32>(words, "report-bytes", 1, context)? {
+        config.report_bytes_max = bytes as usize;
+    }
     if words.first() == Some(&"embedded") {
         words.remove(0);
         config.home = Home::Embedded;
@@ -369,6 +372,9 @@ pub(crate) fn agent_header(config: &agent::AgentConfig) -> String {
     let mut add = |text: &str| header.push_str(text);
     if let Reserve::Fixed(reserve) = config.reserve {
         add(&format!(" reserve {reserve}"));
+    }
+    if config.report_bytes_max != agent::AgentConfig::default().report_bytes_max {
+        add(&format!(" report-bytes {}", config.report_bytes_max));
     }
     if config.home == Home::Embedded {
         add(" embedded");

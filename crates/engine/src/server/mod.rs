@@ -20,7 +20,7 @@ use std::time::Duration;
 use filch_scheduler::dispatch::{Dispatch, DispatchEffect, DispatchEvent};
 use filch_scheduler::gate::{Gate, Outgoing};
 use filch_scheduler::id::{CommitNo, Hold, JobId, RequestNo, Seq, SessionNo, WorkerId};
-use filch_scheduler::message::{FromWorker, HelloKind, Serves, ToWorker, WorkerBatch};
+use filch_scheduler::message::{FromWorker, Serves, ToWorker, WorkerBatch};
 use filch_scheduler::record::Mutation;
 use filch_scheduler::time::{Monotonic, Now};
 use filch_store::{Commit, PurgeCause};
@@ -466,7 +466,7 @@ impl ServerEngine {
         self.check_token(scope, batch.worker)?;
         for message in &mut batch.messages {
             if let FromWorker::Hello(hello) = message {
-                if let HelloKind::Replace(older) = hello.kind {
+                if let Some(older) = hello.kind.older() {
                     self.check_token(scope, older)?;
                 }
                 let Some(queues) = &scope.queues else { continue };

@@ -48,6 +48,9 @@ pub struct AgentConfig {
     pub reconnect_max: Duration,
     /// This many reports are sent at once, even if earlier ones are not answered yet.
     pub reports_max: usize,
+    /// This many bytes of reports are under way at most, or one report that is larger: servers
+    /// refuse frames that are too large.
+    pub report_bytes_max: usize,
     /// The grace period for running jobs when the server asks the worker to shut down.
     pub grace: Duration,
 }
@@ -63,6 +66,7 @@ impl Default for AgentConfig {
             started_after: Duration::from_millis(50),
             reconnect_max: Duration::from_millis(500),
             reports_max: 256,
+            report_bytes_max: 4 << 20,
             grace: Duration::from_secs(30),
         }
     }
@@ -142,7 +146,10 @@ struct Session {
     is_urgent: bool,
     /// Reports sent in this session that are not answered, and when the first of them was sent.
     in_flight: usize,
+    in_flight_bytes: usize,
     in_flight_since: Monotonic,
+    /// Whether it delivers reports of an older incarnation, and more follow in the next session.
+    is_partial: bool,
     want_told: u32,
     /// Whether this session's `reconcile` has arrived.
     is_reconciled: bool,
@@ -182,6 +189,15 @@ struct Pending {
     report: Report,
     /// Whether it was sent in the current session.
     is_sent: bool,
+}
+
+/// About as many bytes as a report has on the wire besides its texts.
+const REPORT_BYTES: usize = 64;
+
+impl Pending {
+    fn bytes(&self) -> usize {
+        REPORT_BYTES + self.report.text_bytes()
+    }
 }
 
 impl Agent {
@@ -242,6 +258,7 @@ impl Agent {
         }
         self.fill_slots();
         self.come_back_or_leave();
+        self.continue_delivery();
         self.flush();
         effects.append(&mut self.effects);
     }
@@ -319,7 +336,8 @@ impl Agent {
         places.dedup();
         let running = self.slots.values().filter(|slot| slot.runs_since().is_some()).count();
         let past = self.fence_at().is_none_or(|at| at <= self.now.monotonic);
-        let sent = self.reports.values().filter(|pending| pending.is_sent).count();
+        let sent = self.reports.values().filter(|pending| pending.is_sent);
+        let (sent, bytes) = sent.fold((0, 0), |(n, sum), it| (n + 1, sum + it.bytes()));
         let rules = [
             (places.len() == count, "a job is in one place"),
             (
@@ -329,7 +347,10 @@ impl Agent {
             (!past || running == 0, "nothing runs past the worker's own deadline"),
             (!self.is_fenced || self.deque.count() == 0, "a fenced worker's deque is empty"),
             (self.drain.is_none() || self.deque.count() == 0, "a draining worker's deque is empty"),
-            (sent == self.session.in_flight, "reports under way are counted"),
+            (
+                sent == self.session.in_flight && bytes == self.session.in_flight_bytes,
+                "reports under way are counted",
+            ),
             (self.effects.is_empty(), "what was decided has been handed over"),
         ];
         match rules.into_iter().find(|(holds, _)| !holds) {

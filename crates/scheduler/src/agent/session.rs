@@ -2,7 +2,8 @@
 //! the lease, and self-fencing.
 //!
 //! Reports are sent when no earlier report is unanswered, or when many have accumulated. So batches
-//! grow with the round trip time without further tuning.
+//! grow with the round trip time without further tuning. The reports under way are bounded in
+//! bytes: the next are sent when those are answered.
 
 use alloc::vec::Vec;
 
@@ -36,7 +37,9 @@ impl Session {
             unsent: Vec::new(),
             is_urgent: false,
             in_flight: 0,
+            in_flight_bytes: 0,
             in_flight_since: now,
+            is_partial: false,
             want_told: 0,
             is_reconciled: false,
             acknowledged_at: None,
@@ -78,21 +81,22 @@ impl Agent {
     fn greet(&mut self) {
         self.session = Session::new(self.session.number.next(), self.now.monotonic);
         self.session.is_open = true;
+        let reports = self.take_reports();
+        let is_whole = reports.len() == self.reports.len();
         let kind = match (self.is_met, self.replaces) {
             (true, _) => HelloKind::Resume,
-            (false, Some(older)) => HelloKind::Replace(older),
+            (false, Some(older)) if is_whole => HelloKind::Replace(older),
+            (false, Some(older)) => HelloKind::ReportFor(older),
             (false, None) => HelloKind::New,
         };
-        let mut reports = Vec::with_capacity(self.reports.len());
-        for pending in self.reports.values_mut() {
-            pending.is_sent = true;
-            reports.push(pending.report.clone());
-        }
-        self.session.in_flight = reports.len();
-        self.session.in_flight_since = self.now.monotonic;
+        self.session.is_partial = matches!(kind, HelloKind::ReportFor(_));
         let want = self.want();
         self.session.want_told = want;
         let started = self.slots.iter().filter(|(_, slot)| slot.is_told());
+        // Jobs whose report follows are listed as held: the server must not send them again.
+        let unsent = self.reports.iter().filter(|(_, pending)| !pending.is_sent);
+        let unsent = unsent.map(|(&hold, _)| hold).filter(|_| self.is_met);
+        let holds = self.deque.iter().chain(self.slots.keys().copied()).chain(unsent);
         let hello = Hello {
             kind,
             slots: self.config.slots,
@@ -100,7 +104,7 @@ impl Agent {
             serves: self.config.serves.clone(),
             reports,
             started: started.map(|(&hold, _)| hold).collect(),
-            holds: self.deque.iter().chain(self.slots.keys().copied()).collect(),
+            holds: holds.collect(),
         };
         self.say_now(FromWorker::Hello(hello));
         if self.drain.is_some() {
@@ -131,7 +135,7 @@ impl Agent {
     /// Closes the session. Its messages may not have arrived: they are repeated in the next.
     fn close(&mut self) {
         self.session.is_open = false;
-        self.session.in_flight = 0;
+        (self.session.in_flight, self.session.in_flight_bytes) = (0, 0);
         self.session.unsent.clear();
         for pending in self.reports.values_mut() {
             pending.is_sent = false;
@@ -251,16 +255,64 @@ impl Agent {
         if self.session.in_flight == 0 {
             self.session.in_flight_since = self.now.monotonic;
         }
+        let pending = super::Pending { report, is_sent: true };
         self.session.in_flight += 1;
-        self.reports.insert(report.hold, super::Pending { report, is_sent: true });
+        self.session.in_flight_bytes += pending.bytes();
+        self.reports.insert(pending.report.hold, pending);
+    }
+
+    /// Takes unsent reports for the next batch, as many as fit: at least one if none is under way.
+    fn take_reports(&mut self) -> Vec<Report> {
+        let mut taken = Vec::new();
+        let session = &mut self.session;
+        if session.in_flight == 0 {
+            session.in_flight_since = self.now.monotonic;
+        }
+        for pending in self.reports.values_mut().filter(|pending| !pending.is_sent) {
+            let bytes = session.in_flight_bytes + pending.bytes();
+            if session.in_flight > 0 && bytes > self.config.report_bytes_max {
+                if planted(Bug::ReportsBeyondBoundForgotten) {
+                    pending.is_sent = true;
+                    session.in_flight += 1;
+                    session.in_flight_bytes = bytes;
+                    continue;
+                }
+                break;
+            }
+            pending.is_sent = true;
+            session.in_flight += 1;
+            session.in_flight_bytes = bytes;
+            taken.push(pending.report.clone());
+        }
+        taken
+    }
+
+    /// Whether another report fits into what may be under way.
+    fn has_room(&self) -> bool {
+        let next = self.reports.values().find(|pending| !pending.is_sent);
+        let session = &self.session;
+        !session.is_partial
+            && next.is_some_and(|next| {
+                session.in_flight == 0
+                    || session.in_flight_bytes + next.bytes() <= self.config.report_bytes_max
+            })
+    }
+
+    /// Once the server has answered a part of an older incarnation's reports, a new session
+    /// delivers the next. They cannot follow in the same one, where a report is about a job of this
+    /// incarnation.
+    pub(super) fn continue_delivery(&mut self) {
+        let session = &self.session;
+        if session.is_open && session.is_partial && session.in_flight == 0 && !self.has_left {
+            self.hang_up();
+        }
     }
 
     /// Reports wait for one another so that many share a batch. But each one makes room for a new
     /// job, so if the worker has nothing else to run, they are sent at once.
     pub(super) fn idle(&mut self) {
         let is_short = self.deque.count() == 0 && self.slots.len() < self.config.slots as usize;
-        let has_room_to_tell = self.reports.len() > self.session.in_flight;
-        self.session.is_urgent |= is_short && has_room_to_tell && self.want() > 0;
+        self.session.is_urgent |= is_short && self.want() > 0 && self.has_room();
     }
 
     /// Sends a batch if one is due.
@@ -273,7 +325,8 @@ impl Agent {
         let is_due = self.session.heartbeat_at <= now;
         let is_time = self.session.is_urgent
             || is_due
-            || (waiting > 0 && (self.session.in_flight == 0 || waiting >= self.config.reports_max));
+            || (waiting > 0 && self.session.in_flight == 0)
+            || (waiting >= self.config.reports_max && self.has_room());
         if !is_time {
             return;
         }
@@ -283,13 +336,10 @@ impl Agent {
             self.session.want_told = want;
             messages.push(FromWorker::Want(want));
         }
-        if self.session.in_flight == 0 {
-            self.session.in_flight_since = now;
-        }
-        for pending in self.reports.values_mut().filter(|pending| !pending.is_sent) {
-            pending.is_sent = true;
-            self.session.in_flight += 1;
-            messages.push(FromWorker::Report(pending.report.clone()));
+        // While a part of an older incarnation's reports is delivered, the rest waits for the next
+        // session.
+        if !self.session.is_partial {
+            messages.extend(self.take_reports().into_iter().map(FromWorker::Report));
         }
         if messages.is_empty() {
             messages.push(FromWorker::Heartbeat);
@@ -315,7 +365,7 @@ impl Agent {
 
     /// How many jobs to own at most.
     fn want(&self) -> u32 {
-        if self.drain.is_some() || self.is_fenced {
+        if self.drain.is_some() || self.is_fenced || self.session.is_partial {
             return 0;
         }
         let slots = self.config.slots;
@@ -405,8 +455,10 @@ impl Agent {
 
     /// Learns which of the jobs it holds this worker still owns.
     fn learn(&mut self, lease: Duration, mut keep: Vec<Hold>) {
-        self.is_met = true;
-        self.replaces = None;
+        if !self.session.is_partial {
+            self.is_met = true;
+            self.replaces = None;
+        }
         self.lease = lease;
         self.session.is_reconciled = true;
         self.lease_from = self.lease_from.max(self.session.acknowledged_at);
@@ -424,7 +476,10 @@ impl Agent {
 
     fn answered(&mut self, hold: Hold, verdict: Verdict) {
         if let Some(pending) = self.reports.remove(&hold) {
-            self.session.in_flight -= usize::from(pending.is_sent);
+            if pending.is_sent {
+                self.session.in_flight -= 1;
+                self.session.in_flight_bytes -= pending.bytes();
+            }
             self.session.in_flight_since = self.now.monotonic;
             self.effects.push(AgentEffect::Answered { hold, verdict });
         }

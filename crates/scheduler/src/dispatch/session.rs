@@ -39,7 +39,9 @@ impl Dispatch {
         let known = self.workers.find(id).map(|worker| (worker.session, worker.expected));
         let Some((current, expected)) = known else {
             match hello {
-                Some(HelloKind::New | HelloKind::Replace(_)) if !self.workers.has_ended(id) => {
+                Some(HelloKind::New | HelloKind::Replace(_) | HelloKind::ReportFor(_))
+                    if !self.workers.has_ended(id) =>
+                {
                     self.let_in(id, session, number, messages);
                 }
                 Some(_) if planted(Bug::LostIncarnationRevived) => {
@@ -209,15 +211,15 @@ impl Dispatch {
         self.workers.touch(id);
         // Reports come before anything else: a finished job is finished, whichever incarnation
         // reports it.
-        let reporter = match hello.kind {
-            HelloKind::Replace(older) => older,
-            HelloKind::New | HelloKind::Resume => id,
-        };
+        let reporter = hello.kind.older().unwrap_or(id);
         for report in hello.reports {
             self.report(reporter, id, session, report);
         }
         for hold in hello.started {
             self.started(reporter, hold);
+        }
+        if let HelloKind::ReportFor(older) = hello.kind {
+            self.renew_older(older);
         }
         if let HelloKind::Replace(older) = hello.kind
             && older != id
@@ -235,6 +237,15 @@ impl Dispatch {
         // none.
         if self.workers.get(id).draining {
             self.tell(id, ToWorker::DrainNow);
+        }
+    }
+
+    /// More reports of this incarnation follow, from its successor: it must not be lost meanwhile,
+    /// or they would be refused and finished jobs would run again.
+    fn renew_older(&mut self, older: WorkerId) {
+        let lease_end = self.lease_clock().plus(self.config.lease);
+        if let Some(worker) = self.workers.find_mut(older) {
+            worker.lease_end = worker.lease_end.max(lease_end);
         }
     }
 

@@ -66,7 +66,7 @@ words!(Placement {
     FreeSlot {} = ["free-slot"],
 });
 
-/// `new`, `new replacing w1` or `resume`.
+/// `new`, `new replacing w1`, `new reporting-for w1` or `resume`.
 impl Words for HelloKind {
     fn write(&self, writer: &mut Writer<'_>) {
         match self {
@@ -74,6 +74,11 @@ impl Words for HelloKind {
             Self::Replace(older) => {
                 writer.word("new");
                 writer.word("replacing");
+                older.write(writer);
+            }
+            Self::ReportFor(older) => {
+                writer.word("new");
+                writer.word("reporting-for");
                 older.write(writer);
             }
             Self::Resume => writer.word("resume"),
@@ -86,6 +91,9 @@ impl Words for HelloKind {
         reader.expect_word("new")?;
         if reader.take_word("replacing") {
             return Ok(Self::Replace(Words::read(reader)?));
+        }
+        if reader.take_word("reporting-for") {
+            return Ok(Self::ReportFor(Words::read(reader)?));
         }
         Ok(Self::New)
     }

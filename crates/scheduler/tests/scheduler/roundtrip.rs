@@ -300,7 +300,12 @@ impl Maker {
             0 => {
                 let older = self.worker();
                 FromWorker::Hello(Hello {
-                    kind: self.one([HelloKind::New, HelloKind::Replace(older), HelloKind::Resume]),
+                    kind: self.one([
+                        HelloKind::New,
+                        HelloKind::Replace(older),
+                        HelloKind::ReportFor(older),
+                        HelloKind::Resume,
+                    ]),
                     slots: self.number() as u32,
                     want: self.number() as u32,
                     serves: self.serves(),

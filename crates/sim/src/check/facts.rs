@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use filch_scheduler::id::{Fence, Hold, JobId, Seq, SessionNo, WorkerId};
-use filch_scheduler::message::{FromWorker, HelloKind, Serves, ToWorker};
+use filch_scheduler::message::{FromWorker, Serves, ToWorker};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{JobRow, JobWrite, LeaseCause, QueueSettings, Strategy};
 use filch_scheduler::spec::JobSpec;
@@ -400,7 +400,7 @@ impl Facts {
                 if let Some(FromWorker::Hello(hello)) = messages.first() {
                     let known = self.sessions.entry(worker).or_insert(session);
                     *known = session.max(*known);
-                    if let HelloKind::Replace(older) = hello.kind
+                    if let Some(older) = hello.kind.older()
                         && older != worker
                     {
                         self.instead.insert(worker, older);

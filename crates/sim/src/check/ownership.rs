@@ -226,14 +226,11 @@ impl Ownership {
                     self.left.insert(worker);
                 }
                 FromWorker::Hello(hello) => {
-                    let speaker = match hello.kind {
-                        HelloKind::Replace(older) => older,
-                        HelloKind::New | HelloKind::Resume => worker,
-                    };
+                    let speaker = hello.kind.older().unwrap_or(worker);
                     let holds = hello.reports.iter().map(|report| report.hold);
                     self.let_go.extend(holds.filter(|hold| is_own(speaker, hold)));
-                    if speaker != worker {
-                        self.left.insert(speaker);
+                    if let HelloKind::Replace(older) = hello.kind {
+                        self.left.insert(older);
                     }
                     self.greeted_with.insert(worker, (at, hello.holds.clone()));
                 }

@@ -86,6 +86,7 @@ fn words(effect: Effect) -> Vec<String> {
                 WireHelloKind::New => "new",
                 WireHelloKind::Resume => "resume",
                 WireHelloKind::Replace(_) => "replace",
+                WireHelloKind::ReportFor(_) => "report-for",
             };
             let reports = hello.reports.len();
             let holds = jobs(&hello.holds);

@@ -193,7 +193,7 @@ impl Player {
             && !self.places.contains_key(&worker)
         {
             let place = match hello.kind {
-                HelloKind::Replace(older) => self.places[&older],
+                HelloKind::Replace(older) | HelloKind::ReportFor(older) => self.places[&older],
                 HelloKind::New | HelloKind::Resume => worker.random() as usize - 1,
             };
             self.places.insert(worker, place);
