@@ -1,9 +1,9 @@
 //! The simulated world: one server, its store, workers, clients and a network, in one thread and in
 //! virtual time.
 //!
-//! The engines of the server and the workers are the real ones; everything around them is simulated here. Events happen
-//! in the order of true time, and events of the same time in the order in which they were
-//! scheduled, so a plan always gives the same run.
+//! The engines of the server and the workers are the real ones; everything around them is simulated
+//! here. Events happen in the order of true time, and events of the same time in the order in which
+//! they were scheduled, so a plan always gives the same run.
 //!
 //! The other files: `server` simulates the shell of the server, `place` the shell of a worker,
 //! `network` the network between them, `client` clients and operators, `fault` faults, `schedule`
