@@ -223,6 +223,7 @@ impl<'a> Replay<'a> {
             priority: self.spec.priority,
             due: Default::default(),
             holder: None,
+            last: None,
             reason: None,
             at: Default::default(),
         }
@@ -529,6 +530,7 @@ mod tests {
                 priority: 0,
                 due: Wall(0),
                 holder: None,
+                last: None,
                 reason,
                 at: Wall(0),
             };

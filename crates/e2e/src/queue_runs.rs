@@ -160,6 +160,7 @@ fn write(job: Seq, state: JobState, fence: Fence) -> JobWrite {
         priority: 0,
         due: Wall(0),
         holder: None,
+        last: None,
         reason: None,
         at: Wall(0),
     }

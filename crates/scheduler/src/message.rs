@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::id::{CommitNo, Fence, Hold, JobId, MessageNo, QuestionNo, SessionNo, WorkerId};
 use crate::name::Name;
-use crate::record::StoredText;
+use crate::record::{ReportKind, StoredText};
 use crate::time::{Duration, Millis};
 
 /// An error text, passed on without being interpreted.
@@ -171,6 +171,19 @@ pub enum Ending {
     Dropped,
     /// The cancelled job has stopped.
     Stopped,
+}
+
+impl Ending {
+    /// Which report that keeps the job's fence this is; `None` if the fence grows.
+    #[must_use]
+    pub const fn kind(&self) -> Option<ReportKind> {
+        match self {
+            Self::Finished => Some(ReportKind::Finished),
+            Self::Failed { .. } => Some(ReportKind::Failed),
+            Self::Snoozed(_) => Some(ReportKind::Snoozed),
+            Self::Interrupted | Self::Dropped | Self::Stopped => None,
+        }
+    }
 }
 
 /// Whether an attempt that failed may be followed by another.

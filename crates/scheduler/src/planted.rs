@@ -94,6 +94,9 @@ bugs! {
     CancelNotSent = "cancel-not-sent";
     /// Reports that do not fit into a batch count as sent, and are never sent.
     ReportsBeyondBoundForgotten = "reports-beyond-bound-forgotten";
+    /// A report counts as a repeat of the accepted one if the job's state and fence allow it,
+    /// whoever sends it and whatever it says.
+    RepeatByFenceAlone = "repeat-by-fence-alone";
     /// The server treats a lease as expired after half of its length.
     ReclaimEarly = "reclaim-early";
 }

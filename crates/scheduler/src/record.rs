@@ -90,10 +90,46 @@ pub struct JobWrite {
     /// The worker that holds it: the owner of a running job, or the worker that still has to stop a
     /// cancelled one.
     pub holder: Option<WorkerId>,
+    /// The report that ended its last attempt, as long as the job has had no owner since.
+    pub last: Option<LastReport>,
     /// Why it ended, if it did not succeed.
     pub reason: Option<Reason>,
     /// When this was written; for an ended job, when it ended.
     pub at: Wall,
+}
+
+/// The report that ended the last attempt of a job, under the fence that the job still has. The
+/// same report again, from the same worker, is a repeat and is accepted; any other is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct LastReport {
+    /// The worker that owned the job.
+    pub worker: WorkerId,
+    /// How the attempt ended.
+    pub kind: ReportKind,
+}
+
+/// A report that ends an attempt without raising the job's fence.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ReportKind {
+    /// The attempt succeeded.
+    Finished,
+    /// The attempt failed.
+    Failed,
+    /// The handler asked to be called later.
+    Snoozed,
+}
+
+impl ReportKind {
+    /// Whether a job can be in this state after such a report, with no owner since.
+    #[must_use]
+    pub const fn leads_to(self, state: JobState) -> bool {
+        match state {
+            JobState::Succeeded => matches!(self, Self::Finished),
+            JobState::Dead => matches!(self, Self::Failed),
+            JobState::Scheduled | JobState::Queued => matches!(self, Self::Failed | Self::Snoozed),
+            JobState::Blocked | JobState::Leased | JobState::Running | JobState::Cancelled => false,
+        }
+    }
 }
 
 /// Why a job did not succeed.

@@ -7,6 +7,7 @@
 use core::fmt;
 
 use crate::id::WorkerId;
+use crate::record::{LastReport, ReportKind};
 
 /// The state of a job. The word is the same in the store, the API and the documentation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -165,19 +166,22 @@ impl Verb {
     ];
 
     /// Whether the job's fence grows: it has another owner now, or reports of the old owner must be
-    /// refused. After the owner's own final report (finish, fail, snooze) the fence stays, so that
-    /// a repetition of that report is recognised.
+    /// refused. After the owner's own final report (finish, fail, snooze) the fence stays, and that
+    /// report is recorded with the job, so that a repetition is recognised.
     #[must_use]
     pub const fn changes_hands(self) -> bool {
         matches!(self, Self::Claim | Self::Steal | Self::Requeue | Self::Cancel | Self::Retry)
     }
 }
 
-/// A job's state and its holder.
+/// A job's state, and its holder or the last report about it. A job never has both, so they share
+/// one field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Phase {
     state: JobState,
-    holder: Option<WorkerId>,
+    /// If set, `worker` sent this report and holds the job no more.
+    reported: Option<ReportKind>,
+    worker: Option<WorkerId>,
 }
 
 /// `verb` is not allowed for a job in `state`.
@@ -189,16 +193,28 @@ pub(crate) struct Illegal {
 
 impl Phase {
     /// The phase of a newly submitted job.
-    pub(crate) const BLOCKED: Self = Self { state: JobState::Blocked, holder: None };
+    pub(crate) const BLOCKED: Self =
+        Self { state: JobState::Blocked, reported: None, worker: None };
 
-    /// A job as the store has it. `None` if this state and holder are inconsistent.
-    pub(crate) const fn loaded(state: JobState, holder: Option<WorkerId>) -> Option<Self> {
+    /// A job as the store has it. `None` if this state, holder and report are inconsistent.
+    pub(crate) const fn loaded(
+        state: JobState,
+        holder: Option<WorkerId>,
+        last: Option<LastReport>,
+    ) -> Option<Self> {
         let fits = match state {
             JobState::Leased | JobState::Running => holder.is_some(),
             JobState::Cancelled => true,
             _ => holder.is_none(),
         };
-        if fits { Some(Self { state, holder }) } else { None }
+        match last {
+            _ if !fits => None,
+            None => Some(Self { state, reported: None, worker: holder }),
+            Some(LastReport { worker, kind }) if kind.leads_to(state) => {
+                Some(Self { state, reported: Some(kind), worker: Some(worker) })
+            }
+            Some(_) => None,
+        }
     }
 
     pub(crate) const fn state(self) -> JobState {
@@ -207,12 +223,20 @@ impl Phase {
 
     /// The worker that owns the job, or that still has to stop a cancelled one.
     pub(crate) const fn holder(self) -> Option<WorkerId> {
-        self.holder
+        if self.reported.is_none() { self.worker } else { None }
+    }
+
+    /// The report that ended the last attempt, if the job's fence has not changed since.
+    pub(crate) const fn last(self) -> Option<LastReport> {
+        match (self.worker, self.reported) {
+            (Some(worker), Some(kind)) => Some(LastReport { worker, kind }),
+            _ => None,
+        }
     }
 
     /// The owner of a leased or running job.
     pub(crate) const fn owner(self) -> Option<WorkerId> {
-        if self.state.is_owned() { self.holder } else { None }
+        if self.state.is_owned() { self.holder() } else { None }
     }
 
     /// Applies a transition; `owner` is the new owner, for transitions that assign the job.
@@ -225,14 +249,19 @@ impl Phase {
         let Some(state) = self.state.after(verb) else {
             return Err(Illegal { state: self.state, verb });
         };
-        self.holder = match verb {
+        (self.worker, self.reported) = match verb {
             Verb::Claim | Verb::Steal => {
                 assert!(owner.is_some(), "a claimed or stolen job has a new owner");
-                owner
+                (owner, None)
             }
             // A cancelled job stays with its worker until that worker has stopped it.
-            Verb::Start | Verb::Cancel => self.holder,
-            _ => None,
+            Verb::Start | Verb::Cancel => (self.holder(), None),
+            Verb::Due => (self.worker, self.reported),
+            Verb::Finish => (self.worker, Some(ReportKind::Finished)),
+            Verb::Backoff => (self.worker, Some(ReportKind::Failed)),
+            Verb::Snooze => (self.worker, Some(ReportKind::Snoozed)),
+            Verb::Bury if self.holder().is_some() => (self.worker, Some(ReportKind::Failed)),
+            Verb::Bury | Verb::Release | Verb::Defer | Verb::Requeue | Verb::Retry => (None, None),
         };
         self.state = state;
         Ok(())
@@ -241,7 +270,7 @@ impl Phase {
     /// The worker has stopped or dropped the cancelled job.
     pub(crate) const fn let_go(&mut self) {
         assert!(matches!(self.state, JobState::Cancelled), "only a cancelled job is let go of");
-        self.holder = None;
+        (self.worker, self.reported) = (None, None);
     }
 }
 
@@ -286,7 +315,7 @@ mod tests {
         for state in JobState::ALL {
             for verb in Verb::ALL {
                 let holder = state.is_owned().then_some(worker);
-                let before = Phase::loaded(state, holder).expect("holder and state fit");
+                let before = Phase::loaded(state, holder, None).expect("holder and state fit");
                 let mut phase = before;
                 match phase.apply(verb, Some(worker)) {
                     Ok(()) => assert_eq!(Some(phase.state()), state.after(verb)),
@@ -311,5 +340,30 @@ mod tests {
         assert_eq!((phase.holder(), phase.owner()), (Some(worker), None));
         phase.let_go();
         assert_eq!(phase.holder(), None);
+    }
+
+    #[test]
+    fn the_last_report_is_kept_until_the_fence_grows() {
+        let worker = WorkerId::apart(1);
+        for verb in Verb::ALL {
+            for before in [JobState::Leased, JobState::Running] {
+                let mut phase = Phase::loaded(before, Some(worker), None).expect("held");
+                if phase.apply(verb, Some(worker)).is_err() {
+                    continue;
+                }
+                let kind = phase.last().map(|last| last.kind);
+                assert_eq!(kind.is_some(), phase.holder().is_none() && !verb.changes_hands());
+                assert!(kind.is_none_or(|kind| kind.leads_to(phase.state())), "{verb:?}");
+                let loaded = Phase::loaded(phase.state(), phase.holder(), phase.last());
+                assert_eq!(loaded, Some(phase), "{verb:?}");
+                for next in Verb::ALL {
+                    let mut after = phase;
+                    if kind.is_some() && after.apply(next, Some(worker)).is_ok() {
+                        let kept = (!next.changes_hands()).then_some(phase.last()).flatten();
+                        assert_eq!(after.last(), kept, "{verb:?} {next:?}");
+                    }
+                }
+            }
+        }
     }
 }

@@ -45,6 +45,8 @@ pub struct Member {
     pub reserve: Reserve,
     /// Whether it runs in the server's process.
     pub home: Home,
+    /// Whether it also sends reports that contradict what was recorded: see `world::hostile`.
+    pub is_hostile: bool,
     /// Which queues it serves.
     pub serves: Serves,
     /// The rate of its clock in millionths of the server's.

@@ -117,12 +117,13 @@ fn print_network(network: NetworkConditions) -> String {
 }
 
 fn print_member(member: &Member) -> String {
-    let Member { slots, reserve, home, serves, rate, network } = member;
+    let Member { slots, reserve, home, is_hostile, serves, rate, network } = member;
     let reserve = match reserve {
         Reserve::Auto { .. } => "auto".to_owned(),
         Reserve::Fixed(reserve) => reserve.to_string(),
     };
     let home = match home {
+        Home::Apart if *is_hostile => "hostile",
         Home::Apart => "apart",
         Home::Embedded => "embedded",
     };
@@ -337,7 +338,11 @@ fn parse_member(words: &mut Words<'_>) -> Result<Member, String> {
         number => Reserve::Fixed(read(number)?),
     };
     words.expect("home")?;
-    let home = words.choice(&[("apart", Home::Apart), ("embedded", Home::Embedded)])?;
+    let (home, is_hostile) = words.choice(&[
+        ("apart", (Home::Apart, false)),
+        ("hostile", (Home::Apart, true)),
+        ("embedded", (Home::Embedded, false)),
+    ])?;
     let rate: u32 = words.number("rate")?;
     if !(100_000..=10_000_000).contains(&rate) {
         return Err(format!("the rate of a clock must be from 100000 to 10000000, not {rate}"));
@@ -345,7 +350,7 @@ fn parse_member(words: &mut Words<'_>) -> Result<Member, String> {
     let network = parse_network(words)?;
     words.expect("serves")?;
     let serves: Serves = read(words.rest)?;
-    Ok(Member { slots, reserve, home, serves, rate, network })
+    Ok(Member { slots, reserve, home, is_hostile, serves, rate, network })
 }
 
 fn parse_act(words: &mut Words<'_>, plan: &Plan) -> Result<PlannedEvent, String> {

@@ -182,7 +182,8 @@ impl Swarm {
             },
         };
         let slots = *self.random.pick(&[1, 1, 1, 2, 2, 4]);
-        Member { slots, reserve, home, serves, rate, network }
+        let is_hostile = home == Home::Apart && self.random.one_in(6);
+        Member { slots, reserve, home, is_hostile, serves, rate, network }
     }
 
     fn strategy(&mut self) -> Strategy {

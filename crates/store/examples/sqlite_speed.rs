@@ -221,6 +221,7 @@ const fn write(seq: u64, state: JobState, fence: u64) -> JobWrite {
         priority: 0,
         due: Wall(0),
         holder: None,
+        last: None,
         reason: None,
         at: Wall(0),
     }

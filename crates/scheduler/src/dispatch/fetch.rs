@@ -10,9 +10,9 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use super::report::{Verdict, is_last_word};
+use super::report::{Verdict, Word};
 use super::{Answer, Dispatch, DispatchEffect, Refused, Request};
-use crate::id::{CommitNo, FetchNo, Hold, JobId, LeaseNo, RequestNo, Seq, SessionNo, WorkerId};
+use crate::id::{CommitNo, FetchNo, JobId, LeaseNo, RequestNo, Seq, SessionNo, WorkerId};
 use crate::name::Name;
 use crate::record::{JobRow, Mutation};
 use crate::spec::JobSpec;
@@ -54,7 +54,7 @@ enum Work {
     Reports {
         worker: WorkerId,
         session: SessionNo,
-        holds: Vec<Hold>,
+        words: Vec<Word>,
     },
 }
 
@@ -215,14 +215,14 @@ impl Dispatch {
     /// Returns whether there is room for the look-up.
     #[must_use]
     pub(super) fn look_up_reports(&mut self, worker: WorkerId, session: SessionNo) -> bool {
-        let holds = core::mem::take(&mut self.outcome.reports_on_gone);
-        if holds.is_empty() {
+        let words = core::mem::take(&mut self.outcome.reports_on_gone);
+        if words.is_empty() {
             return true;
         }
         let has_room = self.waiting.counts().1 < self.config.limits.waiting;
         if has_room {
-            let seqs = holds.iter().map(|hold| hold.job).collect();
-            let work = Work::Reports { worker, session, holds };
+            let seqs = words.iter().map(|word| word.hold.job).collect();
+            let work = Work::Reports { worker, session, words };
             self.wait(work, Vec::new(), Vec::new(), seqs);
         }
         has_room
@@ -266,14 +266,13 @@ impl Dispatch {
         }
         match work {
             Work::Request(from, request) => self.carry_out(from, request, found),
-            Work::Reports { worker, session, holds } => {
-                for hold in holds {
-                    let row = found.by_seq(hold.job);
-                    let current = row.map(|row| row.now.fence);
-                    let is_repeated = row
-                        .is_some_and(|row| is_last_word(row.now.state, row.now.fence, hold.fence));
-                    let verdict = Verdict::accepted_if(is_repeated, current);
-                    self.answer_report(worker, session, hold, verdict);
+            Work::Reports { worker, session, words } => {
+                for word in words {
+                    let now = found.by_seq(word.hold.job).map(|row| row.now);
+                    let is_repeated =
+                        now.is_some_and(|now| word.repeats(now.state, now.fence, now.last));
+                    let verdict = Verdict::accepted_if(is_repeated, now.map(|now| now.fence));
+                    self.answer_report(worker, session, word.hold, verdict);
                 }
             }
         }

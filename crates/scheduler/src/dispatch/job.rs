@@ -113,6 +113,7 @@ impl Job {
             priority: self.priority,
             due: self.due,
             holder: self.phase.holder(),
+            last: self.phase.last(),
             reason,
             at,
         }

@@ -125,7 +125,7 @@ impl Loader {
             return Err(LoadError::JobTwice(seq));
         }
         let impossible = LoadError::ImpossibleState { job: seq, state: now.state };
-        let phase = Phase::loaded(now.state, now.holder).ok_or(impossible)?;
+        let phase = Phase::loaded(now.state, now.holder, now.last).ok_or(impossible)?;
         if now.state == JobState::Leased {
             return Err(impossible);
         }
@@ -161,7 +161,7 @@ impl Loader {
                 Some(worker) => (JobState::Leased, Some(worker)),
                 None => (JobState::Queued, None),
             };
-            job.phase = Phase::loaded(state, owner).expect("an owner if and only if leased");
+            job.phase = Phase::loaded(state, owner, None).expect("an owner if and only if leased");
             let before = core::mem::replace(&mut job.row, row.number);
             dispatch.ledger.speak(row.number);
             dispatch.ledger.leave(before);

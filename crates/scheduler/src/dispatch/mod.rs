@@ -231,7 +231,7 @@ struct Outcome {
     replies: Vec<(RequestNo, Answer)>,
     others: Vec<DispatchEffect>,
     /// Reports of the current batch about jobs that are not in memory.
-    reports_on_gone: Vec<Hold>,
+    reports_on_gone: Vec<report::Word>,
 }
 
 /// The messages for one worker.

@@ -9,7 +9,9 @@ use crate::id::{Fence, Hold, Seq, SessionNo, WorkerId};
 use crate::message::{Again, Ending, ErrorText, Report, ToWorker};
 use crate::planted::{Bug, planted};
 use crate::random::mix;
-use crate::record::{AttemptOutcome, AttemptOutput, LeaseCause, Mutation, Note, Reason};
+use crate::record::{
+    AttemptOutcome, AttemptOutput, LastReport, LeaseCause, Mutation, Note, Reason, ReportKind,
+};
 use crate::state::{JobState, Verb};
 
 /// How a reported hold compares with the job's current owner.
@@ -19,9 +21,7 @@ pub(super) enum Standing {
     Owned,
     /// The job is cancelled, and this is the worker that has to let go of it.
     Cancelled,
-    /// It was the last owner, and its final report has been applied.
-    Repeated,
-    /// The job has changed hands since.
+    /// It does not own the job, which has this fence now.
     Stale(Fence),
     /// The job has ended and left memory.
     Gone,
@@ -29,14 +29,38 @@ pub(super) enum Standing {
     Unknown,
 }
 
-/// Whether a report with this fence repeats the one that brought the job into its current state:
-/// the job has had no owner since.
-pub(super) const fn is_last_word(state: JobState, current: Fence, shown: Fence) -> bool {
-    // A queued job has the fence of its last owner only if that owner failed or snoozed. In the
-    // states that are not listed here, no former owner has the current fence.
-    matches!(state, JobState::Scheduled | JobState::Queued | JobState::Succeeded | JobState::Dead)
-        && current.0 == shown.0
-        && shown.0 > 0
+/// A report that may repeat the last one about its job.
+#[derive(Clone, Copy)]
+pub(super) struct Word {
+    pub(super) hold: Hold,
+    kind: ReportKind,
+    /// The worker that owned the job, according to the report.
+    owner: WorkerId,
+    /// The incarnation that the speaker replaces. After a broken connection it repeats reports of
+    /// that incarnation under its own name.
+    replaced: Option<WorkerId>,
+}
+
+impl Word {
+    /// Whether this repeats the report that brought the job into this state under this fence.
+    pub(super) fn repeats(
+        &self,
+        state: JobState,
+        current: Fence,
+        last: Option<LastReport>,
+    ) -> bool {
+        if planted(Bug::RepeatByFenceAlone) {
+            let is_over = [ReportKind::Finished, ReportKind::Failed, ReportKind::Snoozed]
+                .into_iter()
+                .any(|kind| kind.leads_to(state));
+            return is_over && current == self.hold.fence && current.0 > 0;
+        }
+        let is_same = |last: LastReport| {
+            last.kind == self.kind
+                && (last.worker == self.owner || Some(last.worker) == self.replaced)
+        };
+        current == self.hold.fence && last.is_some_and(is_same)
+    }
 }
 
 /// The answer to a worker's report.
@@ -67,7 +91,6 @@ impl Dispatch {
         match job.state() {
             JobState::Leased | JobState::Running if is_holder => Standing::Owned,
             JobState::Cancelled if is_holder => Standing::Cancelled,
-            _ if is_last_word(job.state(), job.fence, hold.fence) => Standing::Repeated,
             _ => Standing::Stale(job.fence),
         }
     }
@@ -81,6 +104,8 @@ impl Dispatch {
         report: Report,
     ) {
         let Report { hold, ending, result, log } = report;
+        let replaced = self.workers.find(speaker).and_then(|worker| worker.replaces);
+        let word = ending.kind().map(|kind| Word { hold, kind, owner, replaced });
         let mut standing = self.standing(owner, hold);
         let is_finish = ending == Ending::Finished && planted(Bug::FinishWithoutFence);
         let is_return = ending == Ending::Dropped && planted(Bug::ReclaimById);
@@ -97,8 +122,14 @@ impl Dispatch {
                 }
                 self.answer_report(speaker, session, hold, Verdict::Accepted);
             }
-            Standing::Gone if matches!(ending, Ending::Finished | Ending::Failed { .. }) => {
-                self.outcome.reports_on_gone.push(hold);
+            Standing::Gone if let Some(word) = word.filter(|it| it.kind != ReportKind::Snoozed) => {
+                self.outcome.reports_on_gone.push(word);
+            }
+            Standing::Stale(current) => {
+                let job = self.jobs.get(hold.job);
+                let repeats = |word: Word| word.repeats(job.state(), job.fence, job.phase.last());
+                let verdict = Verdict::accepted_if(word.is_some_and(repeats), Some(current));
+                self.answer_report(speaker, session, hold, verdict);
             }
             // However the attempt ended, it is over; but only a drop or a stop is accepted.
             Standing::Cancelled => {
@@ -176,7 +207,6 @@ impl Dispatch {
     ) {
         let verdict = match standing {
             Standing::Owned | Standing::Cancelled => unreachable!("the holder's word is applied"),
-            Standing::Repeated => Verdict::Accepted,
             Standing::Stale(current) => Verdict::Refused(Some(current)),
             Standing::Gone | Standing::Unknown => Verdict::Refused(None),
         };
@@ -224,7 +254,7 @@ impl Dispatch {
             Standing::Stale(current) => {
                 self.answer_report(worker, session, hold, Verdict::Refused(Some(current)));
             }
-            Standing::Repeated | Standing::Gone | Standing::Unknown => {
+            Standing::Gone | Standing::Unknown => {
                 self.answer_report(worker, session, hold, Verdict::Refused(None));
             }
         }

@@ -212,6 +212,9 @@ impl Dispatch {
         // Reports come before anything else: a finished job is finished, whichever incarnation
         // reports it.
         let reporter = hello.kind.older().unwrap_or(id);
+        if let Some(older) = hello.kind.older() {
+            self.workers.get_mut(id).replaces = Some(older);
+        }
         for report in hello.reports {
             self.report(reporter, id, session, report);
         }

@@ -283,7 +283,10 @@ impl Dispatch {
 
     /// Loads an ended job from the store into memory, as it is.
     pub(super) fn take_back(&mut self, row: &JobRow) {
-        let phase = Phase::loaded(row.now.state, None).expect("only ended jobs are found");
+        let loaded = Phase::loaded(row.now.state, None, row.now.last);
+        // If the stored report does not fit the state, its repeats are refused.
+        let phase = loaded.or_else(|| Phase::loaded(row.now.state, None, None));
+        let phase = phase.expect("only ended jobs are found");
         let mut job = self.job(&row.spec, row.submitted_at, row.now.due, phase);
         if let Some(extra) = &mut job.extra {
             extra.parents = Vec::new();

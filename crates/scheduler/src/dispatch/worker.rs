@@ -82,6 +82,8 @@ pub(crate) struct Worker {
     pub(crate) want: u32,
     pub(crate) served: Served,
     pub(crate) draining: bool,
+    /// The older incarnation of the same process, whose reports it may repeat.
+    pub(crate) replaces: Option<WorkerId>,
     /// It was silent when there was work for it.
     pub(crate) is_silent: bool,
     /// It held no job at its last batch, and so sends fewer heartbeats until it gets one.
@@ -122,6 +124,7 @@ impl Worker {
             want: 0,
             served: Served::All,
             draining: false,
+            replaces: None,
             is_silent: false,
             had_nothing: false,
             lease_end,

@@ -6,8 +6,8 @@ use super::text::{Read, Reader, Words, Writer, words};
 use crate::id::{Fence, JobId, Seq, WorkerId};
 use crate::name::Name;
 use crate::record::{
-    AttemptOutcome, AttemptOutput, JobRow, JobWrite, LeaseCause, LeaseRow, Loaded, Mutation, Note,
-    QueueSettings, Reason, Strategy,
+    AttemptOutcome, AttemptOutput, JobRow, JobWrite, LastReport, LeaseCause, LeaseRow, Loaded,
+    Mutation, Note, QueueSettings, Reason, ReportKind, Strategy,
 };
 use crate::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
 use crate::state::JobState;
@@ -57,6 +57,12 @@ words!(Reason {
     Condition {} = ["condition"],
     Failed {} = ["failed"],
     WorkerLost {} = ["worker-lost"],
+});
+
+words!(ReportKind {
+    Finished {} = ["finished"],
+    Failed {} = ["failed"],
+    Snoozed {} = ["snoozed"],
 });
 
 words!(Strategy {
@@ -197,6 +203,7 @@ const fn blank(seq: Seq) -> JobWrite {
         priority: 0,
         due: Wall(0),
         holder: None::<WorkerId>,
+        last: None::<LastReport>,
         reason: None::<Reason>,
         at: Wall(0),
     }
@@ -210,6 +217,7 @@ fn write_changes(now: &JobWrite, before: &JobWrite, writer: &mut Writer<'_>) {
     writer.field("priority", &now.priority, &before.priority);
     writer.field("due", &now.due, &before.due);
     writer.field("held-by", &now.holder, &before.holder);
+    writer.field("reported", &now.last, &before.last);
     writer.field("because", &now.reason, &before.reason);
     writer.field("written", &now.at, &before.at);
 }
@@ -222,6 +230,7 @@ fn read_changes(before: JobWrite, reader: &mut Reader<'_>) -> Read<JobWrite> {
     reader.field("priority", &mut now.priority)?;
     reader.field("due", &mut now.due)?;
     reader.field("held-by", &mut now.holder)?;
+    reader.field("reported", &mut now.last)?;
     reader.field("because", &mut now.reason)?;
     reader.field("written", &mut now.at)?;
     Ok(now)
@@ -236,6 +245,18 @@ impl Words for JobWrite {
     fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let job = Seq::read(reader)?;
         read_changes(blank(job), reader)
+    }
+}
+
+/// `finished w1`.
+impl Words for LastReport {
+    fn write(&self, writer: &mut Writer<'_>) {
+        self.kind.write(writer);
+        self.worker.write(writer);
+    }
+    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let kind = ReportKind::read(reader)?;
+        Ok(Self { worker: WorkerId::read(reader)?, kind })
     }
 }
 

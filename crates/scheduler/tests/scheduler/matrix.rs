@@ -22,8 +22,8 @@ const TABLE: &str = "
     queued      queued-      queued-      queued-      queued-      queued-      queued-      queued-      queued-      queued      queued-     queued-      queued      cancelled+   queued-     queued+    queued
     leased      succeeded+   scheduled+   dead+        scheduled+   queued+      queued+      queued+      leased-      running     running+    queued+      leased      cancelling?  leased-     leased+    leased
     running     succeeded+   scheduled+   dead+        scheduled+   queued+      queued+      queued+      running-     running     running+    queued+      running     cancelling?  running-    running+   running
-    succeeded   succeeded+   succeeded+   succeeded+   succeeded-   succeeded-   succeeded-   succeeded-   succeeded-   succeeded   succeeded-  succeeded-   succeeded   succeeded-   succeeded-  succeeded- succeeded
-    dead        dead+        dead+        dead+        dead-        dead-        dead-        dead-        dead-        dead        dead-       dead-        dead        dead-        queued+     dead-      dead
+    succeeded   succeeded+   succeeded-   succeeded-   succeeded-   succeeded-   succeeded-   succeeded-   succeeded-   succeeded   succeeded-  succeeded-   succeeded   succeeded-   succeeded-  succeeded- succeeded
+    dead        dead-        dead+        dead+        dead-        dead-        dead-        dead-        dead-        dead        dead-       dead-        dead        dead-        queued+     dead-      dead
     cancelled   cancelled-   cancelled-   cancelled-   cancelled-   cancelled-   cancelled-   cancelled-   cancelled-   cancelled   cancelled-  cancelled-   cancelled   cancelled+   cancelled-  cancelled- cancelled
     cancelling  cancelled-   cancelled-   cancelled-   cancelled-   cancelled-   cancelled+   cancelled+   cancelling-  cancelling  cancelling? cancelled+   cancelling  cancelling?  cancelling- cancelling- cancelling
 ";

@@ -15,8 +15,8 @@ use filch_scheduler::message::{
 };
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{
-    AttemptOutcome, AttemptOutput, JobRow, JobWrite, LeaseCause, LeaseRow, Loaded, Mutation, Note,
-    QueueSettings, Reason, StoredText, Strategy,
+    AttemptOutcome, AttemptOutput, JobRow, JobWrite, LastReport, LeaseCause, LeaseRow, Loaded,
+    Mutation, Note, QueueSettings, Reason, ReportKind, StoredText, Strategy,
 };
 use filch_scheduler::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
 use filch_scheduler::state::JobState;
@@ -168,6 +168,10 @@ impl Maker {
             priority: self.number() as i16,
             due: self.wall(),
             holder: self.some(Self::worker),
+            last: self.some(|it| LastReport {
+                worker: it.worker(),
+                kind: it.one([ReportKind::Finished, ReportKind::Failed, ReportKind::Snoozed]),
+            }),
             reason: self.some(|it| it.one([Request, Condition, Failed, WorkerLost])),
             at: self.wall(),
         }

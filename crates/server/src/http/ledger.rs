@@ -80,6 +80,7 @@ mod tests {
             priority: 0,
             due: Wall(0),
             holder: None,
+            last: None,
             reason: None,
             at: Wall(99),
         };

@@ -58,6 +58,7 @@ impl Past<'_> {
             priority: 0,
             due: Wall(at),
             holder: None,
+            last: None,
             reason: None,
             at: Wall(at),
         };

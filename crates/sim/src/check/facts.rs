@@ -7,7 +7,7 @@ use std::time::Duration;
 use filch_scheduler::id::{Fence, Hold, JobId, Seq, SessionNo, WorkerId};
 use filch_scheduler::message::{FromWorker, Serves, ToWorker};
 use filch_scheduler::name::Name;
-use filch_scheduler::record::{JobRow, JobWrite, LeaseCause, QueueSettings, Strategy};
+use filch_scheduler::record::{JobRow, JobWrite, LastReport, LeaseCause, QueueSettings, Strategy};
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Monotonic, Wall};
@@ -58,6 +58,8 @@ pub(super) struct Job {
     pub(super) owner: Option<WorkerId>,
     /// The worker that has yet to release it, if it is cancelled.
     pub(super) held_by: Option<WorkerId>,
+    /// The report that ended its last attempt, if it has had no owner since.
+    pub(super) last: Option<LastReport>,
     /// When it was last written.
     pub(super) written_at: Wall,
     pub(super) tenures: Vec<Tenure>,
@@ -261,6 +263,7 @@ impl Facts {
             suspicions: row.now.suspicions,
             owner: None,
             held_by: None,
+            last: row.now.last,
             written_at: row.now.at,
             tenures: Vec::new(),
             parents: Vec::new(),
@@ -307,6 +310,7 @@ impl Facts {
         (job.state, job.fence, job.priority) = (write.state, write.fence, write.priority);
         (job.attempts, job.suspicions) = (write.attempts, write.suspicions);
         (job.owner, job.held_by, job.written_at) = (owner, held_by, write.at);
+        job.last = write.last;
         let queue = job.spec.queue.clone();
         self.count(&queue, before, owner.or(held_by));
         self.file(write.job);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use filch_scheduler::id::{Hold, Seq, WorkerId};
-use filch_scheduler::message::{Assignment, FromWorker, HelloKind, ToWorker};
+use filch_scheduler::message::{Assignment, FromWorker, HelloKind, Report, ToWorker};
 use filch_scheduler::record::{JobWrite, LeaseCause, Note};
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::Monotonic;
@@ -27,6 +27,8 @@ pub(super) struct Ownership {
     /// The jobs that workers have released, and the workers that have left, as far as the server
     /// knows.
     let_go: BTreeSet<Hold>,
+    /// Reports that came after another one was recorded: whether all of them differ from it.
+    contradicts: BTreeMap<(WorkerId, Hold), bool>,
     /// The holds that each worker reported in its last hello.
     greeted_with: BTreeMap<WorkerId, (Monotonic, Vec<Hold>)>,
     /// When the cancels of held jobs were decided.
@@ -217,6 +219,7 @@ impl Ownership {
         for message in messages {
             match message {
                 FromWorker::Report(report) => {
+                    self.compare(worker, report, facts);
                     self.let_go.extend(Some(report.hold).filter(|hold| is_own(worker, hold)));
                 }
                 FromWorker::Given { jobs, .. } => {
@@ -227,6 +230,9 @@ impl Ownership {
                 }
                 FromWorker::Hello(hello) => {
                     let speaker = hello.kind.older().unwrap_or(worker);
+                    for report in &hello.reports {
+                        self.compare(worker, report, facts);
+                    }
                     let holds = hello.reports.iter().map(|report| report.hold);
                     self.let_go.extend(holds.filter(|hold| is_own(speaker, hold)));
                     if let HelloKind::Replace(older) = hello.kind {
@@ -237,6 +243,18 @@ impl Ownership {
                 _ => {}
             }
         }
+    }
+
+    /// Compares a report with the recorded one, if its job has had no owner since.
+    fn compare(&mut self, worker: WorkerId, report: &Report, facts: &Facts) {
+        let hold = report.hold;
+        let job = facts.job(hold.job).filter(|job| job.fence == hold.fence && job.owner.is_none());
+        let Some(last) = job.and_then(|job| job.last) else {
+            return;
+        };
+        let is_repeat = report.ending.kind() == Some(last.kind);
+        let differ = self.contradicts.entry((worker, hold)).or_insert(true);
+        *differ &= !is_repeat;
     }
 
     /// Whether the owner has reported that it does not have the job any more.
@@ -325,6 +343,8 @@ impl Ownership {
         let says = |what: &str| {
             format!("a report of {} about {} is accepted {what}", who(worker), show(hold, facts))
         };
+        let is_true = self.contradicts.get(&(worker, hold)) != Some(&true);
+        ensure(is_true, Rule::S4, || says("although another outcome was recorded"))?;
         let has_spoken = self.let_go.contains(&hold);
         ensure(has_spoken, Rule::S4, || says("before it has arrived"))?;
         match tenure.end {

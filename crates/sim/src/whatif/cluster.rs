@@ -41,6 +41,7 @@ fn plan(workload: &Workload, setup: &WhatIfSetup) -> Plan {
         slots: setup.slots,
         reserve: setup.reserve,
         home: Home::Apart,
+        is_hostile: false,
         serves: Serves::All,
         rate: 1_000_000,
         network: NetworkConditions::fair(setup.delay),

@@ -6,12 +6,13 @@
 //! they were scheduled, so a plan always gives the same run.
 //!
 //! The other files: `server` simulates the shell of the server, `place` the shell of a worker,
-//! `network` the network between them, `client` clients and operators, `fault` faults, `schedule`
-//! the queue of events, `recording` the traces.
+//! `network` the network between them, `hostile` workers that lie, `client` clients and operators,
+//! `fault` faults, `schedule` the queue of events, `recording` the traces.
 
 mod client;
 mod fault;
 mod fingerprint;
+mod hostile;
 mod network;
 mod place;
 mod recording;
@@ -33,6 +34,7 @@ use filch_store::integrity::{self, IntegrityViolation};
 
 use self::client::Ask;
 use self::fingerprint::Fingerprint;
+use self::hostile::Lies;
 use self::place::Place;
 pub(crate) use self::recording::Recording;
 use self::schedule::{Happening, Schedule};
@@ -71,6 +73,7 @@ pub(crate) struct World<'a, W> {
     /// Jobs in the store that have not ended. Never walked.
     unended: HashSet<Seq>,
     places: Vec<Place>,
+    lies: Lies,
     asks: Vec<Ask>,
     requests: u64,
     connections: u64,
@@ -112,6 +115,7 @@ impl<'a, W: Observer> World<'a, W> {
             payloads: BTreeMap::new(),
             unended: HashSet::new(),
             places: plan.members.iter().map(Place::new).collect(),
+            lies: Lies::new(&plan.members),
             asks: Vec::new(),
             requests: 0,
             connections: 0,

@@ -151,9 +151,10 @@ impl<W: Observer> World<'_, W> {
     }
 
     /// False if the worker finds out at once that its connection is broken.
-    pub(super) fn send_to_server(&mut self, place: usize, batch: WorkerBatch) -> bool {
+    pub(super) fn send_to_server(&mut self, place: usize, mut batch: WorkerBatch) -> bool {
         let (worker, messages) = (batch.worker, &batch.messages);
         self.observe(Observed::Sent { place, worker, messages });
+        self.lies.add_to(place, &mut batch);
         let link = &mut self.places[place].link;
         let Some(connection) = link.connection else {
             return true;

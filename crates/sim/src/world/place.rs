@@ -164,6 +164,7 @@ impl<W: Observer> World<'_, W> {
                     let worker = member.worker().expect("there is a process");
                     let messages = &delivery.messages;
                     self.observe(Observed::Heard { place, worker, messages });
+                    self.lies.overhear(place, messages);
                     self.tell(place, Input::Received(delivery));
                 }
             }

@@ -120,6 +120,7 @@ impl JobHistory {
                 priority: 0,
                 due: Wall(0),
                 holder: None,
+                last: None,
                 reason: None,
                 at: Wall(0),
             },

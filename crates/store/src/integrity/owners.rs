@@ -5,7 +5,7 @@
 //! nothing else. So the fences add up, and a missing or forged row is detected whatever it says.
 
 use filch_scheduler::id::{Fence, Seq, WorkerId};
-use filch_scheduler::record::{LeaseCause, Reason};
+use filch_scheduler::record::{LastReport, LeaseCause, Reason};
 use filch_scheduler::state::JobState;
 
 use super::job::{Change, JobHistory, Kind};
@@ -114,6 +114,13 @@ impl JobHistory {
             return;
         }
         let is_last = now.fence == self.fence();
+        if let Some(LastReport { worker: reporter, kind }) = now.last {
+            let is_owners = is_last && self.last.is_some_and(|it| it.worker == Some(reporter));
+            if !is_owners || !kind.leads_to(now.state) {
+                let reporter = worker(reporter);
+                wrong(IntegrityRule::S3, &format!(", last reported as {kind:?} by {reporter}"));
+            }
+        }
         match now.state {
             JobState::Running if owner.is_none() || owner != now.holder || !is_last => {
                 let holder = now.holder.map(worker).unwrap_or_default();

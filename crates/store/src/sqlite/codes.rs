@@ -4,7 +4,7 @@
 //! code.
 
 use filch_scheduler::id::WorkerId;
-use filch_scheduler::record::{LeaseCause, Reason, Strategy};
+use filch_scheduler::record::{LeaseCause, Reason, ReportKind, Strategy};
 use filch_scheduler::spec::{Backoff, Condition, Otherwise, Retry};
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Millis};
@@ -62,6 +62,23 @@ pub(super) fn reason(code: i64) -> Result<Reason, Failure> {
         2 => Reason::Failed,
         3 => Reason::WorkerLost,
         _ => return Err(no("reason", code)),
+    })
+}
+
+pub(super) const fn of_report(kind: ReportKind) -> i64 {
+    match kind {
+        ReportKind::Finished => 0,
+        ReportKind::Failed => 1,
+        ReportKind::Snoozed => 2,
+    }
+}
+
+pub(super) fn report(code: i64) -> Result<ReportKind, Failure> {
+    Ok(match code {
+        0 => ReportKind::Finished,
+        1 => ReportKind::Failed,
+        2 => ReportKind::Snoozed,
+        _ => return Err(no("report", code)),
     })
 }
 

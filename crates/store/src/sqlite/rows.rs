@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use filch_scheduler::id::{Digest, Fence, JobId, LeaseNo, Seq, WorkerId};
 use filch_scheduler::name::Name;
-use filch_scheduler::record::{JobRow, JobWrite, LeaseRow, QueueSettings};
+use filch_scheduler::record::{JobRow, JobWrite, LastReport, LeaseRow, QueueSettings};
 use filch_scheduler::spec::{Condition, JobSpec, Otherwise, Retry};
 use filch_scheduler::time::{Millis, Wall};
 use rusqlite::{Connection, Row};
@@ -25,7 +25,7 @@ macro_rules! select_jobs {
                  condition, otherwise, parents, not_before, attempts_max, backoff,
                  backoff_base_ms, backoff_factor_percent, backoff_cap_ms, jitter_percent,
                  timeout_ms, job_state.state, fence, attempts, suspicions, job_state.priority, due, holder,
-                 reason, at
+                 reason, at, last_report, last_worker
              FROM ",
             $rest
         )
@@ -95,6 +95,7 @@ pub(super) fn job(row: &Row<'_>, names: &mut Names) -> Result<JobRow, Failure> {
             priority: row.get(24)?,
             due: wall(row, 25)?,
             holder: worker(row, 26)?,
+            last: last_report(row)?,
             reason: row.get::<_, Option<i64>>(27)?.map(codes::reason).transpose()?,
             at: wall(row, 28)?,
         },
@@ -103,6 +104,14 @@ pub(super) fn job(row: &Row<'_>, names: &mut Names) -> Result<JobRow, Failure> {
         }
     };
     Ok(JobRow { seq, spec, submitted_at, now })
+}
+
+/// The report that ended the job's last attempt.
+fn last_report(row: &Row<'_>) -> Result<Option<LastReport>, Failure> {
+    match (row.get::<_, Option<i64>>(29)?, worker(row, 30)?) {
+        (Some(kind), Some(worker)) => Ok(Some(LastReport { worker, kind: codes::report(kind)? })),
+        _ => Ok(None),
+    }
 }
 
 /// The columns that are written only if a job does not use all defaults.
@@ -136,6 +145,7 @@ pub(super) fn untouched(seq: Seq, spec: &JobSpec, submitted_at: Wall) -> JobWrit
         priority: spec.priority,
         due: spec.not_before.unwrap_or_default(),
         holder: None,
+        last: None,
         reason: None,
         at: submitted_at,
     }

@@ -76,6 +76,9 @@ const TABLES: &str = "
         priority       INTEGER NOT NULL,
         due            INTEGER NOT NULL,
         holder         INTEGER,
+        -- The report that ended the last attempt, under this fence, and the worker that sent it.
+        last_report    INTEGER,
+        last_worker    INTEGER,
         reason         INTEGER,
         at             INTEGER NOT NULL,
         -- The newest lease row after the commit that wrote this row: an ended job is in no later one.
@@ -84,7 +87,8 @@ const TABLES: &str = "
         -- into this state, or after it. lease_last - leases_since is the newest lease row before that
         -- event; stored as a difference because that mostly takes no byte.
         leases_since   INTEGER NOT NULL,
-        CHECK (state = 7 OR (state = 4) = (holder IS NOT NULL))
+        CHECK (state = 7 OR (state = 4) = (holder IS NOT NULL)),
+        CHECK ((last_report IS NULL) = (last_worker IS NULL))
     ) STRICT;
     CREATE INDEX job_state_ended ON job_state (at) WHERE state >= 5 AND holder IS NULL;
     CREATE INDEX job_state_unsuccessful ON job_state (state) WHERE state >= 6;

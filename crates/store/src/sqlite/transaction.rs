@@ -49,14 +49,15 @@ const INSERT_SPECIAL: &str = "INSERT INTO job
 
 /// For a job that has not ended: no row means that it is as it was put, with fence 0.
 const WRITE: &str =
-    "INSERT INTO job_state VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+    "INSERT INTO job_state VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
      ON CONFLICT (seq) DO UPDATE SET
          state = ?2, fence = ?3, attempts = ?4, suspicions = ?5, priority = ?6, due = ?7,
-         holder = ?8, reason = ?9, at = ?10, lease_last = ?11, leases_since = ?12
+         holder = ?8, last_report = ?9, last_worker = ?10, reason = ?11, at = ?12,
+         lease_last = ?13, leases_since = ?14
      WHERE fence <= ?3 AND state < 5";
 
-const OVERWRITE: &str =
-    "INSERT OR REPLACE INTO job_state VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+const OVERWRITE: &str = "INSERT OR REPLACE INTO job_state
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
 
 /// Begun by its first statement; ended by its last, or rolled back by the caller if it fails.
 pub(super) struct Transaction<'commit> {
@@ -388,6 +389,8 @@ impl<'commit> Transaction<'commit> {
             write.priority,
             of_wall(write.due),
             of_worker(write.holder),
+            write.last.map(|last| codes::of_report(last.kind)),
+            of_worker(write.last.map(|last| last.worker)),
             write.reason.map(codes::of_reason),
             of_wall(write.at),
             ordered(self.lease_last.0)?,

@@ -6,7 +6,8 @@ use std::thread;
 
 use filch_scheduler::id::{CommitNo, Fence, Hold, LeaseNo, Seq, WorkerId};
 use filch_scheduler::record::{
-    AttemptOutcome, JobRow, JobWrite, LeaseCause, LeaseRow, Mutation, Note, Reason,
+    AttemptOutcome, JobRow, JobWrite, LastReport, LeaseCause, LeaseRow, Mutation, Note, Reason,
+    ReportKind,
 };
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Wall};
@@ -50,7 +51,10 @@ fn close(number: u64) -> Mutation {
 fn history() -> Pair {
     use Mutation::Write;
     let pair = Pair::new();
-    let end = |seq, fence| Write(write(seq, JobState::Succeeded, fence));
+    let finished = LastReport { worker: ONE, kind: ReportKind::Finished };
+    let end = |seq, fence| {
+        Write(JobWrite { last: Some(finished), ..write(seq, JobState::Succeeded, fence) })
+    };
     let queued = |seq| Write(JobWrite { suspicions: 1, ..write(seq, JobState::Queued, 2) });
     let child = row(3, "c", JobState::Blocked, |spec| spec.parents = vec![id("a")]);
     let failed = AttemptOutcome::Failed("it did not work".into());
@@ -242,6 +246,19 @@ fn every_planted_contradiction_is_found_with_its_rows() {
             IntegrityRule::S3,
             Some(1),
             "it is succeeded under fence 1, but had no owner",
+        ),
+        // A report of a worker that did not own the job, and one that does not fit its state.
+        (
+            "UPDATE job_state SET last_report = 0, last_worker = 2 WHERE seq = 1",
+            IntegrityRule::S3,
+            Some(1),
+            "last reported as Finished by worker 0000000000000002",
+        ),
+        (
+            "UPDATE job_state SET last_report = 1, last_worker = 1 WHERE seq = 1",
+            IntegrityRule::S3,
+            Some(1),
+            "last reported as Failed by worker 0000000000000001",
         ),
         (
             "UPDATE job_state SET attempts = 2 WHERE seq = 3",

@@ -42,6 +42,7 @@ fn write(seq: u64, state: JobState, fence: u64) -> JobWrite {
         priority: 0,
         due: Wall(0),
         holder: (state == JobState::Running).then_some(WORKER),
+        last: None,
         reason: None,
         at: Wall(seq),
     }

@@ -3,7 +3,8 @@
 use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, LeaseNo, Seq, WorkerId};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{
-    JobRow, JobWrite, LeaseCause, LeaseRow, Loaded, Mutation, Note, QueueSettings,
+    JobRow, JobWrite, LastReport, LeaseCause, LeaseRow, Loaded, Mutation, Note, QueueSettings,
+    ReportKind,
 };
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::state::JobState;
@@ -216,6 +217,7 @@ fn mutation(step: &Step, model: &Model) -> Mutation {
         priority: 0,
         due: Wall(0),
         holder: held.then_some(worker),
+        last: (!held && at % 2 == 0).then_some(LastReport { worker, kind: ReportKind::Finished }),
         reason: None,
         at: Wall(at),
     };

@@ -94,6 +94,8 @@ fn an_invalid_row_is_an_error() {
     pair.close();
     for damage in [
         "UPDATE job_state SET reason = 9 WHERE seq = 3",
+        "UPDATE job_state SET last_report = 9, last_worker = 1 WHERE seq = 3",
+        "UPDATE job_state SET last_report = 0, last_worker = 0 WHERE seq = 3",
         "UPDATE job SET condition = 9 WHERE seq = 5",
         "UPDATE job SET parents = x'00' WHERE seq = 5",
         "UPDATE lease SET jobs = x'80'",

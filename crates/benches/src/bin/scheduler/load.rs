@@ -62,6 +62,7 @@ fn row(spec: JobSpec, seq: Seq) -> Loaded {
         priority: spec.priority,
         due: Wall(0),
         holder: None,
+        last: None,
         reason: None,
         at: SUBMITTED_AT,
     };
