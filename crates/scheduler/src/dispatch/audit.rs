@@ -191,7 +191,7 @@ impl Dispatch {
             must(worker.solo <= 1, || format!("{id:?} holds one suspect of that kind"))?;
             must(worker.lease_end > self.lease_clock(), || format!("{id:?} is lost by now"))?;
             // Between events, no worker waits while there is work for it.
-            if worker.room() > 0 {
+            if worker.room() > 0 && !self.is_full() {
                 let next = self.next_for(id);
                 must(next.is_none(), || format!("{id:?} waits, and {next:?} is ready"))?;
             }

@@ -2,7 +2,9 @@
 //!
 //! Between events, no worker that would take a job waits while a queue has one for it: a submit
 //! that finds a waiting worker is claimed in the same commit, and a worker that reports gets more
-//! jobs in the same commit. So only workers and queues that changed have to be checked.
+//! jobs in the same commit. So only workers and queues that changed have to be checked. While too
+//! many mutations wait for their receipts no job is assigned; these workers and queues are
+//! remembered until a receipt makes room.
 
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -21,6 +23,13 @@ impl Dispatch {
     /// Gives work to waiting workers, first from the queues, then from other workers.
     pub(super) fn settle(&mut self) {
         self.promote_due();
+        if self.is_full() {
+            self.postpone();
+            return;
+        }
+        for worker in core::mem::take(&mut self.postponed) {
+            self.workers.touch(worker);
+        }
         let mut touched = Vec::new();
         while let Some(worker) = self.workers.pop_touched() {
             touched.push(worker);
@@ -39,6 +48,15 @@ impl Dispatch {
             self.seat(worker);
         }
         self.match_thieves(&touched);
+    }
+
+    /// Remembers the workers that changed, for the time when there is room again. Queues with new
+    /// jobs stay marked.
+    fn postpone(&mut self) {
+        while let Some(worker) = self.workers.pop_touched() {
+            self.seat(worker);
+            self.postponed.insert(worker);
+        }
     }
 
     /// Gives up to `most` jobs to a worker, in the order of the strategy. Returns how many.

@@ -217,6 +217,8 @@ pub struct Dispatch {
     /// How many mutations each commit without a receipt has.
     unreceipted: VecDeque<(CommitNo, usize)>,
     unreceipted_mutations: usize,
+    /// Workers that changed while it was full, and may get work or give some.
+    postponed: BTreeSet<WorkerId>,
     outcome: Outcome,
 }
 
@@ -269,6 +271,7 @@ impl Dispatch {
             lease_kept_until: now.monotonic,
             unreceipted: VecDeque::new(),
             unreceipted_mutations: 0,
+            postponed: BTreeSet::new(),
             outcome: Outcome::default(),
             config,
         }
@@ -312,9 +315,11 @@ impl Dispatch {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Whether so many mutations wait for their receipts that the shell should accept only receipts
-    /// and batches that are pure heartbeats. Batches are numbered, so a heartbeat that a worker
-    /// sends after another message waits behind that; leases are long enough for it.
+    /// Whether so many mutations wait for their receipts that the shell should pass on no more
+    /// requests of clients and operators. Receipts and everything about workers (batches, closed
+    /// sessions, ticks) can still be passed on: while it is full, no job is claimed and no steal is
+    /// asked for, so beyond the bound there are only mutations about jobs that workers hold
+    /// already.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.unreceipted_mutations >= self.config.limits.unreceipted

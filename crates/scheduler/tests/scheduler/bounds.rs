@@ -4,6 +4,7 @@ use filch_scheduler::dispatch::{
     Ahead, Answer, Dispatch, DispatchConfig, DispatchEffect, DispatchEvent, Limits, Request, Why,
 };
 use filch_scheduler::id::{CommitNo, JobId, RequestNo};
+use filch_scheduler::message::ToWorker;
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::time::{Now, Wall};
 use filch_scheduler::trace::{Context, parse, print};
@@ -95,6 +96,52 @@ fn requests_beyond_the_bound_on_waiting_ones_are_refused_as_busy() {
     assert_eq!(print(&effects[0], &Context::default()), busy);
     // A request that needs no look-up does not wait.
     assert!(matches!(handle(&mut dispatch, "submit c")[0], DispatchEffect::Commit { .. }));
+}
+
+#[test]
+fn while_it_is_full_workers_are_heard_but_get_no_jobs() {
+    let mut dispatch = small();
+    handle(&mut dispatch, "w1/1#1: hello new slots 1 want 2");
+    handle(&mut dispatch, "submit [a; b; c; d]");
+    assert!(dispatch.is_full(), "a, b, c, d and the claim of a and b wait for the disk");
+    for words in [
+        "w2/1#1: hello new slots 1 want 1",
+        "w1/1#2: heartbeat",
+        "w1/1#3: report #1.1 finished",
+        "w1/1#4: report #2.1 finished, want 1",
+        "tick",
+    ] {
+        let effects = handle(&mut dispatch, words);
+        let is_worker = words.starts_with('w');
+        let is_renewed =
+            |effect: &DispatchEffect| print(effect, &Context::default()).contains("renewed");
+        assert_eq!(effects.iter().any(is_renewed), is_worker, "{words}: the lease is renewed");
+        let owned: u32 = dispatch.queue_views().map(|view| view.owned).sum();
+        assert!(owned <= 2, "{words}: no job is claimed");
+        assert!(dispatch.is_full(), "{words}");
+    }
+    let owned = |dispatch: &Dispatch| dispatch.queue_views().map(|view| view.owned).sum::<u32>();
+    assert_eq!(owned(&dispatch), 0, "both jobs of w1 have ended, and no worker got another");
+    handle(&mut dispatch, "committed 3");
+    assert_eq!((dispatch.is_full(), owned(&dispatch)), (false, 2), "both workers are served now");
+}
+
+#[test]
+fn while_it_is_full_no_worker_is_asked_to_give() {
+    let mut dispatch = small();
+    handle(&mut dispatch, "w1/1#1: hello new slots 1 want 4");
+    handle(&mut dispatch, "submit [a; b; c; d]");
+    assert!(dispatch.is_full());
+    let asks = |effects: &[DispatchEffect]| {
+        effects.iter().any(|effect| match effect {
+            DispatchEffect::Send { messages, .. } => {
+                messages.iter().any(|message| matches!(message, ToWorker::AskToGive { .. }))
+            }
+            _ => false,
+        })
+    };
+    assert!(!asks(&handle(&mut dispatch, "w2/1#1: hello new slots 1 want 1")));
+    assert!(asks(&handle(&mut dispatch, "committed 1")), "the idle worker was remembered");
 }
 
 #[test]
