@@ -20,6 +20,7 @@ mod points;
 mod power;
 mod run;
 mod steal;
+mod suspended;
 mod sync;
 mod two_machines;
 mod zombies;
