@@ -10,6 +10,7 @@ import json, os, secrets, signal, subprocess, sys, tempfile, time, urllib.error,
 
 URL = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("FILCH_URL", "http://127.0.0.1:7420")
 now = lambda: time.clock_gettime(time.CLOCK_BOOTTIME)  # Keeps counting while the machine sleeps.
+INSTANCE = secrets.token_hex(8)  # Tells this process from others that use the same worker id.
 draining, claiming = False, False
 
 class Gone(Exception): "The lease has expired or is about to: another worker gets our jobs."
@@ -23,7 +24,8 @@ class Worker:
         """Repeats a request until it is answered. Every request is safe to repeat."""
         while not holds_jobs or now() < self.renewed + 0.7 * self.lease:
             sent, headers = now(), {"content-type": "application/json"}
-            request = urllib.request.Request(f"{URL}/v1/work/{self.id}/{verb}", json.dumps(body).encode(), headers)
+            data = json.dumps(body | {"instance": INSTANCE}).encode()
+            request = urllib.request.Request(f"{URL}/v1/work/{self.id}/{verb}", data, headers)
             try:
                 with urllib.request.urlopen(request, timeout=30 if verb == "claim" else 2) as response:
                     answer = json.load(response)

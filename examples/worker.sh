@@ -9,22 +9,23 @@
 set -um # Each job gets its own process group.
 url=${1:-${FILCH_URL:-http://127.0.0.1:7420}} drain=''
 answer=$(mktemp) log=$(mktemp)
+instance=$(od -An -N8 -tx8 /dev/urandom | tr -d ' ') # Names this process, whatever its worker id.
 trap 'rm -f "$answer" "$log"' EXIT
 trap drain=1 TERM
 
 clock() { local up; read -r up _ </proc/uptime; now=$((10#${up/./} * 10)); } # In ms; keeps counting while the machine sleeps.
 
-# ask VERB BODY: sends a request once; succeeds if it is answered.
+# ask VERB REST: sends a request with the rest of its body once; succeeds if it is answered.
 ask() {
     local code sent most=2
     [ "$1" != claim ] || most=30
     clock; sent=$now
     code=$(curl -s -m $most -o "$answer" -w '%{http_code}' -H 'accept: text/plain' \
-        -H 'content-type: application/json' -d "$2" "$url/v1/work/$id/$1")
+        -H 'content-type: application/json' -d "{\"instance\":\"$instance\"$2" "$url/v1/work/$id/$1")
     case $code in 200) renewed=$sent ;; 410) gone=1; false ;; *) false ;; esac
 }
 
-# insist VERB BODY: repeats a request until it is answered or the lease is nearly over.
+# insist VERB REST: repeats a request until it is answered or the lease is nearly over.
 insist() {
     until ask "$@"; do
         clock
@@ -54,7 +55,7 @@ work() {
         sleep 0.05
         clock
         [ "$now" -ge $((renewed + lease / 10)) ] || continue
-        if ! insist heartbeat "{\"holds\":[[$hold]]}" || grep -q '^cancel' "$answer"; then
+        if ! insist heartbeat ",\"holds\":[[$hold]]}" || grep -q '^cancel' "$answer"; then
             ending='"stopped"'
             kill -KILL -- -$pid 2>/dev/null
         fi
@@ -69,14 +70,14 @@ work() {
     # JSON strings must not contain raw newlines or other control characters.
     text=$(tail -c 50000 "$log" | LC_ALL=C tr -cd '\11\12\40-\176' |
         sed -e 's/[\\"]/\\&/g' -e 's/\t/\\t/g' -e 's/$/\\n/' | tr -d '\n')
-    [ -n "$gone" ] || insist report "{\"reports\":[{\"job\":[$hold],\"ending\":$ending,\"log\":\"$text\"}]}"
+    [ -n "$gone" ] || insist report ",\"reports\":[{\"job\":[$hold],\"ending\":$ending,\"log\":\"$text\"}]}"
 }
 
 until [ -n "$drain" ]; do
     id=0$(od -An -N8 -tx8 /dev/urandom | tr -d ' ' | cut -c2-) number=1 lease=10000 gone=''
     until [ -n "$drain$gone" ]; do
         # Without a job there is no lease to lose, so it may retry for as long as it takes.
-        if ask claim "{\"number\":$number,\"slots\":1,\"wait\":\"10s\"}"; then
+        if ask claim ",\"number\":$number,\"slots\":1,\"wait\":\"10s\"}"; then
             number=$((number + 1))
             work
         else
@@ -84,4 +85,4 @@ until [ -n "$drain" ]; do
         fi
     done
 done
-[ -n "$gone" ] || insist goodbye '{}'
+[ -n "$gone" ] || insist goodbye '}'

@@ -45,6 +45,9 @@ pub const CHUNK_BYTES: usize = 1 << 20;
 /// Bytes in one frame that a worker sends: many results at once.
 pub const FRAME_BYTES: usize = 256 << 20;
 
+/// Characters in the instance of a worker that works over plain HTTP.
+pub const INSTANCE_CHARACTERS: usize = 64;
+
 /// Slots of a worker that works over plain HTTP.
 pub const PLAIN_SLOTS: u32 = 1_000;
 

@@ -1,6 +1,6 @@
 //! Working over plain HTTP: four requests, for small workers in any language.
 //!
-//! A worker chooses an id, claims jobs into its free slots, sends heartbeats with the jobs that it
+//! A worker chooses an id and an instance at random, claims jobs into its free slots, sends heartbeats with the jobs that it
 //! holds, and reports how each attempt ended. A claim has a number, and the same number gets the
 //! same answer, so a claim whose answer was lost can be repeated. Reports and assignments are those
 //! of `session`.
@@ -18,6 +18,10 @@ use crate::submission::{Span, name};
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
+    /// Identifies the worker's process: 1 to 64 characters, chosen at random when it starts, and the
+    /// same in all its requests. Another process that uses the same worker id is refused.
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 64))]
+    pub instance: String,
     /// The number of this claim, from 1. The same number gets the same answer; a higher number
     /// means that the worker has read all earlier answers, or never will.
     #[cfg_attr(feature = "schema", schema(minimum = 1))]
@@ -58,6 +62,10 @@ pub struct Claimed {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Heartbeat {
+    /// Identifies the worker's process: 1 to 64 characters, chosen at random when it starts, and the
+    /// same in all its requests. Another process that uses the same worker id is refused.
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 64))]
+    pub instance: String,
     /// Every job that it was assigned and whose report is not answered yet.
     #[serde(default)]
     pub holds: Vec<WireHold>,
@@ -86,9 +94,24 @@ pub struct HeartbeatAnswer {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Reports {
+    /// Identifies the worker's process: 1 to 64 characters, chosen at random when it starts, and the
+    /// same in all its requests. Another process that uses the same worker id is refused.
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 64))]
+    pub instance: String,
     /// In any order; each may be repeated.
     #[cfg_attr(feature = "schema", schema(min_items = 1))]
     pub reports: Vec<WireReport>,
+}
+
+/// The last request of a worker.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Goodbye {
+    /// Identifies the worker's process: 1 to 64 characters, chosen at random when it starts, and the
+    /// same in all its requests. Another process that uses the same worker id is refused.
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 64))]
+    pub instance: String,
 }
 
 /// The answer to reports.
@@ -118,6 +141,7 @@ impl Claim {
     /// # Errors
     /// If it is invalid; the error explains what to do.
     pub fn check(&self) -> Result<(), Problem> {
+        check_instance(&self.instance)?;
         if self.number == 0 {
             return Err(Problem::invalid("claims are numbered from 1").at("/number"));
         }
@@ -147,6 +171,7 @@ impl Heartbeat {
     /// # Errors
     /// If it is invalid; the error explains what to do.
     pub fn check(&self) -> Result<(), Problem> {
+        check_instance(&self.instance)?;
         check_count(&self.holds, "/holds")?;
         check_count(&self.stopping, "/stopping")
     }
@@ -158,12 +183,37 @@ impl Reports {
     /// # Errors
     /// If it is invalid; the error explains what to do.
     pub fn check(&self) -> Result<(), Problem> {
+        check_instance(&self.instance)?;
         check_count(&self.reports, "/reports")?;
         for (index, report) in self.reports.iter().enumerate() {
             report.check().map_err(|problem| problem.inside(&format!("/reports/{index}")))?;
         }
         Ok(())
     }
+}
+
+impl Goodbye {
+    /// Validates a goodbye.
+    ///
+    /// # Errors
+    /// If it is invalid; the error explains what to do.
+    pub fn check(&self) -> Result<(), Problem> {
+        check_instance(&self.instance)
+    }
+}
+
+fn check_instance(instance: &str) -> Result<(), Problem> {
+    let characters = instance.chars().count();
+    if (1..=limits::INSTANCE_CHARACTERS).contains(&characters) {
+        return Ok(());
+    }
+    let title = format!("`instance` has {characters} characters");
+    Err(Problem::invalid(title)
+        .help(format!(
+            "choose 1 to {} random characters when the process starts",
+            limits::INSTANCE_CHARACTERS
+        ))
+        .at("/instance"))
 }
 
 fn check_count<T>(items: &[T], at: &str) -> Result<(), Problem> {

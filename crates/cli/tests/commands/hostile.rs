@@ -161,7 +161,8 @@ impl HostileCluster {
         let done = submit(json!({"key": NAME}));
         let dead = submit(json!({"run": null, "kind": NAME, "env": {}, "dir": null}));
         let waits = submit(json!({"after": [dead], "when": "any-failed", "otherwise": "hold"}));
-        let claim = json!({"number": 1, "slots": 2, "queues": [NAME], "wait": "10s"});
+        let claim =
+            json!({"instance": "i", "number": 1, "slots": 2, "queues": [NAME], "wait": "10s"});
         let claimed = post(&server, "/v1/work/00000000000000a1/claim", &claim);
         for (job, report) in claimed["jobs"].as_array().expect("two jobs").iter().zip([
             json!({"ending": "finished", "result": {HOSTILE: HOSTILE}, "log": HOSTILE}),
@@ -170,7 +171,7 @@ impl HostileCluster {
         ]) {
             let mut report = report;
             report["job"] = job["job"].clone();
-            let reports = json!({"reports": [report]});
+            let reports = json!({"instance": "i", "reports": [report]});
             let answered = post(&server, "/v1/work/00000000000000a1/report", &reports);
             assert_eq!(answered["accepted"].as_array().map(Vec::len), Some(1), "{answered}");
         }

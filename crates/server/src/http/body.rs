@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
 use bytes::BytesMut;
@@ -156,9 +156,4 @@ pub(crate) fn too_slow(patience: Duration) -> Problem {
     let span = filch_api::span::write(patience);
     Problem::new(408, "too-slow", format!("the body stalled: nothing was received for {span}"))
         .help("repeat the request with the same Idempotency-Key or ids")
-}
-
-/// Ignores the body, for requests that need none.
-pub(crate) async fn nothing(body: Body) {
-    ignore(body.into_data_stream()).await;
 }

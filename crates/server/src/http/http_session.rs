@@ -60,6 +60,8 @@ pub(super) enum Event {
     Settled(u64),
     /// The current session is over.
     HungUp,
+    /// The worker's token does not allow what was sent, so the session is over.
+    Refused(Problem),
     Tick,
 }
 
@@ -206,6 +208,7 @@ impl HttpSession {
             Event::Heard(messages) => self.heard(now, messages),
             Event::Settled(number) => self.settled(number),
             Event::HungUp => self.hung_up(now),
+            Event::Refused(problem) => self.refused(&problem),
             Event::Tick => {}
         }
         self.expire(now);
@@ -475,6 +478,16 @@ impl HttpSession {
             self.waiting.push(Call { ask: Ask::Goodbye, reply });
         }
         self.greet(WireHelloKind::Resume);
+    }
+
+    /// Nothing was applied: every request gets the reason, also a goodbye.
+    fn refused(&mut self, problem: &Problem) {
+        let no = Err(problem.clone());
+        let waiting = self.waiting.extract_if(.., |call| matches!(call.ask, Ask::Goodbye));
+        answer(waiting.map(|call| call.reply), &no);
+        let goodbyes = self.goodbye.take().into_iter().flat_map(|goodbye| goodbye.replies);
+        answer(goodbyes, &no);
+        self.over(problem);
     }
 
     /// Ends the session. Waiting requests get the reason; a goodbye always succeeds.

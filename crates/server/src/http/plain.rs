@@ -10,7 +10,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
 use axum::extract::State as Given;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
@@ -18,16 +17,16 @@ use axum::{Extension, Json};
 use filch_api::problem::Problem;
 use filch_api::session::{Up, UpFrame, WireHello, WireHold};
 use filch_api::submission::Work;
-use filch_api::work::{Answered, Claim, Claimed, Heartbeat, HeartbeatAnswer, Reports};
+use filch_api::work::{Answered, Claim, Claimed, Goodbye, Heartbeat, HeartbeatAnswer, Reports};
 use filch_api::{delivery, id};
-use filch_engine::server::LinkScope;
+use filch_engine::server::{HangUp, LinkScope};
 use filch_scheduler::id::WorkerId;
 use filch_scheduler::message::Delivery;
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, channel};
 use tokio::sync::oneshot;
 
-use super::body::{self, Object};
+use super::body::Object;
 use super::cluster::Done;
 use super::extract::{Nothing, Params, Worker};
 use super::http_session::{Ask, Call, Effect, Event, HttpSession, Reply};
@@ -60,7 +59,8 @@ pub(crate) async fn claim(
 ) -> Result<Response, Failure> {
     claim.check()?;
     caller.serve(&mut claim.queues)?;
-    match ask(&state, worker, Ask::Claim(claim)).await? {
+    let who = Who::new(worker, &claim.instance, &caller);
+    match ask(&state, who, Ask::Claim(claim)).await? {
         Reply::Claimed(claimed) if wants_lines(&headers) => Ok(claimed_lines(&claimed)),
         Reply::Claimed(claimed) => Ok(Json(claimed).into_response()),
         _ => Err(Failure::ended()),
@@ -82,13 +82,15 @@ pub(crate) async fn claim(
 )]
 pub(crate) async fn beat(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Worker(worker): Worker,
     Params(Nothing {}): Params<Nothing>,
     headers: HeaderMap,
     Object(beat): Object<Heartbeat>,
 ) -> Result<Response, Failure> {
     beat.check()?;
-    match ask(&state, worker, Ask::Beat(beat)).await? {
+    let who = Who::new(worker, &beat.instance, &caller);
+    match ask(&state, who, Ask::Beat(beat)).await? {
         Reply::Beaten(beaten) if wants_lines(&headers) => Ok(beaten_lines(&beaten)),
         Reply::Beaten(beaten) => Ok(Json(beaten).into_response()),
         _ => Err(Failure::ended()),
@@ -110,16 +112,17 @@ pub(crate) async fn beat(
 )]
 pub(crate) async fn report(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Worker(worker): Worker,
     Params(Nothing {}): Params<Nothing>,
-    Object(Reports { reports }): Object<Reports>,
+    Object(reports): Object<Reports>,
 ) -> Result<Json<Answered>, Failure> {
-    let reports = Reports { reports };
     reports.check()?;
     if reports.reports.is_empty() {
         return Err(Problem::invalid("`reports` is empty").at("/reports").into());
     }
-    match ask(&state, worker, Ask::Report(reports.reports)).await? {
+    let who = Who::new(worker, &reports.instance, &caller);
+    match ask(&state, who, Ask::Report(reports.reports)).await? {
         Reply::Answered(answered) => Ok(Json(answered)),
         _ => Err(Failure::ended()),
     }
@@ -134,16 +137,19 @@ pub(crate) async fn report(
     operation_id = "goodbye",
     tag = "work",
     params(("worker" = String, Path, pattern = "^[0-7][0-9a-fA-F]{15}$", description = "The worker's id")),
+    request_body = Goodbye,
     responses((status = 200, body = Done))
 )]
 pub(crate) async fn goodbye(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Worker(worker): Worker,
     Params(Nothing {}): Params<Nothing>,
-    body: Body,
+    Object(goodbye): Object<Goodbye>,
 ) -> Result<Json<Done>, Failure> {
-    body::nothing(body).await;
-    match ask(&state, worker, Ask::Goodbye).await? {
+    goodbye.check()?;
+    let who = Who::new(worker, &goodbye.instance, &caller);
+    match ask(&state, who, Ask::Goodbye).await? {
         Reply::Done => Ok(Json(Done::YES)),
         _ => Err(Failure::ended()),
     }
@@ -152,7 +158,45 @@ pub(crate) async fn goodbye(
 /// The HTTP sessions of all workers.
 #[derive(Default)]
 pub(crate) struct HttpSessions {
-    by_worker: Mutex<HashMap<WorkerId, Sender<Call>>>,
+    by_worker: Mutex<HashMap<WorkerId, OpenSession>>,
+}
+
+struct OpenSession {
+    /// The process and the token that opened it: no other may use it.
+    who: Who,
+    calls: Sender<Call>,
+}
+
+/// The sender of a request.
+#[derive(Clone)]
+struct Who {
+    worker: WorkerId,
+    instance: String,
+    scope: LinkScope,
+}
+
+impl Who {
+    fn new(worker: WorkerId, instance: &str, caller: &Caller) -> Self {
+        Self { worker, instance: instance.to_owned(), scope: caller.scope() }
+    }
+
+    /// Whether it may use the session of this one.
+    fn check(&self, owner: &Self) -> Result<(), Problem> {
+        if self.scope.token != owner.scope.token {
+            return Err(Problem::new(
+                403,
+                "wrong-token",
+                "this worker id belongs to another token",
+            )
+            .help("choose a random id for each process"));
+        }
+        if self.instance != owner.instance {
+            let title = "another process uses this worker id";
+            return Err(Problem::new(409, "worker-id-in-use", title)
+                .help("choose a random id for each process"));
+        }
+        Ok(())
+    }
 }
 
 /// How many requests of one worker may wait.
@@ -168,10 +212,11 @@ impl HttpSessions {
     }
 
     /// The channel to a worker's HTTP session, which is started if there is none.
-    fn find(&self, worker: WorkerId, state: &State) -> Result<Sender<Call>, Failure> {
+    fn find(&self, who: &Who, state: &State) -> Result<Sender<Call>, Failure> {
         let mut by_worker = self.by_worker.lock().expect("no panic while it is locked");
-        if let Some(calls) = by_worker.get(&worker) {
-            return Ok(calls.clone());
+        if let Some(open) = by_worker.get(&who.worker) {
+            who.check(&open.who)?;
+            return Ok(open.calls.clone());
         }
         let most = state.bounds.plain_workers;
         if by_worker.len() >= most {
@@ -184,10 +229,11 @@ impl HttpSessions {
                 .into());
         }
         let (calls, waiting) = channel(CALLS_MAX);
-        by_worker.insert(worker, calls.clone());
+        by_worker.insert(who.worker, OpenSession { who: who.clone(), calls: calls.clone() });
         let lease = Duration::from_millis(state.lease_ms);
         let shell = Shell {
-            worker,
+            worker: who.worker,
+            scope: who.scope.clone(),
             http_session: HttpSession::new(Instant::now(), lease),
             session: 0,
             said: 0,
@@ -199,21 +245,21 @@ impl HttpSessions {
 
     fn forget(&self, worker: WorkerId, calls: &Sender<Call>) {
         let mut by_worker = self.by_worker.lock().expect("no panic while it is locked");
-        if by_worker.get(&worker).is_some_and(|known| known.same_channel(calls)) {
+        if by_worker.get(&worker).is_some_and(|open| open.calls.same_channel(calls)) {
             by_worker.remove(&worker);
         }
     }
 }
 
-async fn ask(state: &State, worker: WorkerId, ask: Ask) -> Result<Reply, Failure> {
-    if worker.is_embedded() {
+async fn ask(state: &State, who: Who, ask: Ask) -> Result<Reply, Failure> {
+    if who.worker.is_embedded() {
         let problem =
             Problem::new(400, "bad-id", "this worker id is reserved for workers inside the server");
         return Err(problem.help("choose an id whose first digit is 0 to 7").into());
     }
     // A session may be ending just when it is used.
     for _ in 0..3 {
-        let calls = state.http_sessions.find(worker, state)?;
+        let calls = state.http_sessions.find(&who, state)?;
         let (reply, answer) = oneshot::channel();
         if calls.send(Call { ask: ask.clone(), reply }).await.is_err() {
             continue;
@@ -239,6 +285,8 @@ async fn ask(state: &State, worker: WorkerId, ask: Ask) -> Result<Reply, Failure
 /// The I/O around an HTTP session: its link to the scheduler, and the clock.
 struct Shell {
     worker: WorkerId,
+    /// What its token allows.
+    scope: LinkScope,
     http_session: HttpSession,
     /// The current session, and how many batches were sent in it.
     session: u64,
@@ -249,8 +297,8 @@ struct Shell {
 /// Events of the loop.
 enum Happened {
     Asked(Option<Call>),
-    Batch(Option<(Delivery, bool)>),
-    HungUp,
+    Batch((Delivery, bool)),
+    HungUp(HangUp),
     Settled(u64),
     Time,
     Closed,
@@ -289,8 +337,8 @@ impl Shell {
         let event = match happened {
             Happened::Closed | Happened::Asked(None) => return Err(Over),
             Happened::Asked(Some(call)) => Event::Asked(call),
-            Happened::Batch(Some(batch)) => return self.hear(state, settle, batch).await,
-            Happened::Batch(None) | Happened::HungUp => Event::HungUp,
+            Happened::Batch(batch) => return self.hear(state, settle, batch).await,
+            Happened::HungUp(why) => hung_up(why),
             Happened::Settled(number) => {
                 self.hear_all(state, settle).await?;
                 Event::Settled(number)
@@ -304,9 +352,11 @@ impl Shell {
     async fn hear_all(&mut self, state: &State, settle: &UnboundedSender<u64>) -> Result<(), Over> {
         loop {
             match listen(&mut self.wire).now_or_never() {
-                Some(Happened::Batch(Some(batch))) => self.hear(state, settle, batch).await?,
-                Some(_) => return self.handle(state, settle, Event::HungUp).await,
-                None => return Ok(()),
+                Some(Happened::Batch(batch)) => self.hear(state, settle, batch).await?,
+                Some(Happened::HungUp(why)) => {
+                    return self.handle(state, settle, hung_up(why)).await;
+                }
+                Some(_) | None => return Ok(()),
             }
         }
     }
@@ -371,7 +421,7 @@ impl Shell {
         if let Some((before, _)) = self.wire.take() {
             before.close().await;
         }
-        let scope = LinkScope::default();
+        let scope = self.scope.clone();
         self.wire = Link::open(state.doorbell.clone(), state.house.clone(), scope).await;
         self.say(vec![Up::Hello(hello)]).await
     }
@@ -398,10 +448,21 @@ async fn listen(wire: &mut Option<(Link, Receiver<(Delivery, bool)>)>) -> Happen
     match wire {
         Some((link, outgoing)) => tokio::select! {
             biased;
-            batch = outgoing.recv() => Happened::Batch(batch),
-            _ = link.hung_up() => Happened::HungUp,
+            Some(batch) = outgoing.recv() => Happened::Batch(batch),
+            why = link.hung_up() => Happened::HungUp(why),
         },
         None => std::future::pending().await,
+    }
+}
+
+/// The scheduler's end of the link is closed.
+fn hung_up(why: HangUp) -> Event {
+    match why {
+        HangUp::NotPermitted(title) => {
+            let problem = Problem::new(403, "wrong-queue", title);
+            Event::Refused(problem.help("use the token with which this worker began"))
+        }
+        HangUp::Over | HangUp::Slow | HangUp::Invalid(_) => Event::HungUp,
     }
 }
 

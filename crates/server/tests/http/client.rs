@@ -106,7 +106,8 @@ impl Place {
     }
 
     pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> Answer {
-        read(self.request(method, path).json(body).send().await.unwrap()).await
+        let body = with_instance(path, body);
+        read(self.request(method, path).json(&body).send().await.unwrap()).await
     }
 
     /// The same without a body.
@@ -148,6 +149,16 @@ impl Place {
     pub(crate) fn worker(&self, id: &str) -> Worker<'_> {
         Worker { place: self, id: id.to_owned(), number: 0, slots: 1, holds: Vec::new() }
     }
+}
+
+/// The body of a worker's request names its process. All workers of a test are one process, unless
+/// the test says otherwise.
+pub(crate) fn with_instance(path: &str, body: &Value) -> Value {
+    let mut body = body.clone();
+    if let Some(fields) = body.as_object_mut().filter(|_| path.starts_with("/v1/work/")) {
+        fields.entry("instance").or_insert_with(|| "test".into());
+    }
+    body
 }
 
 /// A client for plain HTTP.
@@ -207,7 +218,7 @@ impl Worker<'_> {
     }
 
     pub(crate) async fn goodbye(&self) -> Answer {
-        self.place.poke(&self.path("goodbye")).await
+        self.place.post(&self.path("goodbye"), &json!({})).await
     }
 }
 

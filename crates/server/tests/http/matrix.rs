@@ -53,9 +53,13 @@ impl Stage {
 
     /// Asks for an operation in a way that changes little.
     async fn ask(&self, operation: &str, method: &str, path: &str, token: Option<&str>) -> Answer {
+        // A worker's id belongs to its token.
+        let id = token.and_then(|token| token.get(6..14));
+        let id = id.and_then(|id| u32::from_str_radix(id, 16).ok()).unwrap_or(0xa1);
+        let worker = format!("{id:016x}");
         let path = path
             .replace("/v1/jobs/{id}", &format!("/v1/jobs/{}", self.job))
-            .replace("{worker}", "00000000000000a1")
+            .replace("{worker}", &worker)
             .replace("/v1/workers/{id}", "/v1/workers/00000000000000a1")
             .replace("{name}", "other")
             .replace("{id}", "00000000");
@@ -70,9 +74,12 @@ impl Stage {
             "purgeQueue" => Some(json!({"dry_run": true})),
             "stopWorker" => Some(json!({})),
             "setStrategy" => Some(json!({"strategy": "priority"})),
-            "claim" => Some(json!({"number": 1, "slots": 0, "queues": ["other"]})),
-            "heartbeat" => Some(json!({"holds": []})),
-            "report" => Some(json!({"reports": [{"job": [999, 1], "ending": "finished"}]})),
+            "claim" => Some(json!({"instance": "i", "number": 1, "slots": 0, "queues": ["other"]})),
+            "heartbeat" => Some(json!({"instance": "i", "holds": []})),
+            "report" => {
+                Some(json!({"instance": "i", "reports": [{"job": [999, 1], "ending": "finished"}]}))
+            }
+            "goodbye" => Some(json!({"instance": "i"})),
             "makeToken" => Some(json!({"role": "view"})),
             _ => None,
         };

@@ -103,7 +103,8 @@ async fn waiting_requests_and_streams_end_when_the_token_is_revoked() {
     let log = place.request(Method::GET, &format!("/v1/jobs/{job}/log?follow=true"));
     let mut log = log.bearer_auth(&viewer).send().await.unwrap();
     let path = format!("/v1/jobs/{job}?wait=60s");
-    let claim = json!({"number": 1, "slots": 1, "wait": "60s", "queues": ["none"]});
+    let claim =
+        json!({"instance": "i", "number": 1, "slots": 1, "wait": "60s", "queues": ["none"]});
     let claiming = place.request(Method::POST, "/v1/work/00000000000000a1/claim");
     let (waited, claimed, ()) = tokio::join!(
         get(&place, &viewer, &path),
@@ -200,7 +201,7 @@ async fn a_token_for_some_queues_sees_and_serves_only_these() {
     assert_eq!(listed["jobs"].as_array().unwrap().len(), 2, "{listed}");
     get(&place, &viewer, "/v1/jobs?queue=c").await.refused(403, "wrong-queue");
     let claim = |number: u32, queues: Option<Value>| {
-        let mut claim = json!({"number": number, "slots": 9, "wait": "0s"});
+        let mut claim = json!({"instance": "i", "number": number, "slots": 9, "wait": "0s"});
         if let Some(queues) = queues {
             claim["queues"] = queues;
         }
@@ -224,6 +225,39 @@ async fn a_token_for_some_queues_sees_and_serves_only_these() {
     pause("c").await.refused(403, "wrong-queue");
     let queues = get(&place, &viewer, "/v1/queues").await.ok();
     assert!(!queues.to_string().contains("\"c\""), "{queues}");
+}
+
+/// A worker id belongs to the token that introduced it, and a limited token names no foreign jobs.
+#[tokio::test]
+async fn a_limited_token_cannot_end_or_report_for_another_worker() {
+    let place = Place::start().await;
+    let (_, admin) = make(&place, None, json!({"role": "admin"})).await;
+    let (_, owner) = make(&place, Some(&admin), json!({"role": "work"})).await;
+    let wanted = json!({"role": "work", "queues": ["mine"]});
+    let (_, other) = make(&place, Some(&admin), wanted).await;
+    let job = json!({"kind": "k", "queue": "theirs"});
+    let submit = place.request(Method::POST, "/v1/jobs").bearer_auth(&admin).json(&job);
+    let id = send(submit).await.ok()["id"].as_str().unwrap().to_owned();
+    let ask = async |token: &str, worker: &str, verb: &str, body: Value| {
+        let mut body = body;
+        body["instance"] = "i".into();
+        let request = place.request(Method::POST, &format!("/v1/work/{worker}/{verb}"));
+        send(request.bearer_auth(token).json(&body)).await
+    };
+    let (held, free) = ("00000000000000a1", "00000000000000b2");
+    let claimed = ask(&owner, held, "claim", json!({"number": 1, "slots": 1, "wait": "10s"})).await;
+    assert_eq!(claimed.ok()["jobs"][0]["job"], json!([1, 1]));
+    let report = json!({"reports": [{"job": [1, 1], "ending": "finished"}]});
+    let beat = json!({"holds": [[1, 1]]});
+    ask(&other, held, "goodbye", json!({})).await.refused(403, "wrong-token");
+    ask(&other, held, "heartbeat", beat.clone()).await.refused(403, "wrong-token");
+    ask(&other, held, "report", report.clone()).await.refused(403, "wrong-token");
+    ask(&other, free, "heartbeat", beat).await.refused(403, "wrong-queue");
+    ask(&other, free, "report", report.clone()).await.refused(403, "wrong-queue");
+    let job = get(&place, &admin, &format!("/v1/jobs/{id}")).await.ok();
+    assert_eq!(job["ledger"].as_array().unwrap().len(), 1, "it was not restarted: {job}");
+    let answered = ask(&owner, held, "report", report).await.ok();
+    assert_eq!(answered["accepted"], json!([[1, 1]]));
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use filch_store::{Store, Transient};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::client::{LEASE, Place, eventually};
+use crate::client::{LEASE, Place, eventually, with_instance};
 
 #[tokio::test]
 async fn a_worker_claims_runs_and_reports() {
@@ -354,6 +354,7 @@ async fn plain_text_responses_have_lines() {
     let ask = async |verb: &str, body: Value| {
         let path = format!("/v1/work/00000000000000a1/{verb}");
         let request = place.request(Method::POST, &path).header("accept", "text/plain");
+        let body = with_instance(&path, &body);
         let response = request.json(&body).send().await.unwrap();
         assert!(response.headers()["content-type"].to_str().unwrap().starts_with("text/plain"));
         response.text().await.unwrap()
@@ -367,6 +368,37 @@ async fn plain_text_responses_have_lines() {
     assert_eq!(claimed, expected);
     let beaten = ask("heartbeat", json!({"holds": [[1, 1], [9, 9]]})).await;
     assert_eq!(beaten, "lease_ms\t600000\nkeep\t1 1\ncancel\t9 9\n");
+}
+
+/// Two processes with the same made-up id and claim number must not get the same job.
+#[tokio::test]
+async fn a_second_process_with_the_same_worker_id_is_refused() {
+    let place = Place::start().await;
+    place.submit(&json!({"kind": "k"})).await;
+    let path = |verb: &str| format!("/v1/work/00000000000000a1/{verb}");
+    let claim = |instance: &str| json!({"instance": instance, "number": 1, "slots": 1});
+    let first = place.post(&path("claim"), &claim("one")).await.ok();
+    assert_eq!(first["jobs"][0]["job"], json!([1, 1]));
+    for (verb, body) in [
+        ("claim", claim("two")),
+        ("heartbeat", json!({"instance": "two", "holds": [[1, 1]]})),
+        ("report", json!({"instance": "two", "reports": [{"job": [1, 1], "ending": "finished"}]})),
+        ("goodbye", json!({"instance": "two"})),
+    ] {
+        let problem = place.post(&path(verb), &body).await.refused(409, "worker-id-in-use");
+        assert_eq!(problem["help"], "choose a random id for each process", "{verb}");
+    }
+    assert_eq!(place.post(&path("claim"), &claim("one")).await.ok(), first);
+    for instance in ["", &"x".repeat(65)] {
+        let problem = place.post(&path("claim"), &claim(instance)).await.refused(422, "invalid");
+        assert_eq!(problem["at"], "/instance");
+    }
+    let request = place.request(Method::POST, &path("claim"));
+    let missing = request.json(&json!({"number": 1, "slots": 1})).send().await.unwrap();
+    assert_eq!(missing.status(), 422);
+    // After its goodbye the id is free.
+    place.post(&path("goodbye"), &json!({"instance": "one"})).await.ok();
+    place.post(&path("heartbeat"), &json!({"instance": "two"})).await.refused(410, "gone");
 }
 
 #[tokio::test]

@@ -44,11 +44,22 @@ impl Player {
     fn claim(&mut self, number: u64, holds: &[WireHold], wait: Duration) -> Receiver<Answer> {
         let wait = Some(Span(Millis(wait.as_millis() as u32)));
         let holds = holds.to_vec();
-        self.ask(Ask::Claim(Claim { number, slots: 2, queues: None, holds, wait }))
+        self.ask(Ask::Claim(Claim {
+            instance: "one".into(),
+            number,
+            slots: 2,
+            queues: None,
+            holds,
+            wait,
+        }))
     }
 
     fn beat(&mut self, holds: &[WireHold]) -> Receiver<Answer> {
-        self.ask(Ask::Beat(Heartbeat { holds: holds.to_vec(), stopping: Vec::new() }))
+        self.ask(Ask::Beat(Heartbeat {
+            instance: "one".into(),
+            holds: holds.to_vec(),
+            stopping: Vec::new(),
+        }))
     }
 
     fn hear(&mut self, messages: Vec<Down>) {
@@ -290,7 +301,14 @@ fn a_change_of_slots_opens_another_session() {
     player.settle();
     assert_eq!(brought(answer), [0; 0]);
     player.said();
-    let claim = Claim { number: 2, slots: 5, queues: None, holds: Vec::new(), wait: None };
+    let claim = Claim {
+        instance: "one".into(),
+        number: 2,
+        slots: 5,
+        queues: None,
+        holds: Vec::new(),
+        wait: None,
+    };
     let answer = player.ask(Ask::Claim(claim));
     assert_eq!(player.said(), ["hello resume want 0 reports 0 []"]);
     player.hear(vec![truth(&[])]);
