@@ -83,8 +83,8 @@ pub struct JobEvent {
     /// When.
     pub at: Moment,
     /// submitted; claimed, stolen, lost, returned, when it changed hands; running; attempt-failed,
-    /// attempt-snoozed, attempt-interrupted, attempt-lost; cancel-asked, retried, prioritised;
-    /// succeeded, dead, cancelled.
+    /// attempt-snoozed, attempt-interrupted, attempt-unstarted, attempt-lost; cancel-asked,
+    /// retried, prioritised; succeeded, dead, cancelled.
     pub event: String,
     /// The fence of its owner at that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]

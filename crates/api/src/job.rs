@@ -147,11 +147,11 @@ pub struct Ownership {
     pub from: Option<String>,
     /// When.
     pub at: Moment,
-    /// How this ownership ended: succeeded, failed, snoozed, interrupted, lost,
+    /// How this ownership ended: succeeded, failed, snoozed, interrupted, unstarted, lost,
     /// lost-among-others, stolen, returned or cancelled; missing while it lasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
-    /// What went wrong, if it failed.
+    /// What went wrong, if it failed or could not be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// When it ended.
@@ -177,7 +177,7 @@ pub struct Failure {
     pub fence: u64,
     /// The worker that made the attempt.
     pub worker: String,
-    /// failed, snoozed, interrupted, lost or lost-among-others.
+    /// failed, snoozed, interrupted, unstarted, lost or lost-among-others.
     pub outcome: String,
     /// What went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -401,6 +401,7 @@ impl Failure {
             AttemptOutcome::Failed(error) => ("failed", Some(error.to_string())),
             AttemptOutcome::Snoozed => ("snoozed", None),
             AttemptOutcome::Interrupted => ("interrupted", None),
+            AttemptOutcome::Unstarted(error) => ("unstarted", Some(error.to_string())),
             AttemptOutcome::LostAlone => ("lost", None),
             AttemptOutcome::LostAmongOthers => ("lost-among-others", None),
         };

@@ -13,8 +13,8 @@ use filch_scheduler::id::{
     CommitNo, Fence, Hold, JobId, MessageNo, QuestionNo, Seq, SessionNo, WorkerId,
 };
 use filch_scheduler::message::{
-    self, Again, Ending, FromWorker, HelloKind, Placement, Report, Serves, StartMode, Suspects,
-    ToWorker, WorkerBatch,
+    self, Again, Ending, ErrorText, FromWorker, HelloKind, Placement, Report, Serves, StartMode,
+    Suspects, ToWorker, WorkerBatch,
 };
 use filch_scheduler::name::Name;
 use filch_scheduler::record::StoredText;
@@ -200,7 +200,7 @@ pub struct WireReport {
     pub job: WireHold,
     /// How the attempt ended.
     pub ending: WireEnding,
-    /// What went wrong, for people to read. Only with `failed`.
+    /// What went wrong, for people to read. Only with `failed` and `unstarted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Another attempt cannot succeed, so the job is not retried. Only with `failed`.
@@ -231,6 +231,9 @@ pub enum WireEnding {
     Snoozed,
     /// The worker stopped the attempt because it is shutting down. It does not count as an attempt.
     Interrupted,
+    /// This worker could not start the job, which is not the job's fault: it goes back to its
+    /// queue. It does not count as an attempt.
+    Unstarted,
     /// The job was never started; it goes back to its queue.
     Dropped,
     /// The job was cancelled and has stopped.
@@ -518,6 +521,7 @@ impl WireReport {
             Ending::Failed { .. } => WireEnding::Failed,
             Ending::Snoozed(_) => WireEnding::Snoozed,
             Ending::Interrupted => WireEnding::Interrupted,
+            Ending::Unstarted(_) => WireEnding::Unstarted,
             Ending::Dropped => WireEnding::Dropped,
             Ending::Stopped => WireEnding::Stopped,
         };
@@ -527,6 +531,7 @@ impl WireReport {
                 wire.error = Some(error.to_string());
                 wire.forever = *again == Again::Never;
             }
+            Ending::Unstarted(error) => wire.error = Some(error.to_string()),
             &Ending::Snoozed(wait) => wire.wait = Some(Span(wait)),
             _ => {}
         }
@@ -556,13 +561,11 @@ impl WireReport {
                 Ending::Failed { again: Again::Never, error: excess.into() }
             }
             (WireEnding::Finished, None) => Ending::Finished,
-            (WireEnding::Failed, _) => {
-                let error = self.error.unwrap_or_else(|| "the worker gave no reason".into());
-                Ending::Failed {
-                    again: if self.forever { Again::Never } else { Again::ByPolicy },
-                    error: beginning(error, limits::ERROR_BYTES).into(),
-                }
-            }
+            (WireEnding::Failed, _) => Ending::Failed {
+                again: if self.forever { Again::Never } else { Again::ByPolicy },
+                error: reason(self.error),
+            },
+            (WireEnding::Unstarted, _) => Ending::Unstarted(reason(self.error)),
             (WireEnding::Snoozed, _) => {
                 let wait = self.wait.ok_or(InvalidFrame("a snoozed report needs `wait`"))?;
                 Ending::Snoozed(wait.0)
@@ -585,6 +588,11 @@ pub fn excess(result: &str) -> Option<String> {
         ));
     }
     check_depth(result.as_bytes()).err().map(|problem| format!("the result: {}", problem.title))
+}
+
+fn reason(error: Option<String>) -> ErrorText {
+    let error = error.unwrap_or_else(|| "the worker gave no reason".into());
+    beginning(error, limits::ERROR_BYTES).into()
 }
 
 fn beginning(mut text: String, most: usize) -> String {

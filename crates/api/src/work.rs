@@ -238,7 +238,9 @@ impl WireReport {
             }
             Ok(())
         };
-        goes_with(self.error.is_some(), WireEnding::Failed, "error")?;
+        if self.ending != WireEnding::Unstarted {
+            goes_with(self.error.is_some(), WireEnding::Failed, "error")?;
+        }
         goes_with(self.forever, WireEnding::Failed, "forever")?;
         goes_with(self.wait.is_some(), WireEnding::Snoozed, "wait")?;
         goes_with(self.result.is_some(), WireEnding::Finished, "result")?;

@@ -404,7 +404,9 @@ impl<'a> Replay<'a> {
                 AttemptOutcome::Failed(_) => (true, false),
                 AttemptOutcome::LostAlone => (true, true),
                 AttemptOutcome::LostAmongOthers => (false, true),
-                AttemptOutcome::Snoozed | AttemptOutcome::Interrupted => (false, false),
+                AttemptOutcome::Snoozed
+                | AttemptOutcome::Interrupted
+                | AttemptOutcome::Unstarted(_) => (false, false),
             };
             self.attempts += u16::from(is_charged);
             self.suspicions += u8::from(is_suspected);

@@ -143,7 +143,7 @@ impl Report {
     #[must_use]
     pub fn text_bytes(&self) -> usize {
         let error = match &self.ending {
-            Ending::Failed { error, .. } => error.len(),
+            Ending::Failed { error, .. } | Ending::Unstarted(error) => error.len(),
             _ => 0,
         };
         let length = |text: &Option<StoredText>| text.as_ref().map_or(0, |text| text.len());
@@ -167,6 +167,9 @@ pub enum Ending {
     Snoozed(Millis),
     /// The attempt was stopped by the worker's own drain; not counted as an attempt.
     Interrupted,
+    /// This worker could not start the job, for this reason, which is not the job's fault; not
+    /// counted as an attempt.
+    Unstarted(ErrorText),
     /// The job was never started here.
     Dropped,
     /// The cancelled job has stopped.
@@ -181,7 +184,7 @@ impl Ending {
             Self::Finished => Some(ReportKind::Finished),
             Self::Failed { .. } => Some(ReportKind::Failed),
             Self::Snoozed(_) => Some(ReportKind::Snoozed),
-            Self::Interrupted | Self::Dropped | Self::Stopped => None,
+            Self::Interrupted | Self::Unstarted(_) | Self::Dropped | Self::Stopped => None,
         }
     }
 }

@@ -97,6 +97,10 @@ bugs! {
     /// A report counts as a repeat of the accepted one if the job's state and fence allow it,
     /// whoever sends it and whatever it says.
     RepeatByFenceAlone = "repeat-by-fence-alone";
+    /// A worker on which jobs could not be started never takes another.
+    RestWithoutEnd = "rest-without-end";
+    /// An attempt that could not be started on its worker is charged.
+    UnstartedCharged = "unstarted-charged";
     /// The server treats a lease as expired after half of its length.
     ReclaimEarly = "reclaim-early";
 }

@@ -270,6 +270,8 @@ pub enum AttemptOutcome {
     Snoozed,
     /// The worker drained.
     Interrupted,
+    /// The worker could not start it, for this reason.
+    Unstarted(ErrorText),
     /// The worker was lost, and no other job can have caused it; it counts.
     LostAlone,
     /// The worker was lost, and any of several jobs may have caused it.

@@ -42,8 +42,8 @@ struct Jobs {
     places: HashMap<(Name, Name), usize>,
     /// The pair that was counted last, which is likely to be the next.
     last: usize,
-    /// Attempts that did not succeed: failed, snoozed, interrupted, lost.
-    attempts: [u64; 4],
+    /// Attempts that did not succeed: failed, snoozed, interrupted, lost, unstarted.
+    attempts: [u64; 5],
     /// Jobs that workers own, and since when they run, if that is known.
     owned: HashMap<Seq, Option<Wall>, BuildHasherDefault<Spread>>,
     wait: Histogram,
@@ -52,7 +52,7 @@ struct Jobs {
 
 const OUTCOMES: [&str; 3] = ["succeeded", "dead", "cancelled"];
 
-const ATTEMPTS: [&str; 4] = ["failed", "snoozed", "interrupted", "lost"];
+const ATTEMPTS: [&str; 5] = ["failed", "snoozed", "interrupted", "lost", "unstarted"];
 
 const COMMIT_SECONDS: &[f64] =
     &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
@@ -73,7 +73,7 @@ impl Default for Jobs {
             paces: Vec::new(),
             places: HashMap::new(),
             last: 0,
-            attempts: [0; 4],
+            attempts: [0; 5],
             owned: HashMap::default(),
             wait: Histogram::new(WAIT_SECONDS),
             run: Histogram::new(RUN_SECONDS),
@@ -119,6 +119,7 @@ impl Metrics {
                         AttemptOutcome::Snoozed => 1,
                         AttemptOutcome::Interrupted => 2,
                         AttemptOutcome::LostAlone | AttemptOutcome::LostAmongOthers => 3,
+                        AttemptOutcome::Unstarted(_) => 4,
                     };
                     jobs.attempts[index] += 1;
                 }

@@ -67,6 +67,8 @@ pub(crate) enum Purpose {
     Stop(Fence),
     /// Which idle moments are picked for side-work, in a place.
     Sweep(usize),
+    /// When jobs cannot be started on a node.
+    Broken(usize),
 }
 
 impl Purpose {
@@ -79,6 +81,7 @@ impl Purpose {
             Self::Link(place) => (5, place as u64),
             Self::Stop(fence) => (6, fence.0),
             Self::Sweep(place) => (7, place as u64),
+            Self::Broken(place) => (8, place as u64),
         }
     }
 }

@@ -347,6 +347,9 @@ fn agent_config(words: &mut Vec<&str>, context: &Context) -> Result<agent::Agent
     if let Some(bytes) = setting::<u32>(words, "report-bytes", 1, context)? {
         config.report_bytes_max = bytes as usize;
     }
+    if let Some(rest) = setting(words, "rest", 1, context)? {
+        config.rest_max = rest;
+    }
     if words.first() == Some(&"embedded") {
         words.remove(0);
         config.home = Home::Embedded;
@@ -375,6 +378,9 @@ pub(crate) fn agent_header(config: &agent::AgentConfig) -> String {
     }
     if config.report_bytes_max != agent::AgentConfig::default().report_bytes_max {
         add(&format!(" report-bytes {}", config.report_bytes_max));
+    }
+    if config.rest_max != agent::AgentConfig::default().rest_max {
+        add(&format!(" rest {}", print(&config.rest_max, &Context::default())));
     }
     if config.home == Home::Embedded {
         add(" embedded");

@@ -19,6 +19,8 @@ pub(crate) enum Deed {
     Snooze,
     KillWorker,
     Hang,
+    /// Its worker cannot start it; not a matter of the job's kind.
+    CannotStart,
 }
 
 /// How the `run`th execution (from 1) of a job of this kind ends, and after how long. `None` for an
@@ -49,7 +51,7 @@ pub(crate) fn all_runs(kind: &Name) -> Option<Duration> {
         match deed(kind, run) {
             None | Some((Deed::Hang, _)) => return Some(sum),
             Some((Deed::Succeed | Deed::FailForGood, span)) => return sum.checked_add(span),
-            Some((Deed::Fail | Deed::Snooze | Deed::KillWorker, span)) => {
+            Some((Deed::Fail | Deed::Snooze | Deed::KillWorker | Deed::CannotStart, span)) => {
                 sum = sum.checked_add(span)?;
             }
         }

@@ -103,7 +103,9 @@ impl Store for Transient {
                 _ => None,
             });
             match attempts.next()? {
-                AttemptOutcome::Failed(error) => Some(StoredText::from(&**error)),
+                AttemptOutcome::Failed(error) | AttemptOutcome::Unstarted(error) => {
+                    Some(StoredText::from(&**error))
+                }
                 _ => None,
             }
         };

@@ -8,7 +8,7 @@ use crate::command::{self, Command, How, Runner};
 use crate::handler::{Attempt, Ended, Outcome};
 use crate::shell::Happened;
 
-/// How long a job waits after this worker could not run it.
+/// How long a job waits after this worker could not guard it any more.
 const SNOOZE: std::time::Duration = std::time::Duration::from_secs(1);
 
 pub(crate) async fn run(runner: &Runner, mut attempt: Attempt) -> Ended {
@@ -46,6 +46,7 @@ pub(crate) async fn run(runner: &Runner, mut attempt: Attempt) -> Ended {
         How::Signalled(signal) => failed(format!("killed by signal {signal}")),
         How::NotStarted(why) => Outcome::failed(why),
         How::Stopped => Outcome::Stopped,
+        How::Unstarted(why) => Outcome::Unstarted(why),
         How::Interrupted(_) => Outcome::Snoozed(SNOOZE),
     };
     Ended { outcome, log: (!finished.log.is_empty()).then_some(finished.log) }

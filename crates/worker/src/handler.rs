@@ -39,6 +39,10 @@ pub enum Outcome {
     },
     /// Run the job again after this time; this does not count as an attempt.
     Snoozed(Duration),
+    /// This worker could not start it, for this reason, which is not the job's fault: the job goes
+    /// back to its queue, and this does not count as an attempt. After a few of these in a row, the
+    /// worker takes no jobs for a while.
+    Unstarted(String),
     /// It was asked to stop, and has stopped.
     Stopped,
 }

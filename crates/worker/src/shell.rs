@@ -263,6 +263,10 @@ fn report(hold: Hold, ended: Ended) -> Report {
             let millis = u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
             (Ending::Snoozed(Millis(millis)), None)
         }
+        Outcome::Unstarted(error) => {
+            tracing::warn!(error, "a job could not be started on this worker");
+            (Ending::Unstarted(error.into()), None)
+        }
         Outcome::Stopped => (Ending::Stopped, None),
     };
     Report { hold, ending, result: result.map(Arc::from), log: log.map(Arc::from) }

@@ -26,6 +26,10 @@ pub(crate) fn write(log: WorkerLog) {
             grace = span(grace),
             "draining: no new jobs, waiting for those that run"
         ),
+        WorkerLog::Resting { wait } => {
+            let wait = span(wait);
+            tracing::warn!(wait, "the last jobs could not be started here; taking none for {wait}");
+        }
         WorkerLog::Replaced { before, worker } => {
             let (before, worker) = (id::worker(before), id::worker(worker));
             tracing::warn!(worker, before, "the lease has expired; continuing as a new worker");

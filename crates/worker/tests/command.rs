@@ -547,7 +547,7 @@ async fn a_worker_suspended_past_its_deadline_loses_its_commands() {
 async fn a_deadline_can_be_moved() {
     let runner = runner();
     runner.deadline(Some(after(Duration::ZERO)));
-    assert!(matches!(finish(&runner, command(&["true"])).await.how, How::Interrupted(_)));
+    assert!(matches!(finish(&runner, command(&["true"])).await.how, How::Unstarted(_)));
     runner.deadline(Some(after(BOUND * 10)));
     assert_eq!(finish(&runner, command(&["true"])).await.how, How::Exited(0));
     let forever = shell("echo $$; sleep 1000");
@@ -601,10 +601,16 @@ async fn without_a_guardian_nothing_starts() {
         }
         let runner = Runner::start(options);
         let finished = finish(&runner, command(&["touch", made.to_str().unwrap()])).await;
-        assert!(matches!(finished.how, How::Interrupted(_)), "{finished:?}");
+        assert!(matches!(finished.how, How::Unstarted(_)), "{finished:?}");
         runner.close().await;
     }
     assert!(!made.exists());
+}
+
+async fn a_worker_without_a_temporary_folder_starts_nothing_and_says_why() {
+    let worker = Worker::start_in(Path::new("/nonesuch"), &["script", "echo started"]);
+    let said = worker.line();
+    assert!(said.starts_with("Unstarted(") && said.contains("in /nonesuch"), "{said}");
 }
 
 // A worker in a process of its own.
@@ -774,6 +780,7 @@ fn main() -> ExitCode {
         a_deadline_can_be_moved
         the_death_of_the_guardian_stops_commands_and_a_new_one_starts
         without_a_guardian_nothing_starts
+        a_worker_without_a_temporary_folder_starts_nothing_and_says_why
     ];
     let is_set = |flag: &str| words.iter().any(|word| word == flag);
     let filters = words.iter().filter(|word| !word.starts_with("--") && *word != "terse");

@@ -38,6 +38,9 @@ fn owned(owner: &Ownership) -> String {
         "lost" => "the worker was lost".to_owned(),
         "lost-among-others" => "the worker was lost, possibly because of another job".to_owned(),
         "interrupted" => "interrupted (does not count as an attempt)".to_owned(),
+        "unstarted" => {
+            "could not be started on this worker (does not count as an attempt)".to_owned()
+        }
         "snoozed" => "snoozed".to_owned(),
         other => other.to_owned(),
     };

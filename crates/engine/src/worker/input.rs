@@ -126,6 +126,11 @@ pub enum WorkerLog {
         /// How long running jobs may take.
         grace: Duration,
     },
+    /// The last jobs could not be started here, so the worker takes none for a while.
+    Resting {
+        /// For how long.
+        wait: Duration,
+    },
     /// The lease has expired; the worker continues as another incarnation.
     Replaced {
         /// The id until now.

@@ -39,6 +39,8 @@ pub struct WorkerEngine<O> {
     contact: Contact,
     /// The id that was logged last: a fenced worker continues under another.
     incarnation: WorkerId,
+    /// The end of the rest that was logged last.
+    rests_until: Option<Monotonic>,
 }
 
 /// What was logged last about the connection.
@@ -76,6 +78,7 @@ impl<O> WorkerEngine<O> {
             deadline: None,
             is_connected: false,
             contact: Contact::Fresh,
+            rests_until: None,
         };
         engine.translate(now, effects, actions);
         engine
@@ -230,6 +233,12 @@ impl<O> WorkerEngine<O> {
         if worker != self.incarnation {
             let before = std::mem::replace(&mut self.incarnation, worker);
             actions.push(WorkerAction::Log(WorkerLog::Replaced { before, worker }));
+        }
+        let rests_until = self.agent.rests_until();
+        if rests_until != self.rests_until {
+            self.rests_until = rests_until;
+            let wait = rests_until.map(|until| until.since(now.monotonic));
+            actions.extend(wait.map(|wait| WorkerAction::Log(WorkerLog::Resting { wait })));
         }
         // Jobs that wait for a confirmation are counted as running.
         if self.agent.waiting_count() + self.agent.running_count() == 0 {

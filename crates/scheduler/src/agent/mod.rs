@@ -5,11 +5,12 @@
 //! if no batch of the last seven tenths of a lease was acknowledged, it stops every job.
 //!
 //! Submodules: `session` talks to the server, `work` starts and stops jobs, `deque` holds waiting
-//! jobs, `pace` decides how many jobs to want.
+//! jobs, `pace` decides how many jobs to want, and `rest` whether to want any.
 
 mod deque;
 mod event;
 mod pace;
+mod rest;
 mod session;
 mod work;
 
@@ -21,6 +22,7 @@ pub use event::{AgentEffect, AgentEvent, StopReason, Verdict};
 
 use self::deque::Deque;
 use self::pace::Pace;
+use self::rest::Rest;
 pub use crate::dispatch::AuditError;
 use crate::id::{Hold, MessageNo, SessionNo, WorkerId};
 use crate::message::{Assignment, FromWorker, Report, Serves, ToWorker};
@@ -51,6 +53,8 @@ pub struct AgentConfig {
     /// This many bytes of reports are under way at most, or one report that is larger: servers
     /// refuse frames that are too large.
     pub report_bytes_max: usize,
+    /// The longest wait of a worker on which jobs cannot be started, before it tries another.
+    pub rest_max: Duration,
     /// The grace period for running jobs when the server asks the worker to shut down.
     pub grace: Duration,
 }
@@ -67,6 +71,7 @@ impl Default for AgentConfig {
             reconnect_max: Duration::from_millis(500),
             reports_max: 256,
             report_bytes_max: 4 << 20,
+            rest_max: Duration::from_secs(60),
             grace: Duration::from_secs(30),
         }
     }
@@ -126,6 +131,7 @@ pub struct Agent {
     /// Reports that are not answered yet, sent or not.
     reports: BTreeMap<Hold, Pending>,
     pace: Pace,
+    rest: Rest,
     effects: Vec<AgentEffect>,
 }
 
@@ -223,6 +229,7 @@ impl Agent {
             slots: BTreeMap::new(),
             reports: BTreeMap::new(),
             pace: Pace::default(),
+            rest: Rest::default(),
             effects: Vec::new(),
             config,
         };
@@ -285,7 +292,8 @@ impl Agent {
         let drain = drain.into_iter().flatten().find(|&at| at > self.now.monotonic);
         let of_slot = |slot| [self.started_at(slot), slot.times_out_at()];
         let slots = self.slots.values().flat_map(of_slot).flatten().min();
-        [fence, session, drain, slots].into_iter().flatten().min()
+        let rest = self.rest.until().filter(|&at| at > self.now.monotonic);
+        [fence, session, drain, slots, rest, self.probe_ends_at()].into_iter().flatten().min()
     }
 
     /// This incarnation.
@@ -301,6 +309,12 @@ impl Agent {
         // Seven tenths tolerate clocks whose speeds differ by a factor of 1.4.
         let tenths = if planted(Bug::NoSelfFencing) { 10_000 } else { 7 };
         self.lease_from.map(|from| from.plus(self.lease * tenths / 10))
+    }
+
+    /// Until when it takes no jobs, because the last ones could not be started here.
+    #[must_use]
+    pub const fn rests_until(&self) -> Option<Monotonic> {
+        self.rest.until()
     }
 
     /// How many jobs run or are about to start.

@@ -156,6 +156,12 @@ impl Agent {
         if self.session.is_open && self.silence_at() <= now {
             self.hang_up();
         }
+        // Then it asks for a job, to see whether that can be started.
+        self.session.is_urgent |= self.rest.is_over(now);
+        if self.probe_ends_at().is_some_and(|at| at <= now) {
+            self.rest.has_started();
+            self.session.is_urgent = true;
+        }
         self.time_out();
         self.tell_started();
         if self.drain.is_some_and(|at| at <= now) {
@@ -369,7 +375,7 @@ impl Agent {
             return 0;
         }
         let slots = self.config.slots;
-        slots.saturating_add(self.pace.reserve(self.config.reserve, slots))
+        self.rest.bound(slots.saturating_add(self.pace.reserve(self.config.reserve, slots)))
     }
 
     pub(super) fn received(
@@ -492,7 +498,7 @@ impl Agent {
         if is_known {
             return;
         }
-        if self.drain.is_some() {
+        if self.drain.is_some() || self.rest.until().is_some() {
             self.drop_unstarted(hold);
             self.session.is_urgent = true;
         } else {

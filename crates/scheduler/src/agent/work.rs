@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::deque::Wanted;
+use super::rest::STARTED_AFTER;
 use super::{Agent, AgentEffect, Slot, SlotPhase, StopReason};
 use crate::id::{Hold, QuestionNo};
 use crate::message::{Again, Ending, FromWorker, Report, StartMode};
@@ -106,6 +107,12 @@ impl Agent {
         }
     }
 
+    /// When a job that shows whether jobs can be started here has run for long enough.
+    pub(super) fn probe_ends_at(&self) -> Option<Monotonic> {
+        let since = self.slots.values().filter_map(Slot::runs_since).min();
+        since.filter(|_| self.rest.is_probing()).map(|at| at.plus(STARTED_AFTER))
+    }
+
     pub(super) fn time_out(&mut self) {
         let now = self.now.monotonic;
         let late = |(&hold, slot): (&Hold, &Slot)| {
@@ -145,7 +152,17 @@ impl Agent {
             self.pace.run(self.now.monotonic.since(since));
         }
         let own = match ending {
-            Ending::Finished | Ending::Failed { .. } | Ending::Snoozed(_) => Some(ending),
+            Ending::Finished | Ending::Failed { .. } | Ending::Snoozed(_) => {
+                self.rest.succeeded();
+                Some(ending)
+            }
+            Ending::Unstarted(_) => {
+                if self.rest.failed(self.now.monotonic, self.config.rest_max) {
+                    self.hand_back();
+                    self.session.is_urgent = true;
+                }
+                Some(ending)
+            }
             Ending::Interrupted | Ending::Dropped | Ending::Stopped => None,
         };
         let ending = match (slot.phase, own) {
@@ -228,11 +245,8 @@ impl Agent {
         self.report(Report::plain(hold, Ending::Dropped));
     }
 
-    /// Starts no more jobs, hands back those that have not started, and stops the rest after the
-    /// grace period.
-    pub(super) fn drain(&mut self, grace: Duration) {
-        let until = self.now.monotonic.plus(grace);
-        self.drain = Some(self.drain.map_or(until, |before| before.min(until)));
+    /// Hands back the jobs that have not started.
+    fn hand_back(&mut self) {
         let unstarted: Vec<Hold> = self.deque.drain().collect();
         for hold in unstarted {
             if !planted(Bug::DrainForgets) {
@@ -243,6 +257,14 @@ impl Agent {
         for hold in confirming.map(|(&hold, _)| hold).collect::<Vec<_>>() {
             self.disown(hold);
         }
+    }
+
+    /// Starts no more jobs, hands back those that have not started, and stops the rest after the
+    /// grace period.
+    pub(super) fn drain(&mut self, grace: Duration) {
+        let until = self.now.monotonic.plus(grace);
+        self.drain = Some(self.drain.map_or(until, |before| before.min(until)));
+        self.hand_back();
         self.say_now(FromWorker::Drain);
         if self.drain.is_some_and(|at| at <= self.now.monotonic) {
             self.stop_all(StopReason::Drained);

@@ -163,6 +163,13 @@ impl Dispatch {
                 }
                 self.requeue(seq, LeaseCause::Returned(worker));
             }
+            Ending::Unstarted(error) => {
+                self.note(worker, hold, AttemptOutcome::Unstarted(error));
+                if planted(Bug::UnstartedCharged) {
+                    self.jobs.get_mut(seq).attempts += 1;
+                }
+                self.requeue(seq, LeaseCause::Returned(worker));
+            }
             Ending::Dropped => self.requeue(seq, LeaseCause::Returned(worker)),
         }
     }

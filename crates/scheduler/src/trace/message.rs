@@ -42,6 +42,7 @@ words!(Ending {
     Failed { again: again, error: error } = ["failed" again error],
     Snoozed { 0: wait } = ["snoozed" wait],
     Interrupted {} = ["interrupted"],
+    Unstarted { 0: error } = ["unstarted" error],
     Dropped {} = ["dropped"],
     Stopped {} = ["stopped"],
 });

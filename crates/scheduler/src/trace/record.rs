@@ -41,6 +41,7 @@ words!(AttemptOutcome {
     Failed { 0: error } = ["failed" error],
     Snoozed {} = ["snoozed"],
     Interrupted {} = ["interrupted"],
+    Unstarted { 0: error } = ["unstarted" error],
     LostAlone {} = ["lost-alone"],
     LostAmongOthers {} = ["lost-among-others"],
 });

@@ -216,9 +216,10 @@ impl Maker {
             3 => Note::Prioritised(self.id()),
             4 => Note::Drained(worker),
             _ => {
-                let error = self.text().into();
+                let (error, reason) = (self.text().into(), self.text().into());
                 let outcome = self.one([
                     AttemptOutcome::Failed(error),
+                    AttemptOutcome::Unstarted(reason),
                     AttemptOutcome::Snoozed,
                     AttemptOutcome::Interrupted,
                     AttemptOutcome::LostAlone,
@@ -278,8 +279,10 @@ impl Maker {
 
     fn report(&mut self) -> Report {
         let (again, error, wait) = (self.again(), self.text().into(), self.millis());
+        let reason = self.text().into();
         let ending = self.one([
             Ending::Finished,
+            Ending::Unstarted(reason),
             Ending::Failed { again, error },
             Ending::Snoozed(wait),
             Ending::Interrupted,

@@ -114,6 +114,7 @@ fn noted(at: Wall, note: &Note) -> Option<JobEvent> {
                 AttemptOutcome::Failed(error) => ("attempt-failed", Some(error.to_string())),
                 AttemptOutcome::Snoozed => ("attempt-snoozed", None),
                 AttemptOutcome::Interrupted => ("attempt-interrupted", None),
+                AttemptOutcome::Unstarted(error) => ("attempt-unstarted", Some(error.to_string())),
                 AttemptOutcome::LostAlone | AttemptOutcome::LostAmongOthers => {
                     ("attempt-lost", None)
                 }

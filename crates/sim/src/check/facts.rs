@@ -106,6 +106,8 @@ pub(super) struct Queue {
 /// A node.
 pub(super) struct Place {
     pub(super) slots: u32,
+    /// The most jobs that it wanted to own when it last said so.
+    pub(super) want: u32,
     pub(super) serves: Serves,
     /// Its present incarnation.
     pub(super) worker: Option<WorkerId>,
@@ -419,6 +421,7 @@ impl Facts {
             Observed::Began { place, slots, serves, .. } => {
                 let new = Place {
                     slots,
+                    want: slots,
                     serves: serves.clone(),
                     worker: None,
                     is_alive: true,
@@ -502,7 +505,9 @@ impl Facts {
                 FromWorker::Report(report) => {
                     place.waiting.remove(&report.hold);
                 }
+                FromWorker::Want(want) => place.want = *want,
                 FromWorker::Hello(hello) => {
+                    place.want = hello.want;
                     place.waiting.retain(|hold, _| hello.holds.contains(hold));
                 }
                 FromWorker::Drain => place.is_draining = true,

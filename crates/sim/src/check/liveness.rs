@@ -198,7 +198,7 @@ fn is_idle(place: &Place, facts: &Facts) -> bool {
         && !place.is_draining
         && is_known
         && place.waiting.is_empty()
-        && (place.running.len() as u32) < place.slots
+        && (place.running.len() as u32) < place.slots.min(place.want)
 }
 
 /// How long a worker may take beyond its grace period. Stopping jobs may take three tenths of a

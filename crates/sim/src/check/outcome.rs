@@ -316,8 +316,9 @@ fn charge(note: &Note, job: Seq) -> Option<Option<Hold>> {
         _ if hold.job != job => None,
         AttemptOutcome::Failed(_) => Some(Some(*hold)),
         AttemptOutcome::LostAlone => Some(None),
-        AttemptOutcome::Snoozed | AttemptOutcome::Interrupted | AttemptOutcome::LostAmongOthers => {
-            None
-        }
+        AttemptOutcome::Snoozed
+        | AttemptOutcome::Interrupted
+        | AttemptOutcome::Unstarted(_)
+        | AttemptOutcome::LostAmongOthers => None,
     }
 }

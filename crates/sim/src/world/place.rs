@@ -65,6 +65,17 @@ const STOPS_WITHIN: (u32, u32) = (3, 10);
 /// The bytes of reports that a worker with a small bound sends at once.
 const SMALL_BATCH: usize = 300;
 
+/// One of so many runs has nodes on which jobs cannot be started.
+const BROKEN_RUNS_ONE_IN: u64 = 3;
+
+/// In such a run, this is so in one of so many parts of this length.
+const BROKEN_MICROS: u64 = 10_000_000;
+const BROKEN_ONE_IN: u64 = 12;
+
+/// The longest wait of a worker that could not start its jobs, shorter than in reality because a
+/// run is short.
+const REST_MAX: Duration = Duration::from_secs(3);
+
 /// How long a job runs that used to hang, once everything is mended.
 const MENDED_RUN: Duration = Duration::from_millis(10);
 
@@ -120,6 +131,7 @@ impl<W: Observer> World<'_, W> {
                 Some(_) if !place.is_multiple_of(3) => SMALL_BATCH,
                 _ => agent::AgentConfig::default().report_bytes_max,
             },
+            rest_max: REST_MAX,
             ..agent::AgentConfig::default()
         };
         let now = member.clock.read(self.now);
@@ -248,7 +260,9 @@ impl<W: Observer> World<'_, W> {
                 Ending::Finished => ExecutionEnd::Finished,
                 Ending::Failed { .. } => ExecutionEnd::Failed,
                 Ending::Snoozed(_) => ExecutionEnd::Snoozed,
-                Ending::Interrupted | Ending::Dropped | Ending::Stopped => ExecutionEnd::Stopped,
+                Ending::Interrupted | Ending::Unstarted(_) | Ending::Dropped | Ending::Stopped => {
+                    ExecutionEnd::Stopped
+                }
             };
             self.observe(Observed::Ended { place, hold, how });
         }
@@ -379,10 +393,15 @@ impl<W: Observer> World<'_, W> {
         let worker = member.worker().expect("it started a job");
         let hold = assignment.hold;
         self.observe(Observed::Started { place, worker, assignment });
+        let is_broken = self.is_broken(place);
         let member = &mut self.places[place];
-        let runs = member.runs.entry(hold.job).or_insert(0);
-        *runs += 1;
-        let known = work::deed(&assignment.kind, *runs);
+        let known = if is_broken {
+            Some((Deed::CannotStart, Duration::from_millis(1)))
+        } else {
+            let runs = member.runs.entry(hold.job).or_insert(0);
+            *runs += 1;
+            work::deed(&assignment.kind, *runs)
+        };
         let (deed, takes) = known.unwrap_or((Deed::Succeed, Duration::ZERO));
         let (deed, takes) = match deed {
             Deed::Hang if self.is_healed => (Deed::Succeed, MENDED_RUN),
@@ -396,6 +415,23 @@ impl<W: Observer> World<'_, W> {
             let (life, happening) = (member.lives, InProcess::JobEnds { hold, deed });
             self.schedule.put(self.now.plus(takes), Happening::Process { place, life, happening });
         }
+    }
+
+    /// Whether jobs cannot be started on this node now: a disk is full, say.
+    fn is_broken(&mut self, place: usize) -> bool {
+        let has_broken_nodes = self.plan.seed.is_multiple_of(BROKEN_RUNS_ONE_IN);
+        if self.is_healed || self.plan.heals_at.is_none() || !has_broken_nodes {
+            return false;
+        }
+        let part = self.now.0 / BROKEN_MICROS;
+        let mut random = Random::keyed(self.plan.seed, Purpose::Broken(place), part);
+        let is_broken = random.one_in(BROKEN_ONE_IN);
+        if is_broken {
+            // It takes jobs again after a wait, which doubles.
+            let until = Monotonic((part + 1) * BROKEN_MICROS).plus(REST_MAX + REST_MAX);
+            self.observe(Observed::Trouble { place: Some(place), until });
+        }
+        is_broken
     }
 
     fn stop_job(&mut self, place: usize, hold: Hold) {
@@ -554,6 +590,7 @@ fn outcome_of(happening: &InProcess) -> (Hold, Ending) {
                 Deed::Fail => Ending::Failed { again: Again::ByPolicy, error: "no luck".into() },
                 Deed::FailForGood => Ending::Failed { again: Again::Never, error: "no use".into() },
                 Deed::Snooze => Ending::Snoozed(Millis(700)),
+                Deed::CannotStart => Ending::Unstarted("no room".into()),
                 Deed::KillWorker | Deed::Hang => Ending::Stopped,
             };
             (*hold, outcome)

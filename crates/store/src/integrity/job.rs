@@ -145,7 +145,7 @@ impl JobHistory {
                 let kind = match outcome {
                     AttemptOutcome::Failed(_) => Kind::Failed,
                     AttemptOutcome::Snoozed => Kind::Snoozed,
-                    AttemptOutcome::Interrupted => Kind::Interrupted,
+                    AttemptOutcome::Interrupted | AttemptOutcome::Unstarted(_) => Kind::Interrupted,
                     AttemptOutcome::LostAlone => Kind::LostAlone,
                     AttemptOutcome::LostAmongOthers => Kind::LostAmongOthers,
                 };

@@ -125,6 +125,7 @@ fn of_outcome(outcome: &AttemptOutcome) -> (i64, Option<&str>) {
         AttemptOutcome::Interrupted => (2, None),
         AttemptOutcome::LostAlone => (3, None),
         AttemptOutcome::LostAmongOthers => (4, None),
+        AttemptOutcome::Unstarted(text) => (5, Some(text)),
     }
 }
 
@@ -135,6 +136,7 @@ fn outcome(row: &Row<'_>) -> Result<AttemptOutcome, Failure> {
         2 => AttemptOutcome::Interrupted,
         3 => AttemptOutcome::LostAlone,
         4 => AttemptOutcome::LostAmongOthers,
+        5 => AttemptOutcome::Unstarted(rows::text(row, 5)?.into()),
         other => return Err(codes::no("outcome", other)),
     })
 }

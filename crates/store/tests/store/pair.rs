@@ -200,7 +200,9 @@ fn last_error(history: &History) -> Option<StoredText> {
         _ => None,
     });
     match attempts.next() {
-        Some(AttemptOutcome::Failed(error)) => Some(StoredText::from(&**error)),
+        Some(AttemptOutcome::Failed(error) | AttemptOutcome::Unstarted(error)) => {
+            Some(StoredText::from(&**error))
+        }
         _ => None,
     }
 }

@@ -72,13 +72,13 @@ async fn start(runner: &Runner, command: &Command) -> Result<Started, How> {
     };
     let started = tokio::task::spawn_blocking(start).await;
     let started = started.unwrap_or_else(|_| Err("this worker is shutting down".to_owned()));
-    let (result_file, (mut group, pipes)) = started.map_err(How::Interrupted)?;
+    let (result_file, (mut group, pipes)) = started.map_err(How::Unstarted)?;
     let words = words(command, result_file.path()).map_err(How::NotStarted)?;
     let lost = match group.watch(result_file.folder()).await {
         Ok(lost) => lost,
         Err(reason) => {
             group.end().await;
-            return Err(How::Interrupted(reason));
+            return Err(How::Unstarted(reason));
         }
     };
     let Pipes { stdin, stdout, stderr } = pipes;

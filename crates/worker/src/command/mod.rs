@@ -104,7 +104,9 @@ pub enum How {
     NotStarted(String),
     /// It was asked to stop, and ended or was killed.
     Stopped,
-    /// It is not the job's fault: the worker could not start it, or could no longer guard it.
+    /// The worker could not start it, for this reason, which is not the job's fault.
+    Unstarted(String),
+    /// It is not the job's fault: the worker could no longer guard it.
     Interrupted(String),
 }
 
