@@ -1,6 +1,6 @@
 //! The server: the I/O around the scheduler, with HTTP, WebSockets, clocks and the store.
 //!
-//! `brain` is the loop that feeds the engine (`filch-engine`) and performs its actions, by the time
+//! `shell` is the loop that feeds the engine (`filch-engine`) and performs its actions, by the time
 //! of `clock`; `writer` makes commits durable; `link` is the server's end of a worker's connection;
 //! `logs` keeps the output of running jobs; `events` keeps the newest events for readers;
 //! `retention` purges ended jobs, a slice at a time; [`tokens`] authenticates clients; [`Bounds`]
@@ -8,7 +8,6 @@
 //! `http`.
 
 mod bounds;
-mod brain;
 mod clock;
 mod events;
 pub mod exposure;
@@ -19,6 +18,7 @@ mod metrics;
 mod retention;
 mod roster;
 mod server;
+mod shell;
 mod throttle;
 pub mod tokens;
 mod writer;

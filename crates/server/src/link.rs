@@ -12,9 +12,9 @@ use filch_scheduler::message::Delivery;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
 
-use crate::brain::{Doorbell, Urgent};
 use crate::logs::Logs;
 use crate::roster::Roster;
+use crate::shell::{Handle, Urgent};
 
 /// How many batches may wait for a worker; a slower worker is disconnected, and reconnects.
 pub(crate) const BATCHES_MAX: usize = 1_024;
@@ -30,8 +30,8 @@ pub(crate) struct WorkerSender {
 /// The server's end of a connection.
 pub(crate) struct Link {
     number: LinkNo,
-    doorbell: Doorbell,
-    house: House,
+    handle: Handle,
+    services: Services,
     hung_up: watch::Receiver<Option<HangUp>>,
     /// The worker that has sent its name and kinds over this connection.
     introduced: Mutex<Option<WorkerId>>,
@@ -39,7 +39,7 @@ pub(crate) struct Link {
 
 /// Services of connections that do not involve the scheduler.
 #[derive(Clone, Default)]
-pub(crate) struct House {
+pub(crate) struct Services {
     pub(crate) logs: Arc<Logs>,
     pub(crate) roster: Arc<Roster>,
 }
@@ -56,8 +56,8 @@ pub(crate) enum Untaken {
 impl Link {
     /// Opens a link. `None` if the server is stopping.
     pub(crate) async fn open(
-        doorbell: Doorbell,
-        house: House,
+        handle: Handle,
+        services: Services,
         scope: LinkScope,
     ) -> Option<(Self, Receiver<(Delivery, bool)>)> {
         static LAST: AtomicU64 = AtomicU64::new(0);
@@ -65,9 +65,9 @@ impl Link {
         let (batches, outgoing) = channel(BATCHES_MAX);
         let (hang_up, hung_up) = watch::channel(None);
         let sender = WorkerSender { batches, hang_up };
-        doorbell.urgent(Urgent::Opened { link: number, scope, sender }).await.ok()?;
+        handle.urgent(Urgent::Opened { link: number, scope, sender }).await.ok()?;
         let introduced = Mutex::default();
-        Some((Self { number, doorbell, house, hung_up, introduced }, outgoing))
+        Some((Self { number, handle, services, hung_up, introduced }, outgoing))
     }
 
     /// Handles a frame.
@@ -82,27 +82,27 @@ impl Link {
         if !output.is_empty() {
             // First: after the report of a job's end its output would be ignored.
             let printed = Urgent::Printed { link, worker: batch.worker, output };
-            self.doorbell.urgent(printed).await.map_err(|_| Untaken::Closed)?;
+            self.handle.urgent(printed).await.map_err(|_| Untaken::Closed)?;
         }
         if batch.number.0 == 0 {
             return Ok(());
         }
-        self.doorbell.urgent(Urgent::Heard { link, batch }).await.map_err(|_| Untaken::Closed)
+        self.handle.urgent(Urgent::Heard { link, batch }).await.map_err(|_| Untaken::Closed)
     }
 
     /// A batch that had to be confirmed was sent.
     pub(crate) async fn sent(&self) {
         // If the server is stopping, no batch follows.
-        let _ = self.doorbell.urgent(Urgent::Sent(self.number)).await;
+        let _ = self.handle.urgent(Urgent::Sent(self.number)).await;
     }
 
     /// One worker per connection: a second introduction replaces the first.
     fn introduce(&self, worker: WorkerId, about: About) {
         let mut introduced = self.introduced.lock().expect("no panic while it is locked");
         if let Some(before) = introduced.replace(worker).filter(|before| *before != worker) {
-            self.house.roster.forget(self.number, before);
+            self.services.roster.forget(self.number, before);
         }
-        self.house.roster.introduce(self.number, worker, about);
+        self.services.roster.introduce(self.number, worker, about);
     }
 
     /// Waits until the server closes this connection, and returns why.
@@ -117,9 +117,9 @@ impl Link {
     pub(crate) async fn close(self) {
         let introduced = self.introduced.into_inner().expect("no panic while it is locked");
         if let Some(worker) = introduced {
-            self.house.roster.forget(self.number, worker);
+            self.services.roster.forget(self.number, worker);
         }
-        let _ = self.doorbell.urgent(Urgent::Closed(self.number)).await;
+        let _ = self.handle.urgent(Urgent::Closed(self.number)).await;
     }
 }
 
@@ -132,12 +132,12 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    pub(crate) fn open(doorbell: Doorbell, house: House) -> Self {
+    pub(crate) fn open(handle: Handle, services: Services) -> Self {
         let (up, mut frames) = channel::<UpFrame>(BATCHES_MAX);
         let (answers, down) = channel(BATCHES_MAX);
         tokio::spawn(async move {
             let scope = LinkScope { is_embedded: true, ..LinkScope::default() };
-            let Some((link, mut outgoing)) = Link::open(doorbell, house, scope).await else {
+            let Some((link, mut outgoing)) = Link::open(handle, services, scope).await else {
                 return;
             };
             loop {

@@ -1,4 +1,4 @@
-//! The output of running jobs, for readers that follow it. `brain` checks that it comes from a
+//! The output of running jobs, for readers that follow it. `shell` checks that it comes from a
 //! job's owner. It is in memory and bounded; the stored log comes with the report of the attempt's
 //! end.
 

@@ -19,15 +19,15 @@ use tokio::sync::mpsc::{channel, unbounded_channel};
 use tokio::sync::watch;
 
 use crate::bounds::Bounds;
-use crate::brain::{Brain, Desk, Doorbell, End, INPUTS_MAX, Input, Urgent};
 use crate::clock::Clock;
 use crate::events::Events;
 use crate::exposure::{self, Exposed, Protection};
 use crate::http;
 use crate::http::names::Names;
-use crate::link::{Embedded, House};
+use crate::link::{Embedded, Services};
 use crate::metrics::Metrics;
 use crate::retention::{Retention, SideWork};
+use crate::shell::{End, Handle, INPUTS_MAX, Input, Pending, Shell, Urgent};
 use crate::tokens::Tokens;
 use crate::writer::Writer;
 
@@ -77,8 +77,8 @@ const LEASE_MIN: Duration = Duration::from_millis(500);
 pub struct Server {
     address: SocketAddr,
     names: Arc<Names>,
-    doorbell: Doorbell,
-    house: House,
+    handle: Handle,
+    services: Services,
     store: Arc<dyn Store>,
     tokens: Arc<Tokens>,
     ended: watch::Receiver<Option<Stopped>>,
@@ -200,31 +200,31 @@ impl Server {
         let clock = Clock::start();
         let begun = clock.now();
         let loading = Arc::clone(&store);
-        let brain_config = brain_config(&config);
-        let (dispatch, first) = blocking(move || load(brain_config, begun, &*loading)).await?;
+        let dispatch_config = dispatch_config(&config);
+        let (dispatch, first) = blocking(move || load(dispatch_config, begun, &*loading)).await?;
         let jobs = dispatch.job_count();
 
         let (inputs, waiting) = channel::<Input>(INPUTS_MAX);
         let (urgent, urgently) = channel::<Urgent>(INPUTS_MAX);
-        let doorbell = Doorbell::new(inputs, urgent);
+        let handle = Handle::new(inputs, urgent);
         let (receipts, receipted) = unbounded_channel();
         let (fetches, fetched) = unbounded_channel();
         let events = Arc::new(Events::new(dispatch.last_commit(), clock.now().wall));
         let metrics = Arc::new(Metrics::new());
-        let house = House::default();
+        let services = Services::default();
         let (proposals, proposed) = unbounded_channel();
         let (kept, side_work) = (Arc::clone(&store), config.side_work);
         let retention = Retention::new(side_work, kept, clock, config.retention, proposals);
         let retention = Arc::new(retention);
         let mut actions = Vec::new();
         let engine = ServerEngine::new(dispatch, first, begun, clock.now(), &mut actions);
-        let brain = Brain {
+        let shell = Shell {
             engine,
             clock,
             store: Arc::clone(&store),
             events: Arc::clone(&events),
-            logs: Arc::clone(&house.logs),
-            roster: Arc::clone(&house.roster),
+            logs: Arc::clone(&services.logs),
+            roster: Arc::clone(&services.roster),
             metrics: Arc::clone(&metrics),
             writer: Writer::start(Arc::clone(&store), receipts, Arc::clone(&metrics)),
             inputs: waiting,
@@ -234,18 +234,18 @@ impl Server {
             fetched,
             retention: Arc::clone(&retention),
             proposed,
-            desk: Desk::default(),
+            pending: Pending::default(),
         };
         let (end, ended) = watch::channel(None);
-        think(brain, actions, end);
+        think(shell, actions, end);
 
         let (closing, closed) = watch::channel(false);
         let names = Arc::new(Names::new(address, config.tls.is_some(), &config.hosts));
         let state = http::State::new(&http::Parts {
             config: &config,
             names: &names,
-            doorbell: &doorbell,
-            house: &house,
+            handle: &handle,
+            services: &services,
             store: &store,
             events: &events,
             metrics: &metrics,
@@ -265,7 +265,7 @@ impl Server {
             jobs,
             "server started"
         );
-        Ok(Self { address, names, doorbell, house, store, tokens, ended, closing })
+        Ok(Self { address, names, handle, services, store, tokens, ended, closing })
     }
 
     /// Where it listens.
@@ -289,13 +289,13 @@ impl Server {
     /// Connects a worker that runs in this process.
     #[must_use]
     pub fn connect(&self) -> Embedded {
-        Embedded::open(self.doorbell.clone(), self.house.clone())
+        Embedded::open(self.handle.clone(), self.services.clone())
     }
 
     /// Returns a function that connects workers of this process, like [`connect`](Self::connect).
     pub fn connector(&self) -> impl Fn() -> Embedded + Send + Sync + use<> {
-        let (doorbell, house) = (self.doorbell.clone(), self.house.clone());
-        move || Embedded::open(doorbell.clone(), house.clone())
+        let (handle, services) = (self.handle.clone(), self.services.clone());
+        move || Embedded::open(handle.clone(), services.clone())
     }
 
     /// Waits until it has ended, and returns why.
@@ -314,7 +314,7 @@ impl Server {
     pub async fn stop(&self) {
         tracing::info!("shutting down: no new connections");
         self.closing.send_replace(true);
-        let _ = self.doorbell.urgent(Urgent::Stop).await;
+        let _ = self.handle.urgent(Urgent::Stop).await;
         self.ended().await;
         tracing::info!("shutting down: scheduler stopped, closing the store");
         let store = Arc::clone(&self.store);
@@ -344,7 +344,7 @@ async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -
     tokio::task::spawn_blocking(act).await.expect("the store does not panic")
 }
 
-fn brain_config(config: &ServerConfig) -> dispatch::DispatchConfig {
+fn dispatch_config(config: &ServerConfig) -> dispatch::DispatchConfig {
     dispatch::DispatchConfig {
         seed: config.seed,
         lease: config.lease,
@@ -375,16 +375,16 @@ fn load(
 }
 
 /// The scheduler has its own thread, so that other work does not delay it.
-fn think(brain: Brain, first: Vec<ServerAction>, end: watch::Sender<Option<Stopped>>) {
+fn think(shell: Shell, first: Vec<ServerAction>, end: watch::Sender<Option<Stopped>>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
         .expect("a runtime with only a clock can be made");
     thread::Builder::new()
-        .name("filch-brain".into())
+        .name("filch-shell".into())
         .spawn(move || {
             // Nothing of the scheduler is used after a panic, so nothing can be half changed.
-            let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(brain.run(first))));
+            let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(shell.run(first))));
             let stopped = ended.map_or_else(|panic| Stopped::crashed(&*panic), Stopped::from);
             match &stopped {
                 Stopped::Asked => {}
@@ -411,7 +411,7 @@ mod tests {
         let config = ServerConfig { listen, ..ServerConfig::default() };
         let server = Server::start(config, Arc::new(Transient::default())).await.unwrap();
         let job = 7;
-        let looked = server.doorbell.look::<()>(move |_, _| panic!("job {job} is in no queue"));
+        let looked = server.handle.look::<()>(move |_, _| panic!("job {job} is in no queue"));
         looked.await.expect_err("the request is not answered");
         let stopped = server.ended().await;
         let Stopped::Crashed(message) = &stopped else { panic!("{stopped:?}") };

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::body::Object;
 use super::extract::{self, Nothing, Params, Segment};
 use super::{Failure, State};
-use crate::brain::Input;
+use crate::shell::Input;
 use crate::tokens::Caller;
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -42,7 +42,7 @@ pub(crate) async fn queues(
         let views = dispatch.queue_views().filter(|view| caller.may_use(&view.settings.queue));
         views.map(|view| Queue::from(&view)).collect()
     };
-    Ok(Json(Queues { queues: state.doorbell.look(look).await? }))
+    Ok(Json(Queues { queues: state.handle.look(look).await? }))
 }
 
 /// Change a queue
@@ -78,7 +78,7 @@ pub(crate) async fn set_queue(
         return Err(problem.at("/weight").into());
     }
     for change in changes.into_iter().flatten() {
-        done(state.doorbell.ask(Request::SetQueue { queue: queue.clone(), change }).await?)?;
+        done(state.handle.ask(Request::SetQueue { queue: queue.clone(), change }).await?)?;
     }
     let look = move |dispatch: &dispatch::Dispatch, _| {
         let view = dispatch.queue_views().find(|view| view.settings.queue == queue);
@@ -90,7 +90,7 @@ pub(crate) async fn set_queue(
         });
         Queue::from(&view)
     };
-    Ok(Json(state.doorbell.look(look).await?))
+    Ok(Json(state.handle.look(look).await?))
 }
 
 /// The scheduling strategy.
@@ -112,7 +112,7 @@ pub(crate) async fn strategy(
     Given(state): Given<State>,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Strategy>, Failure> {
-    let strategy = state.doorbell.look(|dispatch, _| dispatch.strategy()).await?;
+    let strategy = state.handle.look(|dispatch, _| dispatch.strategy()).await?;
     Ok(Json(Strategy { strategy: strategy.into() }))
 }
 
@@ -131,7 +131,7 @@ pub(crate) async fn set_strategy(
     Object(wanted): Object<Strategy>,
 ) -> Result<Json<Strategy>, Failure> {
     let request = Request::SetStrategy(wanted.strategy.into());
-    done(state.doorbell.ask(request).await?)?;
+    done(state.handle.ask(request).await?)?;
     Ok(Json(wanted))
 }
 
@@ -155,12 +155,12 @@ pub(crate) async fn workers(
     Extension(caller): Extension<Caller>,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Workers>, Failure> {
-    let views = state.doorbell.look(move |dispatch, _| {
+    let views = state.handle.look(move |dispatch, _| {
         let views = dispatch.worker_views();
         views.filter_map(|view| narrow(&caller, dispatch, view)).collect::<Vec<_>>()
     });
     let workers = views.await?.into_iter().map(|view| {
-        let about = state.house.roster.about(view.id).unwrap_or_default();
+        let about = state.services.roster.about(view.id).unwrap_or_default();
         let About { name, kinds, pid, .. } = about;
         Worker { name, kinds, pid, ..Worker::from(&view) }
     });
@@ -205,7 +205,7 @@ pub(crate) async fn drain(
     extract::Worker(id): extract::Worker,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Done>, Failure> {
-    done(state.doorbell.ask(Request::DrainWorker(id)).await?)?;
+    done(state.handle.ask(Request::DrainWorker(id)).await?)?;
     Ok(Json(Done { done: true }))
 }
 
@@ -230,9 +230,9 @@ pub(crate) async fn stop(
 ) -> Result<Json<Done>, Failure> {
     if let Some(Span(grace)) = grace {
         // In this order: the grace period is sent together with the request to drain.
-        state.doorbell.ring(Input::Grace { worker: id, grace: grace.duration() }).await?;
+        state.handle.send(Input::Grace { worker: id, grace: grace.duration() }).await?;
     }
-    done(state.doorbell.ask(Request::DrainWorker(id)).await?)?;
+    done(state.handle.ask(Request::DrainWorker(id)).await?)?;
     Ok(Json(Done::YES))
 }
 
@@ -265,7 +265,7 @@ pub(crate) async fn status(
             syncs,
         }
     };
-    Ok(Json(state.doorbell.look(look).await?))
+    Ok(Json(state.handle.look(look).await?))
 }
 
 /// The request was carried out.

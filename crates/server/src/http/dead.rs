@@ -30,7 +30,7 @@ use super::body::Object;
 use super::extract::{Nothing, Params};
 use super::jobs::SLICES_MAX;
 use super::{Failure, State};
-use crate::brain::Input;
+use crate::shell::Input;
 use crate::tokens::Caller;
 
 /// How many rows are read, retried or discarded at once.
@@ -412,7 +412,7 @@ async fn carry_out(
 async fn retry_some(state: &State, dead: &[JobRow], count: &mut Count) -> Result<(), Failure> {
     let asked = dead.iter().map(|row| async {
         let job = row.spec.id;
-        (job, state.doorbell.ask(Request::Retry(job)).await)
+        (job, state.handle.ask(Request::Retry(job)).await)
     });
     let mut asked: FuturesUnordered<_> = asked.collect();
     while let Some((job, answer)) = asked.next().await {
@@ -435,11 +435,11 @@ async fn discard_some(state: &State, dead: &[JobRow], count: &mut Count) -> Resu
             return Ok(());
         }
         state
-            .doorbell
-            .ring(Input::Purge { jobs: left.clone(), cause: PurgeCause::Discarded })
+            .handle
+            .send(Input::Purge { jobs: left.clone(), cause: PurgeCause::Discarded })
             .await?;
         // This returns once everything that was decided so far is durable.
-        state.doorbell.look(|_, _| ()).await?;
+        state.handle.look(|_, _| ()).await?;
         let ids: Vec<JobId> = left.iter().map(|&(_, id)| id).collect();
         let found = state.read(move |store| store.find(&ids, &[], &[])).await?;
         let before = left.len();

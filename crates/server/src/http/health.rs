@@ -31,6 +31,6 @@ pub(crate) async fn ready(
     Given(state): Given<State>,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<&'static str, Failure> {
-    state.doorbell.look(|_, _| ()).await?;
+    state.handle.look(|_, _| ()).await?;
     Ok("ok\n")
 }

@@ -31,7 +31,7 @@ pub(crate) async fn show(
     Named(id): Named,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<JobEvents>, Failure> {
-    let live = state.doorbell.look(move |dispatch, _| dispatch.job_view(id)).await?;
+    let live = state.handle.look(move |dispatch, _| dispatch.job_view(id)).await?;
     let history = state.read(move |store| store.history(id)).await?;
     let history = history.ok_or_else(|| jobs::unknown(id))?;
     let kept = history.row.now.state;

@@ -58,8 +58,7 @@ pub(crate) async fn show(
     if let Some(wait) = query.wait {
         let wait = span::read(&wait).map_err(|why| Problem::invalid(why).at("wait"))?;
         // A timeout is not a failure: the job is shown as it is then.
-        if let Ok(ended) = tokio::time::timeout(wait.min(WAIT_MAX), state.doorbell.end_of(id)).await
-        {
+        if let Ok(ended) = tokio::time::timeout(wait.min(WAIT_MAX), state.handle.end_of(id)).await {
             ended?;
         }
     }
@@ -72,7 +71,7 @@ pub(crate) async fn find(state: &State, id: JobId) -> Result<Job, Failure> {
         let live = dispatch.job_view(id).map(|view| (view, dispatch.why(id)));
         (live, dispatch.takers(id))
     };
-    let (live, takers) = state.doorbell.look(look).await?;
+    let (live, takers) = state.handle.look(look).await?;
     let history = state.read(move |store| store.history(id)).await?;
     let history = history.ok_or_else(|| unknown(id))?;
     // An end is durable, and only the store has its time and reason; before the end, the
@@ -83,7 +82,7 @@ pub(crate) async fn find(state: &State, id: JobId) -> Result<Job, Failure> {
     };
     let mut details = details(&history);
     let no_handler = takers.as_ref().and_then(|Takers { workers, alike, .. }| {
-        let kinds = state.house.roster.kinds(workers).filter(|_| !workers.is_empty())?;
+        let kinds = state.services.roster.kinds(workers).filter(|_| !workers.is_empty())?;
         let is_handled = kinds.contains(&job.kind);
         (!is_handled).then(|| Reasoning::no_handler(&job.kind, *alike, &kinds))
     });
@@ -257,7 +256,7 @@ pub(crate) async fn page(
         let look = move |dispatch: &Dispatch, _| {
             ids.into_iter().map(|id| dispatch.job_view(id)).collect::<Vec<_>>()
         };
-        let mut views = state.doorbell.look(look).await?.into_iter();
+        let mut views = state.handle.look(look).await?.into_iter();
         for row in rows {
             let view = if row.now.state.is_ended() { None } else { views.next().flatten() };
             let job_state = view.as_ref().map_or(row.now.state, |view| view.state);
@@ -295,7 +294,7 @@ pub(crate) async fn cancel(
     Named(id): Named,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Done>, Failure> {
-    done(state.doorbell.ask(Request::Cancel(id)).await?)?;
+    done(state.handle.ask(Request::Cancel(id)).await?)?;
     Ok(Json(Done::YES))
 }
 
@@ -315,7 +314,7 @@ pub(crate) async fn retry(
     Named(id): Named,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Done>, Failure> {
-    done(state.doorbell.ask(Request::Retry(id)).await?)?;
+    done(state.handle.ask(Request::Retry(id)).await?)?;
     Ok(Json(Done::YES))
 }
 
@@ -344,6 +343,6 @@ pub(crate) async fn priority(
     Object(Priority { priority }): Object<Priority>,
 ) -> Result<Json<Done>, Failure> {
     let request = Request::SetPriority { job: id, priority };
-    done(state.doorbell.ask(request).await?)?;
+    done(state.handle.ask(request).await?)?;
     Ok(Json(Done::YES))
 }

@@ -55,13 +55,13 @@ pub(crate) async fn show(
     let (lines, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(64);
     tokio::spawn(async move {
         let mut seen = Seen::default();
-        let mut more = state.house.logs.watch(job.seq);
+        let mut more = state.services.logs.watch(job.seq);
         loop {
             more.borrow_and_update();
             let look = move |dispatch: &Dispatch, _| {
                 dispatch.job_view(id).is_some_and(|view| !view.state.is_ended())
             };
-            let Ok(is_live) = state.doorbell.look(look).await else { return };
+            let Ok(is_live) = state.handle.look(look).await else { return };
             if !seen.live(&state, job.seq, &lines).await {
                 return;
             }
@@ -71,9 +71,9 @@ pub(crate) async fn show(
             tokio::select! {
                 changed = more.changed() => if changed.is_err() {
                     // This log was dropped, because other jobs printed too much.
-                    more = state.house.logs.watch(job.seq);
+                    more = state.services.logs.watch(job.seq);
                 },
-                ended = state.doorbell.end_of(id) => if ended.is_err() { return },
+                ended = state.handle.end_of(id) => if ended.is_err() { return },
                 () = lines.closed() => return,
                 () = closing(state.closed.clone()) => return,
             }
@@ -110,7 +110,7 @@ impl Seen {
         seq: u64,
         lines: &Sender<Result<Bytes, std::io::Error>>,
     ) -> bool {
-        let Some(part) = state.house.logs.read(seq, self.fence, self.end) else {
+        let Some(part) = state.services.logs.read(seq, self.fence, self.end) else {
             return true;
         };
         (self.fence, self.end) = (part.fence, part.end);

@@ -168,7 +168,7 @@ pub(crate) async fn show(
     Given(state): Given<State>,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Response, Failure> {
-    let seen = state.doorbell.look(|dispatch, _| Seen::look(dispatch)).await?;
+    let seen = state.handle.look(|dispatch, _| Seen::look(dispatch)).await?;
     let mut page = MetricsPage::default();
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     page.describe("filch_info", MetricKind::Gauge, "The version of the server.");

@@ -48,21 +48,21 @@ use self::names::Names;
 use self::plain::HttpSessions;
 use self::rights::Rights;
 use crate::bounds::Bounds;
-use crate::brain::{Doorbell, Ended};
 use crate::events::Events;
-use crate::link::House;
+use crate::link::Services;
 use crate::metrics::Metrics;
 use crate::retention::Retention;
 use crate::server::ServerConfig;
+use crate::shell::{Ended, Handle};
 use crate::throttle::LogLimits;
 use crate::tokens::Tokens;
 
 /// The shared state of all endpoints.
 #[derive(Clone)]
 pub(crate) struct State {
-    pub(crate) doorbell: Doorbell,
+    pub(crate) handle: Handle,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) house: House,
+    pub(crate) services: Services,
     pub(crate) events: Arc<Events>,
     pub(crate) names: Arc<Names>,
     pub(crate) lease_ms: u64,
@@ -87,8 +87,8 @@ pub(crate) struct State {
 pub(crate) struct Parts<'a> {
     pub(crate) config: &'a ServerConfig,
     pub(crate) names: &'a Arc<Names>,
-    pub(crate) doorbell: &'a Doorbell,
-    pub(crate) house: &'a House,
+    pub(crate) handle: &'a Handle,
+    pub(crate) services: &'a Services,
     pub(crate) store: &'a Arc<dyn Store>,
     pub(crate) events: &'a Arc<Events>,
     pub(crate) metrics: &'a Arc<Metrics>,
@@ -101,9 +101,9 @@ impl State {
     pub(crate) fn new(parts: &Parts<'_>) -> Self {
         let document = routes().into_openapi();
         Self {
-            doorbell: parts.doorbell.clone(),
+            handle: parts.handle.clone(),
             store: Arc::clone(parts.store),
-            house: parts.house.clone(),
+            services: parts.services.clone(),
             events: Arc::clone(parts.events),
             names: Arc::clone(parts.names),
             lease_ms: parts.config.lease.as_millis() as u64,

@@ -31,8 +31,8 @@ use super::cluster::Done;
 use super::extract::{Nothing, Params, Worker};
 use super::http_session::{Ask, Call, Effect, Event, HttpSession, Reply};
 use super::{Failure, State, closing};
-use crate::brain::Urgent;
 use crate::link::Link;
+use crate::shell::Urgent;
 use crate::tokens::Caller;
 
 /// Claim jobs
@@ -395,7 +395,7 @@ impl Shell {
                             // If the receiver is gone, the session has ended.
                             let _ = settle.send(number);
                         }));
-                        state.doorbell.urgent(tell).await.map_err(|_| Over)?;
+                        state.handle.urgent(tell).await.map_err(|_| Over)?;
                         true
                     }
                     Effect::Leave => return Err(Over),
@@ -422,7 +422,7 @@ impl Shell {
             before.close().await;
         }
         let scope = self.scope.clone();
-        self.wire = Link::open(state.doorbell.clone(), state.house.clone(), scope).await;
+        self.wire = Link::open(state.handle.clone(), state.services.clone(), scope).await;
         self.say(vec![Up::Hello(hello)]).await
     }
 

@@ -46,7 +46,7 @@ pub(crate) async fn show(
     let queue = name("queue", &text)?;
     caller.check(&queue)?;
     let ended = state.metrics.ended_last_minute(&queue);
-    let line = state.doorbell.look(move |dispatch, _| dispatch.queue_snapshot(&queue)).await?;
+    let line = state.handle.look(move |dispatch, _| dispatch.queue_snapshot(&queue)).await?;
     let line = line.ok_or_else(|| {
         let title = format!("no queue {text:?}: it has no jobs and no settings");
         Problem::not_found(title).help("list queues with `filch queue list`")
@@ -130,7 +130,7 @@ fn states(purge: &Purge) -> Result<Vec<JobState>, Problem> {
 /// Concurrent requests share commits. Jobs that have ended meanwhile are not counted.
 async fn cancel(state: &State, jobs: &[filch_api::job::Job]) -> Result<u64, Failure> {
     let asked = jobs.iter().filter_map(|job| filch_api::id::read_job(&job.id));
-    let asked = asked.map(|job| state.doorbell.ask(Request::Cancel(job)));
+    let asked = asked.map(|job| state.handle.ask(Request::Cancel(job)));
     let mut asked: FuturesUnordered<_> = asked.collect();
     let mut count = 0;
     while let Some(answer) = asked.next().await {

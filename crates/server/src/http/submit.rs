@@ -157,7 +157,7 @@ pub(super) async fn hand_over(
         .help("free disk space on the server, then submit again")
         .into());
     }
-    Ok(state.doorbell.ask(Request::Submit(jobs)).await?)
+    Ok(state.handle.ask(Request::Submit(jobs)).await?)
 }
 
 /// The key from which ids are derived for jobs that have none.

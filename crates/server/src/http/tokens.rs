@@ -14,7 +14,7 @@ use super::body::Object;
 use super::cluster::Done;
 use super::extract::{Nothing, Params, Segment};
 use super::{Failure, State};
-use crate::brain::Urgent;
+use crate::shell::Urgent;
 use crate::tokens;
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -85,7 +85,7 @@ pub(crate) async fn revoke(
     keep(&state, move |store| tokens::revoke(store, &ending)).await?;
     state.tokens.end(&id);
     // Workers that it introduced may come back with another token.
-    state.doorbell.urgent(Urgent::TokenEnded(id.into())).await?;
+    state.handle.urgent(Urgent::TokenEnded(id.into())).await?;
     Ok(Json(Done::YES))
 }
 

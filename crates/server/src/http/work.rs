@@ -94,7 +94,7 @@ impl End {
 }
 
 async fn talk(state: State, caller: Caller, socket: WebSocket) {
-    let opened = Link::open(state.doorbell.clone(), state.house.clone(), caller.scope()).await;
+    let opened = Link::open(state.handle.clone(), state.services.clone(), caller.scope()).await;
     let Some((link, mut outgoing)) = opened else { return };
     let (mut sink, mut source) = socket.split();
     let writing = async {

@@ -72,7 +72,7 @@ pub(crate) type Tell = Box<dyn FnOnce() + Send>;
 
 /// A handle to the loop.
 #[derive(Clone)]
-pub(crate) struct Doorbell {
+pub(crate) struct Handle {
     inputs: Sender<Input>,
     urgent: Sender<Urgent>,
 }
@@ -84,12 +84,12 @@ pub(crate) struct Ended;
 /// How many inputs may wait in each channel; then senders wait, too.
 pub(crate) const INPUTS_MAX: usize = 4_096;
 
-impl Doorbell {
+impl Handle {
     pub(crate) const fn new(inputs: Sender<Input>, urgent: Sender<Urgent>) -> Self {
         Self { inputs, urgent }
     }
 
-    pub(crate) async fn ring(&self, input: Input) -> Result<(), Ended> {
+    pub(crate) async fn send(&self, input: Input) -> Result<(), Ended> {
         self.inputs.send(input).await.map_err(|_| Ended)
     }
 
@@ -101,14 +101,14 @@ impl Doorbell {
     /// Sends a request and waits for the answer.
     pub(crate) async fn ask(&self, request: Request) -> Result<Answer, Ended> {
         let (reply, answer) = oneshot::channel();
-        self.ring(Input::Ask { request, reply }).await?;
+        self.send(Input::Ask { request, reply }).await?;
         answer.await.map_err(|_| Ended)
     }
 
     /// Waits until a job has ended, or is not in memory.
     pub(crate) async fn end_of(&self, job: JobId) -> Result<(), Ended> {
         let (tell, told) = oneshot::channel();
-        self.ring(Input::Await { job, tell }).await?;
+        self.send(Input::Await { job, tell }).await?;
         told.await.map_err(|_| Ended)
     }
 
@@ -123,7 +123,7 @@ impl Doorbell {
             // The receiver may have stopped waiting.
             Box::new(move || drop(tell.send(seen)))
         };
-        self.ring(Input::Look(Box::new(look))).await?;
+        self.send(Input::Look(Box::new(look))).await?;
         seen.await.map_err(|_| Ended)
     }
 }
@@ -132,7 +132,7 @@ impl Doorbell {
 pub(crate) type Fetched = Result<ServerInput, StoreError>;
 
 /// The engine and everything around it.
-pub(crate) struct Brain {
+pub(crate) struct Shell {
     pub(crate) engine: ServerEngine,
     pub(crate) clock: Clock,
     pub(crate) store: Arc<dyn Store>,
@@ -148,12 +148,12 @@ pub(crate) struct Brain {
     pub(crate) fetched: UnboundedReceiver<Fetched>,
     pub(crate) retention: Arc<Retention>,
     pub(crate) proposed: UnboundedReceiver<Proposal>,
-    pub(crate) desk: Desk,
+    pub(crate) pending: Pending,
 }
 
 /// What waits outside of the engine, and the senders of connections.
 #[derive(Default)]
-pub(crate) struct Desk {
+pub(crate) struct Pending {
     actions: Vec<ServerAction>,
     /// What came of actions, to be fed after the last of them.
     follow: VecDeque<ServerInput>,
@@ -199,10 +199,10 @@ const INPUTS_TOGETHER: usize = 64;
 const PAYLOADS_TOGETHER: usize = 64;
 const PAYLOAD_BYTES: usize = 4 << 20;
 
-impl Brain {
+impl Shell {
     /// Runs until shutdown or a store error. `first` are the actions of loading.
     pub(crate) async fn run(mut self, first: Vec<ServerAction>) -> End {
-        self.desk.actions = first;
+        self.pending.actions = first;
         self.perform();
         loop {
             let now = self.clock.now();
@@ -300,7 +300,7 @@ impl Brain {
     fn take_urgent(&mut self, input: Urgent) -> Result<(), End> {
         match input {
             Urgent::Opened { link, scope, sender } => {
-                self.desk.links.insert(link, sender);
+                self.pending.links.insert(link, sender);
                 self.feed(ServerInput::LinkOpened { link, scope });
             }
             Urgent::Heard { link, batch } => self.feed(ServerInput::Batch { link, batch }),
@@ -313,7 +313,7 @@ impl Brain {
             }
             Urgent::Sent(link) => self.feed(ServerInput::Sent(link)),
             Urgent::Closed(link) => {
-                self.desk.links.remove(&link);
+                self.pending.links.remove(&link);
                 self.feed(ServerInput::LinkClosed(link));
             }
             Urgent::Settle(tell) => {
@@ -341,7 +341,7 @@ impl Brain {
 
     fn receipt(&mut self, receipt: Receipt) -> Result<(), End> {
         let number = receipt.map_err(End::Commit)?;
-        let untold = &mut self.desk.untold;
+        let untold = &mut self.pending.untold;
         let durable = std::iter::from_fn(|| untold.pop_front_if(|(commit, _)| *commit <= number));
         self.events.tell(durable);
         self.feed(ServerInput::Committed(number));
@@ -349,24 +349,24 @@ impl Brain {
     }
 
     fn ticket(&mut self, waits: Waits) -> Ticket {
-        self.desk.last_ticket += 1;
-        let ticket = Ticket(self.desk.last_ticket);
-        self.desk.tickets.insert(ticket, waits);
+        self.pending.last_ticket += 1;
+        let ticket = Ticket(self.pending.last_ticket);
+        self.pending.tickets.insert(ticket, waits);
         ticket
     }
 
     /// Feeds an input to the engine, and performs what it decides.
     fn feed(&mut self, input: ServerInput) {
-        self.desk.follow.push_back(input);
-        while let Some(input) = self.desk.follow.pop_front() {
-            self.engine.handle(self.clock.now(), input, &mut self.desk.actions);
+        self.pending.follow.push_back(input);
+        while let Some(input) = self.pending.follow.pop_front() {
+            self.engine.handle(self.clock.now(), input, &mut self.pending.actions);
             self.perform();
         }
     }
 
     /// Performs the actions of the engine, in order.
     fn perform(&mut self) {
-        let mut actions = std::mem::take(&mut self.desk.actions);
+        let mut actions = std::mem::take(&mut self.pending.actions);
         for action in actions.drain(..) {
             match action {
                 ServerAction::Commit(commit) => self.keep(commit),
@@ -379,19 +379,19 @@ impl Brain {
                     Ok(ServerInput::PayloadsRead { link, jobs, texts })
                 }),
                 ServerAction::Send { link, delivery, tell } => {
-                    let Some(sender) = self.desk.links.get(&link) else { continue };
+                    let Some(sender) = self.pending.links.get(&link) else { continue };
                     match sender.batches.try_send((delivery, tell)) {
                         Ok(()) => {}
                         Err(TrySendError::Full(_)) => {
-                            self.desk.follow.push_back(ServerInput::LinkFull(link));
+                            self.pending.follow.push_back(ServerInput::LinkFull(link));
                         }
                         Err(TrySendError::Closed(_)) => {
-                            self.desk.follow.push_back(ServerInput::LinkClosed(link));
+                            self.pending.follow.push_back(ServerInput::LinkClosed(link));
                         }
                     }
                 }
                 ServerAction::HangUp { link, why } => {
-                    if let Some(sender) = self.desk.links.remove(&link) {
+                    if let Some(sender) = self.pending.links.remove(&link) {
                         if why == HangUp::Slow {
                             tracing::debug!("closing the connection of a worker that is too slow");
                         }
@@ -399,31 +399,31 @@ impl Brain {
                     }
                 }
                 ServerAction::Answer { ticket, answer } => {
-                    if let Some(Waits::Request(reply)) = self.desk.tickets.remove(&ticket) {
+                    if let Some(Waits::Request(reply)) = self.pending.tickets.remove(&ticket) {
                         // The client may have disconnected.
                         let _ = reply.send(answer);
                     }
                 }
-                ServerAction::Release(ticket) => match self.desk.tickets.remove(&ticket) {
+                ServerAction::Release(ticket) => match self.pending.tickets.remove(&ticket) {
                     Some(Waits::Look(tell)) => tell(),
                     Some(Waits::End(tell)) => _ = tell.send(()),
                     _ => {}
                 },
                 ServerAction::Watching { ticket, job } => {
-                    if let Some(Waits::End(tell)) = self.desk.tickets.remove(&ticket) {
-                        let waiting = self.desk.awaited.entry(job).or_default();
+                    if let Some(Waits::End(tell)) = self.pending.tickets.remove(&ticket) {
+                        let waiting = self.pending.awaited.entry(job).or_default();
                         // A client that asked again no longer waits for its earlier request.
                         waiting.retain(|tell| !tell.is_closed());
                         waiting.push(tell);
                     }
                 }
                 ServerAction::JobEnded(job) => {
-                    for tell in self.desk.awaited.remove(&job).into_iter().flatten() {
+                    for tell in self.pending.awaited.remove(&job).into_iter().flatten() {
                         let _ = tell.send(());
                     }
                 }
                 ServerAction::Decided { ticket, removed } => {
-                    if let Some(Waits::Proposal(decided)) = self.desk.tickets.remove(&ticket) {
+                    if let Some(Waits::Proposal(decided)) = self.pending.tickets.remove(&ticket) {
                         // The proposer may have stopped waiting.
                         let _ = decided.send(removed);
                     }
@@ -432,7 +432,7 @@ impl Brain {
                     self.log_connected(worker, session.0);
                 }
                 ServerAction::Disconnected { worker } => {
-                    let name = self.desk.names.get(&worker);
+                    let name = self.pending.names.get(&worker);
                     tracing::info!(
                         worker = filch_api::id::worker(worker),
                         name,
@@ -445,7 +445,7 @@ impl Brain {
                 ),
             }
         }
-        self.desk.actions = actions;
+        self.pending.actions = actions;
     }
 
     /// Reads from the store on a thread that may wait for the disk.
@@ -459,32 +459,32 @@ impl Brain {
 
     fn keep(&mut self, commit: Commit) {
         let happened = Happened::all(&commit.mutations, self.clock.now().wall);
-        self.desk.untold.push_back((commit.last, happened));
+        self.pending.untold.push_back((commit.last, happened));
         self.log_lost(&commit.mutations);
         let dispatch = self.engine.dispatch();
         self.metrics.committed(&commit.mutations, |job| dispatch.job_at(job));
-        self.desk.turns.committed(&commit.mutations);
+        self.pending.turns.committed(&commit.mutations);
         self.writer.keep(commit);
-        self.retention.after_commit(&mut self.desk.turns, self.clock.now());
+        self.retention.after_commit(&mut self.pending.turns, self.clock.now());
     }
 
     fn log_connected(&mut self, worker: WorkerId, session: u64) {
         let name = self.roster.about(worker).and_then(|about| about.name);
         tracing::info!(worker = filch_api::id::worker(worker), name, session, "worker connected");
         let Some(name) = name else { return };
-        if self.desk.names.len() >= NAMES_MAX {
+        if self.pending.names.len() >= NAMES_MAX {
             let views = self.engine.dispatch().worker_views();
             let known: BTreeSet<WorkerId> = views.map(|view| view.id).collect();
-            self.desk.names.retain(|worker, _| known.contains(worker));
+            self.pending.names.retain(|worker, _| known.contains(worker));
         }
-        self.desk.names.insert(worker, name);
+        self.pending.names.insert(worker, name);
     }
 
     /// Logs the workers that a commit gives up.
     fn log_lost(&mut self, mutations: &[Mutation]) {
         for mutation in mutations {
             if let Mutation::Note(Note::WorkerLost { worker, jobs }) = mutation {
-                let name = self.desk.names.remove(worker);
+                let name = self.pending.names.remove(worker);
                 let id = filch_api::id::worker(*worker);
                 tracing::warn!(worker = id, name, jobs, "worker lost: its lease has expired");
             }
