@@ -5,5 +5,6 @@
 //! `filch-worker`) feeds it from sockets, disks and clocks, and performs the actions in order. It
 //! decides nothing. The simulator (`filch-sim`) feeds the same code from virtual ones.
 
+pub mod planted;
 pub mod server;
 pub mod worker;

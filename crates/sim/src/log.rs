@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use filch_scheduler::agent::{StopReason, Verdict};
 use filch_scheduler::dispatch::{Answer, Request};
-use filch_scheduler::id::{CommitNo, Hold, MessageNo, RequestNo, SessionNo, WorkerId};
+use filch_scheduler::id::{CommitNo, Hold, JobId, MessageNo, RequestNo, SessionNo, WorkerId};
 use filch_scheduler::message::{Assignment, FromWorker, Serves, ToWorker};
-use filch_scheduler::record::{Mutation, Strategy};
+use filch_scheduler::record::{Mutation, StoredText, Strategy};
 use filch_scheduler::time::{Monotonic, Now, Wall};
 
 use crate::plan::Paused;
@@ -73,6 +73,43 @@ pub enum Observed<'a> {
         /// The messages.
         messages: &'a [ToWorker],
     },
+    /// The server put a batch on a connection.
+    Posted {
+        /// The receiver.
+        worker: WorkerId,
+        /// The messages.
+        messages: &'a [ToWorker],
+        /// The payloads of the assigned jobs.
+        works: &'a [(Hold, StoredText)],
+    },
+    /// A connection is closed, and its session must be.
+    LinkGone {
+        /// The worker.
+        worker: WorkerId,
+        /// Which session.
+        session: SessionNo,
+    },
+    /// A stranger's batch was taken for one of this worker.
+    Impersonated {
+        /// The worker.
+        worker: WorkerId,
+    },
+    /// An honest node was told that its token does not allow what it does.
+    NotPermitted {
+        /// The node.
+        place: usize,
+    },
+    /// The server could not receive heartbeats for this long before now: it was suspended, or full.
+    Missed(Duration),
+    /// A client got the answer to a read of the live state.
+    ReadReleased {
+        /// The last commit that it could see.
+        saw: CommitNo,
+    },
+    /// A client that waited for the end of a job was notified.
+    Waited(JobId),
+    /// The retention of the present server.
+    Retention(Option<Duration>),
     /// The server learned that a connection is closed.
     Closed {
         /// The worker.

@@ -25,6 +25,8 @@ pub struct Plan {
     pub commit: (Duration, Duration),
     /// The retention of ended jobs.
     pub retention: Option<Duration>,
+    /// How many mutations may wait to be durable before the server takes no more requests.
+    pub unreceipted: Option<usize>,
     /// When everything is repaired; `None` if there are no faults and the run ends with its last
     /// job.
     pub heals_at: Option<Duration>,
@@ -157,7 +159,39 @@ pub enum PlannedEvent {
         /// At which point.
         when: CrashMoment,
     },
-    /// Every commit takes this much longer for a while.
+    /// The server's process is suspended; its clocks go on.
+    SuspendServer {
+        /// For how long.
+        span: Duration,
+    },
+    /// The server's process is killed, and starts again with other settings.
+    Reconfigure {
+        /// How long until the next one starts.
+        away: Duration,
+        /// The new lease.
+        lease: Duration,
+        /// The new strategy, which applies only if none was set at run time.
+        strategy: Strategy,
+        /// The new retention.
+        retention: Option<Duration>,
+    },
+    /// The worker's process is killed, and starts again with other settings.
+    Reshape {
+        /// Which node.
+        place: usize,
+        /// How many jobs it runs at once.
+        slots: u32,
+        /// Which queues it serves.
+        serves: Serves,
+    },
+    /// A stranger connects and claims to be the worker of this node.
+    Intrude {
+        /// Which node.
+        place: usize,
+        /// What it does.
+        deed: Intrusion,
+    },
+    /// Every commit and every read takes this much longer for a while.
     SlowStore {
         /// For how long.
         span: Duration,
@@ -171,6 +205,23 @@ pub enum PlannedEvent {
         /// How many of a million commits.
         unknown: u32,
     },
+}
+
+/// What a stranger tries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Intrusion {
+    /// With another token, to resume the worker's session.
+    Resume,
+    /// With another token, to send the worker's goodbye.
+    Goodbye,
+    /// With a token for other queues, to report on the worker's job under an id of its own.
+    Report,
+    /// With the same token, to send over a second connection in the worker's session.
+    SameSession,
+    /// With the same token, to report a success in an older session.
+    OldSession,
+    /// To introduce several workers over one connection.
+    ManyIds,
 }
 
 /// When a server crashes.
@@ -225,21 +276,39 @@ pub enum SeenBy {
     Worker,
 }
 
+/// How long a process takes to start again with other settings.
+pub(crate) const RESTARTS_WITHIN: Duration = Duration::from_millis(500);
+
+impl Plan {
+    /// The shortest and the longest lease of a run.
+    #[must_use]
+    pub fn leases(&self) -> (Duration, Duration) {
+        let others = self.acts.iter().filter_map(|(_, act)| match act {
+            PlannedEvent::Reconfigure { lease, .. } => Some(*lease),
+            _ => None,
+        });
+        others.fold((self.lease, self.lease), |(least, most), it| (least.min(it), most.max(it)))
+    }
+}
+
 impl PlannedEvent {
     /// The node of a fault (`None` for the server or its store), and its duration.
     #[must_use]
     pub const fn trouble(&self) -> (Option<usize>, Duration) {
         match self {
             Self::Crash { place, away } => (Some(*place), *away),
+            Self::Reshape { place, .. } => (Some(*place), RESTARTS_WITHIN),
             Self::Pause { place, span, .. }
             | Self::Cut { place, span, .. }
             | Self::NetworkConditions { place, span, .. } => (Some(*place), *span),
             Self::Break { place, .. }
+            | Self::Intrude { place, .. }
             | Self::OperatorDrain { place }
             | Self::Drain { place, .. } => (Some(*place), Duration::ZERO),
             Self::JumpWall { place, .. } => (*place, Duration::ZERO),
-            Self::CrashServer { away, .. } => (None, *away),
-            Self::SlowStore { span, .. } | Self::UnreliableStore { span, .. } => (None, *span),
+            Self::CrashServer { away, .. } | Self::Reconfigure { away, .. } => (None, *away),
+            Self::SuspendServer { span } | Self::SlowStore { span, .. } => (None, *span),
+            Self::UnreliableStore { span, .. } => (None, *span),
             Self::Ask { .. } => (None, Duration::ZERO),
         }
     }

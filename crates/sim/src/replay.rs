@@ -247,6 +247,10 @@ impl Server {
         if let Some(lease) = setting(&mut words, "lease", 1, context)? {
             self.config.lease = lease;
         }
+        let count = if words.contains(&"priority") { 2 } else { 1 };
+        if let Some(strategy) = setting(&mut words, "strategy", count, context)? {
+            self.config.strategy = strategy;
+        }
         let stored: Option<u64> = setting(&mut words, "stored", 1, context)?;
         if let Some(word) = words.first() {
             return Err(format!("unknown setting of a restart: `{word}`"));
@@ -367,6 +371,13 @@ pub(crate) fn dispatch_header(config: &dispatch::DispatchConfig) -> String {
     let (lease, strategy) = (print(&config.lease, &context), print(&config.strategy, &context));
     let (steal, seed) = (print(&config.steal, &context), config.seed);
     format!("dispatch lease {lease} strategy {strategy} steal {steal} seed {seed} receipts by-hand")
+}
+
+/// The settings of a restarted server.
+pub(crate) fn restart_settings(config: &dispatch::DispatchConfig) -> String {
+    let context = Context::default();
+    let (lease, strategy) = (print(&config.lease, &context), print(&config.strategy, &context));
+    format!("lease {lease} strategy {strategy}")
 }
 
 /// The first line of a worker's trace.

@@ -21,8 +21,8 @@ use filch_scheduler::record::Strategy;
 use filch_scheduler::trace::{self, Context, Readable};
 
 use crate::plan::{
-    CrashMoment, CutDirection, CutMessages, Member, NetworkConditions, Paused, Plan, PlannedEvent,
-    SeenBy,
+    CrashMoment, CutDirection, CutMessages, Intrusion, Member, NetworkConditions, Paused, Plan,
+    PlannedEvent, SeenBy,
 };
 use crate::work;
 
@@ -92,10 +92,11 @@ fn word<T: Readable>(value: &T) -> String {
 }
 
 fn print_head(plan: &Plan) -> String {
+    let full_at = plan.unreceipted.map(|most| format!(" full-at {most}")).unwrap_or_default();
     let Plan { seed, lease, strategy, steal, commit: (least, most), retention, heals_at, .. } =
         plan;
     format!(
-        "run seed {seed} lease {} strategy {} steal {} commit {} {} retention {} heals {}",
+        "run seed {seed} lease {} strategy {} steal {} commit {} {} retention {} heals {}{full_at}",
         word(lease),
         word(strategy),
         word(steal),
@@ -168,6 +169,20 @@ fn print_act(act: &PlannedEvent) -> String {
             let (noticed, when) = (one_of(&YES_OR_NO, *noticed), one_of(&MOMENTS, *when));
             format!("crash-server away {} noticed {noticed} when {when}", word(away))
         }
+        PlannedEvent::SuspendServer { span } => format!("suspend-server for {}", word(span)),
+        PlannedEvent::Reconfigure { away, lease, strategy, retention } => {
+            let (away, lease, strategy) = (word(away), word(lease), word(strategy));
+            let retention = optional(retention);
+            format!(
+                "reconfigure away {away} lease {lease} retention {retention} strategy {strategy}"
+            )
+        }
+        PlannedEvent::Reshape { place, slots, serves } => {
+            format!("reshape {} slots {slots} serves {}", number(place), word(serves))
+        }
+        PlannedEvent::Intrude { place, deed } => {
+            format!("intrude {} {}", number(place), one_of(&INTRUSIONS, *deed))
+        }
         PlannedEvent::SlowStore { span, by } => {
             format!("slow-store for {} by {}", word(span), word(by))
         }
@@ -188,6 +203,14 @@ const MESSAGES: [(&str, CutMessages); 3] =
 const YES_OR_NO: [(&str, bool); 2] = [("yes", true), ("no", false)];
 const MOMENTS: [(&str, CrashMoment); 2] =
     [("now", CrashMoment::Now), ("during-commit", CrashMoment::DuringCommit)];
+const INTRUSIONS: [(&str, Intrusion); 6] = [
+    ("resume", Intrusion::Resume),
+    ("goodbye", Intrusion::Goodbye),
+    ("report", Intrusion::Report),
+    ("same-session", Intrusion::SameSession),
+    ("old-session", Intrusion::OldSession),
+    ("many-ids", Intrusion::ManyIds),
+];
 const SEEN_BY: [(&str, SeenBy); 3] =
     [("both", SeenBy::Both), ("server", SeenBy::Server), ("worker", SeenBy::Worker)];
 
@@ -284,6 +307,8 @@ fn parse_head(words: &mut Words<'_>) -> Result<Plan, String> {
     let steal: Steal = words.read("steal")?;
     let commit = (words.read("commit")?, read(words.next()?)?);
     let (retention, heals_at) = (words.optional("retention")?, words.optional("heals")?);
+    let is_small = words.rest.starts_with("full-at ");
+    let unreceipted = is_small.then(|| words.number("full-at")).transpose()?;
     words.end()?;
     in_bounds(lease, SHORTEST_LEASE, LONGEST)?;
     check_range(commit)?;
@@ -293,7 +318,19 @@ fn parse_head(words: &mut Words<'_>) -> Result<Plan, String> {
     in_bounds(heals, Duration::ZERO, LONGEST)?;
     let clients = NetworkConditions::fair(Duration::ZERO);
     let (members, acts) = (Vec::new(), Vec::new());
-    Ok(Plan { seed, lease, strategy, steal, commit, retention, heals_at, clients, members, acts })
+    Ok(Plan {
+        seed,
+        lease,
+        strategy,
+        steal,
+        commit,
+        retention,
+        unreceipted,
+        heals_at,
+        clients,
+        members,
+        acts,
+    })
 }
 
 fn parse_line(words: &mut Words<'_>, plan: &mut Plan) -> Result<(), String> {
@@ -376,6 +413,30 @@ fn parse_act(words: &mut Words<'_>, plan: &Plan) -> Result<PlannedEvent, String>
             let span = words.span("for")?;
             words.expect("messages")?;
             PlannedEvent::Cut { place, direction, span, messages: words.choice(&MESSAGES)? }
+        }
+        "suspend-server" => PlannedEvent::SuspendServer { span: words.span("for")? },
+        "reconfigure" => {
+            let (away, lease) = (words.span("away")?, words.span("lease")?);
+            in_bounds(lease, SHORTEST_LEASE, LONGEST)?;
+            let retention = words.optional("retention")?;
+            words.expect("strategy")?;
+            let strategy = read::<Strategy>(words.rest)?;
+            words.rest = "";
+            PlannedEvent::Reconfigure { away, lease, strategy, retention }
+        }
+        "reshape" => {
+            let (place, slots) = (words.place(plan)?, words.number("slots")?);
+            if slots == 0 {
+                return Err("a worker needs at least one slot".to_owned());
+            }
+            words.expect("serves")?;
+            let serves = read(words.rest)?;
+            words.rest = "";
+            PlannedEvent::Reshape { place, slots, serves }
+        }
+        "intrude" => {
+            let place = words.place(plan)?;
+            PlannedEvent::Intrude { place, deed: words.choice(&INTRUSIONS)? }
         }
         "break" => {
             let place = words.place(plan)?;

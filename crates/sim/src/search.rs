@@ -218,6 +218,7 @@ pub(crate) fn run(plan: &Plan, audit: Audit, recording: Option<Recording>) -> Ru
         .cloned()
         .or_else(|| world.audit_error().map(|error| found(Rule::Audit, error.to_owned())))
         .or_else(|| panicked.map(|payload| found(Rule::Panic, message_of(&*payload))))
+        .or_else(|| world.check_results().map(|what| found(Rule::S16, what)))
         .or_else(|| world.check_integrity().map(|it| found(rule_of(it.rule), it.what)));
     let Counts { steps, faults, starts, jobs, server } = world.counts;
     let stats = SearchStats {

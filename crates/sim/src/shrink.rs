@@ -182,10 +182,14 @@ fn place_in(act: &mut PlannedEvent) -> Option<&mut usize> {
         | PlannedEvent::Pause { place, .. }
         | PlannedEvent::Cut { place, .. }
         | PlannedEvent::Break { place, .. }
+        | PlannedEvent::Reshape { place, .. }
+        | PlannedEvent::Intrude { place, .. }
         | PlannedEvent::NetworkConditions { place, .. } => Some(place),
         PlannedEvent::JumpWall { place, .. } => place.as_mut(),
         PlannedEvent::Ask { .. }
         | PlannedEvent::CrashServer { .. }
+        | PlannedEvent::SuspendServer { .. }
+        | PlannedEvent::Reconfigure { .. }
         | PlannedEvent::SlowStore { .. }
         | PlannedEvent::UnreliableStore { .. } => None,
     }

@@ -14,8 +14,8 @@ use filch_scheduler::time::{Millis, Wall};
 
 use crate::clock::BEGINNING_MS;
 use crate::plan::{
-    CrashMoment, CutDirection, CutMessages, Member, NetworkConditions, Paused, Plan, PlannedEvent,
-    SeenBy,
+    CrashMoment, CutDirection, CutMessages, Intrusion, Member, NetworkConditions, Paused, Plan,
+    PlannedEvent, SeenBy,
 };
 use crate::random::{Purpose, Random};
 use crate::search::Faults;
@@ -56,9 +56,19 @@ struct Mixture {
 const PLENTY: usize = 15;
 
 /// The number of kinds of faults; two of them are sequences of faults.
-const KINDS: u32 = 11;
+const KINDS: u32 = 15;
 const FLAPPING: u32 = 8;
 const STUMBLING: u32 = 9;
+
+/// What strangers try.
+const INTRUSIONS: [Intrusion; 6] = [
+    Intrusion::Resume,
+    Intrusion::Goodbye,
+    Intrusion::Report,
+    Intrusion::SameSession,
+    Intrusion::OldSession,
+    Intrusion::ManyIds,
+];
 
 /// Conditions on parents, and what happens if they cannot hold, as often as they are drawn.
 const CONDITIONS: [Condition; 5] = [
@@ -89,6 +99,8 @@ impl Swarm {
         self.operators(&members);
         self.draw_faults(&members);
         let retention = self.random.one_in(2).then(|| self.seconds(20, 120));
+        let is_small = self.has(3);
+        let unreceipted = is_small.then(|| self.random.between(4, 60) as usize);
         let is_lossy = self.has(2);
         let clients = NetworkConditions {
             delay: (Duration::from_micros(200), self.millis(1, 30)),
@@ -104,6 +116,7 @@ impl Swarm {
             steal: *self.random.pick(&[Steal::Half, Steal::Half, Steal::Half, Steal::One]),
             commit: (Duration::from_micros(100), self.millis(1, 5)),
             retention,
+            unreceipted,
             heals_at: Some(self.duration),
             clients,
             members,
@@ -154,17 +167,7 @@ impl Swarm {
             true => Reserve::default(),
             false => Reserve::Fixed(self.random.below(12) as u32),
         };
-        let serves = match !is_first && self.random.one_in(4) {
-            true => {
-                let named = self.queues.clone().into_iter();
-                let mut named: Vec<Name> = named.filter(|_| self.random.one_in(2)).collect();
-                named.push(queue_name(0));
-                named.sort_unstable();
-                named.dedup();
-                Serves::Named(named)
-            }
-            false => Serves::All,
-        };
+        let serves = if is_first { Serves::All } else { self.serves() };
         let rate = match self.has(3) && home == Home::Apart {
             true => *self.random.pick(&[700_000, 700_000, 1_400_000, 850_000, 1_200_000]),
             false => 1_000_000,
@@ -184,6 +187,18 @@ impl Swarm {
         let slots = *self.random.pick(&[1, 1, 1, 2, 2, 4]);
         let is_hostile = home == Home::Apart && self.random.one_in(6);
         Member { slots, reserve, home, is_hostile, serves, rate, network }
+    }
+
+    fn serves(&mut self) -> Serves {
+        if !self.random.one_in(4) {
+            return Serves::All;
+        }
+        let named = self.queues.clone().into_iter();
+        let mut named: Vec<Name> = named.filter(|_| self.random.one_in(2)).collect();
+        named.push(queue_name(0));
+        named.sort_unstable();
+        named.dedup();
+        Serves::Named(named)
     }
 
     fn strategy(&mut self) -> Strategy {
@@ -543,6 +558,19 @@ impl Swarm {
                 let (direction, messages) = (CutDirection::ToWorker, CutMessages::Late);
                 PlannedEvent::Cut { place, direction, span: self.millis(300, 2_900), messages }
             }
+            11 => PlannedEvent::SuspendServer { span: self.span(30) },
+            12 => PlannedEvent::Reconfigure {
+                away: self.span(5),
+                lease: Duration::from_secs(*self.random.pick(&[5, 10, 15, 20])),
+                strategy: self.strategy(),
+                retention: self.random.one_in(2).then(|| self.seconds(20, 120)),
+            },
+            13 => {
+                // The first one serves all queues.
+                let serves = if place == 0 { Serves::All } else { self.serves() };
+                PlannedEvent::Reshape { place, slots: *self.random.pick(&[1, 2, 4]), serves }
+            }
+            14 => PlannedEvent::Intrude { place, deed: *self.random.pick(&INTRUSIONS) },
             _ => {
                 let unknown = self.random.between(50_000, 600_000) as u32;
                 PlannedEvent::UnreliableStore { span: self.span(20), unknown }

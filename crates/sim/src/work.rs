@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use filch_scheduler::id::JobId;
+use filch_scheduler::id::{Hold, JobId};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::StoredText;
 
@@ -70,6 +70,12 @@ pub(crate) fn runs_for(span: Duration) -> Name {
 /// The payload of a job.
 pub(crate) fn payload(job: JobId) -> StoredText {
     StoredText::from(job.to_string())
+}
+
+/// The result of a successful attempt, which no other attempt has.
+pub(crate) fn result(hold: Hold) -> StoredText {
+    let length = (hold.job.0 % 4) as usize * 60;
+    format!("\"{}.{} {:.<length$}\"", hold.job.0, hold.fence.0, "").into()
 }
 
 fn read_span(text: &str) -> Option<Duration> {

@@ -1,10 +1,11 @@
-//! Every planted bug is caught, within so many seeds, by audits or without; the true code passes
-//! the same seeds.
+//! Every planted bug of the scheduler and of the engines is caught, within so many seeds, by audits
+//! or without; the true code passes the same seeds.
 //!
 //! Run by `cargo xtask test` in a build of its own, with the feature `planted`.
 
 use std::time::Duration;
 
+use filch_engine::planted::{self, EngineBug};
 use filch_scheduler::planted::{Bug, plant};
 use filch_sim::replay::{self, Replayed, replay};
 use filch_sim::script;
@@ -45,6 +46,17 @@ fn every_planted_bug_is_caught_and_the_true_code_passes_the_same_seeds() {
             missed.push(bug.name());
         }
     }
+    plant(None);
+    for bug in EngineBug::ALL {
+        planted::plant(Some(bug));
+        let found = search().first_violation(AuditScope::OutsideOnly);
+        let shown = found.as_ref().map(|(seed, it)| format!("{} in {seed}", it.rule.name()));
+        println!("{:<40} {:>35}", bug.name(), shown.unwrap_or_else(|| "-".to_owned()));
+        if found.is_none() {
+            missed.push(bug.name());
+        }
+    }
+    planted::plant(None);
     check_failure_report(Bug::StealWithoutNewFence);
     check_failure_report(Bug::CancelAcknowledgedEarly);
     plant(None);

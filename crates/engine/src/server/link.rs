@@ -16,6 +16,7 @@ use filch_scheduler::name::Name;
 use filch_scheduler::record::StoredText;
 
 use super::payloads::Payloads;
+use crate::planted::{EngineBug, planted};
 
 /// Identifies a connection within one process of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,7 +105,8 @@ impl Link {
     /// Adds messages. Returns a batch to send at once, ahead of what waits, if there is one.
     pub(super) fn push(&mut self, messages: Vec<ToWorker>) -> Option<Delivery> {
         let is_renewal = |message: &ToWorker| matches!(message, ToWorker::Renewed(_));
-        if self.waits_for.is_some() && messages.iter().all(is_renewal) {
+        let goes_ahead = !planted(EngineBug::RenewalWaitsForPayloads);
+        if goes_ahead && self.waits_for.is_some() && messages.iter().all(is_renewal) {
             return Some(self.batch(messages, Vec::new(), None));
         }
         self.outbox.extend(messages);
@@ -171,12 +173,15 @@ impl Link {
 
     /// The payloads that were asked for have been read, the first of them or all. A job that was
     /// purged meanwhile does not belong to this worker any more, so any payload will do.
-    pub(super) fn payloads_read(&mut self, jobs: &[Seq], texts: Vec<Option<StoredText>>) {
+    pub(super) fn payloads_read(&mut self, jobs: &[Seq], mut texts: Vec<Option<StoredText>>) {
         if self.waits_for != Some(Awaited::Payloads) {
             return;
         }
         self.waits_for = None;
         let Some(ToWorker::Assign(assigned)) = self.outbox.front() else { return };
+        if planted(EngineBug::PayloadOfAnotherJob) {
+            texts.rotate_left(1);
+        }
         for ((job, seq), text) in assigned.iter().zip(jobs).zip(texts) {
             if job.hold.job == *seq {
                 self.read.insert(job.hold, text.unwrap_or_else(|| StoredText::from("{}")));

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use filch_scheduler::dispatch::{Dispatch, DispatchEffect, DispatchEvent};
+use filch_scheduler::dispatch::{Answer, Dispatch, DispatchEffect, DispatchEvent};
 use filch_scheduler::gate::{Gate, Outgoing};
 use filch_scheduler::id::{CommitNo, Hold, JobId, RequestNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::message::{FromWorker, Serves, ToWorker, WorkerBatch};
@@ -31,6 +31,7 @@ pub use self::link::{LinkNo, LinkScope};
 use self::payloads::Payloads;
 pub use self::time::TICK;
 use self::time::WakingTime;
+use crate::planted::{EngineBug, planted};
 
 /// The engine.
 pub struct ServerEngine {
@@ -247,7 +248,12 @@ impl ServerEngine {
     fn perform(&mut self, actions: &mut Vec<ServerAction>) {
         let mut effects = std::mem::take(&mut self.effects);
         let mut told = std::mem::take(&mut self.told);
-        for effect in effects.drain(..) {
+        for mut effect in effects.drain(..) {
+            if let DispatchEffect::Reply { after, answer: Answer::Done, .. } = &mut effect
+                && planted(EngineBug::ActAcknowledgedEarly)
+            {
+                *after = None;
+            }
             match self.gate.pass(effect, &mut told) {
                 Some(DispatchEffect::Commit { number, mutations }) => {
                     self.commit(number, mutations, actions);
@@ -289,6 +295,9 @@ impl ServerEngine {
                 Mutation::Write(write)
                     if write.state.is_ended() && self.watched.remove(&write.job) =>
                 {
+                    if planted(EngineBug::EndAnnouncedEarly) {
+                        actions.push(ServerAction::JobEnded(write.job));
+                    }
                     self.waiting.push_back((number, ServerAction::JobEnded(write.job)));
                 }
                 _ => {}
@@ -313,13 +322,18 @@ impl ServerEngine {
     /// Does this once everything that has been decided so far is durable.
     fn after_commit(&mut self, action: ServerAction, actions: &mut Vec<ServerAction>) {
         match self.dispatch.newest_commit() {
+            Some(_) if planted(EngineBug::BarrierReleasedEarly) => actions.push(action),
             Some(commit) => self.waiting.push_back((commit, action)),
             None => actions.push(action),
         }
     }
 
     fn await_end(&mut self, ticket: Ticket, job: JobId, actions: &mut Vec<ServerAction>) {
-        match self.dispatch.job_view(job).filter(|view| !view.state.is_ended()) {
+        match self.dispatch.job_view(job) {
+            // A job in memory that has ended may have an end that is not durable yet.
+            Some(view) if view.state.is_ended() => {
+                self.after_commit(ServerAction::Release(ticket), actions);
+            }
             Some(view) => {
                 self.watched.insert(view.seq);
                 actions.push(ServerAction::Watching { ticket, job: view.seq });
@@ -391,6 +405,12 @@ impl ServerEngine {
             self.hang_up(link, why, actions);
             return;
         }
+        if let Some(FromWorker::Hello(hello)) = batch.messages.first_mut()
+            && hello.kind.older().is_some()
+            && planted(EngineBug::SuccessorLosesResults)
+        {
+            hello.reports.iter_mut().for_each(|report| report.result = None);
+        }
         let WorkerBatch { worker, session, number, messages } = batch;
         let is_hello = matches!(messages.first(), Some(FromWorker::Hello(_)));
         match self.sessions.get(&worker).copied() {
@@ -399,7 +419,11 @@ impl ServerEngine {
                 self.hang_up(link, HangUp::Invalid("a session begins with a hello"), actions);
                 return;
             }
-            Some((current, open)) if session == current && open != link => {
+            Some((current, open))
+                if session == current
+                    && open != link
+                    && !planted(EngineBug::SecondLinkAccepted) =>
+            {
                 let why = "this session belongs to another connection";
                 self.hang_up(link, HangUp::Invalid(why), actions);
                 return;
@@ -491,6 +515,7 @@ impl ServerEngine {
     /// server started may be used if the token is valid for everything that the worker holds.
     fn check_token(&self, scope: &LinkScope, worker: WorkerId) -> Result<(), HangUp> {
         match self.introduced.get(&worker) {
+            _ if planted(EngineBug::IdTakenOver) => Ok(()),
             Some(token) if scope.token.as_ref() == Some(token) => Ok(()),
             Some(_) => Err(HangUp::NotPermitted("this worker id belongs to another token".into())),
             None if scope.queues.is_none() => Ok(()),
@@ -503,6 +528,7 @@ impl ServerEngine {
 
     fn check_job(&self, scope: &LinkScope, job: Seq) -> Result<(), HangUp> {
         match self.dispatch.job_at(job) {
+            _ if planted(EngineBug::QueueOfJobNotChecked) => Ok(()),
             Some(view) if !scope.may_use(&view.queue) => Err(not_for(&view.queue)),
             _ => Ok(()),
         }
@@ -533,7 +559,9 @@ impl ServerEngine {
     ) {
         self.sessions.remove(&worker);
         self.gate.close(worker, session);
-        self.next.push_back(DispatchEvent::Closed { worker, session });
+        if !planted(EngineBug::SessionOutlivesLink) {
+            self.next.push_back(DispatchEvent::Closed { worker, session });
+        }
         actions.push(ServerAction::Disconnected { worker });
     }
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use filch_scheduler::time::{Monotonic, Now};
 
+use crate::planted::{EngineBug, planted};
+
 /// An idle engine is called at least this often, to notice jumps of the wall clock.
 pub const TICK: Duration = Duration::from_secs(1);
 
@@ -31,7 +33,11 @@ impl WakingTime {
         let span = now.monotonic.since(self.last);
         self.last = self.last.max(now.monotonic);
         let was_suspended = span > STILL;
-        if was_suspended || was_full {
+        let counts = match was_suspended {
+            true => planted(EngineBug::SuspendedTimeCounts),
+            false => !was_full || planted(EngineBug::FullTimeCounts),
+        };
+        if !counts {
             self.missed += span;
         }
         let awake = now.monotonic.0.saturating_sub(self.missed.as_micros() as u64);

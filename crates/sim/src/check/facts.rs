@@ -24,6 +24,10 @@ pub(super) struct Facts {
     children: HashMap<JobId, Vec<Seq>>,
     pub(super) queues: BTreeMap<Name, Queue>,
     pub(super) strategy: Option<Strategy>,
+    /// Whether the store has the strategy.
+    pub(super) is_strategy_kept: bool,
+    /// The time in which the server could not receive heartbeats, summed up until each moment.
+    missed: Vec<(Monotonic, Duration)>,
     /// How many jobs each worker owns, or has yet to release.
     owned: BTreeMap<WorkerId, u32>,
     pub(super) places: BTreeMap<usize, Place>,
@@ -157,6 +161,8 @@ impl Default for Facts {
             children: HashMap::new(),
             queues: BTreeMap::new(),
             strategy: None,
+            is_strategy_kept: false,
+            missed: Vec::new(),
             owned: BTreeMap::new(),
             places: BTreeMap::new(),
             ended_at: BTreeMap::new(),
@@ -224,6 +230,15 @@ impl Facts {
     /// Since when this node has had no faults.
     pub(super) fn trouble_of(&self, place: usize) -> Monotonic {
         self.trouble.get(&place).copied().unwrap_or_default().max(self.trouble_for_all)
+    }
+
+    /// For how long the server could not receive heartbeats between these moments.
+    pub(super) fn missed(&self, since: Monotonic, until: Monotonic) -> Duration {
+        let sum = |at: Monotonic| {
+            let count = self.missed.partition_point(|&(it, _)| it <= at);
+            count.checked_sub(1).map_or(Duration::ZERO, |last| self.missed[last].1)
+        };
+        sum(until).saturating_sub(sum(since))
     }
 
     pub(super) fn owned_by(&self, worker: WorkerId) -> u32 {
@@ -395,8 +410,14 @@ impl Facts {
         match *seen {
             Observed::ServerStarted { lease, strategy } => {
                 (self.lease, self.server_since) = (lease, Some(at));
-                self.strategy = self.strategy.or(Some(strategy));
+                if !self.is_strategy_kept {
+                    self.strategy = Some(strategy);
+                }
                 self.trouble_for_all = self.trouble_for_all.max(at);
+            }
+            Observed::Missed(span) => {
+                let sum = self.missed.last().map_or(span, |&(_, before)| before + span);
+                self.missed.push((at, sum));
             }
             Observed::ServerCrashed => {
                 self.server_since = None;

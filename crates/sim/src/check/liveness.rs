@@ -157,7 +157,8 @@ fn check_ends(facts: &Facts) -> Holds {
 
 /// L2.
 fn check_orphans(at: Monotonic, facts: &Facts) -> Holds {
-    let within = facts.lease.max(facts.lease_kept) + Duration::from_secs(1) + SLACK;
+    let missed = facts.healed_at.map(|healed| facts.missed(healed, at)).unwrap_or_default();
+    let within = facts.lease.max(facts.lease_kept) + Duration::from_secs(1) + SLACK + missed;
     let is_orphan = |owner: WorkerId| {
         // The time counts from the start of the server, and from the end of the faults.
         let since = facts.ended_at(owner).map(Some).map(|it| it.max(facts.server_since));

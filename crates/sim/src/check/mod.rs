@@ -1,12 +1,12 @@
 //! The checkers: rules that must hold of every run, checked by its observable events only.
 //!
-//! The safety rules S1-S15 must always hold, the liveness rules L1-L7 once there are no more
+//! The safety rules S1-S18 must always hold, the liveness rules L1-L8 once there are no more
 //! faults. [`Checkers`] passes each event to the rules, with the facts that follow from all earlier
 //! events.
 //!
 //! The other files: `facts` has the state that follows from the events, `ownership` the rules S2 S4
 //! S7 S8 S10, `outcome` S1 S3 S5 S6 S9, `order` S11 S12 S13 L5 L6, `cancel` S14, `timeout` S15,
-//! `liveness` L1-L4 and L7.
+//! `liveness` L1-L4 and L7, `shell` S16-S18 and L8.
 
 mod cancel;
 mod facts;
@@ -14,6 +14,7 @@ mod liveness;
 mod order;
 mod outcome;
 mod ownership;
+mod shell;
 #[cfg(test)]
 mod tests;
 mod timeout;
@@ -32,6 +33,7 @@ use self::order::Order;
 pub use self::order::shortest_wait;
 use self::outcome::Outcomes;
 use self::ownership::Ownership;
+use self::shell::Shell;
 use self::timeout::Timeouts;
 use crate::log::{Observed, Observer};
 
@@ -71,6 +73,12 @@ pub enum Rule {
     S14,
     /// An execution is stopped at its timeout, and not before.
     S15,
+    /// Payloads and results arrive as they were sent; a success has its result.
+    S16,
+    /// A change that was acknowledged to an operator is stored.
+    S17,
+    /// No client can act for the worker of another.
+    S18,
     /// Every job ends.
     L1,
     /// The jobs of a lost worker are reclaimed within a lease and a second.
@@ -85,6 +93,8 @@ pub enum Rule {
     L6,
     /// A worker that is told to stop drains within the grace period.
     L7,
+    /// A renewal is sent as soon as the heartbeat has arrived.
+    L8,
     /// An audit of the scheduler or the store failed.
     Audit,
     /// An assertion failed.
@@ -113,6 +123,9 @@ impl Rule {
             Self::S13 => "S13",
             Self::S14 => "S14",
             Self::S15 => "S15",
+            Self::S16 => "S16",
+            Self::S17 => "S17",
+            Self::S18 => "S18",
             Self::L1 => "L1",
             Self::L2 => "L2",
             Self::L3 => "L3",
@@ -120,6 +133,7 @@ impl Rule {
             Self::L5 => "L5",
             Self::L6 => "L6",
             Self::L7 => "L7",
+            Self::L8 => "L8",
             Self::Audit => "audit",
             Self::Panic => "panic",
             Self::Twice => "twice",
@@ -219,6 +233,7 @@ pub struct Checkers {
     cancels: Cancels,
     timeouts: Timeouts,
     liveness: Liveness,
+    shell: Shell,
     violation: Option<Violation>,
 }
 
@@ -234,6 +249,7 @@ impl Checkers {
             cancels: Cancels::default(),
             timeouts: Timeouts::default(),
             liveness: Liveness::default(),
+            shell: Shell::default(),
             violation: None,
         }
     }
@@ -249,10 +265,12 @@ impl Checkers {
         self.cancels.time_passes(at)?;
         self.timeouts.time_passes(at)?;
         self.liveness.time_passes(at, &self.facts)?;
+        self.shell.time_passes(at)?;
         if let Observed::Stored { number, decided, mutations } = *seen {
             self.stored(&Commit::new(number, decided, mutations))
         } else {
             self.outcomes.observe(seen, &self.facts)?;
+            self.shell.observe(at, seen, &self.facts)?;
             self.ownership.observe(at, seen, &self.facts)?;
             self.order.observe(at, seen);
             self.cancels.observe(at, seen, &self.facts)?;
@@ -264,6 +282,7 @@ impl Checkers {
 
     /// A commit: first the new jobs, then the writes, then every change of owner.
     fn stored(&mut self, commit: &Commit<'_>) -> Holds {
+        self.shell.stored = commit.number;
         for row in commit.puts() {
             self.outcomes.put(row, &self.facts)?;
             self.order.put(commit, row);
@@ -290,7 +309,9 @@ impl Checkers {
                 }
                 Mutation::Priority { job, priority } => self.facts.prioritise(*job, *priority),
                 Mutation::Queue(settings) => self.facts.set_queue(settings),
-                Mutation::Strategy(strategy) => self.facts.strategy = Some(*strategy),
+                Mutation::Strategy(strategy) => {
+                    (self.facts.strategy, self.facts.is_strategy_kept) = (Some(*strategy), true);
+                }
                 Mutation::Note(note) => self.ownership.noted(commit, note, &self.facts)?,
                 Mutation::LeaseLength(lease) => self.facts.lease_kept = *lease,
                 Mutation::Put(_)

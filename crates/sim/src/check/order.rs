@@ -96,6 +96,18 @@ impl Order {
                 let (name, due) = (job.name(), write.due.0);
                 format!("{name} is due at {due} ms, but should wait until {earliest} ms")
             })?;
+            let longest = match outcome {
+                Some(AttemptOutcome::Snoozed) => Some(wait),
+                Some(AttemptOutcome::Failed(_)) => {
+                    Some(longest_wait(&job.spec.retry, write.attempts))
+                }
+                _ => None,
+            };
+            let latest = longest.map(|wait| commit.decided.1.wall.0 + wait);
+            ensure(latest.is_none_or(|latest| write.due.0 <= latest), Rule::S11, || {
+                let (name, due) = (job.name(), write.due.0);
+                format!("{name} is due at {due} ms, later than its policy allows")
+            })?;
             self.due.insert(write.job, (commit.decided.0, write.due));
         }
         let is_hopeless = write.reason == Some(Reason::Condition) && !job.is_ended();
@@ -172,7 +184,18 @@ impl Order {
 /// The shortest delay of a job after this many charged attempts, in milliseconds.
 #[must_use]
 pub fn shortest_wait(retry: &Retry, attempts: u16) -> u64 {
-    let plain = match retry.backoff {
+    let plain = plain_wait(retry, attempts);
+    plain - plain * u64::from(retry.jitter_percent.min(100)) / 100
+}
+
+/// The longest one.
+fn longest_wait(retry: &Retry, attempts: u16) -> u64 {
+    let plain = plain_wait(retry, attempts);
+    plain + plain * u64::from(retry.jitter_percent.min(100)) / 100
+}
+
+fn plain_wait(retry: &Retry, attempts: u16) -> u64 {
+    match retry.backoff {
         Backoff::None => 0,
         Backoff::Fixed(wait) => u64::from(wait.0),
         Backoff::Exponential { base, factor_percent, cap } => {
@@ -180,8 +203,7 @@ pub fn shortest_wait(retry: &Retry, attempts: u16) -> u64 {
             let first = u64::from(base.0).min(u64::from(cap.0));
             (1..attempts).fold(first, |wait, _| longer(wait))
         }
-    };
-    plain - plain * u64::from(retry.jitter_percent.min(100)) / 100
+    }
 }
 
 /// The state of a job's condition.

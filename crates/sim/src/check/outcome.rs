@@ -89,6 +89,10 @@ impl Outcomes {
                 self.hopeless.extend(hopeless.map(|report| report.hold));
                 Ok(())
             }
+            Observed::Retention(retention) => {
+                self.retention = retention;
+                Ok(())
+            }
             Observed::Settled { hold, verdict: Verdict::Accepted, .. } => self.settled(hold, facts),
             _ => Ok(()),
         }

@@ -413,7 +413,8 @@ impl Ownership {
             return Ok(());
         }
         let since = self.renewed_at.get(&worker).copied().max(facts.server_since);
-        let silent_for = since.map(|since| commit.decided.0.since(since));
+        let until = commit.decided.0;
+        let silent_for = since.map(|since| until.since(since) - facts.missed(since, until));
         ensure(silent_for.is_none_or(|span| span >= facts.lease), Rule::S8, || {
             let silent = silent_for.unwrap_or_default();
             format!(

@@ -53,6 +53,7 @@ fn plan(workload: &Workload, setup: &WhatIfSetup) -> Plan {
         steal: setup.steal,
         commit: (COMMIT, COMMIT),
         retention: None,
+        unreceipted: None,
         heals_at: None,
         clients: NetworkConditions::fair(Duration::ZERO),
         members: vec![member; setup.workers as usize],

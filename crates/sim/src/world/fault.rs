@@ -52,6 +52,14 @@ impl<W: Observer> World<'_, W> {
             PlannedEvent::CrashServer { away, noticed, when: CrashMoment::DuringCommit } => {
                 self.crash_server_amid_commit(*away, *noticed);
             }
+            PlannedEvent::SuspendServer { span } => self.suspend_server(*span),
+            PlannedEvent::Reconfigure { away, lease, strategy, retention } => {
+                self.reconfigure_server(*away, *lease, *strategy, *retention);
+            }
+            PlannedEvent::Reshape { place, slots, serves } => {
+                self.reshape(*place, *slots, serves);
+            }
+            PlannedEvent::Intrude { place, deed } => self.intrude(*place, *deed),
             PlannedEvent::SlowStore { span, by } => self.slow_store(*span, *by),
             PlannedEvent::UnreliableStore { span, unknown } => self.doubt_store(*span, *unknown),
         }

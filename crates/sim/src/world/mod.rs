@@ -6,13 +6,15 @@
 //! they were scheduled, so a plan always gives the same run.
 //!
 //! The other files: `server` simulates the shell of the server, `place` the shell of a worker,
-//! `network` the network between them, `hostile` workers that lie, `client` clients and operators,
-//! `fault` faults, `schedule` the queue of events, `recording` the traces.
+//! `network` the network between them, `hostile` workers that lie, `intruder` strangers that claim
+//! to be a worker, `client` clients and operators, `fault` faults, `schedule` the queue of events,
+//! `recording` the traces.
 
 mod client;
 mod fault;
 mod fingerprint;
 mod hostile;
+mod intruder;
 mod network;
 mod place;
 mod recording;
@@ -23,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use filch_scheduler::dispatch::{Counters, QueueChange, Request};
-use filch_scheduler::id::Seq;
+use filch_scheduler::id::{Hold, Seq, WorkerId};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{JobRow, StoredText};
 use filch_scheduler::spec::Otherwise;
@@ -77,6 +79,8 @@ pub(crate) struct World<'a, W> {
     asks: Vec<Ask>,
     requests: u64,
     connections: u64,
+    /// The worker that a stranger claims to be just now.
+    impersonated: Option<WorkerId>,
     is_healed: bool,
     patience: Duration,
     audit: Audit,
@@ -119,6 +123,7 @@ impl<'a, W: Observer> World<'a, W> {
             asks: Vec::new(),
             requests: 0,
             connections: 0,
+            impersonated: None,
             is_healed: false,
             patience: PATIENCE.saturating_add(plan.work()),
             audit,
@@ -187,6 +192,18 @@ impl<'a, W: Observer> World<'a, W> {
         })
     }
 
+    /// S16: a success that was stored without its result, if there is one.
+    pub(crate) fn check_results(&self) -> Option<String> {
+        self.plan.heals_at?;
+        let is_success = |row: &&JobRow| row.now.state == JobState::Succeeded;
+        let lost = self.store.jobs().filter(is_success).find(|row| {
+            let hold = Hold { job: row.seq, fence: row.now.fence };
+            let stored = self.store.output(hold).and_then(|output| output.result.as_ref());
+            stored != Some(&work::result(hold))
+        });
+        lost.map(|row| format!("{} succeeded, but its result is lost", row.spec.id))
+    }
+
     /// Whether all is over by `next`, the moment of what comes next: nothing is left to do, and
     /// long enough without faults that a worker that went silent before has been given up. Or the
     /// patience is at its end.
@@ -200,6 +217,10 @@ impl<'a, W: Observer> World<'a, W> {
     }
 
     fn happen(&mut self, happening: Happening) {
+        if happening.is_in_server() && self.server.is_suspended() {
+            self.server.miss(happening);
+            return;
+        }
         match happening {
             Happening::Planned(which) => self.act(which),
             Happening::Heals => self.heal(),
@@ -211,6 +232,9 @@ impl<'a, W: Observer> World<'a, W> {
             }
             Happening::CommitReturns { server } => self.commit_returns(server),
             Happening::Reads { server, read } => self.reads(server, *read),
+            Happening::ServerResumes { server } => self.resume_server(server),
+            Happening::LinkOpens { place, link, server } => self.open_link(place, link, server),
+            Happening::LinkFills { link } => self.fill_link(link),
             Happening::ServerHasSent { server, link } => self.server_has_sent(server, link),
             Happening::Sweeps { server } => self.sweep(server),
             Happening::StoreSpeedsUp { turn } => self.speed_up_store(turn),
@@ -251,6 +275,7 @@ impl<'a, W: Observer> World<'a, W> {
         if !self.server.is_up() {
             self.start_server();
         }
+        self.resume_server(self.server.life);
         for place in 0..self.places.len() {
             self.mend_place(place);
         }
@@ -315,7 +340,7 @@ impl Plan {
 
     /// How long after the last fault all its effects must have been detected.
     pub(crate) fn settling(&self) -> Duration {
-        self.lease * 3 / 2 + Duration::from_secs(6)
+        self.leases().1 * 3 / 2 + Duration::from_secs(6)
     }
 }
 

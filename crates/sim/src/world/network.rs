@@ -51,6 +51,9 @@ struct Cut {
 /// How long a worker tries to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How many batches fit into the buffers of a connection over which nothing gets through.
+const BUFFERED_MAX: usize = 12;
+
 /// The extra delay of a message that others overtake.
 const OVERTAKEN_BY: Duration = Duration::from_millis(300);
 
@@ -133,6 +136,10 @@ impl<W: Observer> World<'_, W> {
 
     /// The attempt to connect comes to an end.
     pub(super) fn connects(&mut self, place: usize) {
+        // Two failures that were noticed at once lead to two attempts; the first has succeeded.
+        if self.places[place].link.connection.is_some() {
+            return;
+        }
         let is_reachable = self.server.is_up()
             && self.places[place].link.is_cut(CutDirection::Both, None).is_none();
         if is_reachable {
@@ -140,7 +147,8 @@ impl<W: Observer> World<'_, W> {
             let (number, server) = (self.connections, self.server.life);
             self.places[place].link.connection =
                 Some(Connection { number, server, is_dead: false });
-            self.open_link(place, LinkNo(number));
+            let happening = Happening::LinkOpens { place, link: LinkNo(number), server };
+            self.schedule.put(self.now, happening);
             self.tell(place, WorkerInput::Connected);
         } else {
             let life = self.places[place].life();
@@ -197,7 +205,12 @@ impl<W: Observer> World<'_, W> {
         match self.places[place].link.is_cut(direction, Some(connection)) {
             Some(CutMessages::Lost) => return,
             Some(CutMessages::Late | CutMessages::Stuck) => {
-                self.places[place].link.late.push(happening);
+                let late = &mut self.places[place].link.late;
+                late.push(happening);
+                if direction == CutDirection::ToWorker && late.len() > BUFFERED_MAX {
+                    let happening = Happening::LinkFills { link: LinkNo(connection) };
+                    self.schedule.put(self.now, happening);
+                }
                 return;
             }
             None => {}

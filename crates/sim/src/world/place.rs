@@ -7,7 +7,8 @@ use std::time::Duration;
 use filch_engine::worker::{AgentStep, WorkerAction, WorkerEngine, WorkerInput};
 use filch_scheduler::agent::{self, Home};
 use filch_scheduler::id::{Hold, Seq};
-use filch_scheduler::message::{Again, Assignment, Ending, Report};
+use filch_scheduler::message::{Again, Assignment, Ending, Report, Serves};
+use filch_scheduler::name::Name;
 use filch_scheduler::time::{Millis, Monotonic};
 
 use super::network::Link;
@@ -15,7 +16,7 @@ use super::schedule::{Happening, InProcess};
 use super::{Audit, World};
 use crate::clock::Clock;
 use crate::log::{ExecutionEnd, Observed, Observer};
-use crate::plan::{CutDirection, Member, Paused};
+use crate::plan::{CutDirection, Member, Paused, RESTARTS_WITHIN};
 use crate::random::{Purpose, Random};
 use crate::work::{self, Deed};
 
@@ -24,6 +25,8 @@ pub(super) struct Place {
     pub(super) clock: Clock,
     pub(super) link: Link,
     home: Home,
+    slots: u32,
+    serves: Serves,
     lives: u64,
     /// Which idle moments are picked.
     process: Option<Process>,
@@ -85,6 +88,8 @@ impl Place {
             clock: Clock::new(member.rate),
             link: Link::new(member),
             home: member.home,
+            slots: member.slots,
+            serves: member.serves.clone(),
             lives: 0,
             process: None,
             runs: BTreeMap::new(),
@@ -123,8 +128,8 @@ impl<W: Observer> World<'_, W> {
         let config = agent::AgentConfig {
             seed: random.next(),
             home: plan.home,
-            slots: plan.slots,
-            serves: plan.serves.clone(),
+            slots: member.slots,
+            serves: member.serves.clone(),
             reserve: plan.reserve,
             // With faults, so small that two results do not always fit.
             report_bytes_max: match self.plan.heals_at {
@@ -144,7 +149,7 @@ impl<W: Observer> World<'_, W> {
         let process = Process { engine, running, deadline: None, pause: None, ticks_at: None };
         self.places[place].process = Some(process);
         let is_embedded = plan.home == Home::Embedded;
-        let (slots, serves) = (plan.slots, &plan.serves);
+        let (slots, serves) = (self.places[place].slots, &self.places[place].serves.clone());
         self.observe(Observed::Began { place, slots, serves, is_embedded });
         self.perform_for(place, actions);
     }
@@ -204,10 +209,7 @@ impl<W: Observer> World<'_, W> {
     /// The report of an attempt. In a run with faults, a success has a result that names it.
     fn report(&self, hold: Hold, ending: Ending) -> Report {
         let has_result = ending == Ending::Finished && self.plan.heals_at.is_some();
-        let result = has_result.then(|| {
-            let length = (hold.job.0 % 4) as usize * 60;
-            format!("\"{}.{} {:.<length$}\"", hold.job.0, hold.fence.0, "").into()
-        });
+        let result = has_result.then(|| work::result(hold));
         Report { result, ..Report::plain(hold, ending) }
     }
 
@@ -445,7 +447,7 @@ impl<W: Observer> World<'_, W> {
         running.is_stopping = true;
         // Most stop at once, some take as long as they may.
         let mut random = Random::keyed(self.plan.seed, Purpose::Stop(hold.fence), hold.job.0);
-        let most = self.plan.lease * STOPS_WITHIN.0 / STOPS_WITHIN.1;
+        let most = self.plan.leases().0 * STOPS_WITHIN.0 / STOPS_WITHIN.1;
         let takes = match random.below(3) {
             0 => Duration::ZERO,
             1 => Duration::from_micros(random.below(100_000)),
@@ -476,6 +478,21 @@ impl<W: Observer> World<'_, W> {
         if self.places[place].process.is_some() {
             self.end_process(place);
             self.schedule.put(self.now.plus(away), Happening::ProcessStarts { place });
+        }
+    }
+
+    /// The process ends at once, and the next one has other settings.
+    pub(super) fn reshape(&mut self, place: usize, slots: u32, serves: &Serves) {
+        self.crash(place, RESTARTS_WITHIN);
+        let member = &mut self.places[place];
+        (member.slots, member.serves) = (slots, serves.clone());
+    }
+
+    /// The queues that a narrow node serves.
+    pub(super) fn queues_of(&self, place: usize) -> Option<&[Name]> {
+        match &self.places[place].serves {
+            Serves::All => None,
+            Serves::Named(queues) => Some(queues),
         }
     }
 

@@ -74,7 +74,8 @@ impl Recording {
             // The simulated clocks do not start at 0.
             self.server.line(now, "tick");
         } else {
-            self.server.line(now, &format!("restart stored {}", stored.0));
+            let settings = crate::replay::restart_settings(config);
+            self.server.line(now, &format!("restart {settings} stored {}", stored.0));
         }
     }
 

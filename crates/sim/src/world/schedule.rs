@@ -24,6 +24,9 @@ pub(super) enum Happening {
     ServerCrashes { server: u64, away: Duration, noticed: bool },
     CommitReturns { server: u64 },
     Reads { server: u64, read: Box<Read> },
+    ServerResumes { server: u64 },
+    LinkOpens { place: usize, link: LinkNo, server: u64 },
+    LinkFills { link: LinkNo },
     ServerHasSent { server: u64, link: LinkNo },
     Sweeps { server: u64 },
     StoreSpeedsUp { turn: u64 },
@@ -39,6 +42,25 @@ pub(super) enum Happening {
     RequestArrives { ask: usize },
     AnswerArrives { ask: usize },
     AsksAgain { ask: usize },
+}
+
+impl Happening {
+    /// Whether the server's process handles this, and cannot while it is suspended.
+    pub(super) const fn is_in_server(&self) -> bool {
+        matches!(
+            self,
+            Self::ServerTicks
+                | Self::CommitReturns { .. }
+                | Self::Reads { .. }
+                | Self::Sweeps { .. }
+                | Self::LinkOpens { .. }
+                | Self::LinkFills { .. }
+                | Self::ServerHasSent { .. }
+                | Self::ReachesServer(_)
+                | Self::ServerHearsClose { .. }
+                | Self::RequestArrives { .. }
+        )
+    }
 }
 
 /// What is read from the store.

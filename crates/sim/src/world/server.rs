@@ -6,13 +6,13 @@ use std::iter::Peekable;
 use std::time::Duration;
 
 use filch_engine::server::{
-    LinkNo, LinkScope, ServerAction, ServerEngine, ServerInput, ServerStep, Ticket,
+    HangUp, LinkNo, LinkScope, ServerAction, ServerEngine, ServerInput, ServerStep, Ticket,
 };
 use filch_scheduler::dispatch::{
-    Counters, Dispatch, DispatchConfig, DispatchEvent, JobView, WorkerView,
+    Counters, Dispatch, DispatchConfig, DispatchEvent, JobView, Limits, Request, WorkerView,
 };
-use filch_scheduler::id::{CommitNo, LeaseNo, RequestNo, Seq};
-use filch_scheduler::record::Mutation;
+use filch_scheduler::id::{CommitNo, JobId, LeaseNo, RequestNo, Seq, SessionNo, WorkerId};
+use filch_scheduler::record::{Mutation, Strategy};
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Monotonic, Now, Wall};
 use filch_store::{Commit, PurgeCause};
@@ -21,7 +21,7 @@ use super::schedule::{Happening, Letter, Read};
 use super::{Audit, World};
 use crate::clock::Clock;
 use crate::log::{Observed, Observer};
-use crate::plan::Plan;
+use crate::plan::{Paused, Plan};
 use crate::random::{Purpose, Random};
 
 /// So many commits are followed by a slice of side-work.
@@ -35,6 +35,9 @@ const IDLE_EACH: u64 = 4;
 
 /// How long before a commit whose outcome is unknown is tried again.
 const TRIES_AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+/// A process that was suspended for longer than this does not count that time.
+const SUSPENDED: Duration = Duration::from_secs(2);
 
 /// The machine that the server runs on.
 pub(super) struct Server {
@@ -52,6 +55,9 @@ pub(super) struct Server {
     slow_turn: u64,
     unknown: u32,
     unknown_turn: u64,
+    retention: Option<Duration>,
+    /// What has happened while the process is suspended, if it is.
+    missed: Option<Vec<Happening>>,
 }
 
 /// One process that is the server.
@@ -64,6 +70,16 @@ struct Process {
     is_stored: bool,
     /// The open connections, and the node of each.
     links: BTreeMap<LinkNo, usize>,
+    /// The session of each connection.
+    users: BTreeMap<LinkNo, (WorkerId, SessionNo)>,
+    /// When the engine was called last, and whether it was suspended since.
+    served_at: Monotonic,
+    was_suspended: bool,
+    /// Reads that wait for what they saw to be durable.
+    reads: BTreeMap<Ticket, CommitNo>,
+    /// Clients that wait for the end of a job.
+    waits: BTreeMap<Ticket, JobId>,
+    watched: BTreeMap<Seq, JobId>,
     /// Who waits for the answer to a request.
     asks: BTreeMap<Ticket, usize>,
     /// Requests that wait because the engine is full.
@@ -86,7 +102,10 @@ struct Staged {
 
 impl Server {
     pub(super) fn new(plan: &Plan) -> Self {
+        let usual = Limits::default();
+        let unreceipted = plan.unreceipted.unwrap_or(usual.unreceipted);
         let config = DispatchConfig {
+            limits: Limits { unreceipted, ..usual },
             seed: plan.seed,
             lease: plan.lease,
             strategy: plan.strategy,
@@ -105,7 +124,17 @@ impl Server {
             slow_turn: 0,
             unknown: 0,
             unknown_turn: 0,
+            retention: plan.retention,
+            missed: None,
         }
+    }
+
+    pub(super) const fn is_suspended(&self) -> bool {
+        self.missed.is_some()
+    }
+
+    pub(super) fn miss(&mut self, happening: Happening) {
+        self.missed.get_or_insert_default().push(happening);
     }
 
     pub(super) const fn is_up(&self) -> bool {
@@ -139,6 +168,12 @@ impl<W: Observer> World<'_, W> {
             under_way: Vec::new(),
             is_stored: false,
             links: BTreeMap::new(),
+            users: BTreeMap::new(),
+            served_at: self.now,
+            was_suspended: false,
+            reads: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            watched: BTreeMap::new(),
             asks: BTreeMap::new(),
             waiting: VecDeque::new(),
             ticks_at: None,
@@ -146,8 +181,9 @@ impl<W: Observer> World<'_, W> {
             is_sweeping: false,
             proposed: None,
         });
-        let (lease, strategy) = (self.plan.lease, self.plan.strategy);
+        let (lease, strategy) = (self.server.config.lease, self.server.config.strategy);
         self.observe(Observed::ServerStarted { lease, strategy });
+        self.observe(Observed::Retention(self.server.retention));
         self.observe(Observed::ServerRead(now));
         self.perform(now, actions);
         for place in 0..self.places.len() {
@@ -175,6 +211,7 @@ impl<W: Observer> World<'_, W> {
         let Some(process) = self.server.process.take() else {
             return;
         };
+        self.server.missed = None;
         if process.is_stored || self.server.random.one_in(2) {
             self.store_group(&process.under_way);
             for staged in &process.under_way {
@@ -203,9 +240,15 @@ impl<W: Observer> World<'_, W> {
         let Some(process) = &mut self.server.process else {
             return;
         };
+        let was_full = !process.engine.takes_requests();
+        let span = self.now.since(std::mem::replace(&mut process.served_at, self.now));
+        let was_suspended = std::mem::take(&mut process.was_suspended) && span > SUSPENDED;
         let (mut actions, mut steps) = (Vec::new(), Vec::new());
         process.engine.handle_observed(now, input, &mut actions, &mut steps);
         self.observe(Observed::ServerRead(now));
+        if was_full || was_suspended {
+            self.observe(Observed::Missed(span));
+        }
         self.see(steps, group);
         self.perform(now, actions);
         if self.audit == Audit::Always {
@@ -248,6 +291,9 @@ impl<W: Observer> World<'_, W> {
     fn see_event(&mut self, event: &DispatchEvent) {
         match *event {
             DispatchEvent::Worker { worker, session, number, ref messages } => {
+                if self.impersonated.is_some() {
+                    self.observe(Observed::Impersonated { worker });
+                }
                 self.observe(Observed::Arrived { worker, session, number, messages });
             }
             DispatchEvent::Closed { worker, session } => {
@@ -321,6 +367,11 @@ impl<W: Observer> World<'_, W> {
                     self.read(Read::Payloads { link, jobs });
                 }
                 ServerAction::Send { link, delivery, tell } => {
+                    if let Some(&(worker, _)) = process.users.get(&link) {
+                        let (messages, works) = (&delivery.messages, &delivery.works);
+                        self.observe(Observed::Posted { worker, messages, works });
+                    }
+                    let process = self.server.process.as_ref().expect("it is up");
                     if let Some(&place) = process.links.get(&link) {
                         self.send_to_worker(place, link, delivery);
                         if tell {
@@ -329,9 +380,36 @@ impl<W: Observer> World<'_, W> {
                         }
                     }
                 }
-                ServerAction::HangUp { link, .. } => {
-                    if let Some(place) = process.links.remove(&link) {
+                ServerAction::HangUp { link, why } => {
+                    let place = process.links.remove(&link);
+                    self.forget_user(link);
+                    if let Some(place) = place {
+                        if matches!(why, HangUp::NotPermitted(_)) {
+                            self.observe(Observed::NotPermitted { place });
+                        }
                         self.tell_of_broken_connection(place, link.0);
+                    }
+                }
+                ServerAction::Connected { worker, session, link } => {
+                    let before = process.users.insert(link, (worker, session));
+                    if let Some((worker, session)) = before.filter(|(it, _)| *it != worker) {
+                        self.observe(Observed::LinkGone { worker, session });
+                    }
+                }
+                ServerAction::Release(ticket) => {
+                    if let Some(saw) = process.reads.remove(&ticket) {
+                        self.observe(Observed::ReadReleased { saw });
+                    } else if let Some(job) = process.waits.remove(&ticket) {
+                        self.observe(Observed::Waited(job));
+                    }
+                }
+                ServerAction::Watching { ticket, job } => {
+                    let waits = process.waits.remove(&ticket);
+                    process.watched.extend(waits.map(|id| (job, id)));
+                }
+                ServerAction::JobEnded(job) => {
+                    if let Some(id) = process.watched.remove(&job) {
+                        self.observe(Observed::Waited(id));
                     }
                 }
                 ServerAction::Answer { ticket, .. } => {
@@ -339,11 +417,7 @@ impl<W: Observer> World<'_, W> {
                         self.send_answer(ask);
                     }
                 }
-                ServerAction::Release(_)
-                | ServerAction::Watching { .. }
-                | ServerAction::JobEnded(_)
-                | ServerAction::Decided { .. }
-                | ServerAction::Connected { .. }
+                ServerAction::Decided { .. }
                 | ServerAction::Disconnected { .. }
                 | ServerAction::Suspended(_) => {}
             }
@@ -474,7 +548,7 @@ impl<W: Observer> World<'_, W> {
     /// long enough.
     fn begin_sweep(&mut self) {
         let process = self.server.process.as_mut().expect("it is up");
-        if self.plan.retention.is_none() || process.is_sweeping {
+        if self.server.retention.is_none() || process.is_sweeping {
             return;
         }
         (process.is_sweeping, process.commits) = (true, 0);
@@ -486,13 +560,17 @@ impl<W: Observer> World<'_, W> {
     /// The store proposes what comes after what it has proposed before; after the last, it begins
     /// anew.
     pub(super) fn sweep(&mut self, server: u64) {
-        let Some(retention) = self.plan.retention else {
+        let Some(retention) = self.server.retention else {
             return;
         };
         let Some(process) = self.server.process.as_mut().filter(|_| server == self.server.life)
         else {
             return;
         };
+        if !process.engine.takes_requests() {
+            process.is_sweeping = false;
+            return;
+        }
         let wall = self.server.clock.read(self.now).wall;
         let before = Wall(wall.0.saturating_sub(retention.as_millis() as u64));
         let expired = self.store.expired(process.proposed, before, RETIRED_TOGETHER);
@@ -544,12 +622,121 @@ impl<W: Observer> World<'_, W> {
     }
 
     /// A worker has connected.
-    pub(super) fn open_link(&mut self, place: usize, link: LinkNo) {
-        let is_embedded = self.is_embedded(place);
-        if let Some(process) = &mut self.server.process {
+    pub(super) fn open_link(&mut self, place: usize, link: LinkNo, server: u64) {
+        let scope = self.scope_of(place);
+        if let Some(process) = self.server.process.as_mut().filter(|_| server == self.server.life) {
             process.links.insert(link, place);
-            let scope = LinkScope { is_embedded, ..LinkScope::default() };
             self.serve(ServerInput::LinkOpened { link, scope });
+        }
+    }
+
+    /// Every node has a token of its own; that of a narrow node is narrow.
+    pub(super) fn scope_of(&self, place: usize) -> LinkScope {
+        // A worker that lies about jobs of other queues would be disconnected each time.
+        let is_honest = !self.plan.members[place].is_hostile;
+        let queues = self.queues_of(place).filter(|_| is_honest);
+        LinkScope {
+            token: Some(format!("node {}", place + 1).into()),
+            queues: queues.map(Into::into),
+            is_embedded: self.is_embedded(place),
+        }
+    }
+
+    /// Nothing more fits into the buffers of this connection.
+    pub(super) fn fill_link(&mut self, link: LinkNo) {
+        if self.is_open(link) {
+            self.serve(ServerInput::LinkFull(link));
+        }
+    }
+
+    /// A connection breaks, and the server learns of it.
+    pub(super) fn lose_link(&mut self, link: LinkNo) {
+        self.serve(ServerInput::LinkClosed(link));
+        self.forget_user(link);
+    }
+
+    fn forget_user(&mut self, link: LinkNo) {
+        let process = self.server.process.as_mut();
+        if let Some((worker, session)) = process.and_then(|process| process.users.remove(&link)) {
+            self.observe(Observed::LinkGone { worker, session });
+        }
+    }
+
+    /// The worker of this node that is connected, in which session, and the scheduler.
+    pub(super) fn connected_worker(
+        &self,
+        place: usize,
+    ) -> Option<(WorkerId, SessionNo, &Dispatch)> {
+        let process = self.server.process.as_ref().filter(|_| !self.server.is_suspended())?;
+        let mut users = process.users.iter();
+        let is_here = |link: &LinkNo| process.links.get(link) == Some(&place);
+        let (_, &(worker, session)) = users.find(|(link, _)| is_here(link))?;
+        Some((worker, session, process.engine.dispatch()))
+    }
+
+    /// The process is suspended; the clocks of its machine go on.
+    pub(super) fn suspend_server(&mut self, span: Duration) {
+        if !self.server.is_up() || self.server.is_suspended() {
+            return;
+        }
+        self.server.missed = Some(Vec::new());
+        let server = self.server.life;
+        self.schedule.put(self.now.plus(span), Happening::ServerResumes { server });
+        for place in 0..self.places.len() {
+            if self.is_embedded(place) {
+                self.pause(place, span, Paused::Frozen);
+            }
+        }
+    }
+
+    pub(super) fn resume_server(&mut self, server: u64) {
+        if server != self.server.life {
+            return;
+        }
+        let Some(missed) = self.server.missed.take() else {
+            return;
+        };
+        if let Some(process) = &mut self.server.process {
+            process.was_suspended = true;
+        }
+        for happening in missed {
+            self.happen(happening);
+        }
+    }
+
+    /// The process ends, and the next one has other settings.
+    pub(super) fn reconfigure_server(
+        &mut self,
+        away: Duration,
+        lease: Duration,
+        strategy: Strategy,
+        retention: Option<Duration>,
+    ) {
+        self.crash_server(away, true);
+        (self.server.config.lease, self.server.config.strategy) = (lease, strategy);
+        self.server.retention = retention;
+    }
+
+    /// A client reads the live state.
+    fn read_live(&mut self) {
+        let Some(process) = self.server.process.as_mut() else {
+            return;
+        };
+        if process.engine.takes_requests() {
+            self.requests += 1;
+            let ticket = Ticket(self.requests);
+            process.reads.insert(ticket, process.engine.dispatch().last_commit());
+            self.serve(ServerInput::Barrier { ticket });
+        }
+    }
+
+    /// A client waits for the end of this job.
+    fn wait_for(&mut self, job: JobId) {
+        if let Some(process) = &mut self.server.process {
+            self.requests += 1;
+            let ticket = Ticket(self.requests);
+            process.waits.insert(ticket, job);
+            self.serve(ServerInput::AwaitEnd { ticket, job });
         }
     }
 
@@ -558,6 +745,10 @@ impl<W: Observer> World<'_, W> {
         let Letter { connection, server, batch, .. } = letter;
         let link = LinkNo(connection);
         if server == self.server.life && self.is_open(link) {
+            if let Some(process) = &mut self.server.process {
+                // Its hello may be late.
+                process.users.entry(link).or_insert((batch.worker, batch.session));
+            }
             self.serve(ServerInput::Batch { link, batch });
         }
     }
@@ -572,7 +763,7 @@ impl<W: Observer> World<'_, W> {
             && let Some(process) = &mut self.server.process
             && process.links.remove(&link).is_some()
         {
-            self.serve(ServerInput::LinkClosed(link));
+            self.lose_link(link);
         }
     }
 
@@ -589,7 +780,18 @@ impl<W: Observer> World<'_, W> {
         let request = self.asks[ask].request.clone();
         process.asks.insert(ticket, ask);
         self.observe(Observed::Asked { request: RequestNo(ticket.0), what: &request });
+        let job = match &request {
+            Request::Submit(specs) => specs.first().map(|spec| spec.id),
+            Request::Cancel(job) => Some(*job),
+            _ => None,
+        };
         self.serve(ServerInput::Request { ticket, request });
+        // Some clients look at once, some wait for the end of their job, some do neither.
+        match self.requests % 4 {
+            0 => self.read_live(),
+            1 => job.into_iter().for_each(|job| self.wait_for(job)),
+            _ => {}
+        }
     }
 
     /// Takes requests that have waited, as far as the engine takes them.

@@ -42,7 +42,7 @@ fn s14_a_cancel_is_acknowledged_and_not_stored() {
 fn s14_an_answer_to_something_else_is_no_acknowledgement() {
     let story = "
         -  1s    r1 cancel a
-        +  1s    r1 set-priority a 1
+        +  1s    r1 set-priority a 0
              -> reply r1 done
     ";
     breaks(S14, "the cancel of a is acknowledged, but it is", &[OWNED, story]);

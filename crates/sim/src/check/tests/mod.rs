@@ -19,6 +19,7 @@ mod liveness;
 mod order;
 mod outcome;
 mod ownership;
+mod shell;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,6 +35,7 @@ use filch_scheduler::trace::{Context, Readable, Traced, parse, parse_line, print
 use super::{Checkers, Rule, Violation};
 use crate::log::{ExecutionEnd, Observed, Observer};
 use crate::plan::Paused;
+use crate::work;
 
 /// How long a worker may be silent, in every story.
 const LEASE: Duration = Duration::from_secs(10);
@@ -215,6 +217,13 @@ impl Player {
             }
             DispatchEffect::Send { worker, session, messages, .. } => {
                 self.observe(Observed::Told { worker: *worker, session: *session, messages });
+                let jobs = messages.iter().filter_map(|message| match message {
+                    ToWorker::Assign(jobs) => Some(jobs),
+                    _ => None,
+                });
+                let works: Vec<_> =
+                    jobs.flatten().map(|job| (job.hold, work::payload(job.id))).collect();
+                self.observe(Observed::Posted { worker: *worker, messages, works: &works });
                 self.worker_hears(*worker, messages);
             }
             DispatchEffect::Reply { to, answer, .. } => {

@@ -40,12 +40,12 @@ fn s11_what_the_wall_clock_showed_before_the_submit_does_not_count() {
 fn s11_a_second_attempt_comes_too_soon() {
     let story = r#"
           1s    w1 runs a.1 failed
-            -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
-        - 2999ms tick
-        + 3s    tick
-            -> commit 4: lease 2 w1 claimed a.2 at 3s
+            -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 2s
+        - 1999ms tick
+        + 2s    tick
+            -> commit 4: lease 2 w1 claimed a.2 at 2s
     "#;
-    breaks(S11, "a is assigned before its time, 3000 ms", &[OWNED, story]);
+    breaks(S11, "a is assigned before its time, 2000 ms", &[OWNED, story]);
 }
 
 #[test]

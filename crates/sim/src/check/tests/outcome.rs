@@ -489,14 +489,14 @@ fn s9_an_attempt_is_charged_that_is_not_noted() {
            0s    submit b
              -> commit 3: put #2 at 0s: b: queued
            1s    w1 runs a.1 failed
-        -    -> commit 4: write a scheduled fence 1 charged 1 due 3s
-        -2   -> commit 4: note attempt a.1 by w1 snoozed, write a scheduled fence 1 charged 1 due 3s
-        -3   -> commit 4: note attempt a.1 by w1 interrupted, write a scheduled fence 1 charged 1 due 3s
-        -4   -> commit 4: note attempt a.1 by w1 lost-among-others, write a scheduled fence 1 charged 1 due 3s
-        -5   -> commit 4: note attempt b.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
+        -    -> commit 4: write a scheduled fence 1 charged 1 due 2s
+        -2   -> commit 4: note attempt a.1 by w1 snoozed, write a scheduled fence 1 charged 1 due 2s
+        -3   -> commit 4: note attempt a.1 by w1 interrupted, write a scheduled fence 1 charged 1 due 2s
+        -4   -> commit 4: note attempt a.1 by w1 lost-among-others, write a scheduled fence 1 charged 1 due 2s
+        -5   -> commit 4: note attempt b.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 2s
         -6   -> commit 4: note attempt a.1 by w1 failed "x"
-        -6   -> commit 5: write a scheduled fence 1 charged 1 due 3s
-        +    -> commit 4: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
+        -6   -> commit 5: write a scheduled fence 1 charged 1 due 2s
+        +    -> commit 4: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 2s
     "#;
     breaks(S9, what, &[OWNED, story]);
 }
@@ -517,7 +517,7 @@ fn s9_a_failure_is_noted_that_was_none() {
         +2 1s    w1 ends a.1 stopped
         # Whatever became of it, this is what is said.
            1s    w1: report a.1 failed again "x"
-             -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
+             -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 2s
     "#;
     breaks(S9, "a.1 is charged as a failure, but it did not fail", &[OWNED, story]);
 }
@@ -544,10 +544,10 @@ fn s9_one_failure_is_charged_twice() {
     let what = "a is charged 2 attempts after 0, but 1 more failed";
     let story = r#"
            1s    w1 runs a.1 failed
-        -    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 2 due 3s
-        -2   -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s, write a queued fence 1 charged 2
-        +    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
-        +2   -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s, write a queued fence 1 charged 1
+        -    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 2 due 2s
+        -2   -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 2s, write a queued fence 1 charged 2
+        +    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 2s
+        +2   -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 2s, write a queued fence 1 charged 1
     "#;
     breaks(S9, what, &[OWNED, story]);
 }
@@ -557,13 +557,13 @@ fn s9_the_failure_of_one_run_is_charged_twice() {
     let story = r#"
            1s    w1 runs a.1 failed
         -2   -> commit 3: note attempt a.1 by w1 failed "x", note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 2 due 5s
-        -    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
-        +    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
+        -    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 2s
+        +    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 2s
         -    -> commit 4: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 2 due 5s
         +  3s    tick
         +    -> commit 4: lease 2 w1 claimed a.2 at 3s
         +  3s    w1 runs a.2 failed
-        +    -> commit 5: note attempt a.2 by w1 failed "x", write a scheduled fence 2 charged 2 due 7s
+        +    -> commit 5: note attempt a.2 by w1 failed "x", write a scheduled fence 2 charged 2 due 5s
     "#;
     breaks(S9, "the failure of a.1 is charged twice", &[OWNED, story]);
 }
@@ -608,8 +608,8 @@ fn s9_a_failure_is_not_charged() {
     let what = "a is charged 0 attempts after 0, but 1 more failed";
     let story = r#"
            1s    w1 runs a.1 failed
-        -    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 due 3s
-        +    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 3s
+        -    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 due 2s
+        +    -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 2s
     "#;
     breaks(S9, what, &[OWNED, story]);
     let story = "
@@ -669,7 +669,7 @@ fn s9_a_job_is_dead_and_has_not_failed() {
         -    -> commit 3: write a dead fence 1 because failed
         # It has failed before.
         -2 10s   w1 runs a.1 failed
-        -2   -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 12s
+        -2   -> commit 3: note attempt a.1 by w1 failed "x", write a scheduled fence 1 charged 1 due 11s
         -2   -> commit 4: write a dead fence 1 charged 1
         +  10s   w1 runs a.1 failed
         +    -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1
