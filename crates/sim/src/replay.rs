@@ -330,6 +330,9 @@ fn dispatch_config(
     if let Some(steal) = setting(words, "steal", 1, context)? {
         config.steal = steal;
     }
+    if let Some(most) = setting::<u64>(words, "full-at", 1, context)? {
+        config.limits.unreceipted = most as usize;
+    }
     let aging = words.contains(&"priority");
     if let Some(strategy) = setting(words, "strategy", if aging { 2 } else { 1 }, context)? {
         config.strategy = strategy;
@@ -370,7 +373,11 @@ pub(crate) fn dispatch_header(config: &dispatch::DispatchConfig) -> String {
     let context = Context::default();
     let (lease, strategy) = (print(&config.lease, &context), print(&config.strategy, &context));
     let (steal, seed) = (print(&config.steal, &context), config.seed);
-    format!("dispatch lease {lease} strategy {strategy} steal {steal} seed {seed} receipts by-hand")
+    let most = config.limits.unreceipted;
+    format!(
+        "dispatch lease {lease} strategy {strategy} steal {steal} seed {seed} full-at {most} \
+         receipts by-hand"
+    )
 }
 
 /// The settings of a restarted server.

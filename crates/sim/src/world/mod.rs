@@ -233,7 +233,9 @@ impl<'a, W: Observer> World<'a, W> {
             Happening::CommitReturns { server } => self.commit_returns(server),
             Happening::Reads { server, read } => self.reads(server, *read),
             Happening::ServerResumes { server } => self.resume_server(server),
-            Happening::LinkOpens { place, link, server } => self.open_link(place, link, server),
+            Happening::LinkOpens { place, link, scope, server } => {
+                self.open_link(place, link, *scope, server);
+            }
             Happening::LinkFills { link } => self.fill_link(link),
             Happening::ServerHasSent { server, link } => self.server_has_sent(server, link),
             Happening::Sweeps { server } => self.sweep(server),

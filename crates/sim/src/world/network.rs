@@ -147,7 +147,8 @@ impl<W: Observer> World<'_, W> {
             let (number, server) = (self.connections, self.server.life);
             self.places[place].link.connection =
                 Some(Connection { number, server, is_dead: false });
-            let happening = Happening::LinkOpens { place, link: LinkNo(number), server };
+            let (link, scope) = (LinkNo(number), Box::new(self.scope_of(place)));
+            let happening = Happening::LinkOpens { place, link, scope, server };
             self.schedule.put(self.now, happening);
             self.tell(place, WorkerInput::Connected);
         } else {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use filch_engine::server::LinkNo;
+use filch_engine::server::{LinkNo, LinkScope};
 use filch_scheduler::id::{FetchNo, Hold, JobId, Seq};
 use filch_scheduler::message::{Delivery, Ending, WorkerBatch};
 use filch_scheduler::name::Name;
@@ -25,7 +25,7 @@ pub(super) enum Happening {
     CommitReturns { server: u64 },
     Reads { server: u64, read: Box<Read> },
     ServerResumes { server: u64 },
-    LinkOpens { place: usize, link: LinkNo, server: u64 },
+    LinkOpens { place: usize, link: LinkNo, scope: Box<LinkScope>, server: u64 },
     LinkFills { link: LinkNo },
     ServerHasSent { server: u64, link: LinkNo },
     Sweeps { server: u64 },

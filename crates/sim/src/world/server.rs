@@ -622,8 +622,7 @@ impl<W: Observer> World<'_, W> {
     }
 
     /// A worker has connected.
-    pub(super) fn open_link(&mut self, place: usize, link: LinkNo, server: u64) {
-        let scope = self.scope_of(place);
+    pub(super) fn open_link(&mut self, place: usize, link: LinkNo, scope: LinkScope, server: u64) {
         if let Some(process) = self.server.process.as_mut().filter(|_| server == self.server.life) {
             process.links.insert(link, place);
             self.serve(ServerInput::LinkOpened { link, scope });
