@@ -69,6 +69,8 @@ pub(crate) enum Purpose {
     Sweep(usize),
     /// When jobs cannot be started on a node.
     Broken(usize),
+    /// What a client reads after a request.
+    Reader,
 }
 
 impl Purpose {
@@ -82,6 +84,7 @@ impl Purpose {
             Self::Stop(fence) => (6, fence.0),
             Self::Sweep(place) => (7, place as u64),
             Self::Broken(place) => (8, place as u64),
+            Self::Reader => (9, 0),
         }
     }
 }

@@ -785,8 +785,10 @@ impl<W: Observer> World<'_, W> {
             _ => None,
         };
         self.serve(ServerInput::Request { ticket, request });
-        // Some clients look at once, some wait for the end of their job, some do neither.
-        match self.requests % 4 {
+        // Some clients look at once, some wait for the end of their job, some do neither: always
+        // the same for the same job, also in a run from which other requests were removed.
+        let which = job.map_or(ask as u64, |job| job.0 as u64);
+        match Random::keyed(self.plan.seed, Purpose::Reader, which).below(4) {
             0 => self.read_live(),
             1 => job.into_iter().for_each(|job| self.wait_for(job)),
             _ => {}
