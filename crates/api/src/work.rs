@@ -1,9 +1,9 @@
 //! Working over plain HTTP: four requests, for small workers in any language.
 //!
-//! A worker chooses an id and an instance at random, claims jobs into its free slots, sends heartbeats with the jobs that it
-//! holds, and reports how each attempt ended. A claim has a number, and the same number gets the
-//! same answer, so a claim whose answer was lost can be repeated. Reports and assignments are those
-//! of `session`.
+//! A worker chooses an id and an instance at random, claims jobs into its free slots, sends
+//! heartbeats with the jobs that it holds, and reports how each attempt ended. A claim has a
+//! number, and the same number gets the same answer, so a claim whose answer was lost can be
+//! repeated. Reports and assignments are those of `session`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -18,8 +18,8 @@ use crate::submission::{Span, name};
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// Identifies the worker's process: 1 to 64 characters, chosen at random when it starts, and the
-    /// same in all its requests. Another process that uses the same worker id is refused.
+    /// Identifies the worker's process: 1 to 64 characters, chosen at random when it starts, and
+    /// the same in all its requests. Another process that uses the same worker id is refused.
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 64))]
     pub instance: String,
     /// The number of this claim, from 1. The same number gets the same answer; a higher number
@@ -62,8 +62,8 @@ pub struct Claimed {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Heartbeat {
-    /// Identifies the worker's process: 1 to 64 characters, chosen at random when it starts, and the
-    /// same in all its requests. Another process that uses the same worker id is refused.
+    /// Identifies the worker's process: 1 to 64 characters, chosen at random when it starts, and
+    /// the same in all its requests. Another process that uses the same worker id is refused.
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 64))]
     pub instance: String,
     /// Every job that it was assigned and whose report is not answered yet.
@@ -94,8 +94,8 @@ pub struct HeartbeatAnswer {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Reports {
-    /// Identifies the worker's process: 1 to 64 characters, chosen at random when it starts, and the
-    /// same in all its requests. Another process that uses the same worker id is refused.
+    /// Identifies the worker's process: 1 to 64 characters, chosen at random when it starts, and
+    /// the same in all its requests. Another process that uses the same worker id is refused.
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 64))]
     pub instance: String,
     /// In any order; each may be repeated.
@@ -108,8 +108,8 @@ pub struct Reports {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Goodbye {
-    /// Identifies the worker's process: 1 to 64 characters, chosen at random when it starts, and the
-    /// same in all its requests. Another process that uses the same worker id is refused.
+    /// Identifies the worker's process: 1 to 64 characters, chosen at random when it starts, and
+    /// the same in all its requests. Another process that uses the same worker id is refused.
     #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 64))]
     pub instance: String,
 }

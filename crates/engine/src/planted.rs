@@ -1,7 +1,7 @@
 //! Planted bugs of the engines: a test can switch one on to see whether the simulator finds it.
 //!
-//! Like those of `filch-scheduler`: each is a plausible mistake, they exist only in a build with the
-//! feature `planted`, and are compiled away in any other.
+//! Like those of `filch-scheduler`: each is a plausible mistake, they exist only in a build with
+//! the feature `planted`, and are compiled away in any other.
 
 #[cfg(feature = "planted")]
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -63,8 +63,8 @@ fn every_planted_bug_is_caught_and_the_true_code_passes_the_same_seeds() {
     assert!(missed.is_empty(), "not caught within {SEEDS} seeds: {missed:?}");
 }
 
-/// What is told of a failure is small, and plays again. For bugs that do not need a rare race: a run
-/// that hangs on the delay of one message changes with every message that is taken away.
+/// What is told of a failure is small, and plays again. For bugs that do not need a rare race: a
+/// run that hangs on the delay of one message changes with every message that is taken away.
 fn check_failure_report(bug: Bug) {
     plant(Some(bug));
     let (stats, failure) = search().run(&|_| ());

@@ -539,7 +539,7 @@ async fn a_worker_suspended_past_its_deadline_loses_its_commands() {
     assert_eq!(worker.line(), "Stopped", "the guardian killed it: no fault of its own");
     // It is late for anything new, until the deadline is moved.
     let line = worker.line();
-    assert!(line.starts_with("Interrupted(\"the worker's lease has expired"), "{line}");
+    assert!(line.starts_with("Unstarted(\"the worker's lease has expired"), "{line}");
     assert_eq!(worker.line(), "Exited(4)");
     assert_eq!(guardian_of(worker.number()), Some(guardian), "it goes on with its work");
 }

@@ -1,9 +1,9 @@
 //! A worker on which jobs cannot be started takes none for a while.
 //!
-//! After a few jobs in a row that could not be started here, it wants none. After a wait it asks for
-//! a single one, to see whether that can be started; if not, the next wait is twice as long. Once
-//! that job has run for a while, the worker takes as many as it has slots for, and a job that ends
-//! by itself ends all this.
+//! After a few jobs in a row that could not be started here, it wants none. After a wait it asks
+//! for a single one, to see whether that can be started; if not, the next wait is twice as long.
+//! Once that job has run for a while, the worker takes as many as it has slots for, and a job that
+//! ends by itself ends all this.
 
 use crate::planted::{Bug, planted};
 use crate::time::{Duration, Monotonic};

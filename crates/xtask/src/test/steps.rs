@@ -379,7 +379,8 @@ mod tests {
     fn steps_can_be_repeated_by_hand() {
         let expected = "\
 format: cargo fmt --all --check
-lints: cargo clippy WORKSPACE,filch-scheduler/planted,filch-sim/planted,filch-e2e/soak \
+lints: cargo clippy \
+WORKSPACE,filch-scheduler/planted,filch-engine/planted,filch-sim/planted,filch-e2e/soak \
 --all-targets --locked -- -D warnings
 build: cargo nextest run WORKSPACE --locked --no-run
 tests: cargo nextest run WORKSPACE --locked --no-fail-fast \
@@ -390,7 +391,7 @@ doc tests: cargo test WORKSPACE --doc --locked
 docs: RUSTDOCFLAGS='-D warnings' cargo doc WORKSPACE --no-deps --locked
 simulation: /t/debug/filch simulate --seeds 500..2499 --duration 10m --workers 10 --faults swarm
 planted bugs: cargo nextest run \
-WORKSPACE,filch-scheduler/planted,filch-sim/planted --locked --test planted
+WORKSPACE,filch-scheduler/planted,filch-engine/planted,filch-sim/planted --locked --test planted
 schema: FILCH_BINARY='/t/debug/filch' cargo xtask schema
 models: RUSTFLAGS='--cfg loom' cargo test --package filch-pool --lib --locked \
 --target-dir /t/models models
