@@ -414,8 +414,8 @@ impl ServerEngine {
         let WorkerBatch { worker, session, number, messages } = batch;
         let is_hello = matches!(messages.first(), Some(FromWorker::Hello(_)));
         match self.sessions.get(&worker).copied() {
-            Some((current, _)) if session > current && !is_hello => {
-                // No session begins without a hello.
+            known if known.is_none_or(|(current, _)| session > current) && !is_hello => {
+                // No session begins without a hello. The worker repeats everything in its next one.
                 self.hang_up(link, HangUp::Invalid("a session begins with a hello"), actions);
                 return;
             }
@@ -429,8 +429,7 @@ impl ServerEngine {
                 return;
             }
             Some((current, _)) if session <= current => {}
-            // An unknown worker that sends no hello gets its answer over the same connection.
-            known => self.begin(link, worker, session, is_hello, known, actions),
+            known => self.begin(link, worker, session, known, actions),
         }
         self.event(DispatchEvent::Worker { worker, session, number, messages }, actions);
     }
@@ -441,14 +440,13 @@ impl ServerEngine {
         link: LinkNo,
         worker: WorkerId,
         session: SessionNo,
-        is_hello: bool,
         known: Option<(SessionNo, LinkNo)>,
         actions: &mut Vec<ServerAction>,
     ) {
         let state = self.links.get_mut(&link).expect("the batch came over it");
         let before = state.user.filter(|(before, _)| *before != worker);
         state.begin(worker, session);
-        if is_hello && let Some(token) = state.scope.token.clone() {
+        if let Some(token) = state.scope.token.clone() {
             self.introduce(worker, token);
         }
         if let Some((before, session)) = before
@@ -461,9 +459,7 @@ impl ServerEngine {
             self.links.remove(&older);
             actions.push(ServerAction::HangUp { link: older, why: HangUp::Over });
         }
-        if is_hello {
-            actions.push(ServerAction::Connected { worker, session, link });
-        }
+        actions.push(ServerAction::Connected { worker, session, link });
     }
 
     fn introduce(&mut self, worker: WorkerId, token: Arc<str>) {
