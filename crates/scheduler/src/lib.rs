@@ -3,8 +3,8 @@
 //! Two state machines of the same shape live here: [`dispatch::Dispatch`] for the server, and
 //! [`agent::Agent`] for a worker. Each takes one event at one moment and returns its effects:
 //! `handle(now, event, &mut effects)`. A shell around it has the sockets, the store and the clock,
-//! and performs the effects in order. [`gate::Gate`] keeps the shell from sending anything before
-//! the commit it depends on is durable.
+//! and performs the effects in order. It sends nothing before the commit that the effect names is
+//! durable.
 //!
 //! ```
 //! use filch_scheduler::dispatch::{DispatchConfig, Dispatch, DispatchEvent, Request};
@@ -18,7 +18,7 @@
 //! let job = JobSpec::new(JobId::named("a", Wall(0)).expect("a short name"));
 //! let request = Request::Submit(vec![job]);
 //! let mut effects = Vec::new();
-//! dispatch.handle(now, DispatchEvent::Request { from: RequestNo(1), request }, &mut effects);
+//! dispatch.handle(now, DispatchEvent::Request { from: RequestNo(1), by: None, request }, &mut effects);
 //!
 //! // The effects, in the text form of a trace: store this, then answer.
 //! let mut context = Context::default();
@@ -43,7 +43,6 @@ extern crate alloc;
 
 pub mod agent;
 pub mod dispatch;
-pub mod gate;
 pub mod id;
 pub mod message;
 pub mod name;

@@ -66,6 +66,10 @@ bugs! {
     AttemptChargedOnSteal = "attempt-charged-on-steal";
     /// Idempotency keys are ignored, so the same key makes another job.
     IdempotencyIgnored = "idempotency-ignored";
+    /// A client that sees some queues may name parents in others.
+    ParentOfAnotherTenant = "parent-of-another-tenant";
+    /// An idempotency key is taken in all queues.
+    KeyOfAnotherQueue = "key-of-another-queue";
     /// An ended job leaves memory before its end is durable, when the store does not know of it
     /// yet.
     EvictedBeforeReceipt = "evicted-before-receipt";
@@ -101,6 +105,14 @@ bugs! {
     RestWithoutEnd = "rest-without-end";
     /// An attempt that could not be started on its worker is charged.
     UnstartedCharged = "unstarted-charged";
+    /// If several jobs may have caused the loss of their worker, the first of them is charged.
+    OneOfSeveralCharged = "one-of-several-charged";
+    /// A job that alone may have caused the loss of its worker is not charged for it.
+    LoneSuspectNotCharged = "lone-suspect-not-charged";
+    /// A queue that was served keeps its turn under `round-robin`.
+    TurnNotTaken = "turn-not-taken";
+    /// Under `fair`, every queue counts as one of weight 1.
+    WeightIgnored = "weight-ignored";
     /// The server treats a lease as expired after half of its length.
     ReclaimEarly = "reclaim-early";
 }

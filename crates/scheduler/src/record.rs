@@ -7,6 +7,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::dispatch::QueueChange;
 use crate::id::{Fence, Hold, JobId, LeaseNo, Seq, WorkerId};
 use crate::message::ErrorText;
 use crate::name::Name;
@@ -240,14 +241,70 @@ pub enum Note {
         /// How it ended.
         outcome: AttemptOutcome,
     },
-    /// This job was cancelled.
-    Cancelled(JobId),
-    /// This dead job was retried.
-    Retried(JobId),
-    /// The priority of this job was changed.
-    Prioritised(JobId),
-    /// This worker was asked to drain.
-    Drained(WorkerId),
+    /// Somebody changed something.
+    Act {
+        /// Who: the name of a token. `None` if no token was needed.
+        by: Option<Name>,
+        /// What was done.
+        act: OperatorAct,
+    },
+}
+
+impl Note {
+    /// The job that it names by its id, and not by its number.
+    #[must_use]
+    pub const fn job(&self) -> Option<JobId> {
+        match self {
+            Self::Act { act, .. } => act.job(),
+            Self::WorkerLost { .. } | Self::Attempt { .. } => None,
+        }
+    }
+}
+
+/// What an operator did.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum OperatorAct {
+    /// Cancelled this job.
+    Cancel(JobId),
+    /// Gave this dead job new attempts.
+    Retry(JobId),
+    /// Changed the priority of a job.
+    SetPriority {
+        /// Which job.
+        job: JobId,
+        /// The new priority.
+        priority: i16,
+    },
+    /// Changed a queue.
+    SetQueue {
+        /// Which queue.
+        queue: Name,
+        /// The change.
+        change: QueueChange,
+    },
+    /// Changed the strategy.
+    SetStrategy(Strategy),
+    /// Asked this worker to drain.
+    DrainWorker(WorkerId),
+    /// Created the token with this id. Tokens are not the scheduler's: stores record these two.
+    CreateToken(Name),
+    /// Revoked the token with this id.
+    RevokeToken(Name),
+}
+
+impl OperatorAct {
+    /// The job that it is about, if it is about one.
+    #[must_use]
+    pub const fn job(&self) -> Option<JobId> {
+        match self {
+            Self::Cancel(job) | Self::Retry(job) | Self::SetPriority { job, .. } => Some(*job),
+            Self::SetQueue { .. }
+            | Self::SetStrategy(_)
+            | Self::DrainWorker(_)
+            | Self::CreateToken(_)
+            | Self::RevokeToken(_) => None,
+        }
+    }
 }
 
 /// The output of one attempt.
@@ -278,8 +335,8 @@ pub enum AttemptOutcome {
     LostAmongOthers,
 }
 
-/// What the store passes to [`crate::dispatch::Loader`], in this order: numbers, settings, jobs
-/// (ended parents before their children), lease rows.
+/// What the store passes to [`crate::dispatch::Loader`], in this order: numbers, the former owner,
+/// settings, jobs (ended parents before their children), lease rows.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Loaded {
     /// The last numbers used.
@@ -292,6 +349,12 @@ pub enum Loaded {
         lease: LeaseNo,
         /// The newest time in the id of any stored job.
         newest_id: Option<Wall>,
+    },
+    /// The process that served this shard before may still run: its own workers with it, and it may
+    /// renew leases of others for this long. Without this, that process is gone.
+    FormerOwner {
+        /// For how long at most.
+        renews_for: Duration,
     },
     /// The scheduling strategy.
     Strategy(Strategy),

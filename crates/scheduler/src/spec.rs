@@ -18,7 +18,8 @@ pub struct JobSpec {
     /// A digest of everything that was submitted except the id: the same id or key with another
     /// digest is a conflict.
     pub body: Digest,
-    /// An idempotency key: a second name for the same job, for clients that cannot keep an id.
+    /// An idempotency key: a second name for the same job, for clients that cannot keep an id. It
+    /// is unique in the job's queue.
     pub key: Option<Name>,
     /// The queue that the job waits in.
     pub queue: Name,
@@ -63,6 +64,22 @@ impl JobSpec {
             payload: None,
         }
     }
+
+    /// Its idempotency key, if it has one, with its queue.
+    #[must_use]
+    pub fn queue_key(&self) -> Option<QueueKey> {
+        let key = self.key.clone()?;
+        Some(QueueKey { queue: self.queue.clone(), key })
+    }
+}
+
+/// An idempotency key with the queue that it belongs to: together they name one job.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct QueueKey {
+    /// The queue.
+    pub queue: Name,
+    /// The key.
+    pub key: Name,
 }
 
 /// How the parents must have ended before a child may start. A cancelled parent counts as failed.

@@ -70,7 +70,8 @@ impl Default for AgentConfig {
             started_after: Duration::from_millis(50),
             reconnect_max: Duration::from_millis(500),
             reports_max: 256,
-            report_bytes_max: 4 << 20,
+            // In JSON they can take six times as much, and servers accept 16 MiB.
+            report_bytes_max: 2 << 20,
             rest_max: Duration::from_secs(60),
             grace: Duration::from_secs(30),
         }
@@ -321,6 +322,13 @@ impl Agent {
     #[must_use]
     pub fn running_count(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Whether its session only delivers a part of an older incarnation's reports: it closes the
+    /// connection by itself, and the next one follows.
+    #[must_use]
+    pub const fn delivers_a_part(&self) -> bool {
+        self.session.is_partial
     }
 
     /// Whether it holds this job and has not started it.

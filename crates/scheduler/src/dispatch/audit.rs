@@ -65,7 +65,7 @@ impl Dispatch {
             self.audit_job(seq, job, &census)
                 .and_then(|()| self.audit_graph(seq, job))
                 .map_err(|error| AuditError(format!("job {} ({seq:?}): {}", job.id, error.0)))?;
-            census.count(job, self.queues.get(job.queue).is_limited());
+            census.count(job, self.queues.get(job.queue).room.is_limited());
         }
         self.audit_counts(&census)?;
         self.audit_workers(&census)?;
@@ -80,7 +80,7 @@ impl Dispatch {
         let state = job.state();
         must(seq <= self.last_seq, || "I2: its number was given out".into())?;
         must(self.jobs.by_id(job.id) == Some(seq), || "I2: its id leads to it".into())?;
-        let by_key = job.key().map(|key| self.jobs.by_key(key));
+        let by_key = job.key().map(|key| self.jobs.by_key(job.queue, key));
         must(by_key.is_none_or(|found| found == Some(seq)), || "I2: its key leads to it".into())?;
 
         // I1 and I2: the job is in the index of its state, and in no other.
@@ -104,7 +104,7 @@ impl Dispatch {
             || unreceipted > 0
             || holder.is_some()
             || job.children_live() > 0
-            || self.waiting.reserves(job.id, job.key());
+            || self.is_reserved(job);
         must(is_needed, || "an ended job that is not needed has left memory".into())?;
         let has_row = job.row != LeaseNo(0);
         must(!state.is_ended() || !has_row, || "I5: no lease row speaks for an ended job".into())?;
@@ -163,7 +163,7 @@ impl Dispatch {
         must(indexed == self.jobs.indexed(), || "I2: all ids and keys are of jobs".into())?;
         for (number, queue) in self.queues.iter() {
             let name = &queue.settings.queue;
-            let counted = (queue.jobs, queue.ready_count(), queue.owned, queue.leased);
+            let counted = (queue.jobs, queue.ready_count(), queue.room.owned, queue.room.leased);
             let found = census.queues.get(&number).copied().unwrap_or_default();
             must(counted == found, || format!("I4: queue {name} has {found:?}, not {counted:?}"))?;
             let waits =

@@ -10,12 +10,9 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 
 use super::Dispatch;
-use super::job::{Job, THEFTS_FREE};
-use super::queue::{Fit, Solo};
-use super::worker::{Served, Tier, Waiter, Worker};
+use super::worker::{Served, Tier, Waiter};
 use crate::id::{Seq, WorkerId};
-use crate::message::{Assignment, Placement, StartMode};
-use crate::planted::{Bug, planted};
+use crate::message::{Assignment, StartMode};
 use crate::record::LeaseCause;
 use crate::state::Verb;
 
@@ -83,34 +80,6 @@ impl Dispatch {
         taken
     }
 
-    /// The job that the worker would get next, and its queue.
-    pub(super) fn next_for(&self, id: WorkerId) -> Option<(u32, Seq)> {
-        let worker = self.workers.get(id);
-        let solo = if worker.solo == 0 { Solo::Allowed } else { Solo::Refused };
-        let limited = !self.queues.has_limits() || self.has_place_for_limited(id);
-        self.queues.next(&worker.served, Fit { limited, solo })
-    }
-
-    /// A job that counts against a limit must not wait behind others. It goes into a free slot, or
-    /// to the very front of a deque if the worker has fewer such jobs than slots: then it is among
-    /// the next to start. Without the second rule, a worker whose reserve is always full would
-    /// never get one.
-    fn has_place_for_limited(&self, id: WorkerId) -> bool {
-        let worker = self.workers.get(id);
-        worker.free_slots() > 0 || worker.limited < worker.slots
-    }
-
-    /// A queue got or lost a limit: counts the jobs of limited queues again at every worker.
-    pub(super) fn recount_limited(&mut self) {
-        let is_limited = |seq: &&Seq| self.queues.get(self.jobs.get(**seq).queue).is_limited();
-        let count = |worker: &Worker| worker.held.keys().filter(is_limited).count();
-        let counts: Vec<_> = self.workers.iter().map(|(id, it)| (id, count(it))).collect();
-        for (id, count) in counts {
-            self.workers.get_mut(id).limited = u32::try_from(count).unwrap_or(u32::MAX);
-        }
-        self.workers.touch_all();
-    }
-
     /// Offers a queue's jobs to waiting workers: free slots first, then reserves.
     fn offer(&mut self, queue: u32, touched: &mut Vec<WorkerId>) {
         let mut after = None;
@@ -119,15 +88,10 @@ impl Dispatch {
                 return;
             };
             after = Some(waiter);
-            // Checks this queue only, where a claim would check every open queue.
-            let is_limited = self.queues.get(queue).is_limited();
-            if is_limited && !self.has_place_for_limited(waiter.worker) {
-                continue;
-            }
             let worker = self.workers.get(waiter.worker);
             let most = match waiter.tier {
                 Tier::FreeSlot => worker.free_slots(),
-                Tier::Reserve => worker.room(),
+                Tier::Reserve | Tier::UnlimitedReserve => worker.room(),
             };
             if self.claim(waiter.worker, most) > 0 {
                 touched.push(waiter.worker);
@@ -139,9 +103,12 @@ impl Dispatch {
     fn waiter(&self, queue: u32, after: Option<Waiter>) -> Option<Waiter> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let range = (from, Bound::Unbounded);
+        let queue = self.queues.get(queue);
         let serves_all = self.workers.waiters.range(range).next();
-        let names_it = self.queues.get(queue).waiters.range(range).next();
-        serves_all.into_iter().chain(names_it).min().copied()
+        let names_it = queue.waiters.range(range).next();
+        let first = serves_all.into_iter().chain(names_it).min().copied();
+        // The workers that take no job of a limited queue come last.
+        first.filter(|it| it.tier != Tier::UnlimitedReserve || !queue.room.is_limited())
     }
 
     /// Sends a worker the assignment of a job that it now owns.
@@ -167,15 +134,6 @@ impl Dispatch {
             start: if job.is_suspect() { StartMode::Confirmed } else { StartMode::Freely },
             place: self.place_of(job),
             timeout: (job.timeout.0 > 0).then_some(job.timeout),
-        }
-    }
-
-    /// Where the job may be put now.
-    pub(super) fn place_of(&self, job: &Job) -> Placement {
-        let is_worn = job.thefts >= THEFTS_FREE && !planted(Bug::StolenWithoutEnd);
-        match self.queues.get(job.queue).is_limited() || is_worn {
-            true => Placement::FreeSlot,
-            false => Placement::Anywhere,
         }
     }
 

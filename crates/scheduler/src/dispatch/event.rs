@@ -10,7 +10,7 @@ use crate::id::{
 use crate::message::{FromWorker, ToWorker};
 use crate::name::Name;
 use crate::record::{JobRow, Mutation, Strategy};
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, QueueKey};
 use crate::state::JobState;
 use crate::time::Wall;
 
@@ -21,6 +21,8 @@ pub enum DispatchEvent {
     Request {
         /// Where the answer goes.
         from: RequestNo,
+        /// Who asks: the name of a token, for the record. `None` if no token was needed.
+        by: Option<Name>,
         /// The request.
         request: Request,
     },
@@ -69,6 +71,14 @@ pub enum DispatchEvent {
 pub enum Request {
     /// Submit these jobs, all or none.
     Submit(Vec<JobSpec>),
+    /// The same, by a client that sees only these queues: for it, the jobs of other queues do not
+    /// exist.
+    SubmitWithin {
+        /// The queues.
+        queues: Vec<Name>,
+        /// The jobs, all of them in these queues.
+        jobs: Vec<JobSpec>,
+    },
     /// Cancel this job.
     Cancel(JobId),
     /// Give a dead job new attempts.
@@ -91,6 +101,17 @@ pub enum Request {
     SetStrategy(Strategy),
     /// Shut this worker down gracefully: it finishes running jobs, hands back the rest and leaves.
     DrainWorker(WorkerId),
+}
+
+impl Request {
+    /// The jobs that it submits.
+    #[must_use]
+    pub const fn submitted(&self) -> &[JobSpec] {
+        match self {
+            Self::Submit(jobs) | Self::SubmitWithin { jobs, .. } => jobs.as_slice(),
+            _ => &[],
+        }
+    }
 }
 
 /// One change to a queue.
@@ -124,7 +145,7 @@ pub enum DispatchEffect {
         /// By the client's id.
         ids: Vec<JobId>,
         /// By idempotency key.
-        keys: Vec<Name>,
+        keys: Vec<QueueKey>,
         /// By number.
         seqs: Vec<Seq>,
     },
@@ -197,7 +218,7 @@ pub enum Refused {
     UnknownWorker(WorkerId),
     /// A job with this id exists, with another body.
     IdConflict(JobId),
-    /// A job with this idempotency key exists, with another body.
+    /// A job of the same queue with this idempotency key exists, with another body.
     KeyConflict {
         /// The key.
         key: Name,
@@ -296,7 +317,7 @@ impl fmt::Display for Refused {
                 write!(formatter, "no worker {:016x}", worker.bits())
             }
             Self::IdConflict(job) => {
-                write!(formatter, "job {job} already exists with another body")
+                write!(formatter, "the id {job} is taken by a job with another body")
             }
             Self::KeyConflict { key, holder } => {
                 write!(formatter, "key {key:?} belongs to job {holder}, which has another body")

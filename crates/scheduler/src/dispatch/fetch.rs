@@ -10,12 +10,13 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
+use super::job::Job;
 use super::report::{Verdict, Word};
 use super::{Answer, Dispatch, DispatchEffect, Refused, Request};
 use crate::id::{CommitNo, FetchNo, JobId, LeaseNo, RequestNo, Seq, SessionNo, WorkerId};
 use crate::name::Name;
 use crate::record::{JobRow, Mutation};
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, QueueKey};
 use crate::time::Wall;
 
 /// Requests that wait for the store.
@@ -28,7 +29,7 @@ pub(crate) struct Waiting {
     /// How many waiting submits bring each id and each key. A request that names one of them waits
     /// behind that submit.
     arriving: BTreeMap<JobId, u32>,
-    arriving_keys: BTreeMap<Name, u32>,
+    arriving_keys: BTreeMap<QueueKey, u32>,
     purging: VecDeque<Purge>,
 }
 
@@ -49,20 +50,17 @@ struct Waiter {
 
 /// Work that waits for the store.
 enum Work {
-    Request(RequestNo, Request),
+    /// Who asks, and for what.
+    Request(RequestNo, Option<Name>, Request),
     /// The reports of one batch about jobs that are not in memory.
-    Reports {
-        worker: WorkerId,
-        session: SessionNo,
-        words: Vec<Word>,
-    },
+    Reports { worker: WorkerId, session: SessionNo, words: Vec<Word> },
 }
 
 /// Ended jobs that the store found.
 #[derive(Default)]
 pub(super) struct Found {
     ids: BTreeMap<JobId, JobRow>,
-    keys: BTreeMap<Name, JobId>,
+    keys: BTreeMap<QueueKey, JobId>,
     seqs: BTreeMap<Seq, JobId>,
 }
 
@@ -74,7 +72,7 @@ impl Found {
             // date.
             let has_ended = row.now.state.is_ended() && row.now.holder.is_none();
             if has_ended && !is_purged(row.seq) {
-                found.keys.extend(row.spec.key.clone().map(|key| (key, row.spec.id)));
+                found.keys.extend(row.spec.queue_key().map(|key| (key, row.spec.id)));
                 found.seqs.insert(row.seq, row.spec.id);
                 found.ids.insert(row.spec.id, row);
             }
@@ -86,7 +84,7 @@ impl Found {
         self.ids.get(&id)
     }
 
-    pub(super) fn by_key(&self, key: &Name) -> Option<&JobRow> {
+    pub(super) fn by_key(&self, key: &QueueKey) -> Option<&JobRow> {
         self.by_id(*self.keys.get(key)?)
     }
 
@@ -99,7 +97,7 @@ impl Found {
 #[derive(Default)]
 struct Lack {
     ids: Vec<JobId>,
-    keys: Vec<Name>,
+    keys: Vec<QueueKey>,
     /// It names an id or a key that another waiting request is about to bring.
     behind: bool,
 }
@@ -112,10 +110,11 @@ impl Lack {
 
 impl Waiting {
     /// Whether a waiting request names this job, by its id or by its key.
-    pub(crate) fn reserves(&self, id: JobId, key: Option<&Name>) -> bool {
+    fn reserves(&self, id: JobId, key: impl FnOnce() -> Option<QueueKey>) -> bool {
         !self.line.is_empty()
             && (self.reserved.contains_key(&id)
-                || key.is_some_and(|key| self.arriving_keys.contains_key(key)))
+                || !self.arriving_keys.is_empty()
+                    && key().is_some_and(|key| self.arriving_keys.contains_key(&key)))
     }
 
     /// How many requests wait, and how many batches of reports.
@@ -145,18 +144,16 @@ impl Waiting {
     }
 
     fn mark(&mut self, work: &Work, step: i32) {
-        let Work::Request(_, request) = work else {
+        let Work::Request(.., request) = work else {
             return;
         };
         for id in named(request) {
             add(&mut self.reserved, id, step);
         }
-        if let Request::Submit(jobs) = request {
-            for job in jobs {
-                add(&mut self.arriving, job.id, step);
-                if let Some(key) = &job.key {
-                    add(&mut self.arriving_keys, key.clone(), step);
-                }
+        for job in request.submitted() {
+            add(&mut self.arriving, job.id, step);
+            if let Some(key) = job.queue_key() {
+                add(&mut self.arriving_keys, key, step);
             }
         }
     }
@@ -165,7 +162,7 @@ impl Waiting {
 /// Every job id that a request names.
 fn named(request: &Request) -> impl Iterator<Item = JobId> {
     let (jobs, one) = match request {
-        Request::Submit(jobs) => (jobs.as_slice(), None),
+        Request::Submit(_) | Request::SubmitWithin { .. } => (request.submitted(), None),
         Request::Cancel(job) | Request::Retry(job) | Request::SetPriority { job, .. } => {
             (Default::default(), Some(*job))
         }
@@ -194,20 +191,18 @@ fn add<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K, step: i32) {
 
 impl Dispatch {
     /// Carries a request out, now or when the store has answered.
-    pub(super) fn request(&mut self, from: RequestNo, request: Request) {
-        if let Request::Submit(specs) = &request
-            && let Err(refused) = self.check_bounds(specs)
-        {
+    pub(super) fn request(&mut self, from: RequestNo, by: Option<Name>, request: Request) {
+        if let Err(refused) = self.check_bounds(request.submitted()) {
             self.reply(from, Answer::Refused(refused));
             return;
         }
         let lack = self.lack(&request);
         if lack.is_nothing() {
-            self.carry_out(from, request, &Found::default());
+            self.carry_out(from, by, request, &Found::default());
         } else if self.waiting.counts().0 >= self.config.limits.waiting {
             self.reply(from, Answer::Refused(Refused::Busy));
         } else {
-            self.wait(Work::Request(from, request), lack.ids, lack.keys, Vec::new());
+            self.wait(Work::Request(from, by, request), lack.ids, lack.keys, Vec::new());
         }
     }
 
@@ -228,7 +223,7 @@ impl Dispatch {
         has_room
     }
 
-    fn wait(&mut self, work: Work, ids: Vec<JobId>, keys: Vec<Name>, seqs: Vec<Seq>) {
+    fn wait(&mut self, work: Work, ids: Vec<JobId>, keys: Vec<QueueKey>, seqs: Vec<Seq>) {
         self.waiting.last = self.waiting.last.next();
         let fetch = self.waiting.last;
         self.waiting.mark(&work, 1);
@@ -265,7 +260,7 @@ impl Dispatch {
             add(&mut self.waiting.reserved, id, -1);
         }
         match work {
-            Work::Request(from, request) => self.carry_out(from, request, found),
+            Work::Request(from, by, request) => self.carry_out(from, by, request, found),
             Work::Reports { worker, session, words } => {
                 for word in words {
                     let now = found.by_seq(word.hold.job).map(|row| row.now);
@@ -283,16 +278,12 @@ impl Dispatch {
 
     /// The jobs in memory that may have stayed there only because of this work.
     fn named_here(&self, work: &Work, found: &Found) -> Vec<Seq> {
-        let Work::Request(_, request) = work else {
+        let Work::Request(.., request) = work else {
             return found.seqs.keys().copied().collect();
         };
         let ids = named(request).chain(found.ids.keys().copied());
         let by_id = ids.filter_map(|id| self.jobs.by_id(id));
-        let specs = match request {
-            Request::Submit(specs) => specs.as_slice(),
-            _ => Default::default(),
-        };
-        let by_key = specs.iter().filter_map(|spec| self.jobs.by_key(spec.key.as_ref()?));
+        let by_key = request.submitted().iter().filter_map(|spec| self.by_key(spec));
         by_id.chain(by_key).collect()
     }
 
@@ -301,7 +292,7 @@ impl Dispatch {
         let unneeded = proposed.iter().filter(|&&(seq, id)| {
             seq <= self.last_seq
                 && self.jobs.find(seq).is_none()
-                && !self.waiting.reserves(id, None)
+                && !self.waiting.reserves(id, || None)
         });
         let unneeded = unneeded.map(|&(seq, _)| seq).filter(|&seq| !self.waiting.is_purged(seq));
         let jobs: BTreeSet<Seq> = unneeded.collect();
@@ -318,6 +309,19 @@ impl Dispatch {
         self.mutate(Mutation::Trim { leases, notes_before });
     }
 
+    /// Whether a waiting request names this job, by its id or by its key.
+    pub(super) fn is_reserved(&self, job: &Job) -> bool {
+        self.waiting.reserves(job.id, || {
+            let key = job.key()?.clone();
+            Some(QueueKey { queue: self.queues.get(job.queue).settings.queue.clone(), key })
+        })
+    }
+
+    /// The job in memory that has the queue and the key of this one.
+    pub(super) fn by_key(&self, spec: &JobSpec) -> Option<Seq> {
+        self.jobs.by_key(self.queues.number(&spec.queue)?, spec.key.as_ref()?)
+    }
+
     fn lack(&self, request: &Request) -> Lack {
         let mut lack = Lack::default();
         for id in named(request) {
@@ -329,14 +333,13 @@ impl Dispatch {
                 lack.ids.push(id);
             }
         }
-        if let Request::Submit(jobs) = request {
-            for key in jobs.iter().filter_map(|job| job.key.as_ref()) {
-                if self.waiting.arriving_keys.contains_key(key) {
-                    lack.behind = true;
-                }
-                if self.jobs.by_key(key).is_none() {
-                    lack.keys.push(key.clone());
-                }
+        let jobs = request.submitted().iter();
+        for (job, key) in jobs.filter_map(|job| Some((job, job.queue_key()?))) {
+            if self.waiting.arriving_keys.contains_key(&key) {
+                lack.behind = true;
+            }
+            if self.by_key(job).is_none() {
+                lack.keys.push(key);
             }
         }
         lack

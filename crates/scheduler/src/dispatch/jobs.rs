@@ -9,6 +9,7 @@ use super::job::Job;
 use super::pages::Pages;
 use crate::id::{JobId, Seq};
 use crate::name::Name;
+use crate::planted::{Bug, planted};
 use crate::random::mix;
 
 /// Every job that is in memory.
@@ -79,14 +80,19 @@ impl Jobs {
         self.ids.find(spread(hash), |entry| entry.seq() == seq).is_some()
     }
 
-    pub(crate) fn by_key(&self, key: &Name) -> Option<Seq> {
-        let hash = hash_key(self.seed, key);
-        self.keys.find(hash, |&seq| self.get(seq).key() == Some(key)).copied()
+    /// The job of this queue with this key.
+    pub(crate) fn by_key(&self, queue: u32, key: &Name) -> Option<Seq> {
+        let hash = hash_key(self.seed, queue, key);
+        let is_it = |&seq: &Seq| {
+            let job = self.get(seq);
+            (job.queue == queue || planted(Bug::KeyOfAnotherQueue)) && job.key() == Some(key)
+        };
+        self.keys.find(hash, is_it).copied()
     }
 
     /// Adds a job whose number, id and key are not in memory yet.
     pub(crate) fn insert(&mut self, seq: Seq, job: Job) {
-        let (seed, key) = (self.seed, job.key().cloned());
+        let (seed, queue, key) = (self.seed, job.queue, job.key().cloned());
         let hash = short_hash(seed, job.id);
         self.pages.insert(seq, job);
         self.count += 1;
@@ -94,9 +100,10 @@ impl Jobs {
         self.ids.insert_unique(spread(hash), entry, |entry| spread(entry.hash));
         if let Some(key) = key {
             let pages = &self.pages;
-            self.keys.insert_unique(hash_key(seed, &key), seq, |&seq| {
-                let key = pages.find(seq).and_then(Job::key);
-                hash_key(seed, key.expect("a job in the index of keys has one"))
+            self.keys.insert_unique(hash_key(seed, queue, &key), seq, |&seq| {
+                let found = pages.find(seq).and_then(|job| Some((job.queue, job.key()?)));
+                let (queue, key) = found.expect("a job in the index of keys has one");
+                hash_key(seed, queue, key)
             });
         }
     }
@@ -108,7 +115,8 @@ impl Jobs {
         let in_ids = self.ids.find_entry(spread(hash), |entry| entry.seq() == seq);
         in_ids.ok().expect("every job is in the index of ids").remove();
         if let Some(key) = job.key() {
-            let in_keys = self.keys.find_entry(hash_key(self.seed, key), |&other| other == seq);
+            let hash = hash_key(self.seed, job.queue, key);
+            let in_keys = self.keys.find_entry(hash, |&other| other == seq);
             in_keys.expect("a job with a key is in the index of keys").remove();
         }
         job
@@ -145,8 +153,9 @@ const fn spread(hash: u32) -> u64 {
     (hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ hash as u64
 }
 
-fn hash_key(seed: u64, key: &Name) -> u64 {
-    let mut hash = mix(seed ^ key.as_str().len() as u64);
+fn hash_key(seed: u64, queue: u32, key: &Name) -> u64 {
+    let queue = if planted(Bug::KeyOfAnotherQueue) { 0 } else { u64::from(queue) };
+    let mut hash = mix(seed ^ key.as_str().len() as u64 ^ queue << 32);
     for chunk in key.as_str().as_bytes().chunks(8) {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);

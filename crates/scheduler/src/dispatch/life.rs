@@ -101,7 +101,7 @@ impl Dispatch {
             || job.unreceipted > 0
             || job.phase.holder().is_some()
             || job.children_live() > 0
-            || self.waiting.reserves(job.id, job.key());
+            || self.is_reserved(job);
         if !is_needed {
             let job = self.jobs.remove(seq);
             self.newest_gone = self.newest_gone.max(job.id.made_at());
@@ -136,7 +136,7 @@ impl Dispatch {
                     worker.held.remove(&seq);
                     worker.leased -= u32::from(state == JobState::Leased);
                     worker.solo -= u32::from(is_solo);
-                    worker.limited -= u32::from(self.queues.get(queue).is_limited());
+                    worker.limited -= u32::from(self.queues.get(queue).room.is_limited());
                     self.workers.touch(holder);
                     if is_counted {
                         self.queues.disown(queue, state);
@@ -170,7 +170,7 @@ impl Dispatch {
                     worker.held.insert(seq, now);
                     worker.leased += u32::from(state == JobState::Leased);
                     worker.solo += u32::from(is_solo);
-                    worker.limited += u32::from(self.queues.get(queue).is_limited());
+                    worker.limited += u32::from(self.queues.get(queue).room.is_limited());
                     self.workers.touch(holder);
                     if is_counted {
                         self.queues.own(queue, state);

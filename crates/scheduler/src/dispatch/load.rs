@@ -3,7 +3,7 @@
 //! A job is as its own row describes it, unless an open lease row has a higher fence for it: then
 //! that row determines its owner. A job stored as blocked is released if its parents' outcomes
 //! allow it. Every lease starts anew; incarnations that ran inside the server's own process ended
-//! with it.
+//! with it, unless that process may still run.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -15,13 +15,15 @@ use crate::id::{CommitNo, JobId, LeaseNo, Seq, SessionNo, WorkerId};
 use crate::planted::{Bug, planted};
 use crate::record::{JobRow, LeaseCause, LeaseRow, Loaded};
 use crate::state::{JobState, Phase};
-use crate::time::{Now, Wall};
+use crate::time::{Duration, Now, Wall};
 
 /// Takes the stored state, piece by piece.
 pub struct Loader {
     dispatch: Dispatch,
     /// Jobs stored as blocked, with their parents.
     children: Vec<(Seq, Vec<JobId>)>,
+    /// How long the former owner may renew leases, if it may still run.
+    former_renews_for: Option<Duration>,
 }
 
 /// The pieces that the store loaded are inconsistent. Nothing has been written.
@@ -90,7 +92,11 @@ impl Loader {
     /// A loader that has no pieces yet.
     #[must_use]
     pub fn new(config: DispatchConfig, now: Now) -> Self {
-        Self { dispatch: Dispatch::empty(config, now), children: Vec::new() }
+        Self {
+            dispatch: Dispatch::empty(config, now),
+            children: Vec::new(),
+            former_renews_for: None,
+        }
     }
 
     /// Adds one piece, in the order that [`Loaded`] asks for.
@@ -106,6 +112,7 @@ impl Loader {
                 dispatch.ledger.set_last(lease);
                 dispatch.newest_gone = newest_id;
             }
+            Loaded::FormerOwner { renews_for } => self.former_renews_for = Some(renews_for),
             Loaded::Strategy(strategy) => dispatch.queues.set_strategy(strategy, |_| 0),
             Loaded::LeaseLength(lease) => dispatch.lease_kept = lease,
             Loaded::Queue(settings) => dispatch.queues.set(settings),
@@ -177,7 +184,8 @@ impl Loader {
     /// # Errors
     /// If a blocked job's parents were not loaded.
     pub fn finish(self, effects: &mut Vec<DispatchEffect>) -> Result<Dispatch, LoadError> {
-        let Self { mut dispatch, children } = self;
+        let Self { mut dispatch, children, former_renews_for } = self;
+        let renewed = former_renews_for.unwrap_or_default();
         dispatch.lease_kept_until = dispatch.now.monotonic.plus(dispatch.lease_kept);
         for (child, parents) in &children {
             for &parent in parents {
@@ -189,7 +197,7 @@ impl Loader {
         let all: Vec<Seq> = dispatch.jobs.iter().map(|(seq, _)| seq).collect();
         for &seq in &all {
             if let Some(holder) = dispatch.jobs.get(seq).phase.holder() {
-                dispatch.meet(holder);
+                dispatch.meet(holder, renewed);
             }
             dispatch.enter_indexes(seq);
         }
@@ -199,8 +207,10 @@ impl Loader {
                 dispatch.tell_children(child);
             }
         }
-        let embedded: Vec<WorkerId> =
-            dispatch.workers.iter().map(|(id, _)| id).filter(|id| id.is_embedded()).collect();
+        // They have ended with their process, if that is gone. Otherwise their leases expire.
+        let is_gone = former_renews_for.is_none();
+        let embedded = dispatch.workers.iter().map(|(id, _)| id).filter(|id| id.is_embedded());
+        let embedded: Vec<WorkerId> = embedded.filter(|_| is_gone).collect();
         for worker in embedded {
             dispatch.end_worker(worker, End::Lost);
         }
@@ -214,12 +224,13 @@ impl Loader {
 }
 
 impl Dispatch {
-    /// Registers a worker that held jobs when the server ended. Its lease starts anew; it has no
-    /// session.
-    fn meet(&mut self, worker: WorkerId) {
+    /// Registers a worker that held jobs when the server ended. Its lease starts anew, as if it was
+    /// renewed after this time; it has no session.
+    fn meet(&mut self, worker: WorkerId, renewed: Duration) {
         if self.workers.find(worker).is_none() {
             // The worker uses the lease duration that it was sent last, until it is sent another.
-            let lease_end = self.lease_clock().plus(self.config.lease.max(self.lease_kept));
+            let lease = self.config.lease.max(self.lease_kept);
+            let lease_end = self.lease_clock().plus(lease.saturating_add(renewed));
             self.workers.insert(worker, Worker::new(SessionNo(0), lease_end));
         }
     }

@@ -2,13 +2,15 @@
 //!
 //! [`Dispatch::handle`] takes one event at a moment and returns its effects. Nothing is sent before
 //! its receipt: an answer, a refusal or an assignment carries the number of the newest commit
-//! issued when it was decided (see [`crate::gate`]). The one exception is the renewal of a lease.
+//! issued when it was decided, and the engine holds it back. The one exception is the renewal of a
+//! lease.
 //!
 //! Submodules: `life` moves jobs between states and indexes, `submit` and `graph` accept new jobs,
 //! `fetch` looks up jobs that are not in memory, `queue` and `strategy` order them, `claim` and
 //! `steal` give them to workers, `session` and `report` handle messages from workers, `operate`
 //! serves operators, `load` rebuilds everything from the store, `why` explains, `audit` checks.
 
+mod admission;
 mod audit;
 mod claim;
 mod event;
@@ -52,7 +54,7 @@ use self::steal::Questions;
 use self::worker::Workers;
 use crate::id::{CommitNo, Hold, RequestNo, Seq, SessionNo, WorkerId};
 use crate::message::{Assignment, ToWorker};
-use crate::name::Names;
+use crate::name::{Name, Names};
 use crate::planted::{Bug, planted};
 use crate::random::SplitMix64;
 use crate::record::{Mutation, Strategy};
@@ -132,6 +134,9 @@ pub struct Limits {
     pub want: u32,
     /// Queues that one worker may name.
     pub served: usize,
+    /// Workers that have lost their connection: beyond this, those that hold no job are forgotten
+    /// before their lease is over.
+    pub absent: usize,
     /// Mutations without a receipt, beyond which [`Dispatch::is_full`]. It also bounds how much
     /// memory a slow disk can tie up.
     pub unreceipted: usize,
@@ -148,6 +153,7 @@ impl Default for Limits {
             waiting: 4_096,
             want: 16_384,
             served: 1_000,
+            absent: 16_384,
             unreceipted: 1 << 17,
         }
     }
@@ -199,6 +205,8 @@ pub struct Dispatch {
     waiting: Waiting,
     /// Requests that wait until a cancelled job has stopped.
     cancels: BTreeMap<Seq, Vec<RequestNo>>,
+    /// Who asked for the request that is carried out.
+    acting: Option<Name>,
     /// The progress that running jobs reported.
     progress: BTreeMap<Seq, u8>,
     /// Ended jobs, in the order of the commits that record their end, until these have their
@@ -260,6 +268,7 @@ impl Dispatch {
             questions: Questions::default(),
             waiting: Waiting::default(),
             cancels: BTreeMap::new(),
+            acting: None,
             progress: BTreeMap::new(),
             ended: VecDeque::new(),
             newest_gone: None,
@@ -284,7 +293,7 @@ impl Dispatch {
         self.now = Now { monotonic: self.now.monotonic.max(now.monotonic), wall: now.wall };
         self.expire();
         match event {
-            DispatchEvent::Request { from, request } => self.request(from, request),
+            DispatchEvent::Request { from, by, request } => self.request(from, by, request),
             DispatchEvent::Worker { worker, session, number, messages } => {
                 self.hear(worker, session, number, messages);
             }
@@ -295,6 +304,7 @@ impl Dispatch {
             DispatchEvent::Committed(number) => self.receipt(number),
             DispatchEvent::Tick => {}
         }
+        self.forget_absent();
         self.settle();
         self.flush(effects);
     }

@@ -6,7 +6,7 @@ use crate::id::{Hold, JobId, RequestNo, Seq, WorkerId};
 use crate::message::ToWorker;
 use crate::name::Name;
 use crate::planted::{Bug, planted};
-use crate::record::{JobRow, Mutation, Note, QueueSettings, Reason, Strategy};
+use crate::record::{JobRow, Mutation, Note, OperatorAct, QueueSettings, Reason, Strategy};
 use crate::state::{JobState, Verb};
 
 /// A job that a request names.
@@ -18,9 +18,19 @@ enum Named<'a> {
 }
 
 impl Dispatch {
-    pub(super) fn carry_out(&mut self, from: RequestNo, request: Request, found: &Found) {
+    pub(super) fn carry_out(
+        &mut self,
+        from: RequestNo,
+        by: Option<Name>,
+        request: Request,
+        found: &Found,
+    ) {
+        self.acting = by;
         let answer = match request {
-            Request::Submit(specs) => Ok(Some(self.submit(specs, found))),
+            Request::Submit(jobs) => Ok(Some(self.submit(jobs, None, found))),
+            Request::SubmitWithin { queues, jobs } => {
+                Ok(Some(self.submit(jobs, Some(&queues), found)))
+            }
             Request::Cancel(job) => self.cancel(from, job, found),
             Request::Retry(job) => self.retry(job, found),
             Request::SetPriority { job, priority } => self.set_priority(job, priority, found),
@@ -63,7 +73,7 @@ impl Dispatch {
         };
         if state != JobState::Cancelled {
             let hold = self.jobs.get(seq).hold(seq);
-            self.mutate(Mutation::Note(Note::Cancelled(id)));
+            self.note_act(OperatorAct::Cancel(id));
             self.end(seq, Verb::Cancel, Some(Reason::Request));
             if state != JobState::Running || !planted(Bug::CancelNotSent) {
                 self.tell_holder(seq, hold);
@@ -75,6 +85,12 @@ impl Dispatch {
         }
         self.cancels.entry(seq).or_default().push(from);
         Ok(None)
+    }
+
+    /// Records what was done, and by whom.
+    fn note_act(&mut self, act: OperatorAct) {
+        let by = self.acting.clone();
+        self.mutate(Mutation::Note(Note::Act { by, act }));
     }
 
     fn tell_holder(&mut self, seq: Seq, hold: Hold) {
@@ -105,7 +121,7 @@ impl Dispatch {
         let seq = self.jobs.by_id(id).expect("found or taken back just now");
         let job = self.jobs.get_mut(seq);
         (job.attempts, job.suspicions, job.thefts) = (0, 0, 0);
-        self.mutate(Mutation::Note(Note::Retried(id)));
+        self.note_act(OperatorAct::Retry(id));
         self.shift(seq, Verb::Retry, None);
         self.write(seq, None);
         self.revive_for_children(seq);
@@ -138,7 +154,7 @@ impl Dispatch {
             }
             _ => self.jobs.get_mut(seq).priority = priority,
         }
-        self.mutate(Mutation::Note(Note::Prioritised(id)));
+        self.note_act(OperatorAct::SetPriority { job: id, priority });
         self.write_priority(seq);
         Ok(Some(Answer::Done))
     }
@@ -175,13 +191,19 @@ impl Dispatch {
             QueueChange::Limit(limit) => settings.limit = limit,
             QueueChange::Weight(weight) => settings.weight = weight,
         }
+        self.note_act(OperatorAct::SetQueue { queue: name.clone(), change });
+        let was_limited = known.is_some_and(|queue| self.queues.get(queue).room.is_limited());
+        let is_limited = settings.limit.is_some();
         self.mutate(Mutation::Queue(settings.clone()));
         self.queues.set(settings);
-        self.recount_limited();
+        if is_limited != was_limited {
+            self.recount_limited();
+        }
         Ok(Some(Answer::Done))
     }
 
     fn set_strategy(&mut self, strategy: Strategy) -> Result<Option<Answer>, Refused> {
+        self.note_act(OperatorAct::SetStrategy(strategy));
         self.mutate(Mutation::Strategy(strategy));
         self.era = self.upcoming();
         let jobs = &self.jobs;
@@ -196,7 +218,7 @@ impl Dispatch {
         if self.workers.find(worker).is_none() {
             return Err(Refused::UnknownWorker(worker));
         }
-        self.mutate(Mutation::Note(Note::Drained(worker)));
+        self.note_act(OperatorAct::DrainWorker(worker));
         self.drain(worker);
         self.tell(worker, ToWorker::DrainNow);
         Ok(Some(Answer::Done))

@@ -1,14 +1,15 @@
-//! Queues of ready jobs, and which of them a worker is served from next.
+//! Queues of ready jobs, in order.
 //!
-//! Queues with available work are in one index, ordered by standing, so that the next queue is
-//! found without searching the others. This file chooses queues and their first jobs; `claim`
-//! decides which worker becomes the owner.
+//! This file keeps each queue's jobs in their order, and the queue in its place among the others.
+//! `admission` decides which queue a worker is served from next; `claim` makes the worker the
+//! owner.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::strategy::{Standing, Turns, charge, join, standing};
-use super::worker::{Served, Waiter};
+use super::admission::{Class, OpenQueues, Places, Room};
+use super::strategy::{Turns, charge, join, standing};
+use super::worker::Waiter;
 use crate::id::Seq;
 use crate::name::Name;
 use crate::record::{QueueSettings, Strategy};
@@ -19,13 +20,8 @@ pub(crate) struct Queue {
     pub(crate) settings: QueueSettings,
     /// Jobs in memory that belong to it, in whatever state.
     pub(crate) jobs: u32,
-    /// Jobs that count against its limit: owned, or cancelled and not yet let go of.
-    pub(crate) owned: u32,
-    /// How many of those are leased, and not known to have started.
-    pub(crate) leased: u32,
-    /// How many of them there may be: the limit, or as many as there were when the limit was
-    /// lowered.
-    ceiling: u32,
+    /// What its limit leaves room for.
+    pub(crate) room: Room,
     /// How many workers name it.
     pub(crate) named_by: u32,
     /// Workers that name it and would take a job.
@@ -34,7 +30,7 @@ pub(crate) struct Queue {
     /// Ready jobs of which a worker may hold only one.
     ready_solo: BTreeSet<(i64, Seq)>,
     turns: Turns,
-    standing: Option<Standing>,
+    places: Places,
     fresh: bool,
 }
 
@@ -43,30 +39,15 @@ impl Queue {
         Self {
             settings: QueueSettings::new(name),
             jobs: 0,
-            owned: 0,
-            leased: 0,
-            ceiling: u32::MAX,
+            room: Room::default(),
             named_by: 0,
             waiters: BTreeSet::new(),
             ready: BTreeSet::new(),
             ready_solo: BTreeSet::new(),
             turns: Turns::default(),
-            standing: None,
+            places: Places::default(),
             fresh: false,
         }
-    }
-
-    pub(crate) fn is_limited(&self) -> bool {
-        self.settings.limit.is_some()
-    }
-
-    pub(crate) fn has_room(&self) -> bool {
-        self.settings.limit.is_none_or(|limit| self.owned < limit)
-    }
-
-    fn lower_ceiling(&mut self) {
-        let limit = self.settings.limit.unwrap_or(u32::MAX);
-        self.ceiling = limit.max(self.owned.min(self.ceiling));
     }
 
     pub(crate) fn ready_count(&self) -> usize {
@@ -79,16 +60,28 @@ impl Queue {
         self.ready.iter().chain(&self.ready_solo).map(|&(_, seq)| seq)
     }
 
-    fn first(&self, solo: Solo) -> Option<(i64, Seq)> {
-        let plain = self.ready.first().copied();
-        let alone = match solo {
-            Solo::Allowed => self.ready_solo.first().copied(),
-            Solo::Refused => None,
-        };
-        match (plain, alone) {
-            (Some(plain), Some(alone)) => Some(plain.min(alone)),
-            (first, None) | (None, first) => first,
-        }
+    /// The first ready job, with or without those of which a worker may hold only one.
+    pub(crate) fn first(&self, with_solo: bool) -> Option<(i64, Seq)> {
+        let alone = self.ready_solo.first().filter(|_| with_solo);
+        self.ready.first().into_iter().chain(alone).min().copied()
+    }
+
+    pub(crate) const fn places(&self) -> Places {
+        self.places
+    }
+
+    /// Its places by its jobs, its room and its turns so far.
+    fn due_places(&self, strategy: Strategy) -> Places {
+        let is_open = !self.settings.paused && self.room.is_free();
+        [(&self.ready, false), (&self.ready_solo, true)].map(|(line, is_solo)| {
+            let &first = line.first().filter(|_| is_open)?;
+            let class = Class { is_limited: self.room.is_limited(), is_solo };
+            Some((class, standing(strategy, first, self.turns)))
+        })
+    }
+
+    fn is_open(&self) -> bool {
+        self.places != Places::default()
     }
 
     fn is_unused(&self) -> bool {
@@ -97,33 +90,14 @@ impl Queue {
     }
 }
 
-/// Whether a worker may get a job of which it may hold only one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Solo {
-    /// It holds none yet.
-    Allowed,
-    /// It holds one already.
-    Refused,
-}
-
-/// Which jobs a worker may get now.
-#[derive(Clone, Copy)]
-pub(crate) struct Fit {
-    /// It may get jobs of queues with a limit.
-    pub(crate) limited: bool,
-    pub(crate) solo: Solo,
-}
-
 /// All queues.
 pub(crate) struct Queues {
     queues: Vec<Option<Queue>>,
     numbers: BTreeMap<Name, u32>,
     free: Vec<u32>,
     strategy: Strategy,
-    /// Queues with available work, by standing.
-    open: BTreeSet<(Standing, u32)>,
-    /// How many queues have a limit.
-    limited: u32,
+    /// Queues with available work.
+    open: OpenQueues,
     services: u64,
     level: u64,
     /// Queues in which a job became ready and that have not been offered to workers since.
@@ -131,14 +105,13 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    pub(crate) const fn new(strategy: Strategy) -> Self {
+    pub(crate) fn new(strategy: Strategy) -> Self {
         Self {
             queues: Vec::new(),
             numbers: BTreeMap::new(),
             free: Vec::new(),
             strategy,
-            open: BTreeSet::new(),
-            limited: 0,
+            open: OpenQueues::default(),
             services: 0,
             level: 0,
             fresh: Vec::new(),
@@ -153,16 +126,11 @@ impl Queues {
         self.numbers.len()
     }
 
-    /// Whether any queue has a limit.
-    pub(crate) const fn has_limits(&self) -> bool {
-        self.limited > 0
-    }
-
     pub(crate) fn get(&self, number: u32) -> &Queue {
         self.queues[number as usize].as_ref().expect("a queue number in use")
     }
 
-    /// For fields that do not affect the standing: job counts and waiting workers.
+    /// For fields that do not affect its places: job counts and waiting workers.
     pub(crate) fn get_mut(&mut self, number: u32) -> &mut Queue {
         self.queues[number as usize].as_mut().expect("a queue number in use")
     }
@@ -212,18 +180,15 @@ impl Queues {
 
     /// One more job of the queue counts against its limit.
     pub(crate) fn own(&mut self, number: u32, state: JobState) {
-        let queue = self.get_mut(number);
-        queue.owned += 1;
-        queue.leased += u32::from(state == JobState::Leased);
+        self.get_mut(number).room.take(state);
         self.stand(number);
     }
 
     /// One job of the queue fewer counts against its limit.
     pub(crate) fn disown(&mut self, number: u32, state: JobState) {
-        let queue = self.get_mut(number);
-        queue.owned -= 1;
-        queue.leased -= u32::from(state == JobState::Leased);
-        if queue.is_limited() {
+        let room = &mut self.get_mut(number).room;
+        room.leave(state);
+        if room.is_limited() {
             self.freshen(number);
         }
         self.stand(number);
@@ -231,12 +196,9 @@ impl Queues {
 
     pub(crate) fn set(&mut self, settings: QueueSettings) {
         let number = self.number_or_new(&settings.queue);
-        self.limited -= u32::from(self.get(number).is_limited());
-        self.limited += u32::from(settings.limit.is_some());
         let queue = self.get_mut(number);
+        queue.room.set_limit(&settings);
         queue.settings = settings;
-        queue.ceiling = u32::MAX;
-        queue.lower_ceiling();
         self.freshen(number);
         self.stand(number);
         self.forget_if_unused(number);
@@ -256,29 +218,18 @@ impl Queues {
         }
     }
 
-    /// The queue that a worker is served from next, and the job it gets.
-    pub(crate) fn next(&self, served: &Served, fit: Fit) -> Option<(u32, Seq)> {
-        let fits = |number: u32| {
-            let queue = self.get(number);
-            let job = queue.first(fit.solo).filter(|_| fit.limited || !queue.is_limited())?;
-            Some((number, job.1))
-        };
-        match served {
-            Served::All => self.open.iter().find_map(|&(_, number)| fits(number)),
-            Served::Named(numbers) => {
-                let open = |&number: &u32| Some((self.get(number).standing?, fits(number)?));
-                numbers.iter().filter_map(open).min().map(|(_, next)| next)
-            }
-        }
+    pub(crate) const fn open(&self) -> &OpenQueues {
+        &self.open
     }
 
     /// Charges the queue for a job that was taken from it in its turn.
     pub(crate) fn charge(&mut self, number: u32) {
         self.services += 1;
-        if self.strategy == Strategy::Fair
-            && let Some(&((_, charged), _)) = self.open.first()
-        {
-            self.level = self.level.max(charged);
+        if self.strategy == Strategy::Fair {
+            // If this was the last job of all queues, the queue itself has the level: otherwise one
+            // that is served a job at a time would be charged alone, and wait for all others later.
+            let first = self.open.lead().map(|(_, charged)| charged);
+            self.level = self.level.max(first.unwrap_or(self.get(number).turns.charged));
         }
         let (service, level) = (self.services, self.level);
         let queue = self.get_mut(number);
@@ -287,7 +238,7 @@ impl Queues {
     }
 
     pub(crate) fn is_open(&self, number: u32) -> bool {
-        self.queues[number as usize].as_ref().is_some_and(|queue| queue.standing.is_some())
+        self.queues[number as usize].as_ref().is_some_and(Queue::is_open)
     }
 
     /// Marks a queue in which a job may have become ready.
@@ -303,7 +254,7 @@ impl Queues {
         let queue = self.get_mut(number);
         queue.fresh = false;
         // Only now: a steal disowns a job for a moment, and owns it again.
-        queue.lower_ceiling();
+        queue.room.lower_excess();
         Some(number)
     }
 
@@ -322,8 +273,7 @@ impl Queues {
     /// Jobs that were owned when the server ended stay owned, whatever the limits are by now.
     pub(crate) fn accept_loaded(&mut self) {
         for queue in self.queues.iter_mut().flatten() {
-            queue.ceiling = u32::MAX;
-            queue.lower_ceiling();
+            queue.room.accept();
         }
     }
 
@@ -331,44 +281,29 @@ impl Queues {
     fn stand(&mut self, number: u32) {
         let strategy = self.strategy;
         let queue = self.queues[number as usize].as_mut().expect("a queue number in use");
-        let first = queue.first(Solo::Allowed).filter(|_| !queue.settings.paused);
-        let now = first.filter(|_| queue.has_room()).map(|first| {
-            if queue.standing.is_none() {
-                queue.turns = join(queue.turns, self.services, self.level);
-            }
-            standing(strategy, first, queue.turns)
-        });
-        let before = core::mem::replace(&mut queue.standing, now);
-        if before != now {
-            if let Some(before) = before {
-                self.open.remove(&(before, number));
-            }
-            if let Some(now) = now {
-                self.open.insert((now, number));
-            }
+        let mut now = queue.due_places(strategy);
+        if !queue.is_open() && now != Places::default() {
+            queue.turns = join(queue.turns, self.services, self.level);
+            now = queue.due_places(strategy);
         }
+        let before = core::mem::replace(&mut queue.places, now);
+        self.open.shift(number, before, now);
     }
 }
 
 /// The invariants of the queues by themselves; `audit` compares them with the jobs.
 impl Queues {
     pub(crate) fn audit(&self) -> Result<(), &'static str> {
-        let mut open = BTreeSet::new();
+        let mut open = OpenQueues::default();
         for (number, queue) in self.iter() {
-            let takes = !queue.settings.paused && queue.has_room();
-            let first = queue.first(Solo::Allowed).filter(|_| takes);
-            let now = first.map(|first| standing(self.strategy, first, queue.turns));
-            if now != queue.standing {
-                return Err("a queue's standing is that of its first job");
+            if queue.due_places(self.strategy) != queue.places {
+                return Err("a queue's places are those of its first jobs");
             }
-            open.extend(now.map(|now| (now, number)));
-            if queue.owned > queue.ceiling {
-                return Err("no more jobs are owned than the queue's limit allows");
+            open.add(number, queue.places);
+            queue.room.audit()?;
+            if queue.room.is_limited() != queue.settings.limit.is_some() {
+                return Err("a queue's room is that of its settings");
             }
-        }
-        let limited = self.iter().filter(|(_, queue)| queue.is_limited()).count();
-        if limited != self.limited as usize {
-            return Err("queues with a limit are counted");
         }
         if open != self.open {
             return Err("the open queues are those with work that may be taken");

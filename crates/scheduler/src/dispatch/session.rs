@@ -76,8 +76,19 @@ impl Dispatch {
     }
 
     fn disconnect(&mut self, id: WorkerId) {
-        self.workers.get_mut(id).connected = false;
+        self.workers.disconnect(id);
         self.drop_question(id);
+    }
+
+    /// Ends workers that have been without a connection for longest and hold no job, if there are
+    /// too many. One that comes back gets a new id.
+    pub(super) fn forget_absent(&mut self) {
+        while let Some(id) = self.workers.pop_absent(self.config.limits.absent) {
+            let worker = self.workers.get(id);
+            if !worker.connected && worker.held.is_empty() {
+                self.end_worker(id, End::Left);
+            }
+        }
     }
 
     fn hang_up(&mut self, worker: WorkerId, session: SessionNo) {
@@ -386,7 +397,8 @@ impl Dispatch {
     /// those. A cancelled job that the worker had not let go of may have been running as well.
     fn culprit(&self, suspects: &[Seq], cancelled: usize) -> Option<Seq> {
         match suspects {
-            [alone] if cancelled == 0 => Some(*alone),
+            [first, _, ..] if planted(Bug::OneOfSeveralCharged) => Some(*first),
+            [alone] if cancelled == 0 && !planted(Bug::LoneSuspectNotCharged) => Some(*alone),
             _ => suspects.iter().copied().find(|&seq| self.jobs.get(seq).is_solo()),
         }
     }

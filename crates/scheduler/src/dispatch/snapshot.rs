@@ -68,7 +68,7 @@ impl Dispatch {
         let view = QueueView {
             settings: queue.settings.clone(),
             ready: queue.ready_count(),
-            owned: queue.owned,
+            owned: queue.room.owned,
         };
         let is_here = |seq: Seq| self.jobs.get(seq).queue == number;
         let due = self.scheduled.iter().take(LOOKED_AT);
@@ -83,7 +83,7 @@ impl Dispatch {
         Some(QueueSnapshot {
             blocked: later.saturating_sub(scheduled),
             scheduled,
-            leased: queue.leased,
+            leased: queue.room.leased,
             oldest: oldest.and_then(|seq| self.job_at(seq)),
             holders: self.holders(is_here),
             slots: workers().map(|worker| u64::from(worker.slots)).sum(),
@@ -109,7 +109,7 @@ impl Dispatch {
         Some(Takers {
             workers: self.serving(job.queue),
             alike: u32::try_from(alike).unwrap_or(u32::MAX),
-            leased: queue.leased,
+            leased: queue.room.leased,
         })
     }
 

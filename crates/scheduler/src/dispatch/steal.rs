@@ -12,7 +12,7 @@ use super::Dispatch;
 use super::report::{Standing, Verdict};
 use super::worker::{Served, Tier};
 use crate::id::{Hold, QuestionNo, Seq, SessionNo, WorkerId};
-use crate::message::{Placement, Serves, Suspects, ToWorker};
+use crate::message::{Serves, Suspects, ToWorker};
 use crate::planted::{Bug, planted};
 use crate::record::LeaseCause;
 use crate::state::{JobState, Verb};
@@ -86,7 +86,9 @@ impl Dispatch {
     fn is_any_leased(&self, thief: WorkerId) -> bool {
         match &self.workers.get(thief).served {
             Served::All => true,
-            Served::Named(queues) => queues.iter().any(|&queue| self.queues.get(queue).leased > 0),
+            Served::Named(queues) => {
+                queues.iter().any(|&queue| self.queues.get(queue).room.leased > 0)
+            }
         }
     }
 
@@ -298,17 +300,6 @@ impl Dispatch {
             self.queues.disown(job.queue, JobState::Leased);
         }
         self.assign(thief, seq);
-    }
-
-    fn has_place_for(&self, thief: WorkerId, seq: Seq) -> bool {
-        let Some(worker) = self.workers.find(thief) else {
-            return false;
-        };
-        let job = self.jobs.get(seq);
-        worker.room() > 0
-            && (worker.free_slots() > 0 || self.place_of(job) == Placement::Anywhere)
-            && (worker.solo == 0 || !job.is_solo())
-            && worker.served.includes(job.queue)
     }
 
     pub(super) fn requeue(&mut self, seq: Seq, cause: LeaseCause) {

@@ -58,10 +58,11 @@ pub(crate) fn join(turns: Turns, service: u64, level: u64) -> Turns {
 /// A queue's turns after one of its jobs was taken. `service` numbers the services of all queues;
 /// `level` is what the least charged queue with work has been charged: a queue that was empty for
 /// long has no credit.
-pub(crate) const fn charge(turns: Turns, weight: u32, service: u64, level: u64) -> Turns {
-    let from = if turns.charged > level { turns.charged } else { level };
-    let weight = if weight == 0 { 1 } else { weight as u64 };
-    Turns { last: service, charged: from.saturating_add(STRIDE / weight) }
+pub(crate) fn charge(turns: Turns, weight: u32, service: u64, level: u64) -> Turns {
+    let from = turns.charged.max(level);
+    let weight = if planted(Bug::WeightIgnored) { 1 } else { u64::from(weight.max(1)) };
+    let last = if planted(Bug::TurnNotTaken) { turns.last } else { service };
+    Turns { last, charged: from.saturating_add(STRIDE / weight) }
 }
 
 #[cfg(test)]

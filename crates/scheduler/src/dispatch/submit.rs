@@ -3,7 +3,7 @@
 //! First everything is checked and nothing is changed; a refused batch leaves no trace. Then the
 //! jobs are created, linked to their parents, and judged.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use hashbrown::HashTable;
@@ -14,6 +14,7 @@ use super::job::{Extra, Job};
 use super::jobs::hash_id;
 use super::{Answer, Bound, Dispatch, Novelty, Refused, Submitted};
 use crate::id::{Digest, Fence, JobId, LeaseNo, Seq};
+use crate::name::Name;
 use crate::planted::{Bug, planted};
 use crate::record::{JobRow, JobWrite, Mutation};
 use crate::spec::{JobSpec, Tally};
@@ -60,11 +61,17 @@ impl Parent {
 }
 
 impl Dispatch {
-    pub(super) fn submit(&mut self, mut specs: Vec<JobSpec>, found: &Found) -> Answer {
+    /// Submits jobs. For a client that sees only some queues, the jobs of others do not exist.
+    pub(super) fn submit(
+        &mut self,
+        mut specs: Vec<JobSpec>,
+        within: Option<&[Name]>,
+        found: &Found,
+    ) -> Answer {
         if planted(Bug::IdempotencyIgnored) {
             specs.iter_mut().for_each(|spec| spec.key = None);
         }
-        let plan = match self.plan(&specs, found) {
+        let plan = match self.plan(&specs, within, found) {
             Ok(plan) => plan,
             Err(refused) => return Answer::Refused(refused),
         };
@@ -108,7 +115,12 @@ impl Dispatch {
         Answer::Submitted(submitted)
     }
 
-    fn plan(&self, specs: &[JobSpec], found: &Found) -> Result<Plan, Refused> {
+    fn plan(
+        &self,
+        specs: &[JobSpec],
+        within: Option<&[Name]>,
+        found: &Found,
+    ) -> Result<Plan, Refused> {
         let batch = Batch::new(specs, self.config.seed);
         let edges = specs.iter().map(|spec| spec.parents.len()).sum();
         let mut plan = Plan {
@@ -116,13 +128,13 @@ impl Dispatch {
             parents: Vec::with_capacity(edges),
             new: 0,
         };
-        let mut keys = BTreeSet::new();
+        let mut keys = BTreeMap::new();
         for (at, spec) in specs.iter().enumerate() {
             let place = self.place(specs, at, &batch, &mut keys, found)?;
             if let Place::New { .. } = place {
                 plan.new += 1;
                 for &parent in &spec.parents {
-                    let known = self.parent(parent, &batch, found);
+                    let known = self.parent(parent, &batch, within, found);
                     let unknown = Refused::UnknownParent { child: spec.id, parent };
                     plan.parents.push(known.ok_or(unknown)?);
                 }
@@ -167,7 +179,7 @@ impl Dispatch {
         specs: &'a [JobSpec],
         at: usize,
         batch: &Batch<'_>,
-        keys: &mut BTreeSet<(&'a str, usize)>,
+        keys: &mut BTreeMap<(&'a str, &'a str), usize>,
         found: &Found,
     ) -> Result<Place, Refused> {
         let spec = &specs[at];
@@ -182,18 +194,19 @@ impl Dispatch {
         }
         if let Some(key) = &spec.key {
             let conflict = |holder| Refused::KeyConflict { key: key.clone(), holder };
-            let here = self.jobs.by_key(key).map(|seq| self.jobs.get(seq).id);
-            if let Some(holder) = here.or_else(|| Some(found.by_key(key)?.spec.id)) {
+            let here = self.by_key(spec).map(|seq| self.jobs.get(seq).id);
+            let in_store = || Some(found.by_key(&spec.queue_key()?)?.spec.id);
+            if let Some(holder) = here.or_else(in_store) {
                 let (known, seq) = self.body_of(holder, found).expect("found just now");
                 let place = Place::Known { id: holder, seq };
                 return (known == spec.body).then_some(place).ok_or(conflict(holder));
             }
-            let same_key = keys.range((key.as_str(), 0)..=(key.as_str(), usize::MAX)).next();
-            if let Some(&(_, earlier)) = same_key {
+            let queue_key = (spec.queue.as_str(), key.as_str());
+            if let Some(&earlier) = keys.get(&queue_key) {
                 let same = specs[earlier].body == spec.body;
                 return same.then_some(Place::Same(earlier)).ok_or(conflict(specs[earlier].id));
             }
-            keys.insert((key.as_str(), at));
+            keys.insert(queue_key, at);
         }
         Ok(Place::New { parents: spec.parents.len() })
     }
@@ -205,12 +218,24 @@ impl Dispatch {
         found.by_id(id).map(|row| (row.spec.body, row.seq))
     }
 
-    fn parent(&self, id: JobId, batch: &Batch<'_>, found: &Found) -> Option<Parent> {
-        if self.jobs.by_id(id).is_some() {
-            return Some(Parent::There(id));
+    fn parent(
+        &self,
+        id: JobId,
+        batch: &Batch<'_>,
+        within: Option<&[Name]>,
+        found: &Found,
+    ) -> Option<Parent> {
+        let is_seen = |queue: &Name| {
+            within.is_none_or(|queues| queues.contains(queue))
+                || planted(Bug::ParentOfAnotherTenant)
+        };
+        if let Some(seq) = self.jobs.by_id(id) {
+            let queue = &self.queues.get(self.jobs.get(seq).queue).settings.queue;
+            return is_seen(queue).then_some(Parent::There(id));
         }
         let in_batch = batch.find(id).map(Parent::Batch);
-        in_batch.or_else(|| found.by_id(id).map(|_| Parent::There(id)))
+        let in_store = || found.by_id(id).filter(|row| is_seen(&row.spec.queue));
+        in_batch.or_else(|| in_store().map(|_| Parent::There(id)))
     }
 
     /// Creates a job and stores it. It is not linked or judged yet.

@@ -2,6 +2,7 @@
 //! every message and answer: see [`Dispatch::newest_commit`].
 
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 
 use super::Dispatch;
 use super::job::Job;
@@ -11,7 +12,7 @@ use crate::id::{Fence, Hold, JobId, Seq, SessionNo, WorkerId};
 use crate::name::Name;
 use crate::record::{QueueSettings, Strategy};
 use crate::state::JobState;
-use crate::time::{Monotonic, Wall};
+use crate::time::{Duration, Monotonic, Wall};
 
 /// A job in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -118,13 +119,44 @@ impl Dispatch {
         self.queues.iter().map(|(_, queue)| QueueView {
             settings: queue.settings.clone(),
             ready: queue.ready_count(),
-            owned: queue.owned,
+            owned: queue.room.owned,
         })
     }
 
     /// The jobs that this worker holds.
     pub fn held_by(&self, worker: WorkerId) -> impl Iterator<Item = Seq> {
         self.workers.find(worker).into_iter().flat_map(|worker| worker.held.keys().copied())
+    }
+
+    /// The same, each with the fence of this worker.
+    pub fn holds_of(&self, worker: WorkerId) -> impl Iterator<Item = Hold> {
+        self.held_by(worker).map(|job| Hold { job, fence: self.jobs.get(job).held_under() })
+    }
+
+    /// The newest session of this worker.
+    #[must_use]
+    pub fn session_of(&self, worker: WorkerId) -> Option<SessionNo> {
+        self.workers.find(worker).map(|worker| worker.session)
+    }
+
+    /// The lease of workers.
+    #[must_use]
+    pub const fn lease(&self) -> Duration {
+        self.config.lease
+    }
+
+    /// The jobs in this range of numbers that workers hold, in the order of submission.
+    ///
+    /// # Panics
+    /// If the range starts after its end.
+    pub fn held_views(
+        &self,
+        range: RangeInclusive<Seq>,
+    ) -> impl DoubleEndedIterator<Item = JobView> {
+        let held = self.workers.iter().flat_map(|(_, worker)| worker.held.range(range.clone()));
+        let mut held: Vec<Seq> = held.map(|(&seq, _)| seq).collect();
+        held.sort_unstable();
+        held.into_iter().map(|seq| self.view(seq, self.jobs.get(seq)))
     }
 
     /// Every live incarnation, ordered by id.

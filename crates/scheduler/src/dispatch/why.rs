@@ -116,7 +116,7 @@ impl Dispatch {
                 Why::Queued {
                     queue: queue.settings.queue.clone(),
                     paused: queue.settings.paused,
-                    limit: queue.settings.limit.map(|limit| (queue.owned, limit)),
+                    limit: queue.settings.limit.map(|limit| (queue.room.owned, limit)),
                     ahead: match u32::try_from(ahead) {
                         Ok(ahead) if ahead as usize <= AHEAD_MAX => Ahead::Exactly(ahead),
                         _ => Ahead::AtLeast(AHEAD_MAX as u32),

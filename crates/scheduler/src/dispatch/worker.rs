@@ -54,8 +54,8 @@ impl Served {
     }
 }
 
-/// A worker's place among those that would take a job: free slots before mere reserves, then the
-/// worker that got work longest ago.
+/// A worker's place among those that would take a job: free slots before mere reserves, reserves
+/// for any job before those for jobs without a limit, then the worker that got work longest ago.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Waiter {
     pub(crate) tier: Tier,
@@ -70,6 +70,8 @@ pub(crate) enum Tier {
     FreeSlot,
     /// It would keep the job in reserve.
     Reserve,
+    /// The same, but it takes no job of a queue with a limit.
+    UnlimitedReserve,
 }
 
 /// One incarnation of a worker.
@@ -110,6 +112,8 @@ pub(crate) struct Worker {
     /// Its place in the list of possible victims.
     victim_at: Option<usize>,
     touched: bool,
+    /// It is among those that have lost their connection.
+    is_absent: bool,
     /// When its lease is checked next.
     check_at: Monotonic,
 }
@@ -139,6 +143,7 @@ impl Worker {
             waiter: None,
             victim_at: None,
             touched: false,
+            is_absent: false,
             check_at: lease_end,
         }
     }
@@ -176,7 +181,8 @@ impl Worker {
     fn tier(&self) -> Option<Tier> {
         match (self.free_slots(), self.room()) {
             (0, 0) => None,
-            (0, _) => Some(Tier::Reserve),
+            (0, _) if self.has_place_for_limited() => Some(Tier::Reserve),
+            (0, _) => Some(Tier::UnlimitedReserve),
             (_, _) => Some(Tier::FreeSlot),
         }
     }
@@ -209,6 +215,9 @@ pub(crate) struct Workers {
     /// Workers that changed and have not been considered for work since.
     touched: VecDeque<WorkerId>,
     turns: u64,
+    /// Workers that have lost their connection, the first to lose it first. They may have another
+    /// by now, or be over.
+    absent: VecDeque<WorkerId>,
     ended: BTreeSet<WorkerId>,
     ended_order: VecDeque<WorkerId>,
 }
@@ -282,6 +291,27 @@ impl Workers {
 
     pub(crate) fn next_check(&self) -> Option<Monotonic> {
         self.checks.first().map(|&(at, _)| at)
+    }
+
+    /// The worker has lost its connection.
+    pub(crate) fn disconnect(&mut self, id: WorkerId) {
+        let worker = self.get_mut(id);
+        worker.connected = false;
+        if !core::mem::replace(&mut worker.is_absent, true) {
+            self.absent.push_back(id);
+        }
+    }
+
+    /// If more than `most` workers have lost their connection: the first of them.
+    pub(crate) fn pop_absent(&mut self, most: usize) -> Option<WorkerId> {
+        while self.absent.len() > most {
+            let id = self.absent.pop_front()?;
+            if let Some(worker) = self.workers.get_mut(&id) {
+                worker.is_absent = false;
+                return Some(id);
+            }
+        }
+        None
     }
 
     /// Marks all workers as changed.
@@ -407,6 +437,10 @@ impl Workers {
             if self.ended.contains(&id) {
                 return Err("an ended incarnation does not live again");
             }
+        }
+        let absent = self.workers.values().filter(|worker| worker.is_absent).count();
+        if absent > self.absent.len() {
+            return Err("workers that have lost their connection are listed");
         }
         if idle != self.idle || waiters != self.waiters {
             return Err("the index of waiting workers agrees with the workers");

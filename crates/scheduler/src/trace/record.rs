@@ -7,9 +7,9 @@ use crate::id::{Fence, JobId, Seq, WorkerId};
 use crate::name::Name;
 use crate::record::{
     AttemptOutcome, AttemptOutput, JobRow, JobWrite, LastReport, LeaseCause, LeaseRow, Loaded,
-    Mutation, Note, QueueSettings, Reason, ReportKind, Strategy,
+    Mutation, Note, OperatorAct, QueueSettings, Reason, ReportKind, Strategy,
 };
-use crate::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
+use crate::spec::{Backoff, Condition, JobSpec, Otherwise, QueueKey, Retry};
 use crate::state::JobState;
 use crate::time::Wall;
 
@@ -31,10 +31,18 @@ words!(Mutation {
 words!(Note {
     WorkerLost { worker: worker, jobs: jobs } = ["lost" worker "with" jobs],
     Attempt { hold: hold, worker: worker, outcome: outcome } = ["attempt" hold "by" worker outcome],
-    Cancelled { 0: job } = ["cancelled" job],
-    Retried { 0: job } = ["retried" job],
-    Prioritised { 0: job } = ["prioritised" job],
-    Drained { 0: worker } = ["drained" worker],
+    Act { by: by, act: act } = ["act" act "by" by],
+});
+
+words!(OperatorAct {
+    Cancel { 0: job } = ["cancel" job],
+    Retry { 0: job } = ["retry" job],
+    SetPriority { job: job, priority: priority } = ["set-priority" job priority],
+    SetQueue { queue: queue, change: change } = ["set-queue" queue change],
+    SetStrategy { 0: strategy } = ["set-strategy" strategy],
+    DrainWorker { 0: worker } = ["drain-worker" worker],
+    CreateToken { 0: token } = ["create-token" token],
+    RevokeToken { 0: token } = ["revoke-token" token],
 });
 
 words!(AttemptOutcome {
@@ -96,6 +104,7 @@ words!(Backoff {
 words!(Loaded {
     Numbers { commit: commit, seq: seq, lease: lease, newest_id: newest } =
         ["numbers" "commit" commit "job" seq "lease" lease "newest" newest],
+    FormerOwner { renews_for: span } = ["former-owner" "renews-for" span],
     Strategy { 0: strategy } = ["strategy" strategy],
     LeaseLength { 0: lease } = ["lease-length" lease],
     Queue { 0: settings } = ["queue" settings],
@@ -115,6 +124,17 @@ impl Words for JobState {
 }
 
 /// `a`, and the fields that differ from the default.
+impl Words for QueueKey {
+    fn write(&self, writer: &mut Writer<'_>) {
+        self.queue.write(writer);
+        self.key.write(writer);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        Ok(Self { queue: Words::read(reader)?, key: Words::read(reader)? })
+    }
+}
+
 impl Words for JobSpec {
     fn write(&self, writer: &mut Writer<'_>) {
         let usual = Self::new(self.id);

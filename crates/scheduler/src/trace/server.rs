@@ -12,10 +12,12 @@ use crate::dispatch::{
 };
 use crate::id::{CommitNo, JobId, MessageNo, RequestNo, Seq, SessionNo, WorkerId};
 use crate::message::{FromWorker, ToWorker};
+use crate::name::Name;
 use crate::record::Mutation;
 
 words!(Request {
     Submit { 0: jobs } = ["submit" jobs],
+    SubmitWithin { queues: queues, jobs: jobs } = ["submit-within" queues jobs],
     Cancel { 0: job } = ["cancel" job],
     Retry { 0: job } = ["retry" job],
     SetPriority { job: job, priority: priority } = ["set-priority" job priority],
@@ -204,8 +206,12 @@ fn read_listener(reader: &mut Reader<'_>) -> Read<(WorkerId, SessionNo)> {
 impl Words for DispatchEvent {
     fn write(&self, writer: &mut Writer<'_>) {
         match self {
-            Self::Request { from, request } => {
+            Self::Request { from, by, request } => {
                 write_asker(*from, writer);
+                if let Some(by) = by {
+                    writer.word("by");
+                    by.write(writer);
+                }
                 request.write(writer);
             }
             Self::Worker { worker, session, number, messages } => {
@@ -276,7 +282,8 @@ impl Words for DispatchEvent {
             return Ok(Self::Worker { worker, session, number, messages });
         }
         let from = read_asker(reader)?;
-        Ok(Self::Request { from, request: Request::read(reader)? })
+        let by = reader.take_word("by").then(|| Name::read(reader)).transpose()?;
+        Ok(Self::Request { from, by, request: Request::read(reader)? })
     }
 }
 

@@ -167,7 +167,8 @@ fn jobs_ahead_are_counted_up_to_ten_thousand() {
     let id = |number: u32| JobId::named(&format!("j{number}"), Wall(1)).expect("a short name");
     let jobs = (0..10_002).map(|number| JobSpec::new(id(number))).collect();
     let mut effects = Vec::new();
-    let event = DispatchEvent::Request { from: RequestNo(0), request: Request::Submit(jobs) };
+    let event =
+        DispatchEvent::Request { from: RequestNo(0), by: None, request: Request::Submit(jobs) };
     dispatch.handle(Now::default(), event, &mut effects);
     let is_taken = |it: &DispatchEffect| matches!(it, DispatchEffect::Reply { answer: Answer::Submitted(jobs), .. } if jobs.len() == 10_002);
     assert!(effects.iter().any(is_taken));

@@ -69,7 +69,7 @@ impl Mill {
 
     fn submit(&mut self, jobs: Vec<JobSpec>) -> Answer {
         let request = Request::Submit(jobs);
-        self.event(DispatchEvent::Request { from: RequestNo(0), request });
+        self.event(DispatchEvent::Request { from: RequestNo(0), by: None, request });
         self.answers.pop().expect("an answer")
     }
 

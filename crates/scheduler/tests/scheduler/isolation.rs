@@ -79,7 +79,7 @@ impl Shop {
     }
 
     fn request(&mut self, request: Request) {
-        self.event(DispatchEvent::Request { from: RequestNo(0), request });
+        self.event(DispatchEvent::Request { from: RequestNo(0), by: None, request });
     }
 
     /// Submits everything at time 0 and works it off. Returns how long the 99th of the hundred

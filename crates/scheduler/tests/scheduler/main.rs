@@ -2,6 +2,7 @@
 
 mod bounds;
 mod cluster;
+mod former;
 mod graphs;
 mod isolation;
 mod matrix;

@@ -108,7 +108,7 @@ impl Bench {
         let DispatchEvent::Request { request, .. } = event else {
             panic!("{words} is a request");
         };
-        self.event(DispatchEvent::Request { from, request });
+        self.event(DispatchEvent::Request { from, by: None, request });
     }
 
     fn seq(&self) -> Seq {

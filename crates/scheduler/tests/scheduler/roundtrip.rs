@@ -16,9 +16,9 @@ use filch_scheduler::message::{
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{
     AttemptOutcome, AttemptOutput, JobRow, JobWrite, LastReport, LeaseCause, LeaseRow, Loaded,
-    Mutation, Note, QueueSettings, Reason, ReportKind, StoredText, Strategy,
+    Mutation, Note, OperatorAct, QueueSettings, Reason, ReportKind, StoredText, Strategy,
 };
-use filch_scheduler::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
+use filch_scheduler::spec::{Backoff, Condition, JobSpec, Otherwise, QueueKey, Retry};
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Millis, Monotonic, Now, Wall};
 use filch_scheduler::trace::{Context, Readable, Traced, parse, parse_line, print, print_line};
@@ -207,14 +207,23 @@ impl Maker {
         }
     }
 
+    fn operator_act(&mut self) -> OperatorAct {
+        match self.request() {
+            Request::Cancel(job) => OperatorAct::Cancel(job),
+            Request::Retry(job) => OperatorAct::Retry(job),
+            Request::SetPriority { job, priority } => OperatorAct::SetPriority { job, priority },
+            Request::SetQueue { queue, change } => OperatorAct::SetQueue { queue, change },
+            Request::SetStrategy(strategy) => OperatorAct::SetStrategy(strategy),
+            Request::DrainWorker(worker) => OperatorAct::DrainWorker(worker),
+            Request::Submit(_) | Request::SubmitWithin { .. } => OperatorAct::Cancel(self.id()),
+        }
+    }
+
     fn note(&mut self) -> Note {
         let worker = self.worker();
         match self.below(6) {
             0 => Note::WorkerLost { worker, jobs: self.number() as u32 },
-            1 => Note::Cancelled(self.id()),
-            2 => Note::Retried(self.id()),
-            3 => Note::Prioritised(self.id()),
-            4 => Note::Drained(worker),
+            1..=4 => Note::Act { by: self.some(Self::name), act: self.operator_act() },
             _ => {
                 let (error, reason) = (self.text().into(), self.text().into());
                 let outcome = self.one([
@@ -258,7 +267,7 @@ impl Maker {
     }
 
     fn loaded(&mut self) -> Loaded {
-        match self.below(6) {
+        match self.below(7) {
             0 => Loaded::Numbers {
                 commit: CommitNo(self.number()),
                 seq: self.seq(),
@@ -269,6 +278,7 @@ impl Maker {
             2 => Loaded::Queue(self.settings()),
             3 => Loaded::Job(self.row()),
             4 => Loaded::LeaseLength(self.duration()),
+            5 => Loaded::FormerOwner { renews_for: self.duration() },
             _ => Loaded::Lease(self.lease()),
         }
     }
@@ -469,6 +479,7 @@ impl Maker {
         match self.below(8) {
             0 | 1 => dispatch::DispatchEvent::Request {
                 from: RequestNo(self.number()),
+                by: self.some(Self::name),
                 request: self.request(),
             },
             2 | 3 => dispatch::DispatchEvent::Worker {
@@ -499,7 +510,7 @@ impl Maker {
             2 => dispatch::DispatchEffect::Fetch {
                 fetch: FetchNo(self.number()),
                 ids: self.list(Self::id),
-                keys: self.list(Self::name),
+                keys: self.list(|it| QueueKey { queue: it.name(), key: it.name() }),
                 seqs: self.list(Self::seq),
             },
             3 => dispatch::DispatchEffect::Send {

@@ -9,19 +9,19 @@ mod workers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use filch_engine::server::{Gate, Outgoing};
 use filch_scheduler::agent::{self, Agent, Home, Reserve, Verdict};
 use filch_scheduler::dispatch::{
     self, Answer, Dispatch, DispatchEffect, DispatchEvent, JobView, QueueChange, Request, Why,
     WorkerView,
 };
-use filch_scheduler::gate::{Gate, Outgoing};
 use filch_scheduler::id::{
     CommitNo, FetchNo, Hold, JobId, MessageNo, RequestNo, Seq, SessionNo, WorkerId,
 };
 use filch_scheduler::message::{Again, Ending, FromWorker, Report, Serves, ToWorker};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{JobRow, Mutation, Strategy};
-use filch_scheduler::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
+use filch_scheduler::spec::{Backoff, Condition, JobSpec, Otherwise, QueueKey, Retry};
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Millis, Monotonic, Now, Wall};
 
@@ -34,7 +34,7 @@ use filch_store::Memory;
 pub(crate) type Step = (u8, u16);
 
 type FromWorkerBatch = (WorkerId, SessionNo, MessageNo, Vec<FromWorker>);
-type Fetch = (FetchNo, Vec<JobId>, Vec<Name>, Vec<Seq>);
+type Fetch = (FetchNo, Vec<JobId>, Vec<QueueKey>, Vec<Seq>);
 type ToWorkerBatch = (SessionNo, MessageNo, Vec<ToWorker>);
 
 /// A worker and its connection.
@@ -66,6 +66,8 @@ pub(crate) struct World {
     config: dispatch::DispatchConfig,
     dispatch: Dispatch,
     gate: Gate,
+    /// The last batch to a worker in each session.
+    numbers: BTreeMap<(WorkerId, SessionNo), MessageNo>,
     pub(crate) store: Memory,
     /// Commits that are not durable yet.
     commits: VecDeque<(CommitNo, Vec<Mutation>)>,
@@ -116,13 +118,20 @@ const QUEUES: [&str; 3] = ["default", "mail", "video"];
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let now = Now { monotonic: Monotonic(1_000_000), wall: Wall(1_000_000) };
-        let config =
-            dispatch::DispatchConfig { seed, strategy: Strategy::Fifo, ..Default::default() };
+        // Idle workers without a connection are forgotten soon.
+        let limits = dispatch::Limits { absent: 1, ..Default::default() };
+        let config = dispatch::DispatchConfig {
+            seed,
+            strategy: Strategy::Fifo,
+            limits,
+            ..Default::default()
+        };
         let mut world = Self {
             now,
             dispatch: Dispatch::new(config.clone(), now),
             config,
             gate: Gate::default(),
+            numbers: BTreeMap::new(),
             store: Memory::default(),
             commits: VecDeque::new(),
             fetches: VecDeque::new(),

@@ -6,6 +6,7 @@
 
 use std::time::Instant;
 
+use filch_scheduler::dispatch::QueueChange;
 use filch_scheduler::record::Strategy;
 use filch_scheduler::spec::JobSpec;
 
@@ -21,6 +22,10 @@ pub(crate) struct Setting {
     pub(crate) queued: usize,
     pub(crate) strategy: Strategy,
     pub(crate) priorities: Priorities,
+    /// How many queues the jobs are in, by turns.
+    pub(crate) queues: usize,
+    /// The concurrency limit of each of them.
+    pub(crate) limit: Option<u32>,
 }
 
 pub(crate) struct Churn {
@@ -31,8 +36,12 @@ pub(crate) struct Churn {
 
 impl Churn {
     pub(crate) fn new(setting: Setting) -> Self {
-        let Setting { batch, queued, strategy, priorities } = setting;
+        let Setting { batch, queued, strategy, priorities, queues, limit } = setting;
         let mut shard = Shard::new(strategy, priorities);
+        shard.use_queues(queues);
+        if limit.is_some() {
+            shard.change_queues(QueueChange::Limit(limit));
+        }
         let mut worker = Worker::new(0);
         shard.fill(queued + 2 * batch);
         // One batch in its slots and one in reserve: it has the next batch when it reports the
@@ -79,7 +88,9 @@ mod tests {
             for priorities in [Priorities::Same, Priorities::Mixed] {
                 for batch in [1, 16] {
                     let queued = 50;
-                    let mut churn = Churn::new(Setting { batch, queued, strategy, priorities });
+                    let (queues, limit) = (1, None);
+                    let setting = Setting { batch, queued, strategy, priorities, queues, limit };
+                    let mut churn = Churn::new(setting);
                     assert!(churn.sample(7) > 0.0);
                     assert_eq!(churn.worker.accepted(), 7 * batch);
                     assert_eq!(churn.worker.held(), 2 * batch);
@@ -90,5 +101,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn jobs_of_limited_queues_fill_the_slots_and_no_reserve() {
+        let (strategy, priorities) = (Strategy::default(), Priorities::Same);
+        let (batch, queued, queues, limit) = (4, 40, 20, Some(3));
+        let setting = Setting { batch, queued, strategy, priorities, queues, limit };
+        let mut churn = Churn::new(setting);
+        assert!(churn.sample(9) > 0.0);
+        assert_eq!((churn.worker.accepted(), churn.worker.held()), (36, 4));
+        let dispatch = churn.shard.dispatch();
+        assert_eq!(dispatch.queue_views().count(), queues);
+        assert!(
+            dispatch.queue_views().all(|queue| queue.settings.limit == limit && queue.ready > 0)
+        );
+        assert_eq!(dispatch.audit(), Ok(()));
     }
 }

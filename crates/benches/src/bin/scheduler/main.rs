@@ -1,8 +1,8 @@
 //! The bench of `scheduler`: what `dispatch` costs, alone on one thread, with no I/O.
 //!
 //! This file reads the arguments and lists the figures. `churn`, `growth`, `memory`, `graph`,
-//! `heartbeats`, `theft` and `load` each measure one workload with `shard` and `worker`; `sizes`
-//! defines how much.
+//! `heartbeats`, `theft` and `load` each measure one workload with `shard` and `worker`;
+//! `strangers` measures the engine around it; `sizes` defines how much.
 
 mod churn;
 mod graph;
@@ -12,6 +12,7 @@ mod load;
 mod memory;
 mod shard;
 mod sizes;
+mod strangers;
 mod theft;
 mod worker;
 
@@ -23,7 +24,7 @@ use cap::Cap;
 use filch_benches::figure::{Aim, Figure};
 use filch_benches::report::BenchReport;
 use filch_benches::samples::Samples;
-use filch_scheduler::record::Strategy;
+use filch_scheduler::record::{DEFAULT_AGING, Strategy};
 
 use self::churn::{Churn, Setting};
 use self::graph::{Graph, Shape};
@@ -87,10 +88,12 @@ fn main() -> ExitCode {
 
 fn measure(sizes: &Sizes) -> Vec<Figure> {
     let mut figures = lives(sizes);
+    figures.extend(limits(sizes));
     figures.push(growth(sizes));
     figures.push(memory(sizes));
     figures.extend(released("graph", sizes.tangled, sizes.repeats_long));
     figures.extend(released("wide graph", sizes.wide, sizes.repeats_long));
+    figures.push(strangers(sizes));
     figures.push(heartbeats(sizes));
     figures.push(theft(sizes));
     figures.push(load(sizes));
@@ -100,6 +103,37 @@ fn measure(sizes: &Sizes) -> Vec<Figure> {
 /// A hundred times the jobs, at most twice the time: caches are finite, but nothing may be scanned.
 const NEAR_FLAT: Aim = Aim::AtMost(2.0);
 
+/// One queue without a limit.
+const PLAIN: Setting = Setting {
+    batch: 1,
+    queued: 0,
+    strategy: Strategy::Priority { aging: DEFAULT_AGING },
+    priorities: Priorities::Same,
+    queues: 1,
+    limit: None,
+};
+
+/// A limit costs an index entry more, and nothing that grows with the number of queues.
+const LIMITS_COST_LITTLE: Aim = Aim::AtMost(1.5);
+
+/// What a job costs from submit to finish if there are many queues, with and without limits. The
+/// limits are not reached, so the worker is offered work of every queue.
+fn limits(sizes: &Sizes) -> Vec<Figure> {
+    const BATCH: usize = 16;
+    let queues = sizes.queues;
+    let free = Setting { batch: BATCH, queued: 2 * queues, queues, ..PLAIN };
+    let limited = Setting { limit: Some(1_000), ..free };
+    let [without, with, ratio] = lives_in_turn(sizes, free, limited);
+    let (batch, queues) = (BATCH, short(queues));
+    let what = format!("the same by {batch}, in {queues} queues");
+    vec![
+        Figure::new(what.clone(), without, "ns/job"),
+        Figure::new(format!("{what} with limits"), with, "ns/job"),
+        Figure::new(format!("{what}: with against without limits"), ratio, "times")
+            .aiming(LIMITS_COST_LITTLE),
+    ]
+}
+
 /// What a job costs from submit to finish.
 fn lives(sizes: &Sizes) -> Vec<Figure> {
     const BATCHES: [usize; 3] = [1, 16, 256];
@@ -107,12 +141,7 @@ fn lives(sizes: &Sizes) -> Vec<Figure> {
     let (few, many) = (short(queued_few), short(queued_many));
     let mut figures = Vec::new();
     for batch in BATCHES {
-        let setting = |queued| Setting {
-            batch,
-            queued,
-            strategy: Strategy::default(),
-            priorities: Priorities::Same,
-        };
+        let setting = |queued| Setting { batch, queued, ..PLAIN };
         let [among_few, among_many, ratio] =
             lives_in_turn(sizes, setting(queued_few), setting(queued_many));
         let rate = among_many.map(|nanoseconds| 1e9 / nanoseconds);
@@ -131,12 +160,7 @@ fn lives(sizes: &Sizes) -> Vec<Figure> {
             figures.push(Figure::new(what, rate, "jobs/s"));
         }
     }
-    let by_default = Setting {
-        batch: 256,
-        queued: queued_many,
-        strategy: Strategy::default(),
-        priorities: Priorities::Same,
-    };
+    let by_default = Setting { batch: 256, queued: queued_many, ..PLAIN };
     let fifo = Setting { strategy: Strategy::Fifo, ..by_default };
     let mixed = Setting { priorities: Priorities::Mixed, ..by_default };
     for (how, setting) in [("fifo", fifo), ("all priorities", mixed)] {
@@ -184,6 +208,14 @@ fn memory(sizes: &Sizes) -> Figure {
     let bytes = memory::bytes_a_job(count, || ALLOCATED.allocated());
     let what = format!("memory of a queued job without payload, {} queued", short(count));
     Figure::new(what, Samples::new(vec![bytes]), "bytes").aiming(Aim::AtMost(200.0))
+}
+
+fn strangers(sizes: &Sizes) -> Figure {
+    let count = sizes.strangers;
+    let bytes = strangers::bytes_an_id(count, || ALLOCATED.allocated());
+    let half = short(count / 2);
+    let what = format!("memory kept of a worker on a closed connection, after {half} others");
+    Figure::new(what, Samples::new(vec![bytes]), "bytes").aiming(Aim::AtMost(1.0))
 }
 
 /// What dependencies cost.
@@ -253,9 +285,11 @@ mod tests {
             queued_few: 300,
             queued_many: 600,
             jobs: 256,
+            queues: 40,
             tangled: Shape::Tangled { jobs: 50, parents: 3 },
             wide: Shape::Wide { parents: 5, children: 4 },
             workers: 3,
+            strangers: 100,
             thefts: 1,
             repeats: 1,
             repeats_long: 1,
@@ -264,7 +298,7 @@ mod tests {
         let report = BenchReport { bench: "scheduler", command: "cargo".to_owned(), findings };
         let document = report.json();
         let figures = document["figures"].as_array().expect("a list");
-        assert_eq!(figures.len(), 21);
+        assert_eq!(figures.len(), 25);
         for figure in figures {
             assert!(figure["what"].is_string() && figure["unit"].is_string(), "{figure}");
             assert!(figure["value"].is_f64(), "{figure}");

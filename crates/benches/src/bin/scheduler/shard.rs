@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use filch_scheduler::dispatch::{
-    Answer, Dispatch, DispatchConfig, DispatchEffect, DispatchEvent, Request,
+    Answer, Dispatch, DispatchConfig, DispatchEffect, DispatchEvent, QueueChange, Request,
 };
 use filch_scheduler::id::{CommitNo, JobId, RequestNo, WorkerId};
 use filch_scheduler::message::ToWorker;
@@ -91,7 +91,24 @@ impl Shard {
 
     pub(crate) const fn submit(&mut self, jobs: Vec<JobSpec>) -> DispatchEvent {
         self.last_request = self.last_request.next();
-        DispatchEvent::Request { from: self.last_request, request: Request::Submit(jobs) }
+        DispatchEvent::Request { from: self.last_request, by: None, request: Request::Submit(jobs) }
+    }
+
+    /// New jobs are in this many queues, by turns.
+    pub(crate) fn use_queues(&mut self, count: usize) {
+        let name = |number| Name::from(format!("queue-{number}").as_str());
+        self.jobs.queues = (0..count).map(name).collect();
+    }
+
+    /// Changes every queue that new jobs are in.
+    pub(crate) fn change_queues(&mut self, change: QueueChange) {
+        for queue in self.jobs.queues.clone() {
+            self.last_request = self.last_request.next();
+            let request = Request::SetQueue { queue, change };
+            let (from, by) = (self.last_request, None);
+            self.handle(DispatchEvent::Request { from, by, request });
+            self.handle(self.receipt());
+        }
     }
 
     /// The confirmation of all commits so far, as a group commit would send it.
@@ -146,7 +163,7 @@ impl Shard {
                     let messages = messages.into_iter();
                     self.messages.extend(messages.map(|message| (worker, message)));
                 }
-                DispatchEffect::Reply { answer: Answer::Submitted(_), .. } => {}
+                DispatchEffect::Reply { answer: Answer::Submitted(_) | Answer::Done, .. } => {}
                 DispatchEffect::Reply { .. }
                 | DispatchEffect::Fetch { .. }
                 | DispatchEffect::HangUp { .. } => {
@@ -160,13 +177,17 @@ impl Shard {
 /// Creates jobs as clients do: ids with the time and random bits, everything else by default.
 pub(crate) struct JobMaker {
     random: SplitMix64,
-    name: Name,
+    kind: Name,
+    queues: Vec<Name>,
+    next_queue: usize,
     priorities: Priorities,
 }
 
 impl JobMaker {
     pub(crate) fn new(priorities: Priorities) -> Self {
-        Self { random: SplitMix64::new(1), name: Name::from("default"), priorities }
+        let name = Name::from("default");
+        let (kind, queues) = (name.clone(), vec![name]);
+        Self { random: SplitMix64::new(1), kind, queues, next_queue: 0, priorities }
     }
 
     pub(crate) fn make(&mut self, count: usize, at: Wall) -> Vec<JobSpec> {
@@ -178,10 +199,11 @@ impl JobMaker {
             Priorities::Same => 0,
             Priorities::Mixed => self.random.draw() as i16,
         };
+        self.next_queue = (self.next_queue + 1) % self.queues.len();
         JobSpec {
             // Names are shared, as in the server, which interns the few names in use.
-            queue: self.name.clone(),
-            kind: self.name.clone(),
+            queue: self.queues[self.next_queue].clone(),
+            kind: self.kind.clone(),
             priority,
             ..JobSpec::new(self.id(at))
         }

@@ -45,10 +45,12 @@ impl World {
     pub(super) fn tell(&mut self, told: Vec<Outgoing>) {
         for told in told {
             match told {
-                Outgoing::Worker { worker, session, number, messages, .. } => {
+                Outgoing::Worker { worker, session, messages, .. } => {
                     let mine = |member: &&mut Member| member.session == Some((worker, session));
                     if let Some(member) = self.members.iter_mut().find(mine) {
-                        member.to_agent.push_back((session, number, messages));
+                        let number = self.numbers.entry((worker, session)).or_default();
+                        *number = number.next();
+                        member.to_agent.push_back((session, *number, messages));
                     }
                 }
                 Outgoing::Request { to, answer, .. } => self.answered(to, &answer),
@@ -166,6 +168,6 @@ impl World {
         self.next_request += 1;
         let from = RequestNo(self.next_request);
         self.requests.insert(from, request.clone());
-        self.event(DispatchEvent::Request { from, request });
+        self.event(DispatchEvent::Request { from, by: None, request });
     }
 }

@@ -112,7 +112,6 @@ impl World {
         member.to_server.clear();
         member.to_agent.clear();
         if let Some((worker, session)) = member.session.take() {
-            self.gate.close(worker, session);
             self.event(DispatchEvent::Closed { worker, session });
         }
     }
