@@ -13,7 +13,9 @@ use filch_scheduler::record::{JobRow, JobWrite, LeaseCause, LeaseRow, Loaded, Mu
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
-use filch_store::{Commit, Filter, ListOrder, OwnerNote, PurgeCause, Sqlite, Store, StoredText};
+use filch_store::{
+    Commit, Filter, JobText, ListOrder, OwnerNote, PurgeCause, Sqlite, Store, StoredText,
+};
 
 /// When the first job is submitted; the others follow at 200 a millisecond.
 const BEGIN: u64 = 1_700_000_000_000;
@@ -124,7 +126,7 @@ fn questions(path: &Path, jobs: u64) -> Result<(), Box<dyn Error>> {
 
     let seqs: Vec<Seq> = (1..=4_096.min(jobs)).map(Seq).collect();
     let ids: Vec<JobId> = seqs.iter().map(|seq| id(seq.0 * 199 % jobs + 1)).collect();
-    asked("payload, neighbours", seqs.len(), || store.payloads(&seqs).map(drop))?;
+    asked("payload, neighbours", seqs.len(), || store.texts(JobText::Payload, &seqs).map(drop))?;
     asked("find by id, anywhere", ids.len(), || store.find(&ids, &[], &[]).map(drop))?;
     let page = || store.list(&Filter::default(), ListOrder::Before(Seq(jobs)), 100).map(drop);
     asked("list, one of a page of 100", 100, page)?;
@@ -134,7 +136,7 @@ fn questions(path: &Path, jobs: u64) -> Result<(), Box<dyn Error>> {
     })?;
     asked("expired, none there", 1, || store.expired(None, Wall(u64::MAX >> 1), 1_000).map(drop))?;
     asked("room", 1, || {
-        black_box(store.disk_space());
+        black_box(store.status());
         Ok::<_, Box<dyn Error>>(())
     })?;
     asked("history", 1, || store.history(ids[0]).map(drop))?;

@@ -1,8 +1,8 @@
 //! Stores what the scheduler decides, and decides nothing itself.
 //!
 //! [`Memory`] is the reference implementation: every [`Store`] must do with a commit what it does.
-//! `Sqlite` stores everything in a file; it needs the feature `sqlite`. [`Transient`] loses
-//! everything when it is dropped. Both pass the same tests.
+//! [`Transient`] is the same as a store that loses everything when it is dropped; `open` opens a
+//! durable one, which needs the feature `sqlite`. All pass the same tests.
 //!
 //! ```
 //! use filch_scheduler::dispatch::{DispatchConfig, Dispatch, DispatchEffect, DispatchEvent, Loader, Request};
@@ -14,7 +14,7 @@
 //! let (now, mut effects) = (Now::default(), Vec::new());
 //! let id = JobId::named("a", Wall(0)).expect("a short name");
 //! let request = Request::Submit(vec![JobSpec::new(id)]);
-//! let submit = DispatchEvent::Request { from: RequestNo(1), request };
+//! let submit = DispatchEvent::Request { from: RequestNo(1), by: None, request };
 //! Dispatch::new(DispatchConfig::default(), now).handle(now, submit, &mut effects);
 //!
 //! let mut memory = Memory::default();
@@ -37,6 +37,7 @@ mod clock;
 mod daily_count;
 pub mod integrity;
 mod memory;
+mod open;
 mod rules;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -48,16 +49,18 @@ use std::fmt;
 
 pub use daily_count::{DailyCount, day_of};
 pub use memory::Memory;
+pub use open::{Location, OpenError, OwnerNote, StoreHolder};
 #[cfg(feature = "sqlite")]
-pub use sqlite::{
-    DiskReserve, OpenError, OwnerNote, Snapshot, Sqlite, StoreHolder, has_tokens, holder,
-};
+pub use open::{has_tokens, holder, inspect, open};
+#[cfg(feature = "sqlite")]
+pub use sqlite::{DiskLimits, Snapshot, Sqlite};
 pub use store::{
-    AttemptOutput, CLIENT_READS_MAX, Commit, DiskSpace, EXAMINED_ROWS_MAX, Expired, Filter,
-    FoundIds, History, ListOrder, Listed, Outdated, OwnerChange, PurgeCause, Store, StoreError,
-    StoredText,
+    ActFilter, AttemptOutput, CLIENT_READS_MAX, Commit, EXAMINED_ROWS_MAX, Expired, Filter,
+    FoundIds, HISTORY_OUTPUTS_MAX, HISTORY_ROWS_MAX, History, JobText, ListOrder, Listed,
+    OWNER_LEASE, Outdated, OwnerChange, PurgeCause, Store, StoreError, StoreSpace, StoreStatus,
+    StoredAct, StoredText,
 };
-pub use token::TokenRow;
+pub use token::{TokenChange, TokenRow};
 pub use transient::Transient;
 
 /// Why a commit failed. Each variant says what the caller has to do next.
@@ -83,9 +86,10 @@ pub enum CommitError {
 impl fmt::Display for CommitError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Superseded => {
-                formatter.write_str("another server owns these jobs now: this server must stop")
-            }
+            Self::Superseded => formatter.write_str(
+                "another server has taken over the store: shutting down\n  \
+                     help: use that server; every acknowledged job is still stored",
+            ),
             Self::Unknown => formatter.write_str(
                 "the result of the commit is unknown: repeat it unchanged under the same number",
             ),

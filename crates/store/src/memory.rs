@@ -5,13 +5,14 @@
 //! mutation of a commit depends on an earlier one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 
 use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, LeaseNo, Seq};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{
     AttemptOutput, JobRow, JobWrite, LeaseRow, Loaded, Mutation, Note, QueueSettings, Strategy,
 };
+use filch_scheduler::spec::QueueKey;
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Wall};
 
@@ -33,7 +34,7 @@ pub struct Memory {
     jobs: BTreeMap<Seq, JobRow>,
     /// The jobs by id. Ids of version 7 sort by time.
     ids: BTreeMap<JobId, Seq>,
-    keys: BTreeMap<Name, Seq>,
+    keys: BTreeMap<QueueKey, Seq>,
     /// The jobs that every starting server loads: unfinished ones, and cancelled ones that a worker
     /// still holds.
     live: BTreeSet<Seq>,
@@ -137,7 +138,7 @@ impl Memory {
 
     /// The jobs that have one of these ids, keys or numbers, each once, in the order of submission.
     #[must_use]
-    pub fn find(&self, ids: &[JobId], keys: &[Name], seqs: &[Seq]) -> Vec<JobRow> {
+    pub fn find(&self, ids: &[JobId], keys: &[QueueKey], seqs: &[Seq]) -> Vec<JobRow> {
         let by_id = ids.iter().filter_map(|id| self.ids.get(id));
         let by_key = keys.iter().filter_map(|key| self.keys.get(key));
         let found: BTreeSet<Seq> = by_id.chain(by_key).chain(seqs).copied().collect();
@@ -155,12 +156,18 @@ impl Memory {
         expired.map(|&(at, seq)| Expired { at, seq, id: self.jobs[&seq].spec.id }).collect()
     }
 
-    /// Examines at most `limit` rows of the ledger after this number that were written before this
-    /// time, and returns the closed ones that concern no stored job.
+    /// Examines at most `limit` rows of the ledger after this number, until the first one that was
+    /// written at a `recent` time, and returns the closed ones that concern no stored job.
     #[must_use]
-    pub fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Outdated {
+    pub fn outdated(
+        &self,
+        after: LeaseNo,
+        recent: &RangeInclusive<Wall>,
+        limit: usize,
+    ) -> Outdated {
         let rows = self.leases.range((Bound::Excluded(after), Bound::Unbounded));
-        let mut rows = rows.map(|(_, row)| row).take_while(|row| row.at < before).peekable();
+        let is_old = |row: &&LeaseRow| !recent.contains(&row.at);
+        let mut rows = rows.map(|(_, row)| row).take_while(is_old).peekable();
         let mut outdated = Outdated::default();
         for row in rows.by_ref().take(limit) {
             outdated.last = Some(row.number);
@@ -370,9 +377,10 @@ impl Memory {
         if let Some(&other) = self.ids.get(&spec.id) {
             return Err(Rejection::SameId { id: spec.id, other, seq });
         }
-        if let Some((key, &other)) = spec.key.as_ref().and_then(|key| self.keys.get_key_value(key))
+        if let Some(key) = spec.queue_key()
+            && let Some(&other) = self.keys.get(&key)
         {
-            return Err(Rejection::SameKey { key: key.clone(), other, seq });
+            return Err(Rejection::SameKey { key: key.key, other, seq });
         }
         check_holder(now)
     }
@@ -393,8 +401,8 @@ impl Memory {
         self.enter(&row.now);
         self.places.insert(row.seq, place);
         self.ids.insert(row.spec.id, row.seq);
-        if let Some(key) = &row.spec.key {
-            self.keys.insert(key.clone(), row.seq);
+        if let Some(key) = row.spec.queue_key() {
+            self.keys.insert(key, row.seq);
         }
         self.jobs.insert(row.seq, row);
     }
@@ -403,8 +411,8 @@ impl Memory {
         let row = self.jobs.remove(&seq).expect("checked by the caller");
         self.leave(&row.now);
         self.ids.remove(&row.spec.id);
-        if let Some(key) = &row.spec.key {
-            self.keys.remove(key);
+        if let Some(key) = row.spec.queue_key() {
+            self.keys.remove(&key);
         }
         (row, self.places.remove(&seq).expect("every job has a place"))
     }
@@ -413,8 +421,7 @@ impl Memory {
     fn about(&self, note: &Note) -> Option<Seq> {
         let id = match note {
             Note::Attempt { hold, .. } => return self.job(hold.job).map(|row| row.seq),
-            Note::Cancelled(id) | Note::Retried(id) | Note::Prioritised(id) => *id,
-            Note::WorkerLost { .. } | Note::Drained(_) => return None,
+            Note::WorkerLost { .. } | Note::Act { .. } => note.job()?,
         };
         self.ids.get(&id).copied()
     }

@@ -1,26 +1,37 @@
 //! The trait that every store implements, and the types in its interface.
 
 use std::fmt;
-use std::path::Path;
+use std::ops::RangeInclusive;
 
 use filch_scheduler::id::{CommitNo, Hold, JobId, LeaseNo, Seq, WorkerId};
 use filch_scheduler::name::Name;
 pub use filch_scheduler::record::{AttemptOutput, StoredText};
-use filch_scheduler::record::{JobRow, LeaseRow, Loaded, Mutation, Note};
+use filch_scheduler::record::{JobRow, Loaded, Mutation, Note, OperatorAct};
+use filch_scheduler::spec::QueueKey;
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Wall};
 
 use crate::CommitError;
 use crate::daily_count::DailyCount;
-use crate::token::TokenRow;
+use crate::token::{TokenChange, TokenRow};
+
+/// How long the owner of a store may act as such after the store last confirmed it. A new owner
+/// whose predecessor may still run expects that it renewed leases until then.
+pub const OWNER_LEASE: Duration = Duration::from_secs(10);
 
 /// How many reads for clients a store serves at once. Further ones wait a few seconds and then fail
-/// as busy. [`Store::find`], [`Store::payloads`], [`Store::expired`] and [`Store::outdated`], which
-/// a server needs in order to go on, do not wait for them.
+/// as busy. [`Store::find`], payloads ([`Store::texts`]), [`Store::expired`] and
+/// [`Store::outdated`], which a server needs in order to go on, do not wait for them.
 pub const CLIENT_READS_MAX: usize = 4;
 
 /// How many rows a search for a client examines at most, however many it excludes.
 pub const EXAMINED_ROWS_MAX: usize = 50_000;
+
+/// How many changes of owner, and how many notes, the history of a job has at most.
+pub const HISTORY_ROWS_MAX: usize = 500;
+
+/// Outputs of how many attempts the history of a job has at most.
+pub const HISTORY_OUTPUTS_MAX: usize = 16;
 
 /// One or more consecutive commits that are stored together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,7 +74,28 @@ impl Commit {
         commit.mutations = mutations;
         commit
     }
+
+    /// About how many bytes this takes in a store.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        let payloads = self.payloads.iter().map(|(_, text)| text.len());
+        let outputs = self.outputs.iter().flat_map(|output| [&output.result, &output.log]);
+        let texts = payloads.chain(outputs.flatten().map(|text| text.len())).sum::<usize>() as u64;
+        texts + MUTATION_BYTES * self.mutations.len() as u64
+    }
+
+    /// Appends the commits that follow these.
+    pub fn append(&mut self, next: Self) {
+        self.last = next.last;
+        self.mutations.extend(next.mutations);
+        self.payloads.extend(next.payloads);
+        self.outputs.extend(next.outputs);
+        self.purges.extend(next.purges);
+    }
 }
+
+/// About what a mutation takes in a store, without payload and output.
+const MUTATION_BYTES: u64 = 512;
 
 /// Why jobs are purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,24 +105,30 @@ pub enum PurgeCause {
         /// How long ended jobs are stored.
         retention: Duration,
     },
+    /// Their retention is over, but the times of their ends do not show it: they ended while the
+    /// clock was ahead, which has been set back since.
+    Misdated,
     /// An operator discarded them.
     Discarded,
 }
 
-/// Everything that is stored about one job.
+/// What is stored about one job: everything, or the newest part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
     /// The job's row. Until the job ends, the scheduler's state in memory is newer.
     pub row: JobRow,
     /// What it was submitted with.
     pub payload: StoredText,
-    /// Its changes of owner, each with the fence it gave, in order.
+    /// Its newest changes of owner, each with the fence it gave, in order.
     pub owners: Vec<OwnerChange>,
-    /// The notes about it, in order, each with the time at which the store wrote it by its own
-    /// clock.
+    /// The newest notes about it, in order, each with the time at which the store wrote it by its
+    /// own clock.
     pub notes: Vec<(Wall, Note)>,
-    /// The outputs of its attempts, in order.
+    /// The outputs of its newest attempts, in order.
     pub outputs: Vec<AttemptOutput>,
+    /// Whether there may be older changes of owner or notes: at most [`HISTORY_ROWS_MAX`] of each
+    /// are returned, and of the ledger only the newest [`EXAMINED_ROWS_MAX`] rows are examined.
+    pub may_be_more: bool,
 }
 
 /// One change of owner of one job.
@@ -186,34 +224,71 @@ pub struct Outdated {
     pub leases: Vec<LeaseNo>,
     /// The last row that was examined, if there may be more after it.
     pub last: Option<LeaseNo>,
-    /// How many notes about workers are older than the given time, at most as many as one commit
+    /// How many notes about workers are older than recent times, at most as many as one commit
     /// removes.
     pub notes: u64,
 }
 
-/// Whether there is enough disk space for new jobs.
+/// Which acts to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ActFilter {
+    /// Only those that changed the settings of this queue.
+    pub queue: Option<Name>,
+}
+
+/// What an operator did, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredAct {
+    /// Its number: larger for later ones.
+    pub number: u64,
+    /// When it was stored.
+    pub at: Wall,
+    /// Who did it: the name of a token.
+    pub by: Option<Name>,
+    /// What was done.
+    pub act: OperatorAct,
+    /// The queue of the job that it is about.
+    pub job_queue: Option<Name>,
+}
+
+/// Which text of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DiskSpace {
+pub enum JobText {
+    /// What it was submitted with.
+    Payload,
+    /// The error of its newest noted attempt.
+    LastError,
+}
+
+/// How a store is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreStatus {
+    /// Whether there is space for new jobs.
+    pub space: StoreSpace,
+    /// How many disk syncs this process has made, if the store counts them.
+    pub syncs: u64,
+}
+
+/// Whether there is enough space for new jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreSpace {
     /// There is enough.
     Enough,
-    /// The disk is nearly full: running jobs can still be reported, but new jobs are refused.
+    /// The store is nearly full: running jobs can still be reported, but new jobs are refused.
     Low {
         /// Free bytes.
         free: u64,
         /// New jobs are refused below this many free bytes.
-        mark: u64,
+        needed: u64,
     },
 }
 
 /// Stores what the scheduler decides. Reads see every commit that has returned.
+///
+/// A store has one owner at a time, the process that opened it last. Opening it raises its epoch,
+/// and every write is bound to the epoch of its writer: a former owner that still runs is refused
+/// as [`CommitError::Superseded`].
 pub trait Store: Send + Sync + 'static {
-    /// Passes everything that a starting server needs to `each`, in the order that [`Loaded`]
-    /// requires.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    fn load(&self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError>;
-
     /// Stores a commit, all of it or nothing, and returns once it is durable. A commit that is
     /// stored already is recognised by its number. Called by one thread at a time.
     ///
@@ -221,26 +296,38 @@ pub trait Store: Send + Sync + 'static {
     /// See [`CommitError`].
     fn commit(&self, commit: &Commit) -> Result<(), CommitError>;
 
+    /// Whether this process still owns the store. Does not wait for a commit in progress.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn is_owned(&self) -> Result<bool, StoreError>;
+
+    /// Passes everything that a starting server needs to `each`, in the order that [`Loaded`]
+    /// requires.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn load(&self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError>;
+
     /// The jobs that have one of these ids, keys or numbers, each once, in the order of submission.
     ///
     /// # Errors
     /// If they cannot be read.
-    fn find(&self, ids: &[JobId], keys: &[Name], seqs: &[Seq]) -> Result<Vec<JobRow>, StoreError>;
+    fn find(
+        &self,
+        ids: &[JobId],
+        keys: &[QueueKey],
+        seqs: &[Seq],
+    ) -> Result<Vec<JobRow>, StoreError>;
 
-    /// The payloads of these jobs, in the same order; `None` for a job that is not stored.
+    /// A text of each of these jobs, in the same order; `None` for a job that is not stored or has
+    /// no such text.
     ///
     /// # Errors
     /// If they cannot be read.
-    fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError>;
+    fn texts(&self, which: JobText, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError>;
 
-    /// The error of the newest noted attempt of each of these jobs, in the same order; `None` for a
-    /// job without one.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    fn errors(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError>;
-
-    /// Everything that is stored about one job.
+    /// What is stored about one job.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -274,13 +361,18 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Expired>, StoreError>;
 
-    /// Examines at most `limit` rows of the ledger after this number that were written before this
-    /// time, and returns the closed ones that concern no stored job. The caller decides whether
-    /// they are removed.
+    /// Examines at most `limit` rows of the ledger after this number, until the first one that was
+    /// written at a `recent` time, and returns the closed ones that concern no stored job. The
+    /// caller decides whether they are removed. Notes are counted that are older than `recent`.
     ///
     /// # Errors
     /// If they cannot be read.
-    fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Result<Outdated, StoreError>;
+    fn outdated(
+        &self,
+        after: LeaseNo,
+        recent: &RangeInclusive<Wall>,
+        limit: usize,
+    ) -> Result<Outdated, StoreError>;
 
     /// At most `limit` daily counts of purged jobs, the newest day first.
     ///
@@ -288,18 +380,17 @@ pub trait Store: Send + Sync + 'static {
     /// If they cannot be read.
     fn daily_counts(&self, limit: usize) -> Result<Vec<DailyCount>, StoreError>;
 
-    /// At most `limit` rows of the ledger after this number, the oldest first. Closed rows that
-    /// concern no stored job may have been removed.
+    /// At most `limit` acts of operators before this number, the newest first. Acts on jobs are
+    /// stored as long as the job, others as long as the history.
     ///
     /// # Errors
     /// If they cannot be read.
-    fn ledger(&self, after: LeaseNo, limit: usize) -> Result<Vec<LeaseRow>, StoreError>;
-
-    /// Whether there is disk space for new jobs. Called often, so cheap.
-    fn disk_space(&self) -> DiskSpace;
-
-    /// How many disk syncs this store has made.
-    fn sync_count(&self) -> u64;
+    fn acts(
+        &self,
+        filter: &ActFilter,
+        before: u64,
+        limit: usize,
+    ) -> Result<Vec<StoredAct>, StoreError>;
 
     /// Every token that was ever created, the oldest first.
     ///
@@ -307,24 +398,29 @@ pub trait Store: Send + Sync + 'static {
     /// If they cannot be read.
     fn tokens(&self) -> Result<Vec<TokenRow>, StoreError>;
 
-    /// Stores a new token, and returns once it is durable.
+    /// A number that grows with every change of the tokens, by whichever process. Cheap enough to
+    /// be read every second.
     ///
     /// # Errors
-    /// If it cannot be written, or its id is in use.
-    fn keep_token(&self, token: &TokenRow) -> Result<(), StoreError>;
+    /// If it cannot be read.
+    fn token_version(&self) -> Result<u64, StoreError>;
 
-    /// Revokes a token, and returns once that is durable; false if there is no token with this id,
-    /// or it was revoked before.
+    /// Creates or revokes a token, stores who did, and returns once both are durable; false if
+    /// nothing was changed.
+    ///
+    /// # Errors
+    /// See [`CommitError`].
+    fn change_token(&self, change: &TokenChange, by: Option<&Name>) -> Result<bool, CommitError>;
+
+    /// How it is. Called often, so cheap.
+    fn status(&self) -> StoreStatus;
+
+    /// Publishes the address of the server that owns this store, for processes that want to
+    /// connect.
     ///
     /// # Errors
     /// If it cannot be written.
-    fn revoke_token(&self, id: &str, at: Wall) -> Result<bool, StoreError>;
-
-    /// Writes a copy of everything to a new file.
-    ///
-    /// # Errors
-    /// If the file exists or cannot be written.
-    fn backup(&self, to: &Path) -> Result<(), StoreError>;
+    fn announce(&self, url: &str) -> Result<(), StoreError>;
 
     /// Closes the store once the commit in progress is durable: from then on another process can
     /// open it, even if this value is still in use. Later writes fail; reads still work.
@@ -344,24 +440,42 @@ impl StoreError {
     /// Too many reads were in progress for this long.
     #[must_use]
     pub fn busy(doing: &'static str, waited: Duration) -> Self {
-        Self { doing, source: Box::new(StoreBusy(waited)) }
+        Self { doing, source: Box::new(StoreBusy::Waited(waited)) }
     }
 
-    /// Whether only too many reads were in progress: the store is fine, and the same read can
-    /// succeed a moment later.
+    /// It took so long that writes would have had to wait for it.
+    #[must_use]
+    pub fn interrupted(doing: &'static str) -> Self {
+        Self { doing, source: Box::new(StoreBusy::Interrupted) }
+    }
+
+    /// Whether the store was only busy: it is fine, and the same operation can succeed a moment
+    /// later.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.source.is::<StoreBusy>()
     }
 }
 
-/// The source of errors that are due to too many reads.
+/// The source of errors of a busy store.
 #[derive(Debug)]
-struct StoreBusy(Duration);
+enum StoreBusy {
+    /// Too many reads were in progress for this long.
+    Waited(Duration),
+    /// The read would have delayed writes.
+    Interrupted,
+}
 
 impl fmt::Display for StoreBusy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "too many reads at once for {} ms", self.0.as_millis())
+        match self {
+            Self::Waited(waited) => {
+                write!(formatter, "too many reads at once for {} ms", waited.as_millis())
+            }
+            Self::Interrupted => formatter.write_str(
+                "interrupted, because it took so long that the write-ahead log reached its limit",
+            ),
+        }
     }
 }
 

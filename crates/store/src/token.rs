@@ -23,3 +23,17 @@ pub struct TokenRow {
     /// When it was revoked.
     pub revoked_at: Option<Wall>,
 }
+
+/// A change of the tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenChange {
+    /// Stores a new token, unless its id is in use.
+    Create(TokenRow),
+    /// Revokes a token, unless there is no token with this id, or it was revoked before.
+    Revoke {
+        /// Its id.
+        id: String,
+        /// When.
+        at: Wall,
+    },
+}

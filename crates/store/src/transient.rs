@@ -1,38 +1,47 @@
 //! [`Memory`] as a store: for tests, and for servers that need no durability.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use filch_scheduler::id::{Hold, JobId, LeaseNo, Seq};
 use filch_scheduler::name::Name;
-use filch_scheduler::record::{AttemptOutcome, JobRow, LeaseRow, Loaded, Mutation, Note};
+use filch_scheduler::record::{
+    AttemptOutcome, JobRow, LeaseRow, Loaded, Mutation, Note, OperatorAct,
+};
+use filch_scheduler::spec::QueueKey;
 use filch_scheduler::time::Wall;
 
 use crate::clock::clock;
 use crate::daily_count::DailyCount;
 use crate::integrity::{DumpRecord, StoreDump};
 use crate::store::{
-    AttemptOutput, Commit, DiskSpace, EXAMINED_ROWS_MAX, Expired, Filter, FoundIds, History,
-    ListOrder, Listed, Outdated, OwnerChange, Store, StoreError, StoredText,
+    ActFilter, AttemptOutput, Commit, EXAMINED_ROWS_MAX, Expired, Filter, FoundIds,
+    HISTORY_OUTPUTS_MAX, HISTORY_ROWS_MAX, History, JobText, ListOrder, Listed, Outdated,
+    OwnerChange, Store, StoreError, StoreSpace, StoreStatus, StoredAct, StoredText,
 };
-use crate::token::TokenRow;
+use crate::token::{TokenChange, TokenRow};
 use crate::{CommitError, Memory, rules};
 
-/// A store in memory; everything is lost when it is dropped.
-#[derive(Default)]
+/// A store in memory; everything is lost when the last clone is dropped. Clones are one owner; see
+/// [`Transient::take_over`].
+#[derive(Clone, Default)]
 pub struct Transient {
-    kept: Mutex<Kept>,
+    kept: Arc<Mutex<Kept>>,
+    epoch: u64,
 }
 
 #[derive(Default)]
 struct Kept {
+    /// The epoch of the owner.
+    epoch: u64,
     memory: Memory,
     payloads: BTreeMap<Seq, StoredText>,
     outputs: BTreeMap<Hold, AttemptOutput>,
-    /// Notes about jobs, and when they were written.
-    notes: Vec<(Seq, Wall, Note)>,
+    /// Notes about jobs and acts of operators, and when they were written.
+    notes: Vec<(Option<Seq>, Wall, Note)>,
     tokens: Vec<TokenRow>,
+    token_version: u64,
 }
 
 impl Transient {
@@ -40,6 +49,19 @@ impl Transient {
     #[must_use]
     pub fn memory(&self) -> Memory {
         self.kept().memory.clone()
+    }
+
+    /// Opens the same content as a new owner, as another process would do with a store on a disk.
+    #[must_use]
+    pub fn take_over(&self) -> Self {
+        let mut kept = self.kept();
+        kept.epoch += 1;
+        Self { kept: Arc::clone(&self.kept), epoch: kept.epoch }
+    }
+
+    /// Whether this is still the owner, which may write.
+    fn check_owner(&self, kept: &Kept) -> Result<(), CommitError> {
+        if kept.epoch == self.epoch { Ok(()) } else { Err(CommitError::Superseded) }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -55,7 +77,9 @@ impl Store for Transient {
     }
 
     fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
-        let Kept { memory, payloads, outputs, notes, .. } = &mut *self.kept();
+        let mut kept = self.kept();
+        self.check_owner(&kept)?;
+        let Kept { memory, payloads, outputs, notes, .. } = &mut *kept;
         if commit.last <= memory.last_commit() {
             return Ok(());
         }
@@ -70,14 +94,21 @@ impl Store for Transient {
         for mutation in &commit.mutations {
             match mutation {
                 Mutation::Note(note) => {
-                    notes.extend(about(note, memory).map(|job| (job, at, note.clone())));
+                    let job = about(note, memory);
+                    let is_other = matches!(note, Note::Act { act, .. } if act.job().is_none());
+                    if job.is_some() || is_other {
+                        notes.push((job, at, note.clone()));
+                    }
                 }
                 Mutation::Purge(jobs) => {
                     for job in jobs {
                         payloads.remove(job);
                     }
                     outputs.retain(|hold, _| !jobs.contains(&hold.job));
-                    notes.retain(|(job, ..)| !jobs.contains(job));
+                    notes.retain(|(job, ..)| job.is_none_or(|job| !jobs.contains(&job)));
+                }
+                Mutation::Trim { notes_before, .. } => {
+                    notes.retain(|(job, at, _)| job.is_some() || at >= notes_before);
                 }
                 _ => {}
             }
@@ -85,31 +116,26 @@ impl Store for Transient {
         Ok(())
     }
 
-    fn find(&self, ids: &[JobId], keys: &[Name], seqs: &[Seq]) -> Result<Vec<JobRow>, StoreError> {
+    fn is_owned(&self) -> Result<bool, StoreError> {
+        Ok(self.kept().epoch == self.epoch)
+    }
+
+    fn find(
+        &self,
+        ids: &[JobId],
+        keys: &[QueueKey],
+        seqs: &[Seq],
+    ) -> Result<Vec<JobRow>, StoreError> {
         Ok(self.kept().memory.find(ids, keys, seqs))
     }
 
-    fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError> {
+    fn texts(&self, which: JobText, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError> {
         let kept = self.kept();
-        Ok(jobs.iter().map(|job| kept.payloads.get(job).cloned()).collect())
-    }
-
-    fn errors(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError> {
-        let kept = self.kept();
-        let error = |job: &Seq| {
-            let noted = kept.notes.iter().rev().filter(|(seq, ..)| seq == job);
-            let mut attempts = noted.filter_map(|(_, _, note)| match note {
-                Note::Attempt { outcome, .. } => Some(outcome),
-                _ => None,
-            });
-            match attempts.next()? {
-                AttemptOutcome::Failed(error) | AttemptOutcome::Unstarted(error) => {
-                    Some(StoredText::from(&**error))
-                }
-                _ => None,
-            }
+        let text = |job: &Seq| match which {
+            JobText::Payload => kept.payloads.get(job).cloned(),
+            JobText::LastError => kept.last_error(*job),
         };
-        Ok(jobs.iter().map(error).collect())
+        Ok(jobs.iter().map(text).collect())
     }
 
     fn history(&self, job: JobId) -> Result<Option<History>, StoreError> {
@@ -123,13 +149,22 @@ impl Store for Transient {
                 lease.jobs.iter().copied().filter(|hold| hold.job == row.seq).collect();
             holds.into_iter().map(move |hold| OwnerChange { hold, worker, cause, at })
         };
-        let notes = kept.notes.iter().filter(|(seq, ..)| *seq == row.seq);
+        let notes = kept.notes.iter().filter(|(seq, ..)| *seq == Some(row.seq));
         let outputs = kept.outputs.values().filter(|left| left.hold.job == row.seq);
+        let (mut owners, mut notes, mut outputs) = (
+            kept.memory.leases().flat_map(owners).collect(),
+            notes.map(|(_, at, note)| (*at, note.clone())).collect(),
+            outputs.cloned().collect(),
+        );
+        let more_owners = keep_newest(&mut owners, HISTORY_ROWS_MAX);
+        let more_notes = keep_newest(&mut notes, HISTORY_ROWS_MAX);
+        keep_newest(&mut outputs, HISTORY_OUTPUTS_MAX);
         Ok(Some(History {
             payload: kept.payloads[&row.seq].clone(),
-            owners: kept.memory.leases().flat_map(owners).collect(),
-            notes: notes.map(|(_, at, note)| (*at, note.clone())).collect(),
-            outputs: outputs.cloned().collect(),
+            owners,
+            notes,
+            outputs,
+            may_be_more: more_owners || more_notes,
             row,
         }))
     }
@@ -171,55 +206,111 @@ impl Store for Transient {
         Ok(self.kept().memory.expired(after, before, limit))
     }
 
-    fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Result<Outdated, StoreError> {
-        Ok(self.kept().memory.outdated(after, before, limit))
+    fn outdated(
+        &self,
+        after: LeaseNo,
+        recent: &RangeInclusive<Wall>,
+        limit: usize,
+    ) -> Result<Outdated, StoreError> {
+        Ok(self.kept().memory.outdated(after, recent, limit))
     }
 
     fn daily_counts(&self, limit: usize) -> Result<Vec<DailyCount>, StoreError> {
         Ok(self.kept().memory.daily_counts(limit))
     }
 
-    fn ledger(&self, after: LeaseNo, limit: usize) -> Result<Vec<LeaseRow>, StoreError> {
+    fn acts(
+        &self,
+        filter: &ActFilter,
+        before: u64,
+        limit: usize,
+    ) -> Result<Vec<StoredAct>, StoreError> {
         let kept = self.kept();
-        Ok(kept.memory.leases().filter(|row| row.number > after).take(limit).cloned().collect())
+        let stored = |(number, (job, at, note)): (u64, &(Option<Seq>, Wall, Note))| {
+            let Note::Act { by, act } = note else { return None };
+            let queue = match act {
+                OperatorAct::SetQueue { queue, .. } => Some(queue),
+                _ => None,
+            };
+            let is_wanted = filter.queue.as_ref().is_none_or(|wanted| queue == Some(wanted));
+            let job = job.and_then(|job| kept.memory.job(job));
+            is_wanted.then(|| StoredAct {
+                number,
+                at: *at,
+                by: by.clone(),
+                act: act.clone(),
+                job_queue: job.map(|row| row.spec.queue.clone()),
+            })
+        };
+        let mut acts: Vec<StoredAct> = (1..before).zip(&kept.notes).filter_map(stored).collect();
+        acts.reverse();
+        acts.truncate(limit);
+        Ok(acts)
     }
 
     fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
         Ok(self.kept().tokens.clone())
     }
 
-    fn keep_token(&self, token: &TokenRow) -> Result<(), StoreError> {
-        let tokens = &mut self.kept().tokens;
-        if tokens.iter().any(|other| other.id == token.id) {
-            return Err(StoreError { doing: "store a token", source: "its id is in use".into() });
+    fn token_version(&self) -> Result<u64, StoreError> {
+        Ok(self.kept().token_version)
+    }
+
+    fn change_token(&self, change: &TokenChange, by: Option<&Name>) -> Result<bool, CommitError> {
+        let mut kept = self.kept();
+        self.check_owner(&kept)?;
+        let Kept { tokens, token_version, notes, .. } = &mut *kept;
+        let (is_changed, act) = match change {
+            TokenChange::Create(token) => {
+                let is_new = tokens.iter().all(|other| other.id != token.id);
+                if is_new {
+                    tokens.push(token.clone());
+                    tokens.sort_by_key(|token| (token.created_at, token.id.clone()));
+                }
+                (is_new, OperatorAct::CreateToken(token.id.as_str().into()))
+            }
+            TokenChange::Revoke { id, at } => {
+                let token = tokens.iter_mut().find(|token| token.id == *id);
+                let active = token.filter(|token| token.revoked_at.is_none());
+                let is_revoked = active.map(|token| token.revoked_at = Some(*at)).is_some();
+                (is_revoked, OperatorAct::RevokeToken(id.as_str().into()))
+            }
+        };
+        if is_changed {
+            *token_version += 1;
+            notes.push((None, clock(), Note::Act { by: by.cloned(), act }));
         }
-        tokens.push(token.clone());
-        tokens.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
+        Ok(is_changed)
+    }
+
+    fn status(&self) -> StoreStatus {
+        StoreStatus { space: StoreSpace::Enough, syncs: 0 }
+    }
+
+    /// No other process could connect to it.
+    fn announce(&self, _url: &str) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn revoke_token(&self, id: &str, at: Wall) -> Result<bool, StoreError> {
-        let mut kept = self.kept();
-        let token = kept.tokens.iter_mut().find(|token| token.id == id);
-        let live = token.filter(|token| token.revoked_at.is_none());
-        Ok(live.map(|token| token.revoked_at = Some(at)).is_some())
-    }
-
-    fn disk_space(&self) -> DiskSpace {
-        DiskSpace::Enough
-    }
-
-    fn sync_count(&self) -> u64 {
-        0
-    }
-
-    fn backup(&self, _to: &Path) -> Result<(), StoreError> {
-        let source = "the store is in memory only".into();
-        Err(StoreError { doing: "make a backup", source })
-    }
-
-    /// There is nothing to close: no other process can open it.
+    /// There is nothing to close: a new owner takes it over in any case.
     fn close(&self) {}
+}
+
+impl Kept {
+    /// The error of the newest noted attempt of a job.
+    fn last_error(&self, job: Seq) -> Option<StoredText> {
+        let noted = self.notes.iter().rev().filter(|(seq, ..)| *seq == Some(job));
+        let mut attempts = noted.filter_map(|(_, _, note)| match note {
+            Note::Attempt { outcome, .. } => Some(outcome),
+            _ => None,
+        });
+        match attempts.next()? {
+            AttemptOutcome::Failed(error) | AttemptOutcome::Unstarted(error) => {
+                Some(StoredText::from(&**error))
+            }
+            _ => None,
+        }
+    }
 }
 
 impl StoreDump for Transient {
@@ -242,12 +333,18 @@ impl StoreDump for Transient {
     }
 }
 
+/// Drops older items beyond this many. True if there were any.
+fn keep_newest<T>(items: &mut Vec<T>, most: usize) -> bool {
+    let excess = items.len().saturating_sub(most);
+    items.drain(..excess);
+    excess > 0
+}
+
 /// The job that a note is about, if it is stored.
 fn about(note: &Note, memory: &Memory) -> Option<Seq> {
     let id = match note {
         Note::Attempt { hold, .. } => return memory.job(hold.job).map(|row| row.seq),
-        Note::Cancelled(id) | Note::Retried(id) | Note::Prioritised(id) => *id,
-        Note::WorkerLost { .. } | Note::Drained(_) => return None,
+        Note::WorkerLost { .. } | Note::Act { .. } => note.job()?,
     };
     memory.by_id(id).map(|row| row.seq)
 }

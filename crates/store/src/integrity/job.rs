@@ -1,7 +1,7 @@
 //! The history of one job, while later rows may still name it.
 
 use filch_scheduler::id::{Fence, Hold, LeaseNo, Seq, WorkerId};
-use filch_scheduler::record::{AttemptOutcome, JobWrite, LeaseCause, Note};
+use filch_scheduler::record::{AttemptOutcome, JobWrite, LeaseCause, Note, OperatorAct};
 use filch_scheduler::spec::{Condition, Otherwise};
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
@@ -155,12 +155,12 @@ impl JobHistory {
                 let (fence, worker) = (hold.fence, *worker);
                 self.attempts.push(AttemptNote { fence, worker, kind, is_owners: false });
             }
-            Note::Retried(_) => {
+            Note::Act { act: OperatorAct::Retry(_), .. } => {
                 self.retries += 1;
                 self.charged = 0;
             }
-            Note::Cancelled(_) => self.cancels += 1,
-            Note::Prioritised(_) | Note::WorkerLost { .. } | Note::Drained(_) => {}
+            Note::Act { act: OperatorAct::Cancel(_), .. } => self.cancels += 1,
+            Note::Act { .. } | Note::WorkerLost { .. } => {}
         }
     }
 

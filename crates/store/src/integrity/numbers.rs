@@ -54,6 +54,8 @@ impl Purged {
         let PurgeRecord { cause, at, jobs, waited_least } = *purge;
         match cause {
             PurgeCause::Discarded => counts.discarded += jobs,
+            // The times of their ends prove nothing.
+            PurgeCause::Misdated => counts.expired += jobs,
             PurgeCause::Expired { retention } => {
                 counts.expired += jobs;
                 let promised = i64::try_from(retention.as_millis()).unwrap_or(i64::MAX);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use filch_scheduler::id::{JobId, LeaseNo, Seq};
-use filch_scheduler::record::{JobRow, Note};
+use filch_scheduler::record::{JobRow, Note, OperatorAct};
 
 use super::Memory;
 use crate::integrity::{DumpRecord, ParentJob, PurgeRecord, StoreDump, StoredJob};
@@ -33,7 +33,9 @@ impl StoreDump for Memory {
         for (note, about) in self.notes.iter().zip(&self.noted) {
             if let Some(seq) = *about {
                 notes.entry(seq).or_default().push(note.clone());
-                retried.extend(matches!(note, Note::Retried(_)).then_some(seq));
+                retried.extend(
+                    matches!(note, Note::Act { act: OperatorAct::Retry(_), .. }).then_some(seq),
+                );
             }
         }
         let mut leases = self.leases.values().peekable();

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::error::{Failure, OpenError};
+use super::error::Failure;
+use crate::open::OpenError;
 
 /// Older versions can lose a transaction when one connection checkpoints the log while another
 /// writes.
@@ -26,7 +27,10 @@ pub(super) enum Role {
 
 pub(super) fn check_library() -> Result<(), OpenError> {
     if rusqlite::version_number() < LIBRARY_OLDEST {
-        return Err(OpenError::OldLibrary { version: rusqlite::version() });
+        return Err(OpenError::Unusable(format!(
+            "SQLite {} can lose committed data: build filch with 3.51.3 or newer",
+            rusqlite::version()
+        )));
     }
     Ok(())
 }
@@ -59,7 +63,9 @@ pub(super) fn tune(connection: &Connection, role: Role, path: &Path) -> Result<(
     let mode = connection.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0));
     let mode: String = mode.map_err(cannot)?;
     if mode != "wal" {
-        return Err(OpenError::NoLog { mode });
+        return Err(OpenError::Unusable(format!(
+            "the file system supports no write-ahead log, only {mode}: use a local disk"
+        )));
     }
     // `log` does the checkpoints; the log file is reused, up to a size limit. Pages that were
     // written or read are rarely needed again: a larger cache would only fill up and look like a

@@ -13,33 +13,42 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 use super::owner::beside;
-use crate::store::{Commit, DiskSpace};
+use crate::store::{Commit, StoreSpace};
 
-/// How much disk space a store leaves free.
+/// How much disk space a store uses and leaves free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DiskReserve {
+pub struct DiskLimits {
     /// With fewer free bytes than this, new jobs are refused.
-    pub mark: u64,
+    pub free_min: u64,
     /// The size of the ballast file, which is deleted when a commit finds the disk full.
     pub ballast: u64,
+    /// When the write-ahead log has this many bytes, new reads wait for a moment, so that it can
+    /// start again from the beginning.
+    pub log_restart: u64,
+    /// Before the write-ahead log exceeds this many bytes, reads of clients are interrupted, so
+    /// that it can start again from the beginning.
+    pub log_max: u64,
 }
 
-impl Default for DiskReserve {
-    /// 64 MiB free, and a ballast file of 16 MiB.
+impl DiskLimits {
+    /// 64 MiB free and a ballast file of 16 MiB; a log of 64 MiB, and of 224 MiB beside a read that
+    /// lasts long. A commit can take a little more than estimated, so 256 MiB are promised.
+    pub const DEFAULT: Self =
+        Self { free_min: 64 << 20, ballast: 16 << 20, log_restart: 64 << 20, log_max: 224 << 20 };
+}
+
+impl Default for DiskLimits {
     fn default() -> Self {
-        Self { mark: 64 << 20, ballast: 16 << 20 }
+        Self::DEFAULT
     }
 }
 
 /// How long a reading of the free space is used.
 const BELIEVED: Duration = Duration::from_secs(1);
 
-/// An upper estimate of what a mutation takes, in the log and in the database.
-const MUTATION_BYTES: u64 = 512;
-
 /// Watches the free disk space, and manages the ballast file.
 pub(super) struct Watch {
-    reserve: DiskReserve,
+    limits: DiskLimits,
     folder: PathBuf,
     ballast: PathBuf,
     began: Instant,
@@ -51,10 +60,10 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(database: &Path, reserve: DiskReserve) -> Self {
+    pub(super) fn new(database: &Path, limits: DiskLimits) -> Self {
         let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
         let watch = Self {
-            reserve,
+            limits,
             folder: folder.unwrap_or(Path::new(".")).to_owned(),
             ballast: beside(database, "ballast"),
             began: Instant::now(),
@@ -66,19 +75,16 @@ impl Watch {
         watch
     }
 
-    pub(super) fn disk_space(&self) -> DiskSpace {
-        let (free, mark) = (self.free(), self.reserve.mark);
-        if free < mark { DiskSpace::Low { free, mark } } else { DiskSpace::Enough }
+    pub(super) fn space(&self) -> StoreSpace {
+        let (free, needed) = (self.free(), self.limits.free_min);
+        if free < needed { StoreSpace::Low { free, needed } } else { StoreSpace::Enough }
     }
 
     /// Accounts for a commit that is about to be written: the faster the disk fills, the more often
     /// the free space is read.
     pub(super) fn spend(&self, commit: &Commit) {
-        let payloads = commit.payloads.iter().map(|(_, text)| text.len());
-        let outputs = commit.outputs.iter().flat_map(|output| [&output.result, &output.log]);
-        let texts = payloads.chain(outputs.flatten().map(|text| text.len())).sum::<usize>() as u64;
-        let bytes = texts + MUTATION_BYTES * commit.mutations.len() as u64;
-        if self.spent.fetch_add(bytes, Ordering::Relaxed) + bytes >= self.reserve.mark / 8 {
+        let bytes = commit.size();
+        if self.spent.fetch_add(bytes, Ordering::Relaxed) + bytes >= self.limits.free_min / 8 {
             self.ask_again();
         }
     }
@@ -116,7 +122,7 @@ impl Watch {
             let disk = statvfs(&self.folder);
             disk.map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
         };
-        let DiskReserve { mark, ballast } = self.reserve;
+        let DiskLimits { free_min: mark, ballast, .. } = self.limits;
         let free = ask();
         // Only with space to spare, so that it is not created and deleted in turn.
         if ballast > 0 && free / 2 >= mark.saturating_add(ballast) && !self.ballast.exists() {
@@ -130,7 +136,7 @@ impl Watch {
     fn create_ballast(&self) -> io::Result<()> {
         let file = File::create(&self.ballast)?;
         // Allocates blocks, not only a length.
-        if fallocate(&file, FallocateFlags::empty(), 0, self.reserve.ballast).is_err() {
+        if fallocate(&file, FallocateFlags::empty(), 0, self.limits.ballast).is_err() {
             fs::remove_file(&self.ballast)?;
         }
         Ok(())

@@ -104,6 +104,7 @@ impl Walk<'_> {
                         let retention = Duration::from_millis(rows::unsigned(row, 1)?);
                         PurgeCause::Expired { retention }
                     }
+                    purge_log::MISDATED => PurgeCause::Misdated,
                     _ => PurgeCause::Discarded,
                 },
                 at: rows::wall(row, 2)?,
@@ -209,7 +210,8 @@ impl<'walk> Statements<'walk> {
                  ORDER BY job.seq",
             )?,
             notes: connection.prepare(
-                "SELECT job, kind, fence, worker, outcome, text FROM note INDEXED BY note_job
+                "SELECT job, kind, fence, worker, outcome, text, jobs, done_by, queue
+                 FROM note INDEXED BY note_job
                  WHERE job IS NOT NULL ORDER BY job, number",
             )?,
             outputs: connection
@@ -333,6 +335,6 @@ fn is_damage(failure: &Failure) -> bool {
         }
         // A column has a wrong type or is out of range.
         Failure::Sqlite(_) => true,
-        Failure::Io(_) | Failure::Earlier(_) | Failure::Waited(_) => false,
+        Failure::Io(_) | Failure::Earlier(_) | Failure::Waited(_) | Failure::Interrupted => false,
     }
 }

@@ -1,103 +1,15 @@
 //! Errors of the SQLite store, and what they mean for its users.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use std::{error, fmt, io};
 
-use filch_scheduler::id::CommitNo;
 use rusqlite::ErrorCode;
 
 use crate::CommitError;
+use crate::open::OpenError;
 use crate::rules::Rejection;
-
-/// Why a store could not be opened.
-#[derive(Debug)]
-pub enum OpenError {
-    /// Another process has it open.
-    Held {
-        /// Its process id, if it has written it yet.
-        pid: Option<u32>,
-        /// Its address, if it has written it yet.
-        url: Option<String>,
-    },
-    /// The file is not a filch store.
-    NotOurs(PathBuf),
-    /// The store was created by a filch with other tables.
-    OtherVersion {
-        /// Its schema version.
-        found: i64,
-        /// The only one that is supported here.
-        known: i64,
-    },
-    /// The file system does not support a write-ahead log.
-    NoLog {
-        /// The journal mode that SQLite would use instead.
-        mode: String,
-    },
-    /// The SQLite library is too old: it can lose committed data.
-    OldLibrary {
-        /// Its version.
-        version: &'static str,
-    },
-    /// The disk or the operating system reported an error.
-    Failed {
-        /// What was attempted.
-        doing: &'static str,
-        /// With which file.
-        path: PathBuf,
-        /// Why it failed.
-        source: Box<dyn error::Error + Send + Sync>,
-    },
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Held { pid, url } => {
-                formatter.write_str("the store is in use by another process")?;
-                if let Some(pid) = pid {
-                    write!(formatter, " (pid {pid})")?;
-                }
-                match url {
-                    Some(url) => write!(formatter, ": connect to it at {url}"),
-                    None => formatter.write_str(": stop it, or choose another data directory"),
-                }
-            }
-            Self::NotOurs(path) => {
-                write!(formatter, "{} is not a filch store: choose another path", path.display())
-            }
-            Self::OtherVersion { found, known } => write!(
-                formatter,
-                "schema version {found} is not supported, this filch needs version {known}: use \
-                 the filch that created the file, or choose a new data directory"
-            ),
-            Self::NoLog { mode } => write!(
-                formatter,
-                "the file system supports no write-ahead log, only {mode}: use a local disk"
-            ),
-            Self::OldLibrary { version } => write!(
-                formatter,
-                "SQLite {version} can lose committed data: build filch with 3.51.3 or newer"
-            ),
-            Self::Failed { doing, path, source } => {
-                write!(formatter, "cannot {doing} {}: {source}", path.display())
-            }
-        }
-    }
-}
-
-impl error::Error for OpenError {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            Self::Failed { source, .. } => Some(&**source),
-            Self::Held { .. }
-            | Self::NotOurs(_)
-            | Self::OtherVersion { .. }
-            | Self::NoLog { .. }
-            | Self::OldLibrary { .. } => None,
-        }
-    }
-}
+use crate::store::StoreError;
 
 /// Why rows could not be read or written.
 #[derive(Debug)]
@@ -110,6 +22,8 @@ pub(super) enum Failure {
     Earlier(String),
     /// All connections that read were in use for too long.
     Waited(Duration),
+    /// A backup took too long.
+    Interrupted,
 }
 
 impl Failure {
@@ -131,12 +45,24 @@ impl Failure {
         error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
     }
 
-    /// Whether a constraint was violated. Nothing was written then, and the disk is fine.
-    pub(super) fn is_not_permitted(&self) -> bool {
-        let Self::Sqlite(error) = self else {
-            return false;
-        };
-        error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
+    /// Whether a read was interrupted.
+    fn is_interrupted(&self) -> bool {
+        match self {
+            Self::Sqlite(error) => {
+                error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted)
+            }
+            Self::Interrupted => true,
+            _ => false,
+        }
+    }
+
+    /// The same as the error of a read.
+    pub(super) fn of_read(self, doing: &'static str) -> StoreError {
+        match self {
+            Self::Waited(waited) => StoreError::busy(doing, waited),
+            failure if failure.is_interrupted() => StoreError::interrupted(doing),
+            failure => StoreError { doing, source: Box::new(failure) },
+        }
     }
 
     /// The same as the error of opening a store.
@@ -163,6 +89,7 @@ impl fmt::Display for Failure {
             Self::Waited(span) => {
                 write!(formatter, "all read connections were in use for {} s", span.as_secs())
             }
+            Self::Interrupted => formatter.write_str("interrupted"),
         }
     }
 }
@@ -172,7 +99,7 @@ impl error::Error for Failure {
         match self {
             Self::Sqlite(error) => Some(error),
             Self::Io(error) => Some(error),
-            Self::Content(_) | Self::Earlier(_) | Self::Waited(_) => None,
+            Self::Content(_) | Self::Earlier(_) | Self::Waited(_) | Self::Interrupted => None,
         }
     }
 }
@@ -198,6 +125,8 @@ impl From<io::Error> for Failure {
 /// Why a transaction was not committed.
 #[derive(Debug)]
 pub(super) enum Halt {
+    /// Another process owns the store now.
+    Superseded,
     Rejection(Rejection),
     Failure(Failure),
 }
@@ -207,10 +136,11 @@ impl Halt {
         matches!(self, Self::Failure(failure) if failure.is_full())
     }
 
-    /// The same as the error of a commit.
-    pub(super) fn of_commit(self, number: CommitNo) -> CommitError {
-        let why = format!("commit {}: {self}", number.0);
+    /// The same as the error of a write.
+    pub(super) fn of_write(self, doing: &str) -> CommitError {
+        let why = format!("{doing}: {self}");
         match self {
+            Self::Superseded => CommitError::Superseded,
             Self::Rejection(_) => CommitError::Broken(why),
             Self::Failure(failure) if failure.is_full() => CommitError::DiskFull(why),
             Self::Failure(failure) if failure.is_busy() => CommitError::Broken(why),
@@ -222,6 +152,7 @@ impl Halt {
 impl fmt::Display for Halt {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Superseded => CommitError::Superseded.fmt(formatter),
             Self::Rejection(rejection) => rejection.fmt(formatter),
             Self::Failure(failure) => failure.fmt(formatter),
         }

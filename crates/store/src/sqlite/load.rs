@@ -11,11 +11,19 @@ use super::error::Failure;
 use super::live::Live;
 use super::numbers::Numbers;
 use super::rows::{self, Names, select_jobs};
+use crate::store::OWNER_LEASE;
 
 /// Passes everything to `each`, in the order that [`Loaded`] requires.
-pub(super) fn load(connection: &Connection, each: &mut dyn FnMut(Loaded)) -> Result<(), Failure> {
+pub(super) fn load(
+    connection: &Connection,
+    has_living_former: bool,
+    each: &mut dyn FnMut(Loaded),
+) -> Result<(), Failure> {
     let Numbers { commit, seq, lease } = Numbers::read(connection)?;
     each(Loaded::Numbers { commit, seq, lease, newest_id: newest_id(connection)? });
+    if has_living_former {
+        each(Loaded::FormerOwner { renews_for: OWNER_LEASE });
+    }
     settings(connection, each)?;
     let runs = Live::read(connection)?.runs();
     let mut names = Names::default();

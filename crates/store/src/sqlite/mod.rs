@@ -11,6 +11,7 @@ mod cursor;
 mod daily_counts;
 mod disk_space;
 mod dump;
+mod epoch;
 mod error;
 mod list;
 mod live;
@@ -32,25 +33,26 @@ mod transaction;
 mod trim;
 mod writer;
 
-use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use filch_scheduler::id::{JobId, LeaseNo, Seq};
 use filch_scheduler::name::Name;
-use filch_scheduler::record::{JobRow, LeaseRow, Loaded};
+use filch_scheduler::record::{JobRow, Loaded};
+use filch_scheduler::spec::QueueKey;
 use filch_scheduler::time::Wall;
 use rusqlite::Connection;
 
-pub use self::disk_space::DiskReserve;
-pub use self::error::OpenError;
-pub use self::owner::{OwnerNote, StoreHolder, holder};
+pub use self::disk_space::DiskLimits;
+pub(crate) use self::owner::holder;
 pub use self::snapshot::Snapshot;
-pub use self::tokens::has_tokens;
+pub(crate) use self::tokens::has_tokens;
 
 use self::connect::Role;
 use self::disk_space::Watch;
+use self::epoch::TakeOver;
 use self::error::{Failure, Halt};
 use self::owner::Lock;
 use self::readers::{ReadFor, Reader, Readers};
@@ -59,39 +61,26 @@ use self::writer::Writer;
 use crate::CommitError;
 use crate::daily_count::DailyCount;
 use crate::integrity::{DumpRecord, StoreDump};
+use crate::open::{OpenError, OwnerNote};
 use crate::store::{
-    Commit, DiskSpace, Expired, Filter, FoundIds, History, ListOrder, Listed, Outdated, Store,
-    StoreError, StoredText,
+    ActFilter, Commit, Expired, Filter, FoundIds, History, JobText, ListOrder, Listed, Outdated,
+    Store, StoreError, StoreStatus, StoredAct, StoredText,
 };
-use crate::token::TokenRow;
+use crate::token::{TokenChange, TokenRow};
 
 /// The error of a write after the store was closed.
 const CLOSED: &str = "the store is closed, and another process may have opened it";
 
 /// A SQLite database in a file, owned by this process until it is closed or dropped.
-///
-/// ```
-/// use filch_store::{Commit, OpenError, OwnerNote, Sqlite, Store};
-///
-/// let folder = tempfile::tempdir()?;
-/// let path = folder.path().join("filch.db");
-/// let store = Sqlite::open(&path, &OwnerNote::this_process())?;
-/// store.announce("http://127.0.0.1:7420")?;
-/// store.commit(&Commit::default())?;
-///
-/// // A second process gets the address of the first.
-/// let second = Sqlite::open(&path, &OwnerNote::this_process());
-/// let Err(OpenError::Held { url, .. }) = second else {
-///     panic!("two owners");
-/// };
-/// assert_eq!(url.as_deref(), Some("http://127.0.0.1:7420"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub struct Sqlite {
-    readers: Readers,
+    readers: Arc<Readers>,
     /// `None` once it is closed. Reads after that are harmless: a read in progress neither sees nor
     /// blocks the next owner's writes.
     owned: Mutex<Option<Owned>>,
+    /// Of this owner.
+    epoch: u64,
+    /// Whether the former owner may still run.
+    has_living_former: bool,
     watch: Watch,
     syncs: AtomicU64,
     path: PathBuf,
@@ -109,17 +98,18 @@ impl Sqlite {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(path: &Path, owner: &OwnerNote) -> Result<Self, OpenError> {
-        Self::open_with(path, owner, DiskReserve::default())
+        Self::open_with(path, owner, DiskLimits::DEFAULT)
     }
 
-    /// Opens the store in this file, with other bounds on the disk space that it leaves free.
+    /// Opens the store in this file, with other limits on the disk space that it uses and leaves
+    /// free.
     ///
     /// # Errors
     /// See [`OpenError`].
     pub fn open_with(
         path: &Path,
         owner: &OwnerNote,
-        reserve: DiskReserve,
+        limits: DiskLimits,
     ) -> Result<Self, OpenError> {
         connect::check_library()?;
         // Two paths to one file must lead to the same lock.
@@ -132,27 +122,21 @@ impl Sqlite {
         if content == Content::Empty {
             schema::create(&mut connection).map_err(cannot)?;
         }
+        let watch = Watch::new(&path, limits);
+        let readers = Arc::new(Readers::open(&path)?);
+        let taken = take_over(&connection, &lock, &watch);
+        let TakeOver { epoch, has_living_former } = taken.map_err(cannot)?;
+        let writer = Writer::new(connection, epoch, Arc::clone(&readers), limits);
+        let writer = writer.map_err(cannot)?;
         Ok(Self {
-            owned: Mutex::new(Some(Owned {
-                writer: Writer::new(connection).map_err(cannot)?,
-                lock,
-            })),
-            readers: Readers::open(&path)?,
-            watch: Watch::new(&path, reserve),
+            epoch,
+            has_living_former,
+            owned: Mutex::new(Some(Owned { writer, lock })),
+            readers,
+            watch,
             syncs: AtomicU64::new(0),
             path,
         })
-    }
-
-    /// Publishes the address of the server that owns this store, in the lock file.
-    ///
-    /// # Errors
-    /// If the lock file cannot be written.
-    pub fn announce(&self, url: &str) -> io::Result<()> {
-        // The lock file is rewritten as a whole, so an earlier panic does not matter.
-        let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
-        let owned = owned.as_mut().ok_or_else(|| io::Error::other(CLOSED))?;
-        owned.lock.write(Some(url))
     }
 
     /// The path of the database.
@@ -168,23 +152,58 @@ impl Sqlite {
         ask: impl FnOnce(&Reader<'_>) -> Result<T, Failure>,
     ) -> Result<T, StoreError> {
         let answer = self.readers.borrow(read_for).and_then(|reader| ask(&reader));
-        answer.map_err(|failure| match failure {
-            Failure::Waited(waited) => StoreError::busy(doing, waited),
-            failure => StoreError { doing, source: Box::new(failure) },
-        })
+        answer.map_err(|failure| failure.of_read(doing))
     }
 
-    fn aside<T>(
+    /// Runs `write` as the owner.
+    fn write<T>(
         &self,
-        doing: &'static str,
-        write: impl FnOnce(&Connection) -> Result<T, Failure>,
-    ) -> Result<T, StoreError> {
-        let cannot = |why: &'static str| StoreError { doing, source: why.into() };
+        doing: &str,
+        write: impl FnOnce(&mut Writer) -> Result<T, Halt>,
+    ) -> Result<T, CommitError> {
+        let cannot = |why| CommitError::Broken(format!("{doing}: {why}"));
         let mut owned = self.owned.lock().map_err(|_| cannot("an earlier write panicked"))?;
         let writer = &mut owned.as_mut().ok_or_else(|| cannot(CLOSED))?.writer;
-        let written = writer.aside(write);
+        let written = write(writer);
         self.syncs.store(writer.syncs(), Ordering::Relaxed);
-        written.map_err(|failure| StoreError { doing, source: Box::new(failure) })
+        written.map_err(|halt| halt.of_write(doing))
+    }
+
+    fn write_commit(&self, writer: &mut Writer, commit: &Commit) -> Result<(), Halt> {
+        if commit.last <= writer.last_commit() {
+            return writer.check_owner();
+        }
+        self.watch.spend(commit);
+        let mut kept = writer.commit(commit);
+        if kept.as_ref().is_err_and(Halt::is_full) {
+            self.watch.release();
+            writer.free_space();
+            // The first try was rolled back completely, so it can be repeated.
+            kept = writer.commit(commit);
+        }
+        kept?;
+        match writer.committed() {
+            // The commit is durable; moving the log can wait until there is space.
+            Err(failure) if failure.is_full() => {
+                self.watch.release();
+                Ok(())
+            }
+            settled => settled.map_err(Halt::Failure),
+        }
+    }
+}
+
+/// Makes this process the owner, if possible also on a full disk.
+fn take_over(connection: &Connection, lock: &Lock, watch: &Watch) -> Result<TakeOver, Failure> {
+    let is_full = |taken: &Result<TakeOver, Failure>| taken.as_ref().is_err_and(Failure::is_full);
+    let mut taken = TakeOver::by(connection, lock);
+    if is_full(&taken) {
+        watch.release();
+        taken = TakeOver::by(connection, lock);
+    }
+    match TakeOver::without_writing(connection, lock) {
+        Ok(Some(former)) if is_full(&taken) => Ok(former),
+        _ => taken,
     }
 }
 
@@ -200,46 +219,38 @@ impl StoreDump for Sqlite {
 
 impl Store for Sqlite {
     fn load(&self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
-        self.read(ReadFor::Server, "load the store", |reader| load::load(reader, each))
+        let former = self.has_living_former;
+        self.read(ReadFor::Server, "load the store", |reader| load::load(reader, former, each))
     }
 
     fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
-        let cannot = |why| CommitError::Broken(format!("commit {}: {why}", commit.last.0));
-        let mut owned = self.owned.lock().map_err(|_| cannot("an earlier commit panicked"))?;
-        let writer = &mut owned.as_mut().ok_or_else(|| cannot(CLOSED))?.writer;
-        if commit.last <= writer.last_commit() {
-            return Ok(());
-        }
-        self.watch.spend(commit);
-        let mut kept = writer.commit(commit);
-        if kept.as_ref().is_err_and(Halt::is_full) {
-            self.watch.release();
-            writer.free_space();
-            // The first try was rolled back completely, so it can be repeated.
-            kept = writer.commit(commit);
-        }
-        let settled = kept.and_then(|()| match writer.committed() {
-            // The commit is durable; moving the log can wait until there is space.
-            Err(failure) if failure.is_full() => {
-                self.watch.release();
-                Ok(())
-            }
-            settled => settled.map_err(Halt::Failure),
-        });
-        self.syncs.store(writer.syncs(), Ordering::Relaxed);
-        settled.map_err(|halt| halt.of_commit(commit.last))
+        let doing = format!("commit {}", commit.last.0);
+        self.write(&doing, |writer| self.write_commit(writer, commit))
     }
 
-    fn find(&self, ids: &[JobId], keys: &[Name], seqs: &[Seq]) -> Result<Vec<JobRow>, StoreError> {
+    fn is_owned(&self) -> Result<bool, StoreError> {
+        let newest = self.read(ReadFor::Server, "read the epoch", |reader| epoch::read(reader));
+        Ok(newest? == self.epoch)
+    }
+
+    fn find(
+        &self,
+        ids: &[JobId],
+        keys: &[QueueKey],
+        seqs: &[Seq],
+    ) -> Result<Vec<JobRow>, StoreError> {
         self.read(ReadFor::Server, "look up jobs", |reader| read::find(reader, ids, keys, seqs))
     }
 
-    fn payloads(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError> {
-        self.read(ReadFor::Server, "read payloads", |reader| read::payloads(reader, jobs))
-    }
-
-    fn errors(&self, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError> {
-        self.read(ReadFor::Client, "read the errors of jobs", |reader| notes::errors(reader, jobs))
+    fn texts(&self, which: JobText, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError> {
+        match which {
+            JobText::Payload => {
+                self.read(ReadFor::Server, "read payloads", |reader| read::payloads(reader, jobs))
+            }
+            JobText::LastError => self.read(ReadFor::Client, "read the errors of jobs", |reader| {
+                notes::errors(reader, jobs)
+            }),
+        }
     }
 
     fn history(&self, job: JobId) -> Result<Option<History>, StoreError> {
@@ -265,9 +276,14 @@ impl Store for Sqlite {
         })
     }
 
-    fn outdated(&self, after: LeaseNo, before: Wall, limit: usize) -> Result<Outdated, StoreError> {
+    fn outdated(
+        &self,
+        after: LeaseNo,
+        recent: &RangeInclusive<Wall>,
+        limit: usize,
+    ) -> Result<Outdated, StoreError> {
         self.read(ReadFor::Server, "look for outdated rows", |reader| {
-            trim::outdated(reader, after, before, limit)
+            trim::outdated(reader, after, recent, limit)
         })
     }
 
@@ -277,35 +293,46 @@ impl Store for Sqlite {
         })
     }
 
-    fn ledger(&self, after: LeaseNo, limit: usize) -> Result<Vec<LeaseRow>, StoreError> {
-        self.read(ReadFor::Client, "read the ledger", |reader| read::ledger(reader, after, limit))
+    fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
+        self.read(ReadFor::Server, "read the tokens", |reader| tokens::list(reader))
     }
 
-    fn disk_space(&self) -> DiskSpace {
-        self.watch.disk_space()
+    fn acts(
+        &self,
+        filter: &ActFilter,
+        before: u64,
+        limit: usize,
+    ) -> Result<Vec<StoredAct>, StoreError> {
+        self.read(ReadFor::Client, "read the audit trail", |reader| {
+            notes::acts(reader, filter, before, limit)
+        })
+    }
+
+    fn token_version(&self) -> Result<u64, StoreError> {
+        self.read(ReadFor::Server, "read the tokens", |reader| tokens::version(reader))
+    }
+
+    fn change_token(&self, change: &TokenChange, by: Option<&Name>) -> Result<bool, CommitError> {
+        self.write("change a token", |writer| {
+            writer.aside(|connection| tokens::change(connection, change, by))
+        })
     }
 
     /// Counts the syncs of the write-ahead log (one per commit, and one more whenever the log
     /// starts again from the beginning) and those of checkpoints; not those of backups, opening and
     /// closing.
-    fn sync_count(&self) -> u64 {
-        self.syncs.load(Ordering::Relaxed)
+    fn status(&self) -> StoreStatus {
+        let syncs = self.syncs.load(Ordering::Relaxed);
+        StoreStatus { space: self.watch.space(), syncs }
     }
 
-    fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
-        self.read(ReadFor::Client, "read the tokens", |reader| tokens::list(reader))
-    }
-
-    fn keep_token(&self, token: &TokenRow) -> Result<(), StoreError> {
-        self.aside("store a token", |connection| tokens::keep(connection, token))
-    }
-
-    fn revoke_token(&self, id: &str, at: Wall) -> Result<bool, StoreError> {
-        self.aside("revoke a token", |connection| tokens::revoke(connection, id, at))
-    }
-
-    fn backup(&self, to: &Path) -> Result<(), StoreError> {
-        self.read(ReadFor::Client, "make a backup", |reader| backup::copy(reader, to))
+    /// Writes it into the lock file.
+    fn announce(&self, url: &str) -> Result<(), StoreError> {
+        let cannot = |source| StoreError { doing: "write the server's address", source };
+        // The lock file is rewritten as a whole, so an earlier panic does not matter.
+        let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        let owned = owned.as_mut().ok_or_else(|| cannot(CLOSED.into()))?;
+        owned.lock.write(Some(url)).map_err(|error| cannot(error.into()))
     }
 
     fn close(&self) {

@@ -4,7 +4,7 @@
 //! so that a second process can report them or connect. The content is valid only while the lock is
 //! held: the operating system releases it however the owner ends.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,33 +13,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::error::OpenError;
-
-/// The process that opens a store.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct OwnerNote {
-    /// Its process id.
-    pub pid: u32,
-    /// Its address, if it is known already.
-    pub url: Option<String>,
-}
-
-impl OwnerNote {
-    /// This process, without an address yet.
-    #[must_use]
-    pub fn this_process() -> Self {
-        Self { pid: std::process::id(), url: None }
-    }
-}
-
-/// The process that has a store open.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StoreHolder {
-    /// Its process id, if it has written it yet.
-    pub pid: Option<u32>,
-    /// Its address, if it has written it yet.
-    pub url: Option<String>,
-}
+use crate::open::{OpenError, OwnerNote, StoreHolder};
 
 /// A process that only tests the lock holds it for a moment. An opening process waits this long for
 /// that.
@@ -49,6 +23,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 pub(super) struct Lock {
     file: File,
     pid: u32,
+    inode: u64,
 }
 
 impl Lock {
@@ -79,11 +54,22 @@ impl Lock {
             }
             // If the file was removed between the two steps, the lock protects nothing.
             if is_at(&file, path)? {
-                let mut lock = Self { file, pid: owner.pid };
+                let inode = file.metadata()?.ino();
+                let mut lock = Self { file, pid: owner.pid, inode };
                 lock.write(owner.url.as_deref())?;
                 return Ok(Ok(lock));
             }
         }
+    }
+
+    /// The process that holds it.
+    pub(super) const fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The number of its file, which no other file has for as long as the lock is held.
+    pub(super) const fn inode(&self) -> i64 {
+        self.inode.cast_signed()
     }
 
     /// Writes the owner's process id and address.
@@ -106,8 +92,7 @@ impl Drop for Lock {
 }
 
 /// The process that has the store in this file open, if any.
-#[must_use]
-pub fn holder(path: &Path) -> Option<StoreHolder> {
+pub(crate) fn holder(path: &Path) -> Option<StoreHolder> {
     let path = resolve(path);
     // Without a readable lock file there is no owner that could be contacted.
     let mut file = File::open(beside(&path, "lock")).ok()?;
@@ -115,6 +100,19 @@ pub fn holder(path: &Path) -> Option<StoreHolder> {
         Err(TryLockError::WouldBlock) => read(&mut file).ok(),
         Ok(()) | Err(TryLockError::Error(_)) => None,
     }
+}
+
+/// When a process was started, in clock ticks since boot; `None` if there is no such process, or it
+/// has ended. With its id, this names one process for as long as the machine runs.
+pub(super) fn started(pid: u32) -> Option<i64> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the name in parentheses, which may contain anything.
+    let end_of_name = stat.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = stat[end_of_name + 1..].split(u8::is_ascii_whitespace).skip(1);
+    let state = fields.next()?;
+    let is_over = matches!(state, b"Z" | b"X" | b"x");
+    let started = str::from_utf8(fields.nth(18)?).ok()?.parse().ok()?;
+    (!is_over).then_some(started)
 }
 
 /// What the owner wrote; nothing if it has not written yet.

@@ -16,6 +16,7 @@ const DAY_MS: i64 = 24 * 3_600 * 1_000;
 
 pub(super) const EXPIRED: i64 = 1;
 const DISCARDED: i64 = 2;
+pub(super) const MISDATED: i64 = 3;
 
 /// Records the purge of these ranges. Their jobs must still be stored.
 pub(super) fn record(
@@ -39,6 +40,7 @@ pub(super) fn record(
         PurgeCause::Expired { retention } => {
             (EXPIRED, Some(i64::try_from(retention.as_millis()).unwrap_or(i64::MAX)))
         }
+        PurgeCause::Misdated => (MISDATED, None),
         PurgeCause::Discarded => (DISCARDED, None),
     };
     let at = of_wall(clock());

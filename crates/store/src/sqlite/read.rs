@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use filch_scheduler::id::{Fence, Hold, JobId, LeaseNo, Seq};
-use filch_scheduler::name::Name;
-use filch_scheduler::record::{JobRow, LeaseRow};
+use filch_scheduler::id::{Fence, Hold, JobId, Seq};
+use filch_scheduler::record::JobRow;
+use filch_scheduler::spec::QueueKey;
 use filch_scheduler::time::Wall;
 use rusqlite::{Connection, Row};
 
@@ -12,13 +12,14 @@ use super::error::Failure;
 use super::rows::{self, Names, bound, select_jobs};
 use super::{codes, notes, packed};
 use crate::store::{
-    AttemptOutput, EXAMINED_ROWS_MAX, Expired, FoundIds, History, OwnerChange, StoredText,
+    AttemptOutput, EXAMINED_ROWS_MAX, Expired, FoundIds, HISTORY_OUTPUTS_MAX, HISTORY_ROWS_MAX,
+    History, OwnerChange, StoredText,
 };
 
 pub(super) fn find(
     connection: &Connection,
     ids: &[JobId],
-    keys: &[Name],
+    keys: &[QueueKey],
     seqs: &[Seq],
 ) -> Result<Vec<JobRow>, Failure> {
     let mut jobs = BTreeMap::new();
@@ -34,9 +35,9 @@ pub(super) fn find(
     for id in ids {
         take(by_id.query([id.0.to_be_bytes()])?.next()?)?;
     }
-    let mut by_key = connection.prepare_cached(select_jobs!("WHERE key = ?1"))?;
-    for key in keys {
-        take(by_key.query([key.as_str()])?.next()?)?;
+    let mut by_key = connection.prepare_cached(select_jobs!("WHERE key = ?1 AND queue = ?2"))?;
+    for QueueKey { queue, key } in keys {
+        take(by_key.query([key.as_str(), queue.as_str()])?.next()?)?;
     }
     let mut by_seq = connection.prepare_cached(select_jobs!("WHERE job.seq = ?1"))?;
     for seq in seqs {
@@ -64,27 +65,37 @@ pub(super) fn history(connection: &Connection, job: JobId) -> Result<Option<Hist
     let payload = payloads(connection, &[row.seq])?.pop().flatten();
     let payload = payload
         .ok_or_else(|| Failure::Content(format!("job number {} has no payload", row.seq.0)))?;
+    let (owners, more_owners) = owners(connection, row.seq)?;
+    let (notes, more_notes) = notes::of_job(connection, row.seq, job)?;
     Ok(Some(History {
         payload,
-        owners: owners(connection, row.seq)?,
-        notes: notes::of_job(connection, row.seq, job)?,
+        owners,
+        notes,
         outputs: outputs(connection, row.seq)?,
+        may_be_more: more_owners || more_notes,
         row,
     }))
 }
 
-/// The changes of owner of one job. Rows of the ledger name their jobs, but a job's rows only bound
-/// the part of the ledger that can name it.
-fn owners(connection: &Connection, job: Seq) -> Result<Vec<OwnerChange>, Failure> {
+/// The newest changes of owner of one job, in order, and whether there may be older ones. Rows of
+/// the ledger name their jobs, but a job's rows only bound the part of the ledger that can name it:
+/// for a job that has waited for long, that is most of the ledger.
+fn owners(connection: &Connection, job: Seq) -> Result<(Vec<OwnerChange>, bool), Failure> {
     let sql = "SELECT worker, cause, from_worker, lease.at, jobs
                FROM job LEFT JOIN job_state ON job_state.seq = job.seq CROSS JOIN lease
                WHERE job.seq = ?1 AND number > lease_before
                    AND number <= iif(job_state.state >= 5, lease_last, 9223372036854775807)
-               ORDER BY number";
+               ORDER BY number DESC";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query([bound(job.0)])?;
     let mut owners = Vec::new();
+    let (mut examined, mut may_be_more) = (0, false);
     while let Some(row) = found.next()? {
+        if examined == EXAMINED_ROWS_MAX || owners.len() == HISTORY_ROWS_MAX {
+            may_be_more = true;
+            break;
+        }
+        examined += 1;
         let jobs = row.get_ref(4)?.as_blob()?;
         for hold in packed::unpack(jobs) {
             let hold = hold?;
@@ -95,18 +106,21 @@ fn owners(connection: &Connection, job: Seq) -> Result<Vec<OwnerChange>, Failure
             }
         }
     }
-    Ok(owners)
+    owners.reverse();
+    Ok((owners, may_be_more))
 }
 
 fn outputs(connection: &Connection, job: Seq) -> Result<Vec<AttemptOutput>, Failure> {
-    let sql = "SELECT fence, result, log FROM attempt_output WHERE job = ?1 ORDER BY fence";
+    let sql = "SELECT fence, result, log FROM attempt_output
+               WHERE job = ?1 ORDER BY fence DESC LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query([bound(job.0)])?;
+    let mut found = statement.query([bound(job.0), bound(HISTORY_OUTPUTS_MAX as u64)])?;
     let mut outputs = Vec::new();
     while let Some(row) = found.next()? {
         let hold = Hold { job, fence: Fence(rows::unsigned(row, 0)?) };
         outputs.push(AttemptOutput { hold, result: row.get(1)?, log: row.get(2)? });
     }
+    outputs.reverse();
     Ok(outputs)
 }
 
@@ -165,20 +179,4 @@ pub(super) fn expired(
         expired.push(Expired { at, seq, id: rows::id(row, 2)? });
     }
     Ok(expired)
-}
-
-pub(super) fn ledger(
-    connection: &Connection,
-    after: LeaseNo,
-    limit: usize,
-) -> Result<Vec<LeaseRow>, Failure> {
-    let sql = "SELECT number, worker, cause, from_worker, at, jobs FROM lease
-               WHERE number > ?1 ORDER BY number LIMIT ?2";
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query((bound(after.0), bound(limit as u64)))?;
-    let mut ledger = Vec::new();
-    while let Some(row) = found.next()? {
-        ledger.push(rows::lease(row)?);
-    }
-    Ok(ledger)
 }

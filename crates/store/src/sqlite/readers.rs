@@ -2,16 +2,19 @@
 //!
 //! A few connections are reserved for reads that the server needs in order to go on. However many
 //! reads of clients wait or last long, the scheduler's next look-up finds a free connection.
+//!
+//! All reads can be paused for a moment (`log` says why), and reads of clients be interrupted.
 
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, InterruptHandle};
 
 use super::connect::{Role, connect, tune};
-use super::error::{Failure, OpenError};
+use super::error::Failure;
+use crate::open::OpenError;
 use crate::store::CLIENT_READS_MAX;
 
 /// How many connections no read for a client ever takes.
@@ -49,9 +52,30 @@ impl ReadFor {
     }
 }
 
+/// Whether a pause interrupts reads of clients that do not end by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stopping {
+    Never,
+    /// Interrupts them, and waits at most this long for them to end.
+    Within(Duration),
+}
+
+/// How often reads are interrupted until they end: one that is between two statements does not
+/// notice.
+const INTERRUPT_AGAIN: Duration = Duration::from_millis(5);
+
 pub(super) struct Readers {
-    idle: Mutex<Vec<Connection>>,
-    returned: Condvar,
+    pool: Mutex<Pool>,
+    /// A connection was returned, or a pause is over.
+    changed: Condvar,
+}
+
+struct Pool {
+    idle: Vec<Connection>,
+    /// Reads in progress, by their numbers; those of clients can be interrupted.
+    active: Vec<(u64, Option<InterruptHandle>)>,
+    last_read: u64,
+    is_paused: bool,
 }
 
 impl Readers {
@@ -64,29 +88,98 @@ impl Readers {
         };
         let idle: Vec<Connection> =
             (0..CLIENT_READS_MAX + RESERVED).map(|_| open()).collect::<Result<_, _>>()?;
-        Ok(Self { idle: Mutex::new(idle), returned: Condvar::new() })
+        let pool = Pool { idle, active: Vec::new(), last_read: 0, is_paused: false };
+        Ok(Self { pool: Mutex::new(pool), changed: Condvar::new() })
     }
 
     /// Borrows a connection, in a transaction: all reads through it see the same state.
     pub(super) fn borrow(&self, read_for: ReadFor) -> Result<Reader<'_>, Failure> {
         let (least, wait) = (read_for.idle_min(), read_for.wait());
-        // Nothing under this lock can panic, so poisoning is harmless.
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.returned.wait_timeout_while(idle, wait, |idle| idle.len() < least);
-        let (mut idle, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        let must_wait = |pool: &mut Pool| pool.is_paused || pool.idle.len() < least;
+        let waited = self.changed.wait_timeout_while(self.pool(), wait, must_wait);
+        let (mut pool, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         if timeout.timed_out() {
             return Err(Failure::Waited(wait));
         }
-        let connection = idle.pop().expect("at least one connection is idle");
-        drop(idle);
-        let reader = Reader { readers: self, connection: Some(connection) };
+        let connection = pool.idle.pop().expect("at least one connection is idle");
+        pool.last_read += 1;
+        let number = pool.last_read;
+        let stop = (read_for == ReadFor::Client).then(|| connection.get_interrupt_handle());
+        pool.active.push((number, stop));
+        drop(pool);
+        let reader = Reader { readers: self, number, connection: Some(connection) };
         reader.prepare_cached("BEGIN")?.execute(())?;
         Ok(reader)
+    }
+
+    /// Runs `act` while no read begins. Waits for the reads in progress before, at most this long;
+    /// then, if they may be stopped, interrupts those of clients.
+    pub(super) fn paused<T>(
+        &self,
+        wait: Duration,
+        stopping: Stopping,
+        act: impl FnOnce() -> T,
+    ) -> T {
+        let mut pool = self.pool();
+        pool.is_paused = true;
+        let pause = Pause { readers: self };
+        pool = self.until_quiet(pool, wait, false);
+        if let Stopping::Within(wait) = stopping {
+            pool = self.until_quiet(pool, wait, true);
+        }
+        drop(pool);
+        let done = act();
+        drop(pause);
+        done
+    }
+
+    /// Waits until no read is in progress, at most this long.
+    fn until_quiet<'pool>(
+        &'pool self,
+        mut pool: MutexGuard<'pool, Pool>,
+        wait: Duration,
+        interrupts: bool,
+    ) -> MutexGuard<'pool, Pool> {
+        let began = Instant::now();
+        while !pool.active.is_empty() {
+            let Some(mut left) = wait.checked_sub(began.elapsed()).filter(|left| !left.is_zero())
+            else {
+                break;
+            };
+            if interrupts {
+                pool.active
+                    .iter()
+                    .filter_map(|(_, stop)| stop.as_ref())
+                    .for_each(InterruptHandle::interrupt);
+                left = left.min(INTERRUPT_AGAIN);
+            }
+            let waited = self.changed.wait_timeout(pool, left);
+            pool = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        pool
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        // Nothing under this lock can panic, so poisoning is harmless.
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends a pause when it is dropped.
+struct Pause<'readers> {
+    readers: &'readers Readers,
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        self.readers.pool().is_paused = false;
+        self.readers.changed.notify_all();
     }
 }
 
 pub(super) struct Reader<'readers> {
     readers: &'readers Readers,
+    number: u64,
     /// Present until it is returned.
     connection: Option<Connection>,
 }
@@ -108,10 +201,11 @@ impl Drop for Reader<'_> {
             // A read transaction has nothing to roll back, so a failure is harmless.
             let _ = connection.prepare_cached("ROLLBACK").and_then(|mut end| end.execute(()));
         }
-        let mut idle = self.readers.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.push(connection);
-        drop(idle);
+        let mut pool = self.readers.pool();
+        pool.active.retain(|(number, _)| *number != self.number);
+        pool.idle.push(connection);
+        drop(pool);
         // All of them: the one that wakes first may have to leave this connection to another.
-        self.readers.returned.notify_all();
+        self.readers.changed.notify_all();
     }
 }

@@ -9,28 +9,40 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::error::{Failure, OpenError};
+use super::error::Failure;
+use crate::open::OpenError;
 
 /// Marks the file as a filch store: "flch".
 const APPLICATION: i32 = 0x666c_6368;
 
 /// Raised by every change of the tables. A file with any other version is refused: until the first
 /// release there is no upgrade from one version to the next.
-pub(super) const VERSION: i64 = 5;
+pub(super) const VERSION: i64 = 7;
 
 /// Enumerations are stored as small integers; `codes` defines their meaning.
 const TABLES: &str = "
-    -- A single row: the newest number of each kind, and the settings of the whole cluster.
+    -- A single row: the owner's epoch, the newest number of each kind, and the settings of the
+    -- whole cluster.
     CREATE TABLE store_meta (
         id             INTEGER PRIMARY KEY CHECK (id = 1),
+        -- Raised by each process that opens the store to write. Only the newest may write.
+        epoch          INTEGER NOT NULL,
+        -- The process that did so last, when it was started, in clock ticks since boot, and the
+        -- inode of the lock file that it holds. NULL once it has closed the store.
+        owner_pid      INTEGER,
+        owner_started  INTEGER,
+        owner_lock     INTEGER,
         commit_last    INTEGER NOT NULL,
         seq_last       INTEGER NOT NULL,
         lease_last     INTEGER NOT NULL,
         strategy       INTEGER,
         aging_ns       INTEGER,
-        lease_length_ns INTEGER
+        lease_length_ns INTEGER,
+        -- Grows with every change of the table `token`.
+        token_version  INTEGER NOT NULL
     ) STRICT;
-    INSERT INTO store_meta (id, commit_last, seq_last, lease_last) VALUES (1, 0, 0, 0);
+    INSERT INTO store_meta (id, epoch, commit_last, seq_last, lease_last, token_version)
+        VALUES (1, 0, 0, 0, 0, 0);
 
     -- What was submitted. From `condition` on, all columns are NULL for a job that uses the defaults.
     CREATE TABLE job (
@@ -59,7 +71,7 @@ const TABLES: &str = "
         timeout_ms     INTEGER
     ) STRICT;
     CREATE UNIQUE INDEX job_id ON job (id);
-    CREATE UNIQUE INDEX job_key ON job (key) WHERE key IS NOT NULL;
+    CREATE UNIQUE INDEX job_key ON job (key, queue) WHERE key IS NOT NULL;
 
     CREATE TABLE payload (
         seq            INTEGER PRIMARY KEY,
@@ -114,20 +126,25 @@ const TABLES: &str = "
         number         INTEGER PRIMARY KEY
     ) STRICT;
 
-    -- Remarks about jobs and workers: failed attempts, cancels, retries, lost workers.
+    -- Remarks about jobs and workers: failed attempts, lost workers; and what operators did.
     CREATE TABLE note (
         number         INTEGER PRIMARY KEY,
         -- When it was stored.
         at             INTEGER NOT NULL,
-        kind           INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 5),
+        kind           INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 9),
         job            INTEGER,
         fence          INTEGER,
         worker         INTEGER,
         outcome        INTEGER,
         text           TEXT,
-        jobs           INTEGER
+        jobs           INTEGER,
+        -- Who did it, if it is an act of an operator, and in which queue.
+        done_by        TEXT,
+        queue          TEXT
     ) STRICT;
     CREATE INDEX note_job ON note (job) WHERE job IS NOT NULL;
+    CREATE INDEX note_queue ON note (queue, number) WHERE queue IS NOT NULL;
+    CREATE INDEX note_act ON note (number) WHERE kind >= 2;
     CREATE INDEX note_worker ON note (at) WHERE job IS NULL;
 
     -- The result and the log of an attempt.
@@ -169,7 +186,7 @@ const TABLES: &str = "
     -- Why and when jobs were purged: one row per cause and day.
     CREATE TABLE purge (
         number         INTEGER PRIMARY KEY,
-        cause          INTEGER NOT NULL CHECK (cause BETWEEN 1 AND 2),
+        cause          INTEGER NOT NULL CHECK (cause BETWEEN 1 AND 3),
         -- The retention that applied.
         retention_ms   INTEGER CHECK ((retention_ms IS NOT NULL) = (cause = 1)),
         at_first       INTEGER NOT NULL,

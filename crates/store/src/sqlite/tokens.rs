@@ -3,13 +3,15 @@
 use std::path::Path;
 
 use filch_scheduler::name::Name;
+use filch_scheduler::record::OperatorAct;
 use filch_scheduler::time::Wall;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row};
 
-use super::error::{Failure, OpenError};
-use super::{owner, rows};
-use crate::token::TokenRow;
+use super::error::Failure;
+use super::{notes, owner, rows};
+use crate::open::OpenError;
+use crate::token::{TokenChange, TokenRow};
 
 const COLUMNS: &str = "id, name, role, queues, digest, created_at, expires_at, revoked_at";
 
@@ -48,11 +50,42 @@ fn read(row: &Row<'_>) -> Result<TokenRow, Failure> {
     })
 }
 
-pub(super) fn keep(connection: &Connection, token: &TokenRow) -> Result<(), Failure> {
+/// A number that grows with every change.
+pub(super) fn version(connection: &Connection) -> Result<u64, Failure> {
+    let mut statement = connection.prepare_cached("SELECT token_version FROM store_meta")?;
+    let version: i64 = statement.query_row((), |row| row.get(0))?;
+    Ok(version.cast_unsigned())
+}
+
+/// Makes a change, and writes who did; false if there was nothing to change.
+pub(super) fn change(
+    connection: &Connection,
+    change: &TokenChange,
+    by: Option<&Name>,
+) -> Result<bool, Failure> {
+    let (is_changed, act) = match change {
+        TokenChange::Create(token) => {
+            (create(connection, token)?, OperatorAct::CreateToken(token.id.as_str().into()))
+        }
+        TokenChange::Revoke { id, at } => {
+            (revoke(connection, id, *at)?, OperatorAct::RevokeToken(id.as_str().into()))
+        }
+    };
+    if is_changed {
+        connection.execute("UPDATE store_meta SET token_version = token_version + 1", ())?;
+        notes::write_act(connection, by, act)?;
+    }
+    Ok(is_changed)
+}
+
+fn create(connection: &Connection, token: &TokenRow) -> Result<bool, Failure> {
     let queues: Vec<&str> = token.queues.iter().map(Name::as_str).collect();
     let wall = rows::of_wall;
-    let sql = format!("INSERT INTO token ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)");
-    connection.execute(
+    let sql = format!(
+        "INSERT INTO token ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+         ON CONFLICT (id) DO NOTHING"
+    );
+    let created = connection.execute(
         &sql,
         (
             &token.id,
@@ -65,20 +98,17 @@ pub(super) fn keep(connection: &Connection, token: &TokenRow) -> Result<(), Fail
             token.revoked_at.map(wall),
         ),
     )?;
-    Ok(())
+    Ok(created > 0)
 }
 
-pub(super) fn revoke(connection: &Connection, id: &str, at: Wall) -> Result<bool, Failure> {
+fn revoke(connection: &Connection, id: &str, at: Wall) -> Result<bool, Failure> {
     let sql = "UPDATE token SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
     Ok(connection.execute(sql, (id, rows::of_wall(at)))? > 0)
 }
 
 /// Whether the store in this file has any token, also one that has expired or was revoked. Neither
 /// locks nor changes the store; a file that does not exist has none.
-///
-/// # Errors
-/// If the file cannot be read.
-pub fn has_tokens(path: &Path) -> Result<bool, OpenError> {
+pub(crate) fn has_tokens(path: &Path) -> Result<bool, OpenError> {
     let path = owner::resolve(path);
     if !path.exists() {
         return Ok(false);

@@ -13,7 +13,7 @@ use super::error::{Failure, Halt};
 use super::live::Live;
 use super::numbers::Numbers;
 use super::rows::{self, of_wall, of_worker, ordered};
-use super::{codes, notes, packed, purge, trim};
+use super::{codes, epoch, notes, packed, purge, trim};
 use crate::rules::{self, Rejection, check_holder, is_live};
 use crate::store::{AttemptOutput, Commit, PurgeCause, StoredText};
 
@@ -62,6 +62,8 @@ const OVERWRITE: &str = "INSERT OR REPLACE INTO job_state
 /// Begun by its first statement; ended by its last, or rolled back by the caller if it fails.
 pub(super) struct Transaction<'commit> {
     connection: &'commit Connection,
+    /// The epoch of this writer.
+    epoch: u64,
     numbers: Numbers,
     live: &'commit mut Live,
     /// The newest lease row after this commit: the row that takes a job from its owner may come
@@ -79,11 +81,13 @@ pub(super) struct Transaction<'commit> {
 impl<'commit> Transaction<'commit> {
     pub(super) const fn new(
         connection: &'commit Connection,
+        epoch: u64,
         numbers: Numbers,
         live: &'commit mut Live,
     ) -> Self {
         Self {
             connection,
+            epoch,
             numbers,
             live,
             lease_last: numbers.lease,
@@ -98,6 +102,7 @@ impl<'commit> Transaction<'commit> {
     /// Returns the newest numbers afterwards.
     pub(super) fn run(mut self, commit: &'commit Commit) -> Result<Numbers, Halt> {
         self.execute("BEGIN IMMEDIATE", ())?;
+        epoch::check(self.connection, self.epoch)?;
         let number = |mutation: &Mutation| match mutation {
             Mutation::Lease(row) => Some(row.number),
             _ => None,
@@ -241,8 +246,9 @@ impl<'commit> Transaction<'commit> {
             return Err(Rejection::SameId { id: spec.id, other, seq }.into());
         }
         if let Some(key) = &spec.key {
-            let mut find = self.connection.prepare_cached("SELECT seq FROM job WHERE key = ?1")?;
-            let mut found = find.query([key.as_str()])?;
+            let find = "SELECT seq FROM job WHERE key = ?1 AND queue = ?2";
+            let mut find = self.connection.prepare_cached(find)?;
+            let mut found = find.query([key.as_str(), spec.queue.as_str()])?;
             if let Some(found) = found.next()? {
                 let other = Seq(rows::unsigned(found, 0)?);
                 return Err(Rejection::SameKey { key: key.clone(), other, seq }.into());

@@ -1,6 +1,8 @@
 //! History that concerns no stored job any more: closed rows of the ledger, and old notes about
 //! workers.
 
+use std::ops::RangeInclusive;
+
 use filch_scheduler::id::LeaseNo;
 use filch_scheduler::time::Wall;
 use rusqlite::{Connection, OptionalExtension};
@@ -18,7 +20,7 @@ const NOTES_MOST: u32 = 4_096;
 pub(super) fn outdated(
     connection: &Connection,
     after: LeaseNo,
-    before: Wall,
+    recent: &RangeInclusive<Wall>,
     limit: usize,
 ) -> Result<Outdated, Failure> {
     let sql = "SELECT number, at, jobs, number IN (SELECT number FROM lease_open) FROM lease
@@ -30,7 +32,7 @@ pub(super) fn outdated(
     let (mut outdated, mut count) = (Outdated::default(), 0);
     let mut is_all = true;
     while let Some(row) = found.next()? {
-        if rows::wall(row, 1)? >= before {
+        if recent.contains(&rows::wall(row, 1)?) {
             break;
         }
         if count == limit {
@@ -49,7 +51,7 @@ pub(super) fn outdated(
     let sql = "SELECT count(*) FROM (SELECT 1 FROM note INDEXED BY note_worker
                                      WHERE job IS NULL AND at < ?1 LIMIT ?2)";
     let mut notes = connection.prepare_cached(sql)?;
-    let notes: i64 = notes.query_row((bound(before.0), NOTES_MOST), |row| row.get(0))?;
+    let notes: i64 = notes.query_row((bound(recent.start().0), NOTES_MOST), |row| row.get(0))?;
     outdated.notes = notes.cast_unsigned();
     Ok(outdated)
 }

@@ -1,13 +1,18 @@
 //! The connection that writes: one transaction per commit, and what happens when it fails.
 
+use std::sync::Arc;
+
 use filch_scheduler::id::CommitNo;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
+use super::disk_space::DiskLimits;
+use super::epoch;
 use super::error::{Failure, Halt};
 use super::live::Live;
 use super::log::Log;
 use super::numbers::Numbers;
+use super::readers::Readers;
 use super::transaction::Transaction;
 use crate::rules;
 use crate::store::Commit;
@@ -15,6 +20,8 @@ use crate::store::Commit;
 /// The connection that writes, and the state that it caches.
 pub(super) struct Writer {
     connection: Connection,
+    readers: Arc<Readers>,
+    epoch: u64,
     numbers: Numbers,
     log: Log,
     live: Live,
@@ -24,14 +31,28 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(connection: Connection) -> Result<Self, Failure> {
+    /// The writer of the owner of this epoch.
+    pub(super) fn new(
+        connection: Connection,
+        epoch: u64,
+        readers: Arc<Readers>,
+        limits: DiskLimits,
+    ) -> Result<Self, Failure> {
         let (numbers, live) = (Numbers::read(&connection)?, Live::read(&connection)?);
-        let log = Log::new(&connection)?;
-        Ok(Self { connection, numbers, log, live, failed: None })
+        let log = Log::new(&connection, limits)?;
+        Ok(Self { connection, readers, epoch, numbers, log, live, failed: None })
     }
 
     pub(super) const fn last_commit(&self) -> CommitNo {
         self.numbers.commit
+    }
+
+    /// Whether this process still owns the store.
+    pub(super) fn check_owner(&mut self) -> Result<(), Halt> {
+        if let Some(failed) = &self.failed {
+            return Err(Failure::Earlier(failed.clone()).into());
+        }
+        epoch::check(&self.connection, self.epoch)
     }
 
     /// How many disk syncs there were.
@@ -46,7 +67,9 @@ impl Writer {
         }
         rules::check_payloads(commit)?;
         rules::check_purges(commit)?;
-        let kept = Transaction::new(&self.connection, self.numbers, &mut self.live).run(commit);
+        self.make_room(commit)?;
+        let kept = Transaction::new(&self.connection, self.epoch, self.numbers, &mut self.live)
+            .run(commit);
         match kept {
             Ok(numbers) => {
                 self.numbers = numbers;
@@ -58,16 +81,24 @@ impl Writer {
                 self.roll_back();
                 match halt {
                     Halt::Failure(failure) => self.check(Err(failure)).map_err(Halt::Failure),
-                    rejection @ Halt::Rejection(_) => Err(rejection),
+                    halt @ (Halt::Rejection(_) | Halt::Superseded) => Err(halt),
                 }
             }
+        }
+    }
+
+    fn make_room(&mut self, commit: &Commit) -> Result<(), Failure> {
+        match self.log.make_room(&self.connection, &self.readers, commit.size()) {
+            // The commit itself finds out whether there is space for it.
+            Err(failure) if failure.is_full() => Ok(()),
+            made => self.check(made),
         }
     }
 
     /// To be called after a commit. The commit is durable even if this fails, but no later one will
     /// be, unless the reason is only a full disk.
     pub(super) fn committed(&mut self) -> Result<(), Failure> {
-        let moved = self.log.committed(&self.connection);
+        let moved = self.log.committed(&self.connection, &self.readers);
         self.check(moved)
     }
 
@@ -76,19 +107,24 @@ impl Writer {
     pub(super) fn aside<T>(
         &mut self,
         write: impl FnOnce(&Connection) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, Halt> {
         if let Some(failed) = &self.failed {
-            return Err(Failure::Earlier(failed.clone()));
+            return Err(Failure::Earlier(failed.clone()).into());
         }
-        match write(&self.connection) {
-            Ok(written) => self.committed().map(|()| written),
-            Err(failure) => {
+        match in_transaction(&self.connection, self.epoch, write) {
+            Ok(written) => {
+                self.committed()?;
+                Ok(written)
+            }
+            Err(halt) => {
                 self.roll_back();
-                // A violated constraint says nothing about the disk.
-                if !failure.is_full() && !failure.is_not_permitted() {
-                    self.failed = Some(failure.to_string());
+                match halt {
+                    Halt::Failure(failure) => {
+                        let checked = self.check(Err(failure));
+                        Err(checked.expect_err("it has failed").into())
+                    }
+                    halt @ (Halt::Rejection(_) | Halt::Superseded) => Err(halt),
                 }
-                Err(failure)
             }
         }
     }
@@ -129,6 +165,27 @@ impl Writer {
     }
 }
 
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if self.failed.is_none() {
+            // If it fails, the next owner looks whether this process still runs.
+            let _ = epoch::give_up(&self.connection, self.epoch);
+        }
+    }
+}
+
+fn in_transaction<T>(
+    connection: &Connection,
+    epoch: u64,
+    write: impl FnOnce(&Connection) -> Result<T, Failure>,
+) -> Result<T, Halt> {
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    epoch::check(connection, epoch)?;
+    let written = write(connection)?;
+    connection.execute_batch("COMMIT")?;
+    Ok(written)
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -157,7 +214,8 @@ mod tests {
         connect::tune(&connection, connect::Role::Write, path).unwrap();
         schema::create(&mut connection).unwrap();
         connection.pragma_update(None, "max_page_count", 100).unwrap();
-        let mut writer = Writer::new(connection).unwrap();
+        let readers = Arc::new(Readers::open(path).unwrap());
+        let mut writer = Writer::new(connection, 0, readers, DiskLimits::DEFAULT).unwrap();
         let mut number = 1;
         let halt = loop {
             match writer.commit(&commit(number)) {

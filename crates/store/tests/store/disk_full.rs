@@ -11,8 +11,8 @@ use filch_scheduler::id::{CommitNo, Seq};
 use filch_scheduler::record::Mutation;
 use filch_scheduler::state::JobState;
 use filch_store::{
-    Commit, CommitError, DiskReserve, DiskSpace, Filter, ListOrder, OwnerNote, PurgeCause, Sqlite,
-    Store, StoredText,
+    Commit, CommitError, DiskLimits, Filter, ListOrder, OwnerNote, PurgeCause, Sqlite, Store,
+    StoreSpace, StoredText,
 };
 
 use crate::{put, write};
@@ -20,7 +20,8 @@ use crate::{put, write};
 const PATH: &str = "FILCH_STORE_FULL";
 const DISK: u64 = 48 << 20;
 /// More than the log takes up at its longest.
-const RESERVE: DiskReserve = DiskReserve { mark: 12 << 20, ballast: 2 << 20 };
+const RESERVE: DiskLimits =
+    DiskLimits { free_min: 12 << 20, ballast: 2 << 20, ..DiskLimits::DEFAULT };
 
 #[test]
 fn a_full_disk_takes_reports_and_then_refuses_cleanly() {
@@ -77,14 +78,14 @@ fn child() {
             ..Commit::default()
         }
     };
-    while store.disk_space() == DiskSpace::Enough {
+    while store.status().space == StoreSpace::Enough {
         store.commit(&submit(last)).unwrap();
         last += 1;
     }
     let jobs = last * 100;
     assert!(jobs > 5_000, "{jobs}");
-    let DiskSpace::Low { free, mark } = store.disk_space() else { panic!() };
-    assert!(free < mark && free > mark / 4, "{free}");
+    let StoreSpace::Low { free, needed } = store.status().space else { panic!() };
+    assert!(free < needed && free > needed / 4, "{free}");
 
     // All of them can still be reported.
     for batch in 0..last {

@@ -12,14 +12,14 @@ use filch_scheduler::message::{
     Again, Ending, FromWorker, Hello, HelloKind, Report, Serves, ToWorker,
 };
 use filch_scheduler::name::Name;
-use filch_scheduler::record::{JobRow, Mutation, Note, Strategy as Order};
+use filch_scheduler::record::{JobRow, Mutation, Note, OperatorAct, Strategy as Order};
 use filch_scheduler::spec::{Backoff, Condition, JobSpec, Otherwise, Retry};
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Millis, Monotonic, Now, Wall};
 use filch_store::{AttemptOutput, Commit, CommitError, Filter, PurgeCause, Store};
 use proptest::prelude::*;
 
-use crate::pair::{Pair, commit, load, payload};
+use crate::pair::{MemoryPlace, Pair, Place, commit, load, payload};
 
 /// One step of a test: the kind of event, and a number that selects its details.
 type Step = (u8, u16);
@@ -33,8 +33,8 @@ struct Worker {
     holds: Vec<Hold>,
 }
 
-struct World {
-    pair: Pair,
+struct World<P: Place> {
+    pair: Pair<P>,
     now: Now,
     dispatch: Dispatch,
     /// Decisions that are not committed yet.
@@ -47,7 +47,7 @@ struct World {
     ids: Vec<JobId>,
 }
 
-impl World {
+impl<P: Place> World<P> {
     fn new() -> Self {
         let now = Now { monotonic: Monotonic(1_000_000), wall: Wall(1_000_000) };
         Self {
@@ -302,16 +302,17 @@ impl World {
 
     fn request(&mut self, request: Request) {
         self.requests += 1;
-        self.event(DispatchEvent::Request { from: RequestNo(self.requests), request });
+        self.event(DispatchEvent::Request { from: RequestNo(self.requests), by: None, request });
     }
 
     fn purge(&mut self, number: u16) {
         self.keep();
         let before = Wall(self.now.wall.0.saturating_sub(u64::from(number) % 2_000));
-        let sqlite = self.pair.sqlite();
-        let proposed = sqlite.expired(None, before, 20).expect("readable");
+        let store = self.pair.store();
+        let proposed = store.expired(None, before, 20).expect("readable");
         let after = LeaseNo(u64::from(number) % 8);
-        let leases = sqlite.outdated(after, before, 20).expect("readable").leases;
+        let leases =
+            store.outdated(after, &(before..=Wall(u64::MAX)), 20).expect("readable").leases;
         if !leases.is_empty() {
             self.event(DispatchEvent::Outdated { leases, notes_before: Wall(0) });
         }
@@ -324,7 +325,7 @@ impl World {
         self.gathered = Commit::default();
         self.workers.clear();
         self.pair.reopen();
-        let loaded = load(self.pair.sqlite());
+        let loaded = load(self.pair.store());
         assert_eq!(loaded, load(&self.pair.transient));
         let mut effects = Vec::new();
         self.dispatch = Dispatch::load(DispatchConfig::default(), self.now, loaded, &mut effects)
@@ -370,7 +371,10 @@ impl World {
             Mutation::Put(another),
             Mutation::Strategy(Order::Fair),
             Mutation::Priority { job: newest.seq, priority: 7 },
-            Mutation::Note(Note::Prioritised(newest.spec.id)),
+            Mutation::Note(Note::Act {
+                by: None,
+                act: OperatorAct::SetPriority { job: newest.spec.id, priority: 1 },
+            }),
         ];
         let is_other = |seq: &Seq| *seq != newest.seq && *seq != write.job;
         let expired = kept.expired(None, Wall(u64::MAX), usize::MAX).into_iter().map(|job| job.seq);
@@ -396,15 +400,13 @@ fn filters() -> impl Strategy<Value = Filter> {
     })
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
-
-    #[test]
-    fn both_stores_hold_what_the_scheduler_decides(
-        steps in prop::collection::vec(any::<Step>(), 1..250),
-        filters in prop::collection::vec((filters(), 0..9_usize), 1..6),
-    ) {
-        let mut world = World::new();
+/// Both stores hold what the scheduler decides in random runs.
+pub(crate) fn random_decisions<P: Place>() {
+    let config = ProptestConfig { cases: 64, ..ProptestConfig::with_source_file(file!()) };
+    let steps = prop::collection::vec(any::<Step>(), 1..250);
+    let filters = prop::collection::vec((filters(), 0..9_usize), 1..6);
+    proptest!(config, |(steps in steps, filters in filters)| {
+        let mut world = World::<P>::new();
         for (count, step) in (1..).zip(steps) {
             world.step(step);
             if count % 50 == 0 {
@@ -420,7 +422,7 @@ proptest! {
         }
         world.restart();
         world.pair.compare();
-    }
+    });
 }
 
 /// The random runs above are useful only if every kind of mutation occurs in them.
@@ -445,7 +447,7 @@ fn every_kind_of_mutation_occurs_in_random_runs() {
         "attempt",
         "lost",
     ]);
-    let mut world = World::new();
+    let mut world = World::<MemoryPlace>::new();
     for number in 0..2_000_u64 {
         let random = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         world.step(((random >> 32) as u8, (random >> 40) as u16));

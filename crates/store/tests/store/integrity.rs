@@ -6,16 +6,16 @@ use std::thread;
 
 use filch_scheduler::id::{CommitNo, Fence, Hold, LeaseNo, Seq, WorkerId};
 use filch_scheduler::record::{
-    AttemptOutcome, JobRow, JobWrite, LastReport, LeaseCause, LeaseRow, Mutation, Note, Reason,
-    ReportKind,
+    AttemptOutcome, JobRow, JobWrite, LastReport, LeaseCause, LeaseRow, Mutation, Note,
+    OperatorAct, Reason, ReportKind,
 };
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Wall};
 use filch_store::integrity::{IntegrityReport, IntegrityRule, check};
-use filch_store::{Commit, PurgeCause, Snapshot, Store};
+use filch_store::{Commit, PurgeCause, Snapshot};
 use rusqlite::Connection;
 
-use crate::pair::{Pair, commit};
+use crate::pair::{FilePair, commit};
 use crate::{id, put, row, write};
 
 const ONE: WorkerId = WorkerId::apart(1);
@@ -48,9 +48,9 @@ fn close(number: u64) -> Mutation {
 /// `a` succeeds and releases its child `c`; `b` is stolen, fails and succeeds at the second
 /// attempt; `c` and `d` are taken back from a lost worker and given to another one; `e` is
 /// cancelled; `f` is purged two hours after its end, where an hour was promised.
-fn history() -> Pair {
+fn history() -> FilePair {
     use Mutation::Write;
-    let pair = Pair::new();
+    let pair = FilePair::new();
     let finished = LastReport { worker: ONE, kind: ReportKind::Finished };
     let end = |seq, fence| {
         Write(JobWrite { last: Some(finished), ..write(seq, JobState::Succeeded, fence) })
@@ -83,7 +83,7 @@ fn history() -> Pair {
             close(5),
         ],
         vec![lease(6, Some(TWO), LeaseCause::Claim, &[(3, 3), (4, 3)])],
-        vec![Mutation::Note(Note::Cancelled(id("e"))), Write(cancelled)],
+        vec![cancel("e"), Write(cancelled)],
         vec![lease(7, Some(TWO), LeaseCause::Claim, &[(6, 1)])],
         vec![Write(over), close(7)],
         vec![Mutation::Purge(vec![Seq(6)])],
@@ -92,6 +92,11 @@ fn history() -> Pair {
         pair.commit(&expiring(number, mutations)).expect("it fits");
     }
     pair
+}
+
+/// The record of a cancel.
+fn cancel(name: &str) -> Mutation {
+    Mutation::Note(Note::Act { by: None, act: OperatorAct::Cancel(id(name)) })
 }
 
 /// A commit whose purges are due to an hour's retention.
@@ -112,10 +117,10 @@ fn report(path: &Path) -> IntegrityReport {
 }
 
 /// A copy of the history, and what is done to it.
-fn damaged(pair: &Pair, damage: impl FnOnce(&Path)) -> PathBuf {
+fn damaged(pair: &FilePair, damage: impl FnOnce(&Path)) -> PathBuf {
     let copy = pair.path().with_file_name("damaged.db");
     let _ = std::fs::remove_file(&copy);
-    pair.sqlite().backup(&copy).expect("there is room");
+    pair.backup(&copy).expect("there is room");
     damage(&copy);
     copy
 }
@@ -357,7 +362,30 @@ fn every_planted_contradiction_is_found_with_its_rows() {
 #[test]
 fn a_purge_before_the_end_of_the_retention_is_a_violation() {
     let pair = history();
-    let ends = JobWrite { at: Wall(now()), ..write(7, JobState::Succeeded, 1) };
+    end_seventh(&pair, now());
+    pair.commit(&expiring(18, vec![Mutation::Purge(vec![Seq(7)])])).expect("it fits");
+    let found = report(&pair.path()).violations;
+    let [violation] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!((violation.rule, violation.job), (IntegrityRule::S1, Some(Seq(7))));
+    assert!(violation.what.contains("but the retention was 3600000 ms"), "{violation:?}");
+    assert!(violation.what.contains("(one of 2 jobs purged"), "{violation:?}");
+}
+
+#[test]
+fn a_job_that_ended_while_the_clock_was_ahead_may_be_purged() {
+    let pair = history();
+    end_seventh(&pair, now() + 365 * 24 * 3_600 * 1_000);
+    let mut purge = commit(CommitNo(18), vec![Mutation::Purge(vec![Seq(7)])]);
+    purge.purges.fill(PurgeCause::Misdated);
+    pair.commit(&purge).expect("it fits");
+    let report = report(&pair.path());
+    assert!(report.holds(), "{:#?}", report.violations);
+    assert_eq!(report.counts.expired, 2);
+}
+
+/// A seventh job succeeds at this time.
+fn end_seventh(pair: &FilePair, at: u64) {
+    let ends = JobWrite { at: Wall(at), ..write(7, JobState::Succeeded, 1) };
     let commits = [
         vec![put(7, "g")],
         vec![lease(8, Some(TWO), LeaseCause::Claim, &[(7, 1)])],
@@ -366,12 +394,6 @@ fn a_purge_before_the_end_of_the_retention_is_a_violation() {
     for (number, mutations) in (15..).zip(commits) {
         pair.commit(&commit(CommitNo(number), mutations)).expect("it fits");
     }
-    pair.commit(&expiring(18, vec![Mutation::Purge(vec![Seq(7)])])).expect("it fits");
-    let found = report(&pair.path()).violations;
-    let [violation] = &found[..] else { panic!("{found:#?}") };
-    assert_eq!((violation.rule, violation.job), (IntegrityRule::S1, Some(Seq(7))));
-    assert!(violation.what.contains("but the retention was 3600000 ms"), "{violation:?}");
-    assert!(violation.what.contains("(one of 2 jobs purged"), "{violation:?}");
 }
 
 #[test]
@@ -467,7 +489,7 @@ fn a_check_does_not_block_the_writer_and_sees_a_consistent_snapshot() {
 #[test]
 fn a_check_leaves_the_files_unchanged() {
     let mut pair = history();
-    let files = |pair: &Pair| {
+    let files = |pair: &FilePair| {
         let folder = pair.path().parent().expect("it is in a folder").to_owned();
         let entries = std::fs::read_dir(folder).expect("it is there");
         let mut files: Vec<_> = entries

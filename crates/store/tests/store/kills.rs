@@ -7,7 +7,9 @@ use filch_scheduler::id::{CommitNo, Fence, Hold, LeaseNo, Seq};
 use filch_scheduler::record::{LeaseCause, LeaseRow, Mutation};
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
-use filch_store::{AttemptOutput, Filter, ListOrder, OwnerNote, Sqlite, Store, holder};
+use filch_store::{
+    AttemptOutput, Filter, JobText, ListOrder, Location, OwnerNote, Sqlite, Store, holder,
+};
 use rusqlite::Connection;
 
 use crate::pair::{NO_RESERVE, commit, load, payload};
@@ -44,7 +46,7 @@ fn acknowledged_commits_survive_a_kill() {
             }
         }
         child.wait().unwrap();
-        assert_eq!(holder(&path), None, "the lock is released with the process");
+        assert_eq!(holder(&Location::from(&path)), None, "the lock is released with the process");
         check(&path, acknowledged);
     }
     assert!(acknowledged >= 8 * 17);
@@ -66,7 +68,8 @@ fn check(path: &std::path::Path, acknowledged: u64) {
         .rows;
     assert_eq!(rows.len() as u64, last.0 * JOBS);
     let seqs: Vec<Seq> = rows.iter().map(|row| row.seq).collect();
-    let payloads = store.payloads(&seqs).expect("the store can be opened after the kill");
+    let payloads =
+        store.texts(JobText::Payload, &seqs).expect("the store can be opened after the kill");
     for (row, text) in rows.iter().zip(payloads) {
         assert_eq!(text, Some(payload(row.seq)));
         let is_newest = row.seq.0 > (last.0 - 1) * JOBS;

@@ -3,16 +3,16 @@
 use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, LeaseNo, Seq, WorkerId};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{
-    JobRow, JobWrite, LastReport, LeaseCause, LeaseRow, Loaded, Mutation, Note, QueueSettings,
-    ReportKind,
+    JobRow, JobWrite, LastReport, LeaseCause, LeaseRow, Loaded, Mutation, Note, OperatorAct,
+    QueueSettings, ReportKind,
 };
-use filch_scheduler::spec::JobSpec;
+use filch_scheduler::spec::{JobSpec, QueueKey};
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Duration, Wall};
 use filch_store::{Expired, Memory};
 use proptest::prelude::*;
 
-use crate::pair::{Pair, commit, load};
+use crate::pair::{Pair, Place, commit, load};
 
 /// Lists that every query scans; a commit is tried on a copy.
 #[derive(Clone, Default)]
@@ -40,8 +40,8 @@ impl Model {
     fn mutate(&mut self, mutation: &Mutation) -> Option<()> {
         match mutation {
             Mutation::Put(row) => {
-                let same_key =
-                    |other: &JobRow| row.spec.key.is_some() && other.spec.key == row.spec.key;
+                let key = row.spec.queue_key();
+                let same_key = |other: &JobRow| key.is_some() && other.spec.queue_key() == key;
                 let clashes = |other: &JobRow| other.spec.id == row.spec.id || same_key(other);
                 must(row.seq.0 > self.last_seq && !self.jobs.iter().any(clashes))?;
                 must(can_be_kept(&row.now))?;
@@ -201,6 +201,11 @@ fn id(number: u8) -> JobId {
     readable.filter(|_| number % 4 != 3).unwrap_or(other)
 }
 
+/// Jobs of two queues may have the same key.
+fn queue(number: u8) -> Name {
+    Name::from(["one", "two"][usize::from(number) % 2])
+}
+
 fn key(number: u8) -> Name {
     Name::from(format!("k{number}").as_str())
 }
@@ -226,6 +231,7 @@ fn mutation(step: &Step, model: &Model) -> Mutation {
             let seq = Seq(model.last_seq + ahead);
             let mut spec = JobSpec::new(id(number));
             spec.key = named.map(key);
+            spec.queue = queue(number);
             spec.parents = parents.iter().copied().map(id).collect();
             let now = write(seq, state, 0, false, 0);
             Mutation::Put(JobRow { seq, spec, submitted_at: Wall(0), now })
@@ -257,7 +263,7 @@ fn mutation(step: &Step, model: &Model) -> Mutation {
             let leases = vec![pick(row, numbers, LeaseNo(model.last_lease + 1))];
             Mutation::Trim { leases, notes_before: Wall(0) }
         }
-        Step::Note => Mutation::Note(Note::Drained(worker)),
+        Step::Note => Mutation::Note(Note::Act { by: None, act: OperatorAct::DrainWorker(worker) }),
     }
 }
 
@@ -313,18 +319,19 @@ proptest! {
         for number in 0..48 {
             let by_id = after.jobs.iter().filter(|row| row.spec.id == id(number));
             prop_assert_eq!(memory.find(&[id(number)], &[], &[]), by_id.cloned().collect::<Vec<_>>());
-            let by_key = after.jobs.iter().filter(|row| row.spec.key == Some(key(number)));
-            prop_assert_eq!(memory.find(&[], &[key(number)], &[]), by_key.cloned().collect::<Vec<_>>());
+            let wanted = QueueKey { queue: queue(number), key: key(number) };
+            let by_key = after.jobs.iter().filter(|row| row.spec.queue_key().as_ref() == Some(&wanted));
+            let found = memory.find(&[], std::slice::from_ref(&wanted), &[]);
+            prop_assert_eq!(found, by_key.cloned().collect::<Vec<_>>());
         }
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 50, ..ProptestConfig::default() })]
-
-    #[test]
-    fn the_store_on_disk_matches_memory(commits in commits()) {
-        let (mut pair, mut last) = (Pair::new(), CommitNo(0));
+/// Random commits leave the same in both stores.
+pub(crate) fn random_commits<P: Place>() {
+    let config = ProptestConfig { cases: 50, ..ProptestConfig::with_source_file(file!()) };
+    proptest!(config, |(commits in commits())| {
+        let (mut pair, mut last) = (Pair::<P>::new(), CommitNo(0));
         play(&commits, |mutations, _, fits| {
             let kept = pair.commit(&commit(last.next(), mutations.to_vec()));
             assert_eq!(kept.is_ok(), fits, "{kept:?}");
@@ -336,5 +343,5 @@ proptest! {
         pair.compare_rows();
         pair.reopen();
         pair.compare_rows();
-    }
+    });
 }

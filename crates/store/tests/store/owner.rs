@@ -1,10 +1,20 @@
 //! One owner at a time; other processes learn its address.
 
-use filch_scheduler::id::CommitNo;
-use filch_scheduler::time::Wall;
-use filch_store::{Commit, CommitError, OpenError, OwnerNote, Sqlite, Store, StoreHolder, holder};
+use std::path::Path;
 
-use crate::pair::{NO_RESERVE, folder};
+use filch_scheduler::id::CommitNo;
+use filch_scheduler::record::Loaded;
+use filch_scheduler::time::Wall;
+use filch_store::{
+    Commit, CommitError, Location, OWNER_LEASE, OpenError, OwnerNote, Sqlite, Store, StoreHolder,
+    TokenChange,
+};
+
+use crate::pair::{NO_RESERVE, folder, load};
+
+fn holder(path: &Path) -> Option<StoreHolder> {
+    filch_store::holder(&Location::from(path))
+}
 
 const URL: &str = "http://127.0.0.1:7420/?name=\"quoted\"";
 
@@ -59,13 +69,46 @@ fn a_closed_store_can_be_read_but_not_written() {
         other => panic!("{other:?}"),
     }
     assert!(first.announce(URL).is_err());
-    assert!(first.revoke_token("t", Wall(1)).is_err());
+    let revoke = TokenChange::Revoke { id: "t".into(), at: Wall(1) };
+    assert!(first.change_token(&revoke, None).is_err());
     assert_eq!(first.tokens().unwrap().len(), 0, "it can still be read");
     first.close();
     drop(first);
     // Dropping the first does not affect the second.
     second.commit(&commit(3)).unwrap();
     assert!(matches!(open(), Err(OpenError::Held { .. })));
+}
+
+/// Without its lock file, a second process can open the store. It takes over: the first one can
+/// write nothing more.
+#[test]
+fn a_removed_lock_file_does_not_allow_two_writers() {
+    let folder = folder();
+    let path = folder.path().join("filch.db");
+    let open = || Sqlite::open_with(&path, &OwnerNote::this_process(), NO_RESERVE);
+    let commit = |number| Commit { last: CommitNo(number), ..Commit::default() };
+    let first = open().unwrap();
+    first.commit(&commit(1)).unwrap();
+    std::fs::remove_file(path.with_file_name("filch.db.lock")).unwrap();
+    let second = open().unwrap();
+    assert_eq!(first.commit(&commit(2)), Err(CommitError::Superseded));
+    // The first one may have renewed leases meanwhile, and its own workers still run.
+    let former = Loaded::FormerOwner { renews_for: OWNER_LEASE };
+    assert!(load(&second).contains(&former));
+    second.commit(&commit(2)).unwrap();
+    drop(first);
+    assert_eq!(holder(&path).map(|holder| holder.pid), Some(Some(std::process::id())));
+    second.commit(&commit(3)).unwrap();
+    drop(second);
+    // After an orderly end there is nothing to wait for; nor if the process does not exist any
+    // more.
+    let third = Sqlite::open_with(&path, &OwnerNote { pid: u32::MAX, url: None }, NO_RESERVE);
+    assert!(!load(&third.unwrap()).contains(&former));
+    let changed = rusqlite::Connection::open(&path)
+        .unwrap()
+        .execute("UPDATE store_meta SET owner_pid = ?1, owner_started = 1", [std::process::id()]);
+    assert_eq!(changed.unwrap(), 1, "the id of that process is used by another one now");
+    assert!(!load(&open().unwrap()).contains(&former));
 }
 
 #[test]

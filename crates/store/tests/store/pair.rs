@@ -1,28 +1,82 @@
-//! Two stores with the same commits: the reference, and the one on a disk. They must answer every
+//! Two stores with the same commits: the reference, and one that is tested. They must answer every
 //! query alike.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use filch_scheduler::id::{CommitNo, JobId, LeaseNo, Seq};
-use filch_scheduler::record::{AttemptOutcome, JobRow, Loaded, Mutation, Note};
-use filch_scheduler::state::JobState;
+use filch_scheduler::id::{CommitNo, LeaseNo, Seq};
+use filch_scheduler::record::{AttemptOutcome, JobRow, LeaseRow, Loaded, Mutation, Note};
 use filch_scheduler::time::Wall;
-use filch_store::integrity::check;
+use filch_store::integrity::{DumpRecord, StoreDump, check};
 use filch_store::{
-    AttemptOutput, Commit, CommitError, DiskReserve, Filter, History, ListOrder, Memory, OwnerNote,
-    PurgeCause, Sqlite, Store, StoredText, Transient,
+    Commit, CommitError, DiskLimits, Filter, History, JobText, ListOrder, Memory, OwnerNote,
+    PurgeCause, Snapshot, Sqlite, Store, StoreError, StoredText, Transient,
 };
 use tempfile::TempDir;
 
-pub(crate) struct Pair {
-    pub(crate) transient: Transient,
-    /// `None` only while it is closed.
-    sqlite: Option<Sqlite>,
-    folder: TempDir,
+/// A place that holds a store.
+pub(crate) trait Place {
+    type Store: Store + StoreDump;
+
+    /// A place without any jobs.
+    fn empty() -> Self;
+
+    /// Opens the store as its new owner. A former owner that still has it open is superseded.
+    fn open(&self) -> Self::Store;
 }
 
+/// A file.
+pub(crate) struct FilePlace(TempDir);
+
+impl FilePlace {
+    fn path(&self) -> PathBuf {
+        self.0.path().join("filch.db")
+    }
+}
+
+impl Place for FilePlace {
+    type Store = Sqlite;
+
+    fn empty() -> Self {
+        Self(folder())
+    }
+
+    fn open(&self) -> Sqlite {
+        // Without it, a former owner of the file is not in the way.
+        let _ = std::fs::remove_file(self.path().with_file_name("filch.db.lock"));
+        let opened = Sqlite::open_with(&self.path(), &OwnerNote::this_process(), NO_RESERVE);
+        opened.expect("no lock is in the way")
+    }
+}
+
+/// Memory.
+pub(crate) struct MemoryPlace(Transient);
+
+impl Place for MemoryPlace {
+    type Store = Transient;
+
+    fn empty() -> Self {
+        Self(Transient::default())
+    }
+
+    fn open(&self) -> Transient {
+        self.0.take_over()
+    }
+}
+
+pub(crate) struct Pair<P: Place = FilePlace> {
+    /// The reference.
+    pub(crate) transient: Transient,
+    /// The one that is tested. `None` only while it is closed.
+    store: Option<P::Store>,
+    place: P,
+}
+
+/// With a store in a file.
+pub(crate) type FilePair = Pair<FilePlace>;
+
 /// Reserves no disk space, so that a nearly full disk does not matter here.
-pub(crate) const NO_RESERVE: DiskReserve = DiskReserve { mark: 0, ballast: 0 };
+pub(crate) const NO_RESERVE: DiskLimits =
+    DiskLimits { free_min: 0, ballast: 0, ..DiskLimits::DEFAULT };
 
 /// In memory where possible, where syncs are cheap: these tests are not about the disk.
 pub(crate) fn folder() -> TempDir {
@@ -32,6 +86,18 @@ pub(crate) fn folder() -> TempDir {
 /// All jobs.
 fn all(store: &dyn Store) -> Vec<JobRow> {
     store.list(&Filter::default(), ListOrder::After(Seq(0)), usize::MAX).expect("readable").rows
+}
+
+/// All rows of the ledger.
+pub(crate) fn ledger(store: &dyn StoreDump) -> Vec<LeaseRow> {
+    let mut rows = Vec::new();
+    let dumped = store.dump(&mut |record| {
+        if let DumpRecord::Lease { row, .. } = record {
+            rows.push(row);
+        }
+    });
+    dumped.expect("readable");
+    rows
 }
 
 pub(crate) fn load(store: &dyn Store) -> Vec<Loaded> {
@@ -57,33 +123,43 @@ pub(crate) fn commit(last: CommitNo, mutations: Vec<Mutation>) -> Commit {
     Commit { last, mutations, payloads, purges, ..Commit::default() }
 }
 
-impl Pair {
-    pub(crate) fn new() -> Self {
-        let mut pair = Self { transient: Transient::default(), sqlite: None, folder: folder() };
-        pair.reopen();
-        pair
-    }
-
+impl FilePair {
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.path().join("filch.db")
+        self.place.path()
     }
 
-    pub(crate) fn sqlite(&self) -> &Sqlite {
-        self.sqlite.as_ref().expect("it is open")
+    /// Writes a copy to a new file.
+    pub(crate) fn backup(&self, to: &Path) -> Result<(), StoreError> {
+        Snapshot::open(&self.path()).expect("it is a store").backup(to)
+    }
+}
+
+impl<P: Place> Pair<P> {
+    pub(crate) fn new() -> Self {
+        let place = P::empty();
+        Self { transient: Transient::default(), store: Some(place.open()), place }
+    }
+
+    pub(crate) fn store(&self) -> &P::Store {
+        self.store.as_ref().expect("it is open")
     }
 
     pub(crate) fn both(&self) -> [&dyn Store; 2] {
-        [&self.transient, self.sqlite()]
+        [&self.transient, self.store()]
     }
 
     pub(crate) fn reopen(&mut self) {
-        self.sqlite = None;
-        let opened = Sqlite::open_with(&self.path(), &OwnerNote::this_process(), NO_RESERVE);
-        self.sqlite = Some(opened.expect("no other process has it open"));
+        self.store = None;
+        self.store = Some(self.place.open());
     }
 
     pub(crate) fn close(&mut self) {
-        self.sqlite = None;
+        self.store = None;
+    }
+
+    /// Opens the store once more, as another process would.
+    pub(crate) fn take_over(&self) -> P::Store {
+        self.place.open()
     }
 
     pub(crate) fn memory(&self) -> Memory {
@@ -107,14 +183,17 @@ impl Pair {
             let history = other.expect("it is stored");
             assert_eq!(history.payload, payload(row.seq));
             for store in self.both() {
-                assert_eq!(store.errors(&[row.seq]).expect("readable"), [last_error(&history)]);
+                assert_eq!(
+                    store.texts(JobText::LastError, &[row.seq]).expect("readable"),
+                    [last_error(&history)]
+                );
             }
         }
     }
 
     /// Both pass the integrity check.
     pub(crate) fn check_integrity(&self) {
-        let [one, other] = [check(&self.transient), check(self.sqlite())].map(|report| {
+        let [one, other] = [check(&self.transient), check(self.store())].map(|report| {
             let report = report.expect("readable");
             assert!(report.holds(), "{:#?}", report.violations);
             report.counts
@@ -125,10 +204,10 @@ impl Pair {
 
     /// Compares everything but histories.
     pub(crate) fn compare_rows(&self) {
-        let [transient, sqlite] = self.both();
-        assert_eq!(load(transient), load(sqlite));
+        let [transient, store] = self.both();
+        assert_eq!(load(transient), load(store));
         let jobs = all(transient);
-        assert_eq!(jobs, all(sqlite));
+        assert_eq!(jobs, all(store));
         for row in &jobs {
             self.compare_job(row);
         }
@@ -145,26 +224,30 @@ impl Pair {
     }
 
     fn compare_job(&self, row: &JobRow) {
-        let keys: Vec<_> = row.spec.key.iter().cloned().collect();
+        let keys: Vec<_> = row.spec.queue_key().into_iter().collect();
         for store in self.both() {
             let only = std::slice::from_ref(row);
             assert_eq!(store.find(&[row.spec.id], &[], &[]).expect("readable"), only);
             assert_eq!(store.find(&[row.spec.id], &keys, &[row.seq]).expect("readable"), only);
-            assert_eq!(store.payloads(&[row.seq]).expect("readable"), [Some(payload(row.seq))]);
+            let payloads = store.texts(JobText::Payload, &[row.seq]).expect("readable");
+            assert_eq!(payloads, [Some(payload(row.seq))]);
         }
     }
 
     /// Compares what may be removed, and the counts of purged jobs.
     fn compare_outdated(&self) {
         for limit in [1, 3, 999] {
-            for (after, before) in [(0, 6), (2, u64::MAX), (0, u64::MAX)] {
-                let (after, before) = (LeaseNo(after), Wall(before));
+            const NEVER: u64 = u64::MAX;
+            for (after, first, last) in
+                [(0, 6, NEVER), (0, 4, 8), (2, NEVER, NEVER), (0, NEVER, NEVER)]
+            {
+                let (after, recent) = (LeaseNo(after), Wall(first)..=Wall(last));
                 let [one, mut other] = self
                     .both()
-                    .map(|store| store.outdated(after, before, limit).expect("readable"));
+                    .map(|store| store.outdated(after, &recent, limit).expect("readable"));
                 // The reference does not know the times of notes.
                 other.notes = 0;
-                assert_eq!(one, other, "outdated after {after:?}, before {before:?}");
+                assert_eq!(one, other, "outdated after {after:?}, but not {recent:?}");
             }
             let [one, other] =
                 self.both().map(|store| store.daily_counts(limit).expect("readable"));
@@ -173,8 +256,7 @@ impl Pair {
     }
 
     fn compare_ledgers(&self) {
-        let [one, other] =
-            self.both().map(|store| store.ledger(LeaseNo(0), usize::MAX).expect("readable"));
+        let (one, other) = (ledger(&self.transient), ledger(self.store()));
         assert_eq!(one, other, "the ledger");
         assert!(one.is_sorted_by_key(|row| row.number));
     }
@@ -216,92 +298,4 @@ fn timeless(history: Option<History>) -> Option<History> {
         }
         history
     })
-}
-
-#[test]
-fn every_new_job_needs_exactly_one_payload() {
-    use crate::put;
-    let pair = Pair::new();
-    let text = || StoredText::from("{}");
-    for (payloads, why) in [
-        (vec![], Some("job number 1 is put without a payload")),
-        (vec![Seq(1)], Some("job number 2 is put without a payload")),
-        (vec![Seq(2)], Some("job number 1 is put without a payload")),
-        (vec![Seq(1), Seq(2), Seq(3)], Some("payload for job number 3, which is not put")),
-        (vec![Seq(1), Seq(1), Seq(2)], Some("payload for job number 1, which is not put")),
-        (vec![Seq(2), Seq(1)], None),
-    ] {
-        let payloads = payloads.into_iter().map(|seq| (seq, text())).collect();
-        let mutations = vec![put(1, "a"), put(2, "b")];
-        let commit = Commit { last: CommitNo(1), mutations, payloads, ..Commit::default() };
-        match (pair.commit(&commit), why) {
-            (Ok(()), None) => {}
-            (Err(CommitError::Broken(error)), Some(why)) => assert!(error.contains(why), "{error}"),
-            (other, _) => panic!("{other:?}"),
-        }
-    }
-    for store in pair.both() {
-        let read = store.payloads(&[Seq(2), Seq(9), Seq(1)]).unwrap();
-        assert_eq!(read, [Some(text()), None, Some(text())]);
-    }
-}
-
-#[test]
-fn attempt_outputs_belong_to_a_job_and_are_purged_with_it() {
-    use crate::{put, write};
-    use filch_scheduler::id::{Fence, Hold};
-    let pair = Pair::new();
-    pair.commit(&commit(CommitNo(1), vec![put(1, "a")])).unwrap();
-    let output = |job, fence, result: &str| AttemptOutput {
-        hold: Hold { job: Seq(job), fence: Fence(fence) },
-        result: Some(result.into()),
-        log: None,
-    };
-    let outputs =
-        vec![output(1, 3, "c"), output(1, 1, "a"), output(1, 1, "b"), output(7, 1, "nobody's")];
-    let end = vec![Mutation::Write(write(1, JobState::Dead, 3))];
-    pair.commit(&Commit { outputs, ..commit(CommitNo(2), end) }).unwrap();
-    let id = crate::id("a");
-    for store in pair.both() {
-        let outputs = store.history(id).unwrap().unwrap().outputs;
-        assert_eq!(outputs, [output(1, 1, "b"), output(1, 3, "c")]);
-    }
-    pair.commit(&commit(CommitNo(3), vec![Mutation::Purge(vec![Seq(1)])])).unwrap();
-    pair.commit(&commit(CommitNo(4), vec![put(8, "a")])).unwrap();
-    for store in pair.both() {
-        assert_eq!(store.history(id).unwrap().unwrap().outputs, []);
-        assert_eq!(store.payloads(&[Seq(1)]).unwrap(), [None]);
-    }
-}
-
-#[test]
-fn ids_are_found_by_their_last_digits() {
-    let pair = Pair::new();
-    let ids = [0x0100_00ab_u128, 0x0200_00ab, 0x0300_0a0b, u128::MAX].map(JobId);
-    let puts = (1..).zip(ids).map(|(seq, id)| match crate::put(seq, "a") {
-        Mutation::Put(mut row) => {
-            row.spec.id = id;
-            Mutation::Put(row)
-        }
-        other => other,
-    });
-    pair.commit(&commit(CommitNo(1), puts.collect())).unwrap();
-    let long = "f".repeat(40);
-    for (digits, limit, found) in [
-        ("b", 9, &[2, 1, 0][..]),
-        ("ab", 9, &[1, 0]),
-        ("AB", 1, &[1]),
-        ("0ab", 9, &[1, 0]),
-        ("10000ab", 9, &[0]),
-        (&long[..32], 9, &[3]),
-        (&long, 9, &[]),
-        ("", 2, &[3, 2]),
-        ("xyz", 9, &[]),
-        ("+b", 9, &[]),
-    ] {
-        let expected: Vec<JobId> = found.iter().map(|&place| ids[place]).collect();
-        for store in pair.both() {
-            assert_eq!(store.ids_ending(digits, limit).unwrap().ids, expected, "{digits:?}");
-        }
-    }
 }

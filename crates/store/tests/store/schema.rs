@@ -4,14 +4,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use filch_scheduler::id::{CommitNo, Fence, Hold, LeaseNo, Seq};
-use filch_scheduler::record::{AttemptOutcome, Mutation, Note};
+use filch_scheduler::record::{AttemptOutcome, Mutation, Note, OperatorAct};
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 use filch_store::{AttemptOutput, Commit, OpenError, OwnerNote, Snapshot, Sqlite, Store};
 use rusqlite::Connection;
 
-use crate::pair::{NO_RESERVE, commit, folder};
-use crate::{WORKER, kept, put, write};
+use crate::conformance::kept;
+use crate::pair::{FilePlace, NO_RESERVE, commit, folder};
+use crate::{WORKER, put, write};
 
 fn open(path: &Path) -> Result<Sqlite, OpenError> {
     Sqlite::open_with(path, &OwnerNote::this_process(), NO_RESERVE)
@@ -60,14 +61,14 @@ fn store_files_are_readable_by_their_owner_only() {
 #[test]
 fn a_store_of_another_schema_version_is_refused_with_what_to_do() {
     for version in [0, 1, 4, 99] {
-        let mut pair = kept();
+        let mut pair = kept::<FilePlace>();
         pair.close();
         let connection = Connection::open(pair.path()).unwrap();
         connection.pragma_update(None, "user_version", version).unwrap();
         drop(connection);
         let before = std::fs::read(pair.path()).unwrap();
         let expected = format!(
-            "schema version {version} is not supported, this filch needs version 5: use the filch \
+            "schema version {version} is not supported, this filch needs version 7: use the filch \
              that created the file, or choose a new data directory"
         );
         assert_eq!(refusal(&pair.path()), expected);
@@ -90,7 +91,7 @@ fn an_empty_file_becomes_a_store() {
 /// Damage is reported as an error; it neither panics nor passes as another value.
 #[test]
 fn an_invalid_row_is_an_error() {
-    let mut pair = kept();
+    let mut pair = kept::<FilePlace>();
     pair.close();
     for damage in [
         "UPDATE job_state SET reason = 9 WHERE seq = 3",
@@ -117,13 +118,13 @@ fn an_invalid_row_is_an_error() {
 
 #[test]
 fn purged_jobs_leave_no_rows() {
-    let mut pair = kept();
+    let mut pair = kept::<FilePlace>();
     let hold = Hold { job: Seq(3), fence: Fence(2) };
     let outcome = AttemptOutcome::LostAlone;
     let let_go = |seq, state, fence| Mutation::Write(write(seq, state, fence));
     let mutations = vec![
         Mutation::Note(Note::Attempt { hold, worker: WORKER, outcome }),
-        Mutation::Note(Note::Retried(crate::id("b"))),
+        Mutation::Note(Note::Act { by: None, act: OperatorAct::Retry(crate::id("b")) }),
         Mutation::Note(Note::WorkerLost { worker: WORKER, jobs: 1 }),
         let_go(3, JobState::Dead, 2),
         let_go(4, JobState::Cancelled, 2),

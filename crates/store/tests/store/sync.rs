@@ -85,7 +85,7 @@ fn child() {
             break;
         }
     }
-    println!("kept {commits} with {} syncs", store.sync_count());
+    println!("kept {commits} with {} syncs", store.status().syncs);
     // Exit at once, so that the syncs of closing are not counted.
     std::process::exit(0);
 }

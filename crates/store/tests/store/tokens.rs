@@ -1,49 +1,20 @@
-//! Tokens: stored, listed, revoked, and found without opening the store.
+//! Tokens are found without opening the store.
 
-use filch_scheduler::time::Wall;
-use filch_store::{OpenError, TokenRow, has_tokens};
+use std::path::Path;
 
-use crate::pair::{Pair, folder};
+use filch_store::{Location, OpenError, Store as _, TokenChange, has_tokens as has_tokens_at};
 
-fn token(id: &str, created_at: u64) -> TokenRow {
-    TokenRow {
-        id: id.to_owned(),
-        name: "the CI's, \u{fc}ber".to_owned(),
-        role: "submit".to_owned(),
-        queues: vec!["a b".into(), "c,d".into()],
-        digest: [7; 32],
-        created_at: Wall(created_at),
-        expires_at: Some(Wall(u64::MAX >> 2)),
-        revoked_at: None,
-    }
-}
+use crate::conformance::token;
+use crate::pair::{FilePair, folder};
 
-#[test]
-fn tokens_are_stored_listed_and_revoked_once() {
-    let mut pair = Pair::new();
-    let first = TokenRow { queues: Vec::new(), expires_at: None, ..token("b", 1) };
-    for store in pair.both() {
-        assert_eq!(store.tokens().unwrap(), []);
-        store.keep_token(&token("c", 2)).unwrap();
-        store.keep_token(&first).unwrap();
-        store.keep_token(&token("a", 2)).unwrap();
-        let said = store.keep_token(&token("a", 3)).unwrap_err().to_string();
-        assert!(said.starts_with("cannot store a token: "), "{said}");
-        assert!(store.revoke_token("a", Wall(9)).unwrap());
-        assert!(!store.revoke_token("a", Wall(10)).unwrap(), "it was revoked before");
-        assert!(!store.revoke_token("unknown", Wall(10)).unwrap());
-    }
-    pair.reopen();
-    let ended = TokenRow { revoked_at: Some(Wall(9)), ..token("a", 2) };
-    for store in pair.both() {
-        assert_eq!(store.tokens().unwrap(), [first.clone(), ended.clone(), token("c", 2)]);
-    }
+fn has_tokens(path: &Path) -> Result<bool, OpenError> {
+    has_tokens_at(&Location::from(path))
 }
 
 /// The lookup takes no lock, creates no file, and also finds a token that is only in the log.
 #[test]
 fn tokens_are_found_without_opening_the_store() {
-    let mut pair = Pair::new();
+    let mut pair = FilePair::new();
     let path = pair.path();
     assert!(!has_tokens(&path).unwrap());
     pair.close();
@@ -52,7 +23,7 @@ fn tokens_are_found_without_opening_the_store() {
     assert_eq!(files(&path), before);
 
     pair.reopen();
-    pair.both()[1].keep_token(&token("a", 1)).unwrap();
+    assert!(pair.store().change_token(&TokenChange::Create(token("a", 1)), None).unwrap());
     assert!(has_tokens(&path).unwrap(), "it is in the log");
     pair.close();
     let before = files(&path);
@@ -68,7 +39,7 @@ fn tokens_are_found_without_opening_the_store() {
 }
 
 /// The names and contents of all files in the folder.
-fn files(path: &std::path::Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
+fn files(path: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
     let entries =
         std::fs::read_dir(path.parent().expect("a file is in a folder")).expect("it can be read");
     let read = |entry: std::io::Result<std::fs::DirEntry>| {
