@@ -55,6 +55,18 @@ bugs! {
     ActAcknowledgedEarly = "act-acknowledged-early";
     /// If some payloads have to be read, the job gets that of another.
     PayloadOfAnotherJob = "payload-of-another-job";
+    /// What is old is decided by the wall clock, also after it has jumped.
+    WallJumpPurges = "wall-jump-purges";
+    /// A slice of retention never ends if the store cannot be read.
+    RetentionStallsAfterFailedRead = "retention-stalls-after-failed-read";
+    /// What is left for a worker after a full batch is not sent when that batch has been sent.
+    SentForgotten = "sent-forgotten";
+    /// Two processes over plain HTTP may use the same worker id.
+    InstanceNotChecked = "instance-not-checked";
+    /// A repeated claim over plain HTTP is a new claim.
+    ClaimAnswerNotKept = "claim-answer-not-kept";
+    /// A job that a worker over plain HTTP does not list in its claim stays with it.
+    UnlistedJobNotReturned = "unlisted-job-not-returned";
 }
 
 /// The bug that is switched on, by its place among all plus one; 0 for none.

@@ -1,12 +1,13 @@
 //! The server's engine, fed by hand: a store that confirms commits when the test lets it, and
 //! workers that are only batches.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use filch_engine::server::{
-    HangUp, LinkNo, LinkScope, ServerAction, ServerEngine, ServerInput, Ticket,
+    HangUp, HttpAsk, HttpClaim, HttpRefusal, HttpReply, HttpWorker, LinkNo, LinkScope,
+    ServerAction, ServerEngine, ServerInput, Ticket,
 };
 use filch_scheduler::dispatch::{Answer, Dispatch, DispatchConfig, Limits, Request};
 use filch_scheduler::id::{CommitNo, Hold, JobId, MessageNo, SessionNo, WorkerId};
@@ -17,7 +18,7 @@ use filch_scheduler::name::Name;
 use filch_scheduler::record::StoredText;
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::time::{Monotonic, Now, Wall};
-use filch_store::{Memory, Store as _, Transient};
+use filch_store::{JobText, Memory, Store as _, Transient};
 
 const ONE: WorkerId = WorkerId::apart(1);
 const TWO: WorkerId = WorkerId::apart(2);
@@ -36,8 +37,12 @@ struct Rig {
     hung_up: Vec<(LinkNo, HangUp)>,
     answers: Vec<(Ticket, Answer)>,
     lost_links: Vec<LinkNo>,
+    /// Workers whose connections were announced to be over.
+    disconnected: Vec<WorkerId>,
     released: Vec<Ticket>,
-    numbers: std::collections::BTreeMap<(WorkerId, SessionNo), u64>,
+    responses: BTreeMap<Ticket, Result<HttpReply, HttpRefusal>>,
+    asked: u64,
+    numbers: BTreeMap<(WorkerId, SessionNo), u64>,
     jobs: u32,
 }
 
@@ -46,7 +51,7 @@ impl Rig {
         let now = Now { monotonic: Monotonic(0), wall: Wall(1_000) };
         let mut actions = Vec::new();
         let dispatch = Dispatch::new(config, now);
-        let engine = ServerEngine::new(dispatch, Vec::new(), now, now, &mut actions);
+        let engine = ServerEngine::new(dispatch, Vec::new(), None, now, now, &mut actions);
         let mut rig = Self {
             engine,
             now,
@@ -58,8 +63,11 @@ impl Rig {
             hung_up: Vec::new(),
             answers: Vec::new(),
             lost_links: Vec::new(),
+            disconnected: Vec::new(),
             released: Vec::new(),
-            numbers: std::collections::BTreeMap::new(),
+            responses: BTreeMap::new(),
+            asked: 0,
+            numbers: BTreeMap::new(),
             jobs: 0,
         };
         rig.perform(actions);
@@ -92,7 +100,8 @@ impl Rig {
                     self.follow.push_back(ServerInput::Fetched { fetch, found });
                 }
                 ServerAction::ReadPayloads { link, jobs } => {
-                    let texts = self.store.payloads(&jobs).expect("memory can be read");
+                    let texts =
+                        self.store.texts(JobText::Payload, &jobs).expect("memory can be read");
                     self.follow.push_back(ServerInput::PayloadsRead { link, jobs, texts });
                 }
                 ServerAction::Send { link, .. } if self.lost_links.contains(&link) => {
@@ -104,6 +113,11 @@ impl Rig {
                 ServerAction::HangUp { link, why } => self.hung_up.push((link, why)),
                 ServerAction::Answer { ticket, answer } => self.answers.push((ticket, answer)),
                 ServerAction::Release(ticket) => self.released.push(ticket),
+                ServerAction::Respond { ticket, response } => {
+                    let before = self.responses.insert(ticket, response);
+                    assert!(before.is_none(), "{ticket:?} is answered twice");
+                }
+                ServerAction::Disconnected { worker } => self.disconnected.push(worker),
                 _ => {}
             }
         }
@@ -137,8 +151,31 @@ impl Rig {
             JobSpec { queue: Name::from(queue), payload: Some(payload.clone()), ..JobSpec::new(id) }
         });
         let request = Request::Submit(jobs.collect());
-        self.feed(ServerInput::Request { ticket: Ticket(0), request });
+        self.feed(ServerInput::Request { ticket: Ticket(0), by: None, request });
         ids
+    }
+
+    /// A request over plain HTTP, of this process with this token.
+    fn ask(&mut self, instance: &str, scope: LinkScope, ask: HttpAsk) -> Ticket {
+        self.asked += 1;
+        let ticket = Ticket(1_000 + self.asked);
+        let from = HttpWorker { worker: ONE, instance: instance.into(), scope };
+        self.feed(ServerInput::Ask { ticket, from, ask });
+        ticket
+    }
+
+    #[track_caller]
+    fn refusal(&self, ticket: Ticket) -> &HttpRefusal {
+        self.responses[&ticket].as_ref().expect_err("it is refused")
+    }
+
+    /// The jobs of an answered claim.
+    #[track_caller]
+    fn claimed(&self, ticket: Ticket) -> Vec<Hold> {
+        match &self.responses[&ticket] {
+            Ok(HttpReply::Claimed { jobs, .. }) => jobs.iter().map(|(job, _)| job.hold).collect(),
+            other => panic!("{other:?}"),
+        }
     }
 
     fn wait(&mut self, span: Duration) {
@@ -206,6 +243,25 @@ fn a_success_that_a_successor_reports_keeps_its_result_and_log() {
     let history = rig.store.history(id).unwrap().unwrap();
     assert_eq!(history.outputs[0].result.as_deref(), Some("{\"answer\":42}"));
     assert_eq!(history.outputs[0].log.as_deref(), Some("done"));
+}
+
+#[test]
+fn a_worker_that_reports_in_parts_disconnects_once() {
+    let mut rig = Rig::new(DispatchConfig::default());
+    let link = rig.open(1, LinkScope::default());
+    rig.hello(link, ONE, 1, new(1));
+    rig.feed(ServerInput::LinkClosed(link));
+    assert_eq!(rig.disconnected, [ONE]);
+    for (session, kind) in [HelloKind::ReportFor(ONE); 3].into_iter().enumerate() {
+        let (link, session) = (rig.open(session as u64 + 2, LinkScope::default()), session + 1);
+        rig.hello(link, TWO, session as u64, Hello { kind, ..new(1) });
+        rig.feed(ServerInput::LinkClosed(link));
+    }
+    assert_eq!(rig.disconnected, [ONE]);
+    let link = rig.open(9, LinkScope::default());
+    rig.hello(link, TWO, 9, Hello { kind: HelloKind::Replace(ONE), ..new(1) });
+    rig.feed(ServerInput::LinkClosed(link));
+    assert_eq!(rig.disconnected, [ONE, TWO]);
 }
 
 #[test]
@@ -385,4 +441,212 @@ fn a_read_waits_until_what_it_saw_is_durable() {
     assert_eq!((rig.released.len(), rig.answers.len()), (2, 1));
     assert_eq!(rig.engine.dispatch().last_commit(), CommitNo(1));
     assert_eq!(Memory::last_commit(&rig.store.memory()), CommitNo(1));
+}
+
+fn claim(number: u64, holds: &[Hold], wait: Duration) -> HttpAsk {
+    let holds = holds.to_vec();
+    HttpAsk::Claim(HttpClaim { number, slots: 4, serves: Serves::All, holds, wait })
+}
+
+fn beat(holds: &[Hold]) -> HttpAsk {
+    HttpAsk::Beat { holds: holds.to_vec(), stopping: Vec::new() }
+}
+
+#[test]
+fn a_worker_over_plain_http_claims_runs_and_reports() {
+    let mut rig = Rig::new(DispatchConfig::default());
+    let scope = LinkScope::default();
+    let waiting = rig.ask("a", scope.clone(), claim(1, &[], Duration::from_secs(5)));
+    assert!(rig.responses.is_empty());
+    // More than a batch has.
+    let id = rig.submit(3, "default", 3 << 20)[0];
+    let holds = rig.claimed(waiting);
+    assert_eq!(holds.len(), 3);
+    let beaten = rig.ask("a", scope.clone(), beat(&holds));
+    assert!(
+        matches!(&rig.responses[&beaten], Ok(HttpReply::Beaten { keep, .. }) if *keep == holds)
+    );
+    rig.is_stalled = true;
+    let report = Report { result: Some("7".into()), ..Report::plain(holds[0], Ending::Finished) };
+    let reported = rig.ask("a", scope.clone(), HttpAsk::Report(vec![report]));
+    assert!(!rig.responses.contains_key(&reported), "it is not durable yet");
+    rig.is_stalled = false;
+    rig.feed(ServerInput::Tick);
+    let accepted = HttpReply::Answered { accepted: vec![holds[0]], refused: Vec::new() };
+    assert_eq!(rig.responses[&reported], Ok(accepted));
+    let history = rig.store.history(id).unwrap().unwrap();
+    assert_eq!(history.outputs[0].result.as_deref(), Some("7"));
+    let left = rig.ask("a", scope, HttpAsk::Goodbye);
+    assert_eq!(rig.responses[&left], Ok(HttpReply::Done));
+    assert_eq!(rig.engine.http_worker_count(), 0);
+    assert!(rig.sent.is_empty() && rig.hung_up.is_empty(), "its link ends in the engine");
+}
+
+#[test]
+fn a_claim_over_plain_http_ends_after_its_wait() {
+    let mut rig = Rig::new(DispatchConfig::default());
+    let waiting = rig.ask("a", LinkScope::default(), claim(1, &[], Duration::from_millis(300)));
+    let deadline = rig.engine.next_deadline();
+    assert_eq!(deadline, rig.now.monotonic.plus(Duration::from_millis(300)));
+    rig.now.monotonic = deadline;
+    rig.feed(ServerInput::Tick);
+    assert!(rig.claimed(waiting).is_empty());
+}
+
+#[test]
+fn a_second_process_with_the_same_id_is_refused() {
+    let mut rig = Rig::new(DispatchConfig::default());
+    let scope = LinkScope::default;
+    rig.submit(2, "default", 1);
+    let first = rig.ask("a", scope(), claim(1, &[], Duration::ZERO));
+    assert_eq!(rig.claimed(first).len(), 2);
+    for ask in [claim(1, &[], Duration::ZERO), beat(&[]), HttpAsk::Goodbye] {
+        let other = rig.ask("b", scope(), ask);
+        assert_eq!(*rig.refusal(other), HttpRefusal::IdInUse);
+    }
+}
+
+/// What a process over plain HTTP is, is not stored: after a restart of the server, a process with
+/// an id that holds jobs must not get them.
+#[test]
+fn the_first_claim_of_a_process_whose_id_has_jobs_is_refused() {
+    let mut rig = Rig::new(DispatchConfig::default());
+    let link = rig.open(1, LinkScope::default());
+    rig.hello(link, ONE, 70, new(1));
+    rig.submit(1, "default", 1);
+    let hold = rig.assigned(link)[0];
+    rig.feed(ServerInput::LinkClosed(link));
+    let other = rig.ask("b", LinkScope::default(), claim(1, &[], Duration::ZERO));
+    assert_eq!(*rig.refusal(other), HttpRefusal::IdInUse);
+    // The process that has claimed before may not have got the response.
+    let own = rig.ask("a", LinkScope::default(), claim(2, &[], Duration::ZERO));
+    assert_eq!(rig.claimed(own), [hold]);
+}
+
+/// As after a restart of the server: the scheduler knows what the worker holds, the session does
+/// not.
+#[test]
+fn a_worker_over_plain_http_keeps_jobs_that_only_the_scheduler_knows() {
+    let mut rig = Rig::new(DispatchConfig::default());
+    let link = rig.open(1, LinkScope::default());
+    rig.hello(link, ONE, 1, new(2));
+    rig.submit(2, "default", 1);
+    let [kept, unread] = rig.assigned(link)[..] else { panic!("two jobs, two slots") };
+    rig.feed(ServerInput::LinkClosed(link));
+    let beaten = rig.ask("a", LinkScope::default(), beat(&[kept]));
+    assert!(
+        matches!(&rig.responses[&beaten], Ok(HttpReply::Beaten { keep, .. }) if *keep == [kept])
+    );
+    let report = HttpAsk::Report(vec![Report::plain(kept, Ending::Finished)]);
+    let reported = rig.ask("a", LinkScope::default(), report);
+    let accepted = HttpReply::Answered { accepted: vec![kept], refused: Vec::new() };
+    assert_eq!(rig.responses[&reported], Ok(accepted));
+    // The response with the other job was lost with the server.
+    let claimed = rig.ask("a", LinkScope::default(), claim(2, &[], Duration::ZERO));
+    assert_eq!(rig.claimed(claimed), [unread], "under the same fence");
+}
+
+#[test]
+fn a_worker_over_plain_http_may_change_its_token_once_the_old_one_has_ended() {
+    let mut rig = Rig::new(DispatchConfig::default());
+    let (old, renewed) = (|| token("old", &["mail"]), || token("new", &["mail"]));
+    rig.submit(1, "mail", 1);
+    let first = rig.ask("a", old(), claim(1, &[], Duration::ZERO));
+    let holds = rig.claimed(first);
+    let early = rig.ask("a", renewed(), beat(&holds));
+    assert_eq!(*rig.refusal(early), HttpRefusal::WrongToken);
+    let waiting = rig.ask("a", old(), claim(2, &holds, Duration::from_secs(5)));
+    rig.feed(ServerInput::TokenEnded("old".into()));
+    assert_eq!(*rig.refusal(waiting), HttpRefusal::TokenEnded);
+    // Meanwhile it gets no jobs.
+    rig.submit(1, "mail", 1);
+    let other = rig.ask("b", renewed(), beat(&holds));
+    assert_eq!(*rig.refusal(other), HttpRefusal::IdInUse, "still only for its own process");
+    let beaten = rig.ask("a", renewed(), beat(&holds));
+    assert!(
+        matches!(&rig.responses[&beaten], Ok(HttpReply::Beaten { keep, .. }) if *keep == holds)
+    );
+    let again = rig.ask("a", renewed(), claim(2, &holds, Duration::ZERO));
+    assert_eq!(rig.claimed(again).len(), 1);
+    let late = rig.ask("a", old(), beat(&holds));
+    assert_eq!(*rig.refusal(late), HttpRefusal::WrongToken);
+}
+
+#[test]
+fn a_narrowed_token_claims_only_from_its_queues() {
+    let mut rig = Rig::new(DispatchConfig::default());
+    rig.submit(1, "bank", 1);
+    rig.submit(1, "mail", 1);
+    let narrow = || token("mail", &["mail"]);
+    let serves = Serves::Named(vec!["bank".into()]);
+    let wanted = HttpClaim { number: 1, slots: 4, serves, holds: Vec::new(), wait: Duration::ZERO };
+    let foreign = rig.ask("a", narrow(), HttpAsk::Claim(wanted));
+    assert_eq!(*rig.refusal(foreign), HttpRefusal::WrongQueue("bank".into()));
+    let all = rig.ask("a", narrow(), claim(1, &[], Duration::ZERO));
+    assert_eq!(rig.claimed(all).len(), 1);
+}
+
+#[test]
+fn workers_on_closed_connections_are_not_remembered_for_ever() {
+    const IDS: u64 = 200_000;
+    let mut rig = Rig::new(DispatchConfig::default());
+    let most = DispatchConfig::default().limits.absent;
+    // One that holds a job is remembered until its lease is over.
+    let link = rig.open(0, token("work", &[]));
+    rig.submit(1, "default", 1);
+    rig.hello(link, WorkerId::apart(IDS + 1), 1, new(1));
+    let hold = rig.assigned(link)[0];
+    rig.feed(ServerInput::LinkClosed(link));
+    for number in 1..=IDS {
+        let link = rig.open(number, token("work", &[]));
+        rig.hello(link, WorkerId::apart(number), 1, new(1));
+        rig.feed(ServerInput::LinkClosed(link));
+        rig.sent.clear();
+        rig.disconnected.clear();
+        rig.numbers.clear();
+    }
+    assert!(rig.engine.dispatch().is_held(WorkerId::apart(IDS + 1), hold));
+    let known = rig.engine.dispatch().worker_views().count();
+    assert!(known <= most + 1, "{known} workers");
+    let entries = rig.engine.worker_entries();
+    assert!(entries <= 2 * most, "{entries} entries");
+}
+
+#[test]
+fn leases_are_renewed_only_while_the_ownership_is_confirmed() {
+    let second = Duration::from_secs(1);
+    let mut rig = Rig::new(DispatchConfig::default());
+    rig.engine.bind_to_ownership(10 * second);
+    let link = rig.open(1, LinkScope::default());
+    let renewed = |rig: &mut Rig| {
+        let sent = rig.sent.drain(..).flat_map(|(_, delivery, _)| delivery.messages);
+        let number = |message| match message {
+            ToWorker::Renewed(number) => Some(number.0),
+            _ => None,
+        };
+        sent.filter_map(number).collect::<Vec<_>>()
+    };
+    rig.hello(link, ONE, 1, new(1));
+    assert_eq!(renewed(&mut rig), [1]);
+    rig.wait(6 * second);
+    rig.say(link, ONE, 1, vec![FromWorker::Heartbeat]);
+    assert_eq!(renewed(&mut rig), [2]);
+    // From 7 s on it may be that another server owns the store.
+    rig.wait(second);
+    rig.say(link, ONE, 1, vec![FromWorker::Heartbeat]);
+    rig.say(link, ONE, 1, vec![FromWorker::Heartbeat]);
+    assert_eq!(renewed(&mut rig), []);
+    // An answer counts from the question.
+    let asked = rig.now.monotonic;
+    rig.wait(8 * second);
+    rig.feed(ServerInput::Owned { asked });
+    assert_eq!(renewed(&mut rig), []);
+    rig.feed(ServerInput::Owned { asked: asked.plus(5 * second) });
+    assert_eq!(renewed(&mut rig), [4], "the newest is enough");
+    // While the whole process is suspended, another one can take over.
+    rig.wait(60 * second);
+    rig.say(link, ONE, 1, vec![FromWorker::Heartbeat]);
+    assert_eq!(renewed(&mut rig), []);
+    rig.feed(ServerInput::Owned { asked: rig.now.monotonic });
+    assert_eq!(renewed(&mut rig), [5]);
 }

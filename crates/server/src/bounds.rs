@@ -1,4 +1,4 @@
-//! Limits of one server: connections, workers over plain HTTP, and slow clients.
+//! Limits of one server: connections, workers over plain HTTP, readers, and slow clients.
 //!
 //! Limits of a single request are the same for every server (`filch_api::limits`). Only tests need
 //! other values than the defaults, because they cannot open ten thousand connections.
@@ -12,6 +12,8 @@ pub struct Bounds {
     pub connections: usize,
     /// How many workers may use plain HTTP at once.
     pub plain_workers: usize,
+    /// How many clients may read events or logs at once.
+    pub readers: usize,
     /// How long a client may be silent while it sends a body.
     pub body_silence: Duration,
     /// How long a request may wait until the store can be read.
@@ -23,6 +25,7 @@ impl Default for Bounds {
         Self {
             connections: 16_384,
             plain_workers: 10_000,
+            readers: 1_000,
             body_silence: Duration::from_secs(30),
             read_wait: Duration::from_secs(5),
         }

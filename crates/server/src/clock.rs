@@ -20,6 +20,11 @@ impl Clock {
         Now { monotonic, wall: Wall(wall.as_millis() as u64) }
     }
 
+    /// The moment of this instant.
+    pub(crate) fn moment(self, at: Instant) -> Monotonic {
+        Monotonic(at.saturating_duration_since(self.start).as_micros() as u64)
+    }
+
     /// The instant of this moment.
     pub(crate) fn instant(self, at: Monotonic) -> Instant {
         self.start + Duration::from_micros(at.0)

@@ -100,7 +100,12 @@ struct Ring {
     lost: (EventNo, Option<Wall>),
 }
 
-/// The events after a position.
+/// How many events a reader gets at once, and how many jobs these may name altogether; a single
+/// event may name more.
+const TOGETHER: usize = 256;
+const NAMED_TOGETHER: usize = 4_096;
+
+/// The first events after a position.
 pub(crate) enum Since {
     These(Vec<(EventNo, Arc<Happened>)>),
     /// Some are no longer available; the held ones start after this position.
@@ -140,6 +145,7 @@ impl Events {
         }
     }
 
+    /// The next events after this position: a reader that is slow holds no more than these.
     pub(crate) fn since(&self, after: EventNo) -> Since {
         let ring = self.ring.lock().expect("no thread panics while it holds this lock");
         // An id from the future belongs to another store.
@@ -151,7 +157,16 @@ impl Events {
             return Since::Lost(ring.lost.0);
         }
         let from = ring.things.partition_point(|(number, _)| *number <= after);
-        Since::These(ring.things.range(from..).cloned().collect())
+        let mut named = 0;
+        let mut these = Vec::new();
+        for (number, thing) in ring.things.range(from..).take(TOGETHER) {
+            named += thing.jobs().len();
+            if named > NAMED_TOGETHER && !these.is_empty() {
+                break;
+            }
+            these.push((*number, Arc::clone(thing)));
+        }
+        Since::These(these)
     }
 
     /// The position from which to read all events since this time. If some of them are no longer
@@ -176,5 +191,43 @@ impl Events {
 
     pub(crate) fn listen(&self) -> watch::Receiver<EventNo> {
         self.newest.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moved(jobs: usize) -> Happened {
+        let jobs = (0..jobs as u64).map(Seq).collect();
+        Happened { at: Wall(0), what: What::Moved { cause: LeaseCause::Claim, to: None, jobs } }
+    }
+
+    fn next(events: &Events, after: EventNo) -> Vec<(EventNo, usize)> {
+        match events.since(after) {
+            Since::These(these) => {
+                these.iter().map(|(number, thing)| (*number, thing.jobs().len())).collect()
+            }
+            Since::Lost(_) => panic!("they are held"),
+        }
+    }
+
+    #[test]
+    fn a_reader_gets_a_bounded_part_at_once_and_misses_nothing() {
+        let events = Events::new(CommitNo(0), Wall(0));
+        let sizes = (0..THINGS).map(|index| if index % 100 == 0 { 2 * NAMED_TOGETHER } else { 1 });
+        let sizes: Vec<usize> = sizes.take(1_000).collect();
+        let things = sizes.iter().map(|jobs| moved(*jobs)).collect();
+        events.tell([(CommitNo(1), things)]);
+        let (mut after, mut seen) = (EventNo(0, u32::MAX), Vec::new());
+        loop {
+            let these = next(&events, after);
+            let Some((last, _)) = these.last() else { break };
+            after = *last;
+            let named: usize = these.iter().map(|(_, jobs)| jobs).sum();
+            assert!(these.len() == 1 || (these.len() <= TOGETHER && named <= NAMED_TOGETHER));
+            seen.extend(these.into_iter().map(|(_, jobs)| jobs));
+        }
+        assert_eq!(seen, sizes);
     }
 }

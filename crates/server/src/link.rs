@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use filch_api::session::{About, InvalidFrame, UpFrame};
+use filch_api::session::{About, Arrived, InvalidFrame, UpFrame};
 use filch_engine::server::{HangUp, LinkNo, LinkScope};
 use filch_scheduler::id::WorkerId;
 use filch_scheduler::message::Delivery;
@@ -70,11 +70,15 @@ impl Link {
         Some((Self { number, handle, services, hung_up, introduced }, outgoing))
     }
 
+    /// Handles a frame that was made in this process.
+    pub(crate) async fn take(&self, frame: UpFrame) -> Result<(), Untaken> {
+        let arrived = frame.arrive().map_err(|InvalidFrame(why)| Untaken::Nonsense(why))?;
+        self.hear(arrived).await
+    }
+
     /// Handles a frame.
-    pub(crate) async fn take(&self, mut frame: UpFrame) -> Result<(), Untaken> {
-        let output = std::mem::take(&mut frame.output);
-        let about = frame.about.take();
-        let batch = frame.hear().map_err(|InvalidFrame(why)| Untaken::Nonsense(why))?;
+    pub(crate) async fn hear(&self, arrived: Arrived) -> Result<(), Untaken> {
+        let Arrived { batch, output, about } = arrived;
         let link = self.number;
         if let Some(about) = about {
             self.introduce(batch.worker, about.bounded());

@@ -2,7 +2,7 @@
 //! job's owner. It is in memory and bounded; the stored log comes with the report of the attempt's
 //! end.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Mutex;
 
 use filch_api::session::{Output, OutputStream};
@@ -14,8 +14,11 @@ const JOB_BYTES: usize = 256 << 10;
 /// Bytes of output that are held altogether.
 const ALL_BYTES: usize = 64 << 20;
 
-/// Jobs whose output is held; beyond that, the oldest log is dropped.
+/// Jobs whose output is held; beyond that, one is dropped.
 const JOBS: usize = 10_000;
+
+/// Bytes that a reader gets at once; a single larger piece is not divided.
+const READ_BYTES: usize = 64 << 10;
 
 #[derive(Default)]
 pub(crate) struct Logs {
@@ -25,12 +28,18 @@ pub(crate) struct Logs {
 #[derive(Default)]
 struct Jobs {
     by_seq: HashMap<u64, Log>,
-    order: VecDeque<u64>,
+    /// The order in which logs are dropped: those of jobs that do not run first, then those to
+    /// which nothing was added for the longest time.
+    order: BTreeMap<(bool, u64), u64>,
+    /// The last used number of `order`.
+    last: u64,
     bytes: usize,
 }
 
 struct Log {
     fence: u64,
+    /// Its place in the order: whether its job runs, and when something was added.
+    place: (bool, u64),
     /// The held output, and how many bytes came before it.
     pieces: VecDeque<(OutputStream, String)>,
     before: u64,
@@ -51,7 +60,7 @@ pub(crate) struct Part {
     /// Bytes before these that are no longer held.
     pub(crate) missed: u64,
     pub(crate) fence: u64,
-    /// How many bytes there are now.
+    /// How many bytes there are up to the end of these.
     pub(crate) end: u64,
 }
 
@@ -63,17 +72,26 @@ impl Logs {
         if jobs.by_seq.get(&seq).is_some_and(|log| log.fence > fence) {
             return;
         }
-        let log = jobs.entry(seq, fence);
+        let log = jobs.entry(seq, fence, true);
         let before = log.bytes;
         log.add(fence, output.stream, output.text);
         let after = log.bytes;
         jobs.bytes = jobs.bytes + after - before;
-        while jobs.bytes > ALL_BYTES && jobs.order.front() != Some(&seq) {
-            jobs.let_go();
+        while jobs.bytes > ALL_BYTES && jobs.order.len() > 1 {
+            jobs.drop_first();
         }
     }
 
-    /// The output after this many bytes under this fence.
+    /// A job no longer runs. Its output is still held for its readers, but is dropped before that
+    /// of running jobs.
+    pub(crate) fn finished(&self, seq: u64) {
+        let mut jobs = self.jobs.lock().expect("no panic while it is locked");
+        if jobs.by_seq.contains_key(&seq) {
+            jobs.entry(seq, 0, false);
+        }
+    }
+
+    /// The output after this many bytes under this fence, or the first part of it.
     pub(crate) fn read(&self, seq: u64, fence: u64, after: u64) -> Option<Part> {
         let jobs = self.jobs.lock().expect("no panic while it is locked");
         let log = jobs.by_seq.get(&seq)?;
@@ -81,43 +99,54 @@ impl Logs {
         // Under another fence, or if it was dropped and began again, it is another log.
         let after = if log.fence == fence && after <= end { after } else { 0 };
         let missed = log.before.saturating_sub(after);
-        let mut at = log.before;
+        let (mut at, mut bytes) = (log.before, 0);
         let mut pieces = Vec::new();
         for (stream, text) in &log.pieces {
+            if bytes >= READ_BYTES {
+                break;
+            }
             let start = at;
             at += text.len() as u64;
             if at > after {
                 let skip = after.saturating_sub(start) as usize;
                 let text = text.get(skip..).unwrap_or(text).to_owned();
+                bytes += text.len();
                 pieces.push(Piece { stream: *stream, text });
             }
         }
-        Some(Part { pieces, missed, fence: log.fence, end })
+        Some(Part { pieces, missed, fence: log.fence, end: at })
     }
 
     /// Notifies about new output. The job need not have printed anything yet.
     pub(crate) fn watch(&self, seq: u64) -> watch::Receiver<u64> {
         let mut jobs = self.jobs.lock().expect("no panic while it is locked");
-        jobs.entry(seq, 0).end.subscribe()
+        if let Some(log) = jobs.by_seq.get(&seq) {
+            return log.end.subscribe();
+        }
+        jobs.entry(seq, 0, false).end.subscribe()
     }
 }
 
 impl Jobs {
-    /// The job's log; a new one takes the place of the oldest if there are too many.
-    fn entry(&mut self, seq: u64, fence: u64) -> &mut Log {
-        if !self.by_seq.contains_key(&seq) {
-            if self.order.len() >= JOBS {
-                self.let_go();
-            }
-            self.order.push_back(seq);
+    /// The job's log, which becomes the newest of the running jobs or of the others. A new log may
+    /// take the place of another.
+    fn entry(&mut self, seq: u64, fence: u64, is_running: bool) -> &mut Log {
+        match self.by_seq.get(&seq) {
+            Some(log) => _ = self.order.remove(&log.place),
+            None if self.order.len() >= JOBS => self.drop_first(),
+            None => {}
         }
-        self.by_seq.entry(seq).or_insert_with(|| Log::new(fence))
+        self.last += 1;
+        let place = (is_running, self.last);
+        self.order.insert(place, seq);
+        let log = self.by_seq.entry(seq).or_insert_with(|| Log::new(fence, place));
+        log.place = place;
+        log
     }
 
-    /// Drops the oldest log.
-    fn let_go(&mut self) {
-        if let Some(oldest) = self.order.pop_front()
-            && let Some(log) = self.by_seq.remove(&oldest)
+    fn drop_first(&mut self) {
+        if let Some((_, first)) = self.order.pop_first()
+            && let Some(log) = self.by_seq.remove(&first)
         {
             self.bytes -= log.bytes;
         }
@@ -125,8 +154,9 @@ impl Jobs {
 }
 
 impl Log {
-    fn new(fence: u64) -> Self {
-        Self { fence, pieces: VecDeque::new(), before: 0, bytes: 0, end: watch::Sender::new(0) }
+    fn new(fence: u64, place: (bool, u64)) -> Self {
+        let (pieces, end) = (VecDeque::new(), watch::Sender::new(0));
+        Self { fence, place, pieces, before: 0, bytes: 0, end }
     }
 
     /// The output of a new owner replaces the old one; readers keep following.
@@ -201,5 +231,41 @@ mod tests {
         assert!(jobs.bytes <= ALL_BYTES && jobs.by_seq.len() <= JOBS);
         let held: usize = jobs.by_seq.values().map(|log| log.bytes).sum();
         assert_eq!((held, jobs.by_seq.len()), (jobs.bytes, jobs.order.len()));
+    }
+
+    #[test]
+    fn logs_of_finished_jobs_are_dropped_before_those_of_running_ones() {
+        let logs = Logs::default();
+        print(&logs, 7, 1, "still running");
+        let piece = "x".repeat(JOB_BYTES);
+        for seq in 100..1_000 {
+            print(&logs, seq, 1, &piece);
+            logs.finished(seq);
+        }
+        for seq in 1_000..20_000 {
+            logs.watch(seq);
+        }
+        assert_eq!(read(&logs, 7, 1, 0), ("still running".into(), 1, 13));
+        assert!(logs.read(100, 1, 0).is_none(), "the oldest finished one is gone");
+    }
+
+    #[test]
+    fn a_reader_gets_a_bounded_part_at_once_and_misses_nothing() {
+        let logs = Logs::default();
+        let piece = "x".repeat(READ_BYTES / 4 + 1);
+        for _ in 0..10 {
+            print(&logs, 7, 1, &piece);
+        }
+        let (mut end, mut seen) = (0, 0);
+        loop {
+            let part = logs.read(7, 1, end).expect("something is held");
+            let bytes: usize = part.pieces.iter().map(|piece| piece.text.len()).sum();
+            assert!(bytes < READ_BYTES + piece.len() && part.missed == 0);
+            (end, seen) = (part.end, seen + bytes);
+            if bytes == 0 {
+                break;
+            }
+        }
+        assert_eq!(seen, 10 * piece.len());
     }
 }

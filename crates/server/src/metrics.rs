@@ -9,6 +9,7 @@ mod pace;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use filch_metrics::{MetricKind, MetricsPage};
@@ -32,6 +33,7 @@ pub(crate) const OTHERS: &str = "(others)";
 pub(crate) struct Metrics {
     jobs: Mutex<Jobs>,
     commits: Mutex<Histogram>,
+    http_workers: AtomicUsize,
 }
 
 struct Jobs {
@@ -84,12 +86,18 @@ impl Default for Jobs {
 impl Metrics {
     pub(crate) fn new() -> Self {
         let commits = Mutex::new(Histogram::new(COMMIT_SECONDS));
-        Self { jobs: Mutex::default(), commits }
+        Self { jobs: Mutex::default(), commits, http_workers: AtomicUsize::new(0) }
     }
 
     /// Counts the time that a commit took to be durable.
     pub(crate) fn commit_took(&self, took: Duration) {
         self.commits.lock().expect("no panic while it is locked").observe(took.as_secs_f64());
+    }
+
+    /// Sets how many workers use plain HTTP.
+    pub(crate) fn http_workers(&self, count: usize) {
+        // Relaxed: no other data is published with it.
+        self.http_workers.store(count, Ordering::Relaxed);
     }
 
     /// Counts what a commit contains. `look` finds a job in memory; every job of a commit is there
@@ -172,6 +180,10 @@ impl Metrics {
         drop(jobs);
         let commits = self.commits.lock().expect("no panic while it is locked");
         commits.write(page, "filch_commit_seconds", "Time until a commit is durable.");
+        // Relaxed: as in `http_workers`.
+        let http_workers = self.http_workers.load(Ordering::Relaxed);
+        let help = "Workers with an HTTP session.";
+        page.single("filch_http_workers", MetricKind::Gauge, help, http_workers);
     }
 }
 
@@ -319,7 +331,7 @@ mod tests {
             specs.push(spec);
         }
         let request = Request::Submit(specs);
-        player.play(DispatchEvent::Request { from: RequestNo(1), request });
+        player.play(DispatchEvent::Request { from: RequestNo(1), by: None, request });
         pass(&mut player, 2_000);
         player.say(
             1,

@@ -14,7 +14,7 @@ use filch_api::token::Secret;
 use filch_engine::server::{ServerAction, ServerEngine};
 use filch_scheduler::dispatch::{self, Dispatch, DispatchEffect, LoadError, Loader};
 use filch_scheduler::time::Now;
-use filch_store::{CommitError, Store, StoreError};
+use filch_store::{CommitError, OWNER_LEASE, Store, StoreError};
 use tokio::sync::mpsc::{channel, unbounded_channel};
 use tokio::sync::watch;
 
@@ -26,9 +26,10 @@ use crate::http;
 use crate::http::names::Names;
 use crate::link::{Embedded, Services};
 use crate::metrics::Metrics;
+use crate::ownership;
 use crate::retention::{Retention, SideWork};
 use crate::shell::{End, Handle, INPUTS_MAX, Input, Pending, Shell, Urgent};
-use crate::tokens::Tokens;
+use crate::tokens::{Tokens, follow};
 use crate::writer::Writer;
 
 /// The configuration of a server.
@@ -212,12 +213,14 @@ impl Server {
         let events = Arc::new(Events::new(dispatch.last_commit(), clock.now().wall));
         let metrics = Arc::new(Metrics::new());
         let services = Services::default();
-        let (proposals, proposed) = unbounded_channel();
-        let (kept, side_work) = (Arc::clone(&store), config.side_work);
-        let retention = Retention::new(side_work, kept, clock, config.retention, proposals);
+        let (moments, picked) = unbounded_channel();
+        let retention = Retention::new(config.side_work, config.retention, clock, &moments);
         let retention = Arc::new(retention);
         let mut actions = Vec::new();
-        let engine = ServerEngine::new(dispatch, first, begun, clock.now(), &mut actions);
+        let (kept, now) = (Some(config.retention), clock.now());
+        let mut engine = ServerEngine::new(dispatch, first, kept, begun, now, &mut actions);
+        engine.limit_http_workers(config.bounds.plain_workers);
+        engine.bind_to_ownership(OWNER_LEASE);
         let shell = Shell {
             engine,
             clock,
@@ -233,7 +236,7 @@ impl Server {
             fetches,
             fetched,
             retention: Arc::clone(&retention),
-            proposed,
+            moments: picked,
             pending: Pending::default(),
         };
         let (end, ended) = watch::channel(None);
@@ -254,6 +257,9 @@ impl Server {
             closed: &closed,
         });
         tokio::spawn(http::serve(listener, config.tls.clone(), state));
+        let (following, followed) = (Arc::clone(&tokens), Arc::clone(&store));
+        tokio::spawn(follow(following, followed, handle.clone(), closed.clone()));
+        tokio::spawn(ownership::confirm(Arc::clone(&store), handle.clone(), clock, closed));
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             url = names.url(),
@@ -401,9 +407,103 @@ fn think(shell: Shell, first: Vec<ServerAction>, end: watch::Sender<Option<Stopp
 
 #[cfg(test)]
 mod tests {
+    use filch_api::session::UpFrame;
+    use filch_scheduler::dispatch::Request;
+    use filch_scheduler::id::{JobId, MessageNo};
+    use filch_scheduler::message::{Delivery, ToWorker};
+    use filch_scheduler::spec::JobSpec;
     use filch_store::Transient;
+    use filch_store::integrity::StoreDump as _;
+    use tokio::sync::oneshot;
 
     use super::*;
+
+    /// However slow the machine is.
+    const PATIENCE: Duration = Duration::from_secs(120);
+
+    async fn in_time<T>(what: &str, event: impl Future<Output = T>) -> T {
+        tokio::time::timeout(PATIENCE, event).await.unwrap_or_else(|_| panic!("never: {what}"))
+    }
+
+    /// As many commits as a full server has, while the store holds the first of them up.
+    #[tokio::test]
+    async fn a_full_server_answers_heartbeats() {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let config = ServerConfig { listen, ..ServerConfig::default() };
+        let store = Arc::new(Transient::default());
+        let shared: Arc<dyn Store> = Arc::<Transient>::clone(&store);
+        let server = Server::start(config, shared).await.expect("it starts");
+        let Embedded { up, mut down } = server.connect();
+        let mut said = 0;
+        let mut say = async |message: &str| {
+            said += 1;
+            let text = format!(
+                r#"{{"worker":"80000000000000a1","session":1,"number":{said},"messages":[{message}]}}"#
+            );
+            let frame: UpFrame = serde_json::from_str(&text).expect("a frame");
+            up.send(frame).await.expect("the server listens");
+            let renewed = ToWorker::Renewed(MessageNo(said));
+            let is_renewed = |delivery: &Delivery| delivery.messages.contains(&renewed);
+            let answered =
+                async { while !is_renewed(&down.recv().await.expect("the server answers")) {} };
+            in_time("it is answered", answered).await;
+        };
+        say(r#"{"hello":{"kind":"new","slots":0,"want":0}}"#).await;
+        let mut jobs = 0;
+        let mut submit = |count: u128| {
+            jobs += count;
+            let ids = jobs - count + 1..=jobs;
+            let payload = || Some("{}".into());
+            // UUIDs of version 7: jobs without a time in their id are looked up in the store.
+            let id = |number: u128| JobId((1_u128 << 80) | (7 << 76) | (0b10 << 62) | number);
+            let job = |number| JobSpec { payload: payload(), ..JobSpec::new(id(number)) };
+            Request::Submit(ids.map(job).collect())
+        };
+        let (reply, answer) = oneshot::channel();
+        let request = submit(1);
+        let ask = Input::Ask { by: None, request, reply };
+        server.handle.send(ask).await.expect("the server runs");
+        answer.await.expect("the server answers");
+        // Commits wait for whatever reads the store in memory.
+        let (begun, begins) = std::sync::mpsc::channel();
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        let holder = thread::spawn(move || {
+            let dumped = store.dump(&mut |_| {
+                let _ = begun.send(());
+                // Until the other end is dropped.
+                let _ = gate.recv();
+            });
+            dumped.expect("memory can be read");
+        });
+        begins.recv().expect("the holder has begun");
+        for _ in 0..2 {
+            let (reply, _) = oneshot::channel();
+            let request = submit(70_000);
+            server
+                .handle
+                .send(Input::Ask { by: None, request, reply })
+                .await
+                .expect("the server runs");
+        }
+        let waiting = async |count| {
+            while server.handle.waiting_inputs() != count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        in_time("both submits are taken", waiting(0)).await;
+        let handle = server.handle.clone();
+        let looked = tokio::spawn(async move { handle.look(|_, _| ()).await });
+        in_time("no more requests are taken", waiting(1)).await;
+        for _ in 0..3 {
+            say(r#""heartbeat""#).await;
+        }
+        assert_eq!(server.handle.waiting_inputs(), 1);
+        assert!(!looked.is_finished());
+        drop(open);
+        holder.join().expect("the holder reads to its end");
+        in_time("it goes on", looked).await.expect("no panic").expect("the server runs");
+        server.stop().await;
+    }
 
     #[tokio::test]
     async fn a_panic_of_the_scheduler_is_reported_as_a_crash() {

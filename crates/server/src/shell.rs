@@ -2,20 +2,22 @@
 //! nothing (`filch_engine::server` does), and never waits for a disk or a socket: commits go to the
 //! writer, reads to other threads, and batches to the tasks of connections.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use filch_api::session::Output;
 use filch_engine::server::{
-    HangUp, LinkNo, LinkScope, ServerAction, ServerEngine, ServerInput, TICK, Ticket,
+    HangUp, HttpAsk, HttpRefusal, HttpReply, HttpWorker, LinkNo, LinkScope, RetentionJob,
+    ServerAction, ServerEngine, ServerInput, SliceOutcome, Ticket, WorkerTable,
 };
 use filch_scheduler::dispatch::{Answer, Dispatch, Request};
 use filch_scheduler::id::{CommitNo, JobId, Seq, WorkerId};
 use filch_scheduler::message::WorkerBatch;
+use filch_scheduler::name::Name;
 use filch_scheduler::record::{Mutation, Note};
-use filch_scheduler::time::Now;
-use filch_store::{Commit, CommitError, PurgeCause, Store, StoreError, StoredText};
+use filch_scheduler::time::{Monotonic, Now};
+use filch_store::{Commit, CommitError, JobText, PurgeCause, Store, StoreError, StoredText};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
@@ -25,14 +27,15 @@ use crate::events::{Events, Happened};
 use crate::link::WorkerSender;
 use crate::logs::Logs;
 use crate::metrics::Metrics;
-use crate::retention::{Proposal, Retention, Turns};
+use crate::retention::{self, Moment, RECRUITED_ROWS, Retention};
 use crate::roster::Roster;
+use crate::tokens::Caller;
 use crate::writer::{Receipt, Writer};
 
 /// Inputs that wait while the engine takes no requests.
 pub(crate) enum Input {
     /// A request of a client.
-    Ask { request: Request, reply: oneshot::Sender<Answer> },
+    Ask { by: Option<Name>, request: Request, reply: oneshot::Sender<Answer> },
     /// Reads the live state now, and returns the result once everything it saw is durable.
     Look(Look),
     /// Waits for a job to end: answered once the end is durable, or at once if the job is not in
@@ -56,13 +59,20 @@ pub(crate) enum Urgent {
     Sent(LinkNo),
     /// A connection broke.
     Closed(LinkNo),
-    /// Returns once everything that was decided before is durable.
-    Settle(Tell),
+    /// A request of a worker over plain HTTP.
+    Asked { from: HttpWorker, ask: HttpAsk, reply: oneshot::Sender<HttpResponse> },
     /// A token is no longer valid.
     TokenEnded(Arc<str>),
+    /// The store has confirmed that this server owns it, asked at this time.
+    Owned { asked: Monotonic },
+    /// Another server owns the store.
+    Superseded,
     /// Shuts the server down.
     Stop,
 }
+
+/// The response to a request of a worker over plain HTTP.
+pub(crate) type HttpResponse = Result<HttpReply, HttpRefusal>;
 
 /// Reads the live state.
 pub(crate) type Look = Box<dyn FnOnce(&Dispatch, Now) -> Tell + Send>;
@@ -98,10 +108,18 @@ impl Handle {
         self.urgent.send(input).await.map_err(|_| Ended)
     }
 
-    /// Sends a request and waits for the answer.
-    pub(crate) async fn ask(&self, request: Request) -> Result<Answer, Ended> {
+    /// How many inputs wait.
+    #[cfg(test)]
+    pub(crate) fn waiting_inputs(&self) -> usize {
+        self.inputs.max_capacity() - self.inputs.capacity()
+    }
+
+    /// Sends a request and waits for the answer. What it changes is recorded under the name of the
+    /// caller's token.
+    pub(crate) async fn ask(&self, caller: &Caller, request: Request) -> Result<Answer, Ended> {
         let (reply, answer) = oneshot::channel();
-        self.send(Input::Ask { request, reply }).await?;
+        let by = caller.label().cloned();
+        self.send(Input::Ask { by, request, reply }).await?;
         answer.await.map_err(|_| Ended)
     }
 
@@ -110,6 +128,17 @@ impl Handle {
         let (tell, told) = oneshot::channel();
         self.send(Input::Await { job, tell }).await?;
         told.await.map_err(|_| Ended)
+    }
+
+    /// Sends a request of a worker over plain HTTP and waits for the response.
+    pub(crate) async fn ask_http(
+        &self,
+        from: HttpWorker,
+        ask: HttpAsk,
+    ) -> Result<HttpResponse, Ended> {
+        let (reply, response) = oneshot::channel();
+        self.urgent(Urgent::Asked { from, ask, reply }).await?;
+        response.await.map_err(|_| Ended)
     }
 
     /// Reads the live state.
@@ -147,7 +176,7 @@ pub(crate) struct Shell {
     pub(crate) fetches: UnboundedSender<Fetched>,
     pub(crate) fetched: UnboundedReceiver<Fetched>,
     pub(crate) retention: Arc<Retention>,
-    pub(crate) proposed: UnboundedReceiver<Proposal>,
+    pub(crate) moments: UnboundedReceiver<Moment>,
     pub(crate) pending: Pending,
 }
 
@@ -164,10 +193,8 @@ pub(crate) struct Pending {
     links: HashMap<LinkNo, WorkerSender>,
     /// Events whose commits are not durable yet.
     untold: VecDeque<(CommitNo, Vec<Happened>)>,
-    /// Counts commits between slices of retention.
-    turns: Turns,
     /// Names of workers, for the log: they may be lost after they have disconnected.
-    names: HashMap<WorkerId, String>,
+    names: WorkerTable<String>,
 }
 
 /// What waits for an answer.
@@ -175,11 +202,9 @@ enum Waits {
     Request(oneshot::Sender<Answer>),
     Look(Tell),
     End(oneshot::Sender<()>),
-    Proposal(oneshot::Sender<u64>),
+    Http(oneshot::Sender<HttpResponse>),
+    Slice(oneshot::Sender<SliceOutcome>),
 }
-
-/// Once as many names are remembered, those of workers that are gone are dropped.
-const NAMES_MAX: usize = 1_024;
 
 /// Why the loop has ended.
 #[derive(Debug)]
@@ -205,10 +230,11 @@ impl Shell {
         self.pending.actions = first;
         self.perform();
         loop {
-            let now = self.clock.now();
             let mut wake = self.engine.next_deadline();
-            if let Some(moment) = self.retention.next_moment(now) {
-                wake = wake.min(now.monotonic.plus(moment.min(TICK)));
+            if self.retention.uses_idle_moments()
+                && let Some(moment) = self.engine.retention().next_moment()
+            {
+                wake = wake.min(moment);
             }
             let wake = tokio::time::Instant::from_std(self.clock.instant(wake));
             let takes_requests = self.engine.takes_requests();
@@ -227,8 +253,8 @@ impl Shell {
                     self.take(input);
                     Ok(())
                 }
-                Some(proposal) = self.proposed.recv(), if takes_requests => {
-                    self.propose(proposal);
+                Some(moment) = self.moments.recv() => {
+                    self.take_moment(moment);
                     Ok(())
                 }
                 () = tokio::time::sleep_until(wake) => {
@@ -240,8 +266,16 @@ impl Shell {
                 return end;
             }
             if self.inputs.is_empty() && self.urgent.is_empty() && self.engine.is_settled() {
-                self.retention.idle_moment(self.clock.now());
+                self.idle_moment();
             }
+        }
+    }
+
+    /// No request waits, and nothing waits to be durable.
+    fn idle_moment(&self) {
+        if self.retention.uses_idle_moments() && self.engine.retention().may_begin() {
+            let retention = Arc::clone(&self.retention);
+            tokio::spawn(async move { retention.enlist().await });
         }
     }
 
@@ -276,9 +310,9 @@ impl Shell {
 
     fn take(&mut self, input: Input) {
         match input {
-            Input::Ask { request, reply } => {
+            Input::Ask { by, request, reply } => {
                 let ticket = self.ticket(Waits::Request(reply));
-                self.feed(ServerInput::Request { ticket, request });
+                self.feed(ServerInput::Request { ticket, by, request });
             }
             Input::Look(look) => {
                 let tell = look(self.engine.dispatch(), self.engine.now());
@@ -291,8 +325,7 @@ impl Shell {
             }
             Input::Grace { worker, grace } => self.feed(ServerInput::Grace { worker, grace }),
             Input::Purge { jobs, cause } => {
-                let event = filch_scheduler::dispatch::DispatchEvent::Expired(jobs);
-                self.feed(ServerInput::Propose { ticket: None, event, cause: Some(cause) });
+                self.feed(ServerInput::Purge { jobs, cause });
             }
         }
     }
@@ -316,21 +349,23 @@ impl Shell {
                 self.pending.links.remove(&link);
                 self.feed(ServerInput::LinkClosed(link));
             }
-            Urgent::Settle(tell) => {
-                let ticket = self.ticket(Waits::Look(tell));
-                self.feed(ServerInput::Barrier { ticket });
+            Urgent::Asked { from, ask, reply } => {
+                let ticket = self.ticket(Waits::Http(reply));
+                self.feed(ServerInput::Ask { ticket, from, ask });
             }
             Urgent::TokenEnded(token) => self.feed(ServerInput::TokenEnded(token)),
+            Urgent::Owned { asked } => self.feed(ServerInput::Owned { asked }),
+            Urgent::Superseded => return Err(End::Commit(CommitError::Superseded)),
             Urgent::Stop => return Err(End::Asked),
         }
         Ok(())
     }
 
-    /// Handles a proposal of retention, and answers once the decision is durable.
-    fn propose(&mut self, proposal: Proposal) {
-        let Proposal { event, cause, decided } = proposal;
-        let ticket = Some(self.ticket(Waits::Proposal(decided)));
-        self.feed(ServerInput::Propose { ticket, event, cause });
+    /// An idle moment was picked for a slice of retention.
+    fn take_moment(&mut self, moment: Moment) {
+        let Moment { job, until, done } = moment;
+        let (ticket, until) = (self.ticket(Waits::Slice(done)), Some(self.clock.moment(until)));
+        self.feed(ServerInput::RetentionMoment { ticket, job, rows: RECRUITED_ROWS, until });
     }
 
     fn fetched(&mut self, fetched: Fetched) -> Result<(), End> {
@@ -362,6 +397,7 @@ impl Shell {
             self.engine.handle(self.clock.now(), input, &mut self.pending.actions);
             self.perform();
         }
+        self.metrics.http_workers(self.engine.http_worker_count());
     }
 
     /// Performs the actions of the engine, in order.
@@ -404,6 +440,12 @@ impl Shell {
                         let _ = reply.send(answer);
                     }
                 }
+                ServerAction::Respond { ticket, response } => {
+                    if let Some(Waits::Http(reply)) = self.pending.tickets.remove(&ticket) {
+                        // The client may have disconnected.
+                        let _ = reply.send(response);
+                    }
+                }
                 ServerAction::Release(ticket) => match self.pending.tickets.remove(&ticket) {
                     Some(Waits::Look(tell)) => tell(),
                     Some(Waits::End(tell)) => _ = tell.send(()),
@@ -422,17 +464,25 @@ impl Shell {
                         let _ = tell.send(());
                     }
                 }
-                ServerAction::Decided { ticket, removed } => {
-                    if let Some(Waits::Proposal(decided)) = self.pending.tickets.remove(&ticket) {
-                        // The proposer may have stopped waiting.
-                        let _ = decided.send(removed);
-                    }
+                ServerAction::ReadExpired { after, before, limit } => {
+                    self.read_for_retention(RetentionJob::Purge, move |store| {
+                        store.expired(after, before, limit).map(ServerInput::Expired)
+                    });
                 }
+                ServerAction::ReadOutdated { after, recent, limit } => {
+                    self.read_for_retention(RetentionJob::Trim, move |store| {
+                        store.outdated(after, &recent, limit).map(ServerInput::Outdated)
+                    });
+                }
+                ServerAction::SliceDone { ticket, job, outcome, took } => {
+                    self.slice_done(ticket, job, outcome, took);
+                }
+                ServerAction::Connected { is_partial: true, .. } => {}
                 ServerAction::Connected { worker, session, .. } => {
                     self.log_connected(worker, session.0);
                 }
                 ServerAction::Disconnected { worker } => {
-                    let name = self.pending.names.get(&worker);
+                    let name = self.pending.names.get(worker);
                     tracing::info!(
                         worker = filch_api::id::worker(worker),
                         name,
@@ -448,6 +498,44 @@ impl Shell {
         self.pending.actions = actions;
     }
 
+    /// Reads for retention, which goes on later if that fails. If the store is broken, the
+    /// scheduler's next read or commit fails, too.
+    fn read_for_retention(
+        &self,
+        job: RetentionJob,
+        read: impl FnOnce(&dyn Store) -> Fetched + Send + 'static,
+    ) {
+        self.read(move |store| {
+            Ok(read(store).unwrap_or_else(|error| {
+                let job = retention::name(job);
+                tracing::warn!(job, %error, "a slice of retention failed");
+                ServerInput::RetentionFailed
+            }))
+        });
+    }
+
+    fn slice_done(
+        &mut self,
+        ticket: Option<Ticket>,
+        job: RetentionJob,
+        outcome: SliceOutcome,
+        took: Duration,
+    ) {
+        tracing::debug!(
+            job = retention::name(job),
+            ?outcome,
+            ?took,
+            "a slice of retention is done"
+        );
+        let state = self.engine.retention();
+        self.retention.publish(state.totals(), state.overdue_since_ms());
+        match ticket.and_then(|ticket| self.pending.tickets.remove(&ticket)) {
+            // The recruiter may have stopped waiting.
+            Some(Waits::Slice(done)) => _ = done.send(outcome),
+            _ => self.retention.count_turn(outcome, took),
+        }
+    }
+
     /// Reads from the store on a thread that may wait for the disk.
     fn read(&self, read: impl FnOnce(&dyn Store) -> Fetched + Send + 'static) {
         let (store, fetches) = (Arc::clone(&self.store), self.fetches.clone());
@@ -461,30 +549,31 @@ impl Shell {
         let happened = Happened::all(&commit.mutations, self.clock.now().wall);
         self.pending.untold.push_back((commit.last, happened));
         self.log_lost(&commit.mutations);
+        for mutation in &commit.mutations {
+            if let Mutation::Write(write) = mutation
+                && write.holder.is_none()
+            {
+                self.logs.finished(write.job.0);
+            }
+        }
         let dispatch = self.engine.dispatch();
         self.metrics.committed(&commit.mutations, |job| dispatch.job_at(job));
-        self.pending.turns.committed(&commit.mutations);
         self.writer.keep(commit);
-        self.retention.after_commit(&mut self.pending.turns, self.clock.now());
     }
 
     fn log_connected(&mut self, worker: WorkerId, session: u64) {
         let name = self.roster.about(worker).and_then(|about| about.name);
         tracing::info!(worker = filch_api::id::worker(worker), name, session, "worker connected");
         let Some(name) = name else { return };
-        if self.pending.names.len() >= NAMES_MAX {
-            let views = self.engine.dispatch().worker_views();
-            let known: BTreeSet<WorkerId> = views.map(|view| view.id).collect();
-            self.pending.names.retain(|worker, _| known.contains(worker));
-        }
-        self.pending.names.insert(worker, name);
+        let dispatch = self.engine.dispatch();
+        self.pending.names.insert(worker, name, || dispatch.worker_views().map(|view| view.id));
     }
 
     /// Logs the workers that a commit gives up.
     fn log_lost(&mut self, mutations: &[Mutation]) {
         for mutation in mutations {
             if let Mutation::Note(Note::WorkerLost { worker, jobs }) = mutation {
-                let name = self.pending.names.remove(worker);
+                let name = self.pending.names.remove(*worker);
                 let id = filch_api::id::worker(*worker);
                 tracing::warn!(worker = id, name, jobs, "worker lost: its lease has expired");
             }
@@ -496,7 +585,7 @@ impl Shell {
 fn payloads(store: &dyn Store, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError> {
     let (mut texts, mut bytes) = (Vec::new(), 0);
     for some in jobs.chunks(PAYLOADS_TOGETHER) {
-        let read = store.payloads(some)?;
+        let read = store.texts(JobText::Payload, some)?;
         bytes += read.iter().flatten().map(|text| text.len()).sum::<usize>();
         texts.extend(read);
         if bytes >= PAYLOAD_BYTES {

@@ -1,10 +1,12 @@
 //! Tokens: authentication. `http::rights` lists what each role may do.
 //!
-//! All stored tokens are also in memory, so that requests need no look at the store. As long as no
+//! All stored tokens are also in memory, so that requests need no look at the store. Changes by
+//! another server over the same store are taken over within a second. As long as no
 //! token was ever created, every client is accepted; from the first one on every request needs a
 //! token, even if all tokens have been revoked or have expired.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime};
 
@@ -14,11 +16,12 @@ use filch_api::token::{Made, Role, Secret, Token, ValidatedToken};
 use filch_engine::server::LinkScope;
 use filch_scheduler::name::Name;
 use filch_scheduler::time::Wall;
-use filch_store::{Store, StoreError, TokenRow};
+use filch_store::{CommitError, Store, StoreError, TokenChange, TokenRow};
 use subtle::ConstantTimeEq as _;
 use tokio::sync::watch;
 
 use crate::http::store_problem;
+use crate::shell::{Handle, Urgent};
 
 /// How many tokens may exist, including revoked and expired ones.
 const TOKENS_MAX: usize = 10_000;
@@ -26,12 +29,12 @@ const TOKENS_MAX: usize = 10_000;
 /// How often streams check the wall clock for the expiry of their token.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// Creates a token in this store.
+/// Creates a token in this store, and records who did.
 ///
 /// # Errors
 /// If it would be the first and its role is not admin, if there are too many, or if the store
 /// fails.
-pub fn make(store: &dyn Store, wanted: ValidatedToken) -> Result<Made, Problem> {
+pub fn make(store: &dyn Store, wanted: ValidatedToken, by: Option<&Name>) -> Result<Made, Problem> {
     let rows = store.tokens().map_err(|error| store_problem(&error))?;
     let ValidatedToken { role, queues, expires, name } = wanted;
     if rows.is_empty() && role != Role::Admin {
@@ -45,29 +48,30 @@ pub fn make(store: &dyn Store, wanted: ValidatedToken) -> Result<Made, Problem> 
         let title = format!("there are {TOKENS_MAX} tokens already, which is the limit");
         return Err(Problem::new(409, "too-many-tokens", title));
     }
-    let secret = loop {
-        let secret = Secret::generate();
-        if rows.iter().all(|row| row.id != secret.id()) {
-            break secret;
-        }
-    };
     let created_at = now();
     let after = |span: Duration| {
         let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         Wall(created_at.0.saturating_add(millis))
     };
-    let row = TokenRow {
-        id: secret.id().to_owned(),
-        name,
-        role: role.word().to_owned(),
-        queues,
-        digest: secret.digest(),
-        created_at,
-        expires_at: expires.map(after),
-        revoked_at: None,
-    };
-    store.keep_token(&row).map_err(|error| store_problem(&error))?;
-    Ok(Made { secret, token: shown(&row, role) })
+    loop {
+        let secret = Secret::generate();
+        let row = TokenRow {
+            id: secret.id().to_owned(),
+            name: name.clone(),
+            role: role.word().to_owned(),
+            queues: queues.clone(),
+            digest: secret.digest(),
+            created_at,
+            expires_at: expires.map(after),
+            revoked_at: None,
+        };
+        let token = shown(&row, role);
+        // Ids are short, so now and then one is in use.
+        let created = store.change_token(&TokenChange::Create(row), by);
+        if created.map_err(|error| unwritten(&error))? {
+            return Ok(Made { secret, token });
+        }
+    }
 }
 
 /// All tokens of this store, including revoked and expired ones.
@@ -81,15 +85,28 @@ pub fn list(store: &dyn Store) -> Result<Vec<Token>, Problem> {
     Ok(rows.iter().filter_map(known).collect())
 }
 
-/// Revokes a token of this store.
+/// Revokes a token of this store, and records who did.
 ///
 /// # Errors
 /// If there is no active token with this id, or the store fails.
-pub fn revoke(store: &dyn Store, id: &str) -> Result<(), Problem> {
-    match store.revoke_token(id, now()).map_err(|error| store_problem(&error))? {
+pub fn revoke(store: &dyn Store, id: &str, by: Option<&Name>) -> Result<(), Problem> {
+    let change = TokenChange::Revoke { id: id.to_owned(), at: now() };
+    match store.change_token(&change, by).map_err(|error| unwritten(&error))? {
         true => Ok(()),
         false => Err(Problem::not_found(format!("no active token {id:?}"))
             .help("list tokens with `filch token list`")),
+    }
+}
+
+/// A token could not be written.
+fn unwritten(error: &CommitError) -> Problem {
+    tracing::error!(%error, "store error: cannot write a token");
+    match error {
+        CommitError::DiskFull(_) => Problem::new(507, "disk-full", error.to_string())
+            .help("free disk space on the server, then repeat the request"),
+        CommitError::Superseded => Problem::new(503, "stopping", error.to_string())
+            .help("repeat the request with the server that owns the store now"),
+        _ => Problem::new(500, "store", error.to_string()),
     }
 }
 
@@ -114,11 +131,15 @@ fn now() -> Wall {
 /// All tokens, in memory.
 pub(crate) struct Tokens {
     by_id: RwLock<BTreeMap<String, Known>>,
+    /// The version of the store's tokens that are here.
+    version: AtomicU64,
     /// Whether requests need a token.
     required: watch::Sender<bool>,
 }
 
 struct Known {
+    /// Its name and id, for the record.
+    label: Name,
     digest: [u8; 32],
     role: Role,
     queues: Option<Arc<[Name]>>,
@@ -136,6 +157,8 @@ pub(crate) struct Caller {
     brings: Brings,
     /// The id of its token, if it has one.
     id: Option<Arc<str>>,
+    /// How its token is named in the audit trail.
+    label: Option<Name>,
     /// True once its token is no longer valid.
     over: watch::Receiver<bool>,
 }
@@ -148,9 +171,45 @@ enum Brings {
     Nothing,
 }
 
+/// How often the store is asked whether another server has changed its tokens.
+const REFRESH: Duration = Duration::from_millis(500);
+
+/// Follows the tokens of a store until the server closes.
+pub(crate) async fn follow(
+    tokens: Arc<Tokens>,
+    store: Arc<dyn Store>,
+    handle: Handle,
+    mut closed: watch::Receiver<bool>,
+) {
+    loop {
+        tokio::select! {
+            // If the sender is gone, the server is closed, too.
+            _ = closed.wait_for(|closed| *closed) => return,
+            () = tokio::time::sleep(REFRESH) => {}
+        }
+        let (asked, asking) = (Arc::clone(&store), Arc::clone(&tokens));
+        let read = tokio::task::spawn_blocking(move || asking.refresh(&*asked)).await;
+        match read {
+            Ok(Ok(revoked)) => {
+                for id in revoked {
+                    // Workers that it introduced may come back with another token.
+                    if handle.urgent(Urgent::TokenEnded(id.into())).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "cannot read the tokens"),
+            // The server is ending.
+            Err(_) => return,
+        }
+    }
+}
+
 impl Tokens {
     /// Loads the tokens of this store.
     pub(crate) fn load(store: &dyn Store) -> Result<Self, StoreError> {
+        // Read first: a change after it is read again.
+        let version = AtomicU64::new(store.token_version()?);
         let rows = store.tokens()?;
         let required = watch::Sender::new(!rows.is_empty());
         let known = |row: TokenRow| {
@@ -159,7 +218,38 @@ impl Tokens {
             Some((row.id.clone(), Known::new(&row, role)))
         };
         let by_id = rows.into_iter().filter_map(known).collect();
-        Ok(Self { by_id: RwLock::new(by_id), required })
+        Ok(Self { by_id: RwLock::new(by_id), version, required })
+    }
+
+    /// Takes over changes that another server has made to this store. Returns the ids of tokens
+    /// that were revoked since.
+    fn refresh(&self, store: &dyn Store) -> Result<Vec<String>, StoreError> {
+        let version = store.token_version()?;
+        if self.version.swap(version, Ordering::Relaxed) == version {
+            return Ok(Vec::new());
+        }
+        let rows = store.tokens()?;
+        let mut revoked = Vec::new();
+        let mut by_id = self.by_id.write().expect("no panic while it is locked");
+        if !rows.is_empty() {
+            self.required.send_if_modified(|required| !std::mem::replace(required, true));
+        }
+        for row in rows {
+            match by_id.get(&row.id) {
+                Some(known) if row.revoked_at.is_some() => {
+                    if !known.revoked.send_replace(true) {
+                        revoked.push(row.id);
+                    }
+                }
+                Some(_) => {}
+                None => {
+                    if let Ok(role) = row.role.parse() {
+                        by_id.insert(row.id.clone(), Known::new(&row, role));
+                    }
+                }
+            }
+        }
+        Ok(revoked)
     }
 
     /// Whether requests need a token.
@@ -171,6 +261,7 @@ impl Tokens {
     pub(crate) fn insider(&self) -> Secret {
         let secret = Secret::generate();
         let known = Known {
+            label: Name::from("the server's own process"),
             digest: secret.digest(),
             role: Role::Admin,
             queues: None,
@@ -188,6 +279,7 @@ impl Tokens {
     pub(crate) fn add(&self, made: &Made) {
         let Token { role, queues, expires_at, .. } = &made.token;
         let known = Known {
+            label: label(&made.token.name, &made.token.id),
             digest: made.secret.digest(),
             role: *role,
             queues: narrowed(queues.iter().map(|queue| Name::from(queue.as_str())).collect()),
@@ -224,7 +316,15 @@ impl Tokens {
             }
             let over = self.required.subscribe();
             let (role, brings) = (Role::Admin, Brings::Nothing);
-            return Ok(Caller { role, queues: None, expires_at: None, brings, id: None, over });
+            return Ok(Caller {
+                role,
+                queues: None,
+                expires_at: None,
+                brings,
+                id: None,
+                label: None,
+                over,
+            });
         };
         if !bool::from(known.digest.ct_eq(&secret.digest())) {
             return Err(unknown());
@@ -242,6 +342,7 @@ impl Tokens {
             expires_at: known.expires_at,
             brings: Brings::Token,
             id: Some(id.into()),
+            label: Some(known.label.clone()),
             over: known.revoked.subscribe(),
         })
     }
@@ -256,6 +357,11 @@ fn over(title: String) -> Problem {
         .help("an admin can create a token with `filch token create --role ROLE`")
 }
 
+/// How a token is named in the audit trail.
+fn label(name: &str, id: &str) -> Name {
+    if name.is_empty() { Name::from(id) } else { Name::from(format!("{name} ({id})").as_str()) }
+}
+
 fn narrowed(queues: Vec<Name>) -> Option<Arc<[Name]>> {
     (!queues.is_empty()).then(|| queues.into())
 }
@@ -263,6 +369,7 @@ fn narrowed(queues: Vec<Name>) -> Option<Arc<[Name]>> {
 impl Known {
     fn new(row: &TokenRow, role: Role) -> Self {
         Self {
+            label: label(&row.name, &row.id),
             digest: row.digest,
             role,
             queues: narrowed(row.queues.clone()),
@@ -273,6 +380,11 @@ impl Known {
 }
 
 impl Caller {
+    /// How its token is named in the audit trail, if it has one.
+    pub(crate) const fn label(&self) -> Option<&Name> {
+        self.label.as_ref()
+    }
+
     /// Whether it is limited to some queues.
     pub(crate) const fn is_narrowed(&self) -> bool {
         self.queues.is_some()
@@ -295,29 +407,25 @@ impl Caller {
 
     /// Refuses queues that it may not use.
     pub(crate) fn check(&self, queue: &Name) -> Result<(), Problem> {
-        let Some(queues) = self.queues.as_ref().filter(|queues| !queues.contains(queue)) else {
-            return Ok(());
-        };
-        let title = format!("this token is not valid for queue {queue:?}");
-        let names: Vec<&str> = queues.iter().map(Name::as_str).collect();
-        Err(Problem::new(403, "wrong-queue", title).help(format!(
-            "it is valid for {}; an admin can create a token for other queues",
-            names.join(", ")
-        )))
+        if self.may_use(queue) { Ok(()) } else { Err(self.wrong_queue(queue)) }
     }
 
-    /// Limits the queues that a worker wants to serve to those of its token.
-    pub(crate) fn serve(&self, wanted: &mut Option<Vec<String>>) -> Result<(), Problem> {
-        match (&self.queues, &*wanted) {
-            (None, _) => Ok(()),
-            (Some(queues), None) => {
-                *wanted = Some(queues.iter().map(ToString::to_string).collect());
-                Ok(())
-            }
-            (Some(_), Some(names)) => {
-                names.iter().try_for_each(|name| self.check(&Name::from(name.as_str())))
-            }
-        }
+    /// It may not use this queue.
+    pub(crate) fn wrong_queue(&self, queue: &Name) -> Problem {
+        let title = format!("this token is not valid for queue {queue:?}");
+        let names: Vec<&str> =
+            self.queues.iter().flat_map(|it| it.iter()).map(Name::as_str).collect();
+        Problem::new(403, "wrong-queue", title).help(format!(
+            "it is valid for {}; an admin can create a token for other queues",
+            names.join(", ")
+        ))
+    }
+
+    /// Refuses if its token is no longer valid. A request that takes long asks again whenever it is
+    /// about to change something.
+    pub(crate) fn check_valid(&self) -> Result<(), Problem> {
+        let has_expired = self.expires_at.is_some_and(|end| end <= now());
+        if *self.over.borrow() || has_expired { Err(self.farewell()) } else { Ok(()) }
     }
 
     /// Waits until its token is no longer valid, and returns why.
@@ -340,7 +448,8 @@ impl Caller {
         self.farewell()
     }
 
-    fn farewell(&self) -> Problem {
+    /// Its token is no longer valid.
+    pub(crate) fn farewell(&self) -> Problem {
         match self.brings {
             Brings::Token => over("the token was revoked or has expired".into()),
             // Short, so that it fits the reason of a close frame.

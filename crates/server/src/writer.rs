@@ -17,6 +17,10 @@ pub(crate) type Receipt = Result<CommitNo, CommitError>;
 /// How many mutations are made durable together: larger groups would delay everything behind them.
 const GROUP_MUTATIONS: usize = 32_768;
 
+/// About how many bytes are made durable together, for the same reason; and so that the write-ahead
+/// log stays short. A single commit may be larger.
+const GROUP_BYTES: u64 = 32 << 20;
+
 /// A commit that takes this long is logged.
 const SLOW: Duration = Duration::from_secs(1);
 
@@ -84,14 +88,13 @@ fn write(
     metrics: &Metrics,
 ) {
     while let Ok(mut group) = waiting.recv() {
+        let mut bytes = group.size();
         while group.mutations.len() < GROUP_MUTATIONS
+            && bytes < GROUP_BYTES
             && let Ok(next) = waiting.try_recv()
         {
-            group.last = next.last;
-            group.mutations.extend(next.mutations);
-            group.payloads.extend(next.payloads);
-            group.outputs.extend(next.outputs);
-            group.purges.extend(next.purges);
+            bytes += next.size();
+            group.append(next);
         }
         let began = Instant::now();
         let kept = keep(store, &group, || receipts.is_closed());

@@ -1,17 +1,21 @@
 //! The inputs and actions of a server's engine.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use filch_scheduler::dispatch::{Answer, DispatchEffect, DispatchEvent, Request};
-use filch_scheduler::id::{CommitNo, FetchNo, JobId, Seq, SessionNo, WorkerId};
+use filch_scheduler::id::{CommitNo, FetchNo, JobId, LeaseNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::message::{Delivery, ToWorker, WorkerBatch};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{JobRow, StoredText};
-use filch_scheduler::time::Now;
-use filch_store::{Commit, PurgeCause};
+use filch_scheduler::spec::QueueKey;
+use filch_scheduler::time::{Monotonic, Now, Wall};
+use filch_store::{Commit, Expired, Outdated, PurgeCause};
 
+use super::http_event::{HttpAsk, HttpRefusal, HttpReply, HttpWorker};
 use super::link::{LinkNo, LinkScope};
+use super::retention::{RetentionJob, SliceOutcome};
 
 /// Stands for somebody that waits outside of the engine. The shell chooses it; each is used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +29,8 @@ pub enum ServerInput {
     Request {
         /// Where the answer goes.
         ticket: Ticket,
+        /// Who asks: the name of a token, for the record.
+        by: Option<Name>,
         /// The request.
         request: Request,
     },
@@ -49,15 +55,42 @@ pub enum ServerInput {
         /// The grace period.
         grace: Duration,
     },
-    /// The store proposes to remove ended jobs, or history that no stored job needs.
-    Propose {
-        /// Gets [`ServerAction::Decided`] once the decision is durable, if anything waits for it.
-        ticket: Option<Ticket>,
-        /// [`DispatchEvent::Expired`] or [`DispatchEvent::Outdated`].
-        event: DispatchEvent,
-        /// Why jobs are purged.
-        cause: Option<PurgeCause>,
+    /// An operator wants ended jobs to be removed. Only while the engine
+    /// [takes requests](super::ServerEngine::takes_requests).
+    Purge {
+        /// The jobs.
+        jobs: Vec<(Seq, JobId)>,
+        /// Why.
+        cause: PurgeCause,
     },
+    /// A request of a worker over plain HTTP. Answered with [`ServerAction::Respond`], exactly
+    /// once.
+    Ask {
+        /// Where the response goes.
+        ticket: Ticket,
+        /// The sender.
+        from: HttpWorker,
+        /// The request.
+        ask: HttpAsk,
+    },
+    /// An idle moment was picked for a slice of retention. Answered with
+    /// [`ServerAction::SliceDone`].
+    RetentionMoment {
+        /// What waits for the end of the slice.
+        ticket: Ticket,
+        /// What the slice does.
+        job: RetentionJob,
+        /// How many rows it may look at.
+        rows: usize,
+        /// When it begins no further step, by the process's monotonic clock.
+        until: Option<Monotonic>,
+    },
+    /// The store's answer to [`ServerAction::ReadExpired`].
+    Expired(Vec<Expired>),
+    /// The store's answer to [`ServerAction::ReadOutdated`].
+    Outdated(Outdated),
+    /// The store could not answer [`ServerAction::ReadExpired`] or [`ServerAction::ReadOutdated`].
+    RetentionFailed,
     /// A worker, or something that claims to be one, has connected.
     LinkOpened {
         /// The connection.
@@ -96,6 +129,11 @@ pub enum ServerInput {
     },
     /// Every commit up to this one is durable.
     Committed(CommitNo),
+    /// The store has confirmed that this server owns it.
+    Owned {
+        /// When it was asked, by the clock of the process.
+        asked: Monotonic,
+    },
     /// This token is no longer valid: the workers that it introduced may use another one.
     TokenEnded(Arc<str>),
     /// Time has passed.
@@ -115,7 +153,7 @@ pub enum ServerAction {
         /// By the client's id.
         ids: Vec<JobId>,
         /// By idempotency key.
-        keys: Vec<Name>,
+        keys: Vec<QueueKey>,
         /// By number.
         seqs: Vec<Seq>,
     },
@@ -151,6 +189,13 @@ pub enum ServerAction {
         /// The answer.
         answer: Answer,
     },
+    /// The response to a request over plain HTTP.
+    Respond {
+        /// The request.
+        ticket: Ticket,
+        /// The response.
+        response: Result<HttpReply, HttpRefusal>,
+    },
     /// What waited may go on.
     Release(Ticket),
     /// What waits for the end of a job gets [`ServerAction::JobEnded`].
@@ -162,12 +207,36 @@ pub enum ServerAction {
     },
     /// The end of this job is durable.
     JobEnded(Seq),
-    /// The decision about a proposal is durable.
-    Decided {
-        /// What waits.
-        ticket: Ticket,
-        /// How many rows were removed.
-        removed: u64,
+    /// Look for jobs whose retention is over; then [`ServerInput::Expired`] or
+    /// [`ServerInput::RetentionFailed`].
+    ReadExpired {
+        /// Only jobs after this one, in the order of their ends.
+        after: Option<(Wall, Seq)>,
+        /// Only jobs that ended before this time.
+        before: Wall,
+        /// At most this many.
+        limit: usize,
+    },
+    /// Look for history that is not needed any more; then [`ServerInput::Outdated`] or
+    /// [`ServerInput::RetentionFailed`].
+    ReadOutdated {
+        /// Only rows of the ledger after this one.
+        after: LeaseNo,
+        /// Only rows before the first one from these times.
+        recent: RangeInclusive<Wall>,
+        /// Examine at most this many.
+        limit: usize,
+    },
+    /// A slice of retention has ended, or could not begin.
+    SliceDone {
+        /// What waits; `None` if the slice followed commits.
+        ticket: Option<Ticket>,
+        /// What the slice did.
+        job: RetentionJob,
+        /// How it ended.
+        outcome: SliceOutcome,
+        /// How long it took.
+        took: Duration,
     },
     /// A worker has begun a session.
     Connected {
@@ -177,6 +246,9 @@ pub enum ServerAction {
         session: SessionNo,
         /// Over this connection.
         link: LinkNo,
+        /// Whether it only delivers a part of an older incarnation's reports. Then its end is not
+        /// announced with [`ServerAction::Disconnected`].
+        is_partial: bool,
     },
     /// The connection of a worker's current session is over.
     Disconnected {
@@ -210,7 +282,7 @@ pub enum ServerStep {
         /// The event.
         event: DispatchEvent,
     },
-    /// The effects of that event.
+    /// The effects of that event, if they are wanted.
     Decided(Vec<DispatchEffect>),
     /// Messages for a worker may be sent: everything that they depend on is durable.
     Told {

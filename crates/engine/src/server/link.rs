@@ -18,9 +18,23 @@ use filch_scheduler::record::StoredText;
 use super::payloads::Payloads;
 use crate::planted::{EngineBug, planted};
 
-/// Identifies a connection within one process of the server.
+/// Identifies a connection within one process of the server. The shell chooses the numbers, less
+/// than 2^63; the engine uses the others for sessions over plain HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkNo(pub u64);
+
+impl LinkNo {
+    /// The number of a session over plain HTTP.
+    pub(super) const fn http(number: u64) -> Self {
+        Self(number | 1 << 63)
+    }
+
+    /// Whether this is the session of a worker over plain HTTP, inside the engine.
+    #[must_use]
+    pub const fn is_http(self) -> bool {
+        self.0 >> 63 != 0
+    }
+}
 
 /// What the other end of a connection may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,8 +67,12 @@ const READ_JOBS: usize = 4_096;
 
 pub(super) struct Link {
     pub(super) scope: LinkScope,
+    /// The worker whose HTTP session is the other end, inside the engine.
+    pub(super) http: Option<WorkerId>,
     /// The worker that uses it, and its session.
     pub(super) user: Option<(WorkerId, SessionNo)>,
+    /// Whether the session only delivers a part of an older incarnation's reports.
+    pub(super) is_partial: bool,
     /// The last batch of the session.
     number: MessageNo,
     outbox: VecDeque<ToWorker>,
@@ -85,7 +103,9 @@ impl Link {
     pub(super) const fn new(scope: LinkScope) -> Self {
         Self {
             scope,
+            http: None,
             user: None,
+            is_partial: false,
             number: MessageNo(0),
             outbox: VecDeque::new(),
             read: BTreeMap::new(),
@@ -93,9 +113,15 @@ impl Link {
         }
     }
 
+    /// A link to the HTTP session of this worker.
+    pub(super) fn http(scope: LinkScope, worker: WorkerId) -> Self {
+        Self { http: Some(worker), ..Self::new(scope) }
+    }
+
     /// Another session begins; messages of the one before are void.
-    pub(super) fn begin(&mut self, worker: WorkerId, session: SessionNo) {
+    pub(super) fn begin(&mut self, worker: WorkerId, session: SessionNo, is_partial: bool) {
         self.user = Some((worker, session));
+        self.is_partial = is_partial;
         self.number = MessageNo(0);
         self.outbox.clear();
         self.read.clear();
@@ -113,12 +139,22 @@ impl Link {
         None
     }
 
+    /// Whether messages wait to be sent.
+    pub(super) fn has_messages(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
     pub(super) fn is_overfull(&self) -> bool {
         self.outbox.len() > OUTBOX_MAX
     }
 
     /// What to do next. Called until it has to wait.
-    pub(super) fn step(&mut self, payloads: &Payloads, grace: Option<Duration>) -> Step {
+    pub(super) fn step(
+        &mut self,
+        payloads: &Payloads,
+        batch_bytes: usize,
+        grace: Option<Duration>,
+    ) -> Step {
         if self.waits_for.is_some() || self.outbox.is_empty() {
             return Step::Wait;
         }
@@ -133,7 +169,7 @@ impl Link {
             for job in &*jobs {
                 let cached = || payloads.cached(job.hold.job);
                 let Some(text) = self.read.remove(&job.hold).or_else(cached) else { break };
-                is_large = bytes > 0 && bytes + text.len() > BATCH_BYTES;
+                is_large = bytes > 0 && bytes + text.len() > batch_bytes;
                 if is_large {
                     self.read.insert(job.hold, text);
                     break;
@@ -190,7 +226,7 @@ impl Link {
     }
 
     pub(super) fn sent(&mut self) {
-        if self.waits_for == Some(Awaited::Sent) {
+        if self.waits_for == Some(Awaited::Sent) && !planted(EngineBug::SentForgotten) {
             self.waits_for = None;
         }
     }

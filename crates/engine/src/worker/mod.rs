@@ -274,6 +274,10 @@ impl<O> WorkerEngine<O> {
     }
 
     fn answered(&mut self, now: Now, actions: &mut Vec<WorkerAction<O>>) {
+        // Connections that only deliver a part of the reports come and go. What counts is the last.
+        if self.agent.delivers_a_part() {
+            return;
+        }
         let after = match self.contact {
             Contact::Answered => return,
             Contact::Fresh => None,

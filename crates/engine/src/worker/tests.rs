@@ -23,11 +23,14 @@ struct Bench {
 impl Bench {
     /// A worker with one slot and a reserve of two, that the server has answered at second 1.
     fn connected() -> Self {
-        let mut actions = Vec::new();
-        let config = AgentConfig {
+        Self::with(AgentConfig {
             reserve: filch_scheduler::agent::Reserve::Fixed(2),
             ..AgentConfig::default()
-        };
+        })
+    }
+
+    fn with(config: AgentConfig) -> Self {
+        let mut actions = Vec::new();
         let engine = WorkerEngine::new(config, moment(0), &mut actions);
         assert_eq!(actions, [WorkerAction::Connect { wait: Duration::ZERO }]);
         let mut bench = Self { engine, actions, now: 0, session: 0, number: 0 };
@@ -190,7 +193,7 @@ fn output_is_sent_before_the_end_of_its_job_and_dropped_beyond_its_bound() {
     }
     let actions = bench.give(3, WorkerInput::Ended(Report::plain(hold(1), Ending::Finished)));
     let worker = bench.engine.agent().id();
-    let output = vec!["hello"; 4];
+    let output = vec!["hello"; 2];
     assert_eq!(actions[0], WorkerAction::SendOutput { worker, output });
     assert!(matches!(actions[1..], [WorkerAction::Send(_)]), "{actions:?}");
 
@@ -231,4 +234,46 @@ fn a_worker_that_was_fenced_logs_its_new_id() {
     assert_ne!(worker, before);
     let log = WorkerAction::Log(WorkerLog::Replaced { before, worker });
     assert!(actions.contains(&log), "{actions:?}");
+}
+
+#[test]
+fn a_worker_that_reports_in_parts_logs_one_connection() {
+    let mut bench =
+        Bench::with(AgentConfig { slots: 2, report_bytes_max: 200, ..AgentConfig::default() });
+    bench.assign(1, &[1, 2]);
+    let mut logs = Vec::new();
+    let mut note = |actions: Vec<WorkerAction<_>>| {
+        logs.extend(actions.into_iter().filter_map(|action| match action {
+            WorkerAction::Log(log) => Some(log),
+            _ => None,
+        }));
+    };
+    let before = bench.engine.agent().id();
+    note(bench.give(2, WorkerInput::Disconnected));
+    for job in [1, 2] {
+        let result = Some("x".repeat(100).into());
+        let report = Report { result, ..Report::plain(hold(job), Ending::Finished) };
+        note(bench.give(3, WorkerInput::Ended(report)));
+    }
+    note(bench.give(9, WorkerInput::Tick));
+    let worker = bench.engine.agent().id();
+    // The sessions of a new incarnation start again.
+    bench.session = 0;
+    for job in [1, 2] {
+        bench.give(9, WorkerInput::Connected);
+        (bench.session, bench.number) = (bench.session + 1, 0);
+        let reconcile = ToWorker::Reconcile { lease: LEASE, keep: Vec::new() };
+        let accepted = ToWorker::Accepted(vec![hold(job)]);
+        let messages = vec![ToWorker::Renewed(MessageNo(1)), reconcile, accepted];
+        let actions = bench.receive(10, messages, &[]);
+        assert_eq!(actions.contains(&WorkerAction::Disconnect), job == 1, "{actions:?}");
+        note(actions);
+    }
+    let after = Some(Duration::from_secs(8));
+    let expected = [
+        WorkerLog::Disconnected { worker: before },
+        WorkerLog::Replaced { before, worker },
+        WorkerLog::Connected { worker, after },
+    ];
+    assert_eq!(logs, expected);
 }

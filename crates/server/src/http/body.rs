@@ -11,14 +11,19 @@ use filch_api::{json, limits};
 use futures_util::StreamExt as _;
 use serde::de::DeserializeOwned;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use super::{Failure, State};
 
 /// How many large bodies (larger than one object may be) are held at once.
 pub(crate) const LARGE_MAX: usize = 4;
 
-/// How long a request with such a body waits for a permit.
-const TURN: Duration = Duration::from_secs(30);
+/// How long a request with such a body waits for a permit: longer than a client that has stopped
+/// sending can keep one.
+const TURN: Duration = Duration::from_secs(60);
+
+/// A large body must bring as many bytes a second, or it loses its permit.
+const SLOWEST: u32 = 1 << 10;
 
 /// How much of a body that is too large is still read, so that the client is there to read the
 /// response.
@@ -58,8 +63,8 @@ pub(crate) async fn collect(
     let mut body = request.into_body().into_data_stream();
     let mut bytes = BytesMut::new();
     let mut bound = None;
-    let mut turn = None;
-    while let Some(piece) = next(&mut body, state.bounds.body_silence).await? {
+    let mut turn: Option<Turn> = None;
+    while let Some(piece) = next(&mut body, state.bounds.body_silence, turn.as_ref()).await? {
         if bound.is_none() {
             let first = piece.iter().find(|byte| !byte.is_ascii_whitespace());
             bound = first.map(|&first| most(first));
@@ -70,13 +75,41 @@ pub(crate) async fn collect(
             ignore(body).await;
             return Err(too_large(length, most).into());
         }
-        if length > limits::BODY_BYTES && turn.is_none() {
-            turn = Some(wait_for_turn(state).await?);
-            bytes.reserve(length - bytes.len());
+        // What is announced gets no permit, only what has been received.
+        if bytes.len() + piece.len() > limits::BODY_BYTES {
+            match &mut turn {
+                Some(turn) => turn.count(piece.len()),
+                None => {
+                    turn = Some(Turn::new(wait_for_turn(state).await?, state.bounds.body_silence));
+                    bytes.reserve(length - bytes.len());
+                }
+            }
         }
         bytes.extend_from_slice(&piece);
     }
-    Ok(Held { bytes: bytes.freeze(), _turn: turn })
+    Ok(Held { bytes: bytes.freeze(), _turn: turn.map(|turn| turn.permit) })
+}
+
+/// A permit for a large body, as long as enough of the body is received.
+struct Turn {
+    permit: OwnedSemaphorePermit,
+    /// One after the other, each must bring enough.
+    window: Duration,
+    ends_at: Instant,
+    received: usize,
+}
+
+impl Turn {
+    fn new(permit: OwnedSemaphorePermit, window: Duration) -> Self {
+        Self { permit, window, ends_at: Instant::now() + window, received: 0 }
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.received += bytes;
+        if self.received as f64 >= f64::from(SLOWEST) * self.window.as_secs_f64() {
+            (self.received, self.ends_at) = (0, Instant::now() + self.window);
+        }
+    }
 }
 
 async fn wait_for_turn(state: &State) -> Result<OwnedSemaphorePermit, Failure> {
@@ -91,14 +124,21 @@ async fn wait_for_turn(state: &State) -> Result<OwnedSemaphorePermit, Failure> {
 }
 
 /// The next chunk of a body.
-async fn next<S>(body: &mut S, patience: Duration) -> Result<Option<Bytes>, Failure>
+async fn next<S>(
+    body: &mut S,
+    patience: Duration,
+    turn: Option<&Turn>,
+) -> Result<Option<Bytes>, Failure>
 where
     S: futures_util::Stream<Item = Result<Bytes, axum::Error>> + Unpin,
 {
-    match tokio::time::timeout(patience, body.next()).await {
+    let silent_at = Instant::now() + patience;
+    let slow_at = turn.map_or(silent_at, |turn| turn.ends_at);
+    match tokio::time::timeout_at(silent_at.min(slow_at), body.next()).await {
         Ok(None) => Ok(None),
         Ok(Some(Ok(piece))) => Ok(Some(piece)),
         Ok(Some(Err(_))) => Err(broken_off().into()),
+        Err(_) if slow_at < silent_at => Err(too_little(patience).into()),
         Err(_) => Err(too_slow(patience).into()),
     }
 }
@@ -156,4 +196,13 @@ pub(crate) fn too_slow(patience: Duration) -> Problem {
     let span = filch_api::span::write(patience);
     Problem::new(408, "too-slow", format!("the body stalled: nothing was received for {span}"))
         .help("repeat the request with the same Idempotency-Key or ids")
+}
+
+/// The client sends a large body too slowly.
+fn too_little(window: Duration) -> Problem {
+    let span = filch_api::span::write(window);
+    let title =
+        format!("the body is sent too slowly: less than {SLOWEST} bytes a second for {span}");
+    Problem::new(408, "too-slow", title)
+        .help("send the jobs as lines of JSON, which may take as long as they need")
 }

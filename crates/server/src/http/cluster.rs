@@ -78,7 +78,8 @@ pub(crate) async fn set_queue(
         return Err(problem.at("/weight").into());
     }
     for change in changes.into_iter().flatten() {
-        done(state.handle.ask(Request::SetQueue { queue: queue.clone(), change }).await?)?;
+        let request = Request::SetQueue { queue: queue.clone(), change };
+        done(state.handle.ask(&caller, request).await?)?;
     }
     let look = move |dispatch: &dispatch::Dispatch, _| {
         let view = dispatch.queue_views().find(|view| view.settings.queue == queue);
@@ -127,11 +128,12 @@ pub(crate) async fn strategy(
 )]
 pub(crate) async fn set_strategy(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Params(Nothing {}): Params<Nothing>,
     Object(wanted): Object<Strategy>,
 ) -> Result<Json<Strategy>, Failure> {
     let request = Request::SetStrategy(wanted.strategy.into());
-    done(state.handle.ask(request).await?)?;
+    done(state.handle.ask(&caller, request).await?)?;
     Ok(Json(wanted))
 }
 
@@ -202,10 +204,11 @@ fn narrow(
 )]
 pub(crate) async fn drain(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     extract::Worker(id): extract::Worker,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Done>, Failure> {
-    done(state.handle.ask(Request::DrainWorker(id)).await?)?;
+    done(state.handle.ask(&caller, Request::DrainWorker(id)).await?)?;
     Ok(Json(Done { done: true }))
 }
 
@@ -224,6 +227,7 @@ pub(crate) async fn drain(
 )]
 pub(crate) async fn stop(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     extract::Worker(id): extract::Worker,
     Params(Nothing {}): Params<Nothing>,
     Object(WorkerStop { grace }): Object<WorkerStop>,
@@ -232,7 +236,7 @@ pub(crate) async fn stop(
         // In this order: the grace period is sent together with the request to drain.
         state.handle.send(Input::Grace { worker: id, grace: grace.duration() }).await?;
     }
-    done(state.handle.ask(Request::DrainWorker(id)).await?)?;
+    done(state.handle.ask(&caller, Request::DrainWorker(id)).await?)?;
     Ok(Json(Done::YES))
 }
 
@@ -248,7 +252,7 @@ pub(crate) async fn status(
     Given(state): Given<State>,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Status>, Failure> {
-    let (lease_ms, syncs) = (state.lease_ms, state.store.sync_count());
+    let (lease_ms, syncs) = (state.lease_ms, state.store.status().syncs);
     let look = move |dispatch: &dispatch::Dispatch, _| {
         let counters = dispatch.counters();
         Status {

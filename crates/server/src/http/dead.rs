@@ -21,7 +21,7 @@ use filch_scheduler::id::{JobId, Seq};
 use filch_scheduler::record::{JobRow, Reason};
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
-use filch_store::{Filter, ListOrder, Listed, PurgeCause, Store, StoreError, StoredText};
+use filch_store::{Filter, JobText, ListOrder, Listed, PurgeCause, Store, StoreError, StoredText};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde::{Deserialize, Serialize};
@@ -306,7 +306,7 @@ async fn slice(
 
 fn with_errors(store: &dyn Store, rows: Vec<JobRow>) -> Result<Vec<Dead>, StoreError> {
     let seqs: Vec<Seq> = rows.iter().map(|row| row.seq).collect();
-    let errors = store.errors(&seqs)?;
+    let errors = store.texts(JobText::LastError, &seqs)?;
     // A job whose worker was lost each time has no error message.
     let nothing = |row: &JobRow| match row.now.reason {
         Some(Reason::WorkerLost) => StoredText::from("the worker was lost"),
@@ -344,7 +344,7 @@ async fn work_through(
             let known = |id: &&JobId| dead.iter().chain(&others).any(|row| row.spec.id == **id);
             let unknown = ids.iter().filter(|id| !known(id));
             count.refused.extend(unknown.map(|&id| refusal(id, Refused::UnknownJob(id))));
-            carry_out(state, verb, selection.dry_run, &dead, &mut count).await?;
+            carry_out(state, caller, verb, selection.dry_run, &dead, &mut count).await?;
         }
         return Ok(count);
     }
@@ -360,7 +360,7 @@ async fn work_through(
         };
         let meant = dead.into_iter().filter(is_meant);
         let rows: Vec<JobRow> = meant.map(|dead| dead.row).collect();
-        carry_out(state, verb, selection.dry_run, &rows, &mut count).await?;
+        carry_out(state, caller, verb, selection.dry_run, &rows, &mut count).await?;
         if last.is_none() {
             // They were selected by a filter, so single failures do not matter.
             count.refused.clear();
@@ -391,6 +391,7 @@ fn refusal(job: JobId, refused: Refused) -> Refusal {
 
 async fn carry_out(
     state: &State,
+    caller: &Caller,
     verb: Verb,
     is_dry: bool,
     dead: &[JobRow],
@@ -400,7 +401,7 @@ async fn carry_out(
         _ if is_dry => count.count += dead.len() as u64,
         Verb::Retry => {
             for some in dead.chunks(TOGETHER) {
-                retry_some(state, some, count).await?;
+                retry_some(state, caller, some, count).await?;
             }
         }
         Verb::Discard => discard_some(state, dead, count).await?,
@@ -409,10 +410,15 @@ async fn carry_out(
 }
 
 /// Concurrent requests share commits.
-async fn retry_some(state: &State, dead: &[JobRow], count: &mut Count) -> Result<(), Failure> {
+async fn retry_some(
+    state: &State,
+    caller: &Caller,
+    dead: &[JobRow],
+    count: &mut Count,
+) -> Result<(), Failure> {
     let asked = dead.iter().map(|row| async {
         let job = row.spec.id;
-        (job, state.handle.ask(Request::Retry(job)).await)
+        (job, state.handle.ask(caller, Request::Retry(job)).await)
     });
     let mut asked: FuturesUnordered<_> = asked.collect();
     while let Some((job, answer)) = asked.next().await {

@@ -1,7 +1,7 @@
 //! Server-sent events. Each has an id, so that a reader that was disconnected can resume after it;
 //! if those events are no longer available, the reader gets an event `reset`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use filch_scheduler::id::{JobId, Seq, WorkerId};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::LeaseCause;
 use serde::Deserialize;
-use tokio::sync::mpsc::{Sender, channel};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::extract::Params;
 use super::{Failure, State, closing};
@@ -77,10 +77,14 @@ pub(crate) async fn stream(
         (None, None) => state.events.newest(),
     };
     let follow = query.follow.unwrap_or(true);
-    let (lines, receiver) = channel::<Result<sse::Event, Infallible>>(256);
-    tokio::spawn(tell(state, interest, after, follow, lines));
-    let stream = futures_util::stream::unfold(receiver, |mut receiver| async move {
-        receiver.recv().await.map(|item| (item, receiver))
+    let place = state.place_for_reader()?;
+    let newest = state.events.listen();
+    // Without data it is not an event, but a reader that is disconnected before the first event
+    // knows where to resume.
+    let written = VecDeque::from([sse::Event::default().id(write(after))]);
+    let reader = Reader { state, interest, after, follow, newest, written, _place: place };
+    let stream = futures_util::stream::unfold(reader, |mut reader| async move {
+        reader.next().await.map(|event| (Ok::<_, Infallible>(event), reader))
     });
     Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
 }
@@ -201,81 +205,65 @@ impl Interest {
     }
 }
 
-/// How many events are looked up and sent together.
-const TOGETHER: usize = 256;
-
-async fn tell(
+/// A reader of the stream. It holds the events that are written and not sent yet; the next ones are
+/// looked up only when these are sent.
+struct Reader {
     state: State,
     interest: Interest,
-    mut after: EventNo,
+    after: EventNo,
     follow: bool,
-    lines: Sender<Result<sse::Event, Infallible>>,
-) {
-    let mut newest = state.events.listen();
-    // Without data it is not an event, but a reader that is disconnected before the first event
-    // knows where to resume.
-    if lines.send(Ok(sse::Event::default().id(write(after)))).await.is_err() {
-        return;
-    }
-    loop {
-        newest.borrow_and_update();
-        match state.events.since(after) {
-            Since::Lost(lost) => {
-                after = lost;
-                let reset = sse::Event::default().event("reset").id(write(lost)).data("{}");
-                if lines.send(Ok(reset)).await.is_err() {
-                    return;
-                }
-                // The held events are sent at once.
-                continue;
-            }
-            Since::These(these) => {
-                for some in these.chunks(TOGETHER) {
-                    if !tell_some(&state, &interest, some, &lines).await {
-                        return;
-                    }
-                }
-                after = these.last().map_or(after, |(number, _)| *number);
-            }
-        }
-        if !follow {
-            return;
-        }
-        tokio::select! {
-            changed = newest.changed() => if changed.is_err() { return },
-            () = lines.closed() => return,
-            () = closing(state.closed.clone()) => return,
-        }
-    }
+    newest: watch::Receiver<EventNo>,
+    written: VecDeque<sse::Event>,
+    /// Its place among all readers.
+    _place: OwnedSemaphorePermit,
 }
 
-/// False if the client has disconnected.
-async fn tell_some(
-    state: &State,
-    interest: &Interest,
-    some: &[(EventNo, Arc<Happened>)],
-    lines: &Sender<Result<sse::Event, Infallible>>,
-) -> bool {
-    let seqs: BTreeSet<Seq> = some.iter().flat_map(|(_, thing)| thing.jobs()).copied().collect();
-    let seqs: Vec<Seq> = seqs.into_iter().collect();
-    let Ok(rows) = state.read(move |store| store.find(&[], &[], &seqs)).await else {
-        return false;
-    };
-    let known = rows.into_iter().map(|row| {
-        let spec = row.spec;
-        (row.seq, Known { id: spec.id, queue: spec.queue, kind: spec.kind })
-    });
-    let known = known.collect();
-    for (number, thing) in some {
-        if let Some(event) = interest.event(thing, &known) {
-            let data = serde_json::to_string(&event).expect("an event can be written");
-            let event = sse::Event::default().id(write(*number)).data(data);
-            if lines.send(Ok(event)).await.is_err() {
-                return false;
+impl Reader {
+    /// The next event; `None` at the end of the stream.
+    async fn next(&mut self) -> Option<sse::Event> {
+        loop {
+            if let Some(event) = self.written.pop_front() {
+                return Some(event);
+            }
+            self.newest.borrow_and_update();
+            match self.state.events.since(self.after) {
+                Since::Lost(lost) => {
+                    self.after = lost;
+                    return Some(sse::Event::default().event("reset").id(write(lost)).data("{}"));
+                }
+                Since::These(these) => match these.last() {
+                    Some((last, _)) => {
+                        self.after = *last;
+                        self.write(&these).await?;
+                    }
+                    None if !self.follow => return None,
+                    None => tokio::select! {
+                        changed = self.newest.changed() => changed.ok()?,
+                        () = closing(self.state.closed.clone()) => return None,
+                    },
+                },
             }
         }
     }
-    true
+
+    /// Writes the events that the reader wants; `None` if the store cannot be read.
+    async fn write(&mut self, some: &[(EventNo, Arc<Happened>)]) -> Option<()> {
+        let seqs = some.iter().flat_map(|(_, thing)| thing.jobs()).copied();
+        let seqs: Vec<Seq> = seqs.collect::<BTreeSet<Seq>>().into_iter().collect();
+        let rows = self.state.read(move |store| store.find(&[], &[], &seqs)).await.ok()?;
+        let known = rows.into_iter().map(|row| {
+            let spec = row.spec;
+            (row.seq, Known { id: spec.id, queue: spec.queue, kind: spec.kind })
+        });
+        let known = known.collect();
+        for (number, thing) in some {
+            if let Some(event) = self.interest.event(thing, &known) {
+                let data = serde_json::to_string(&event).expect("an event can be written");
+                self.written.push_back(sse::Event::default().id(write(*number)).data(data));
+            }
+        }
+        Some(())
+    }
 }
 
 fn write(number: EventNo) -> String {

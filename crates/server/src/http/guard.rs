@@ -32,13 +32,16 @@ pub(crate) async fn guard(
         None => next.run(request).await,
         Some(caller) => {
             request.extensions_mut().insert(caller.clone());
+            // In this order: a request that goes on after its token has ended is dropped, and not
+            // handled once more first.
             let answered = tokio::select! {
                 biased;
-                response = next.run(request) => Ok(response),
                 why = caller.over() => Err(why),
+                response = next.run(request) => Ok(response),
             };
             let response = answered?;
-            let is_long = response.body().size_hint().exact().is_none();
+            let is_long = response.body().size_hint().exact().is_none()
+                && response.extensions().get::<EndsItself>().is_none();
             if is_long { response.map(|body| until_over(body, caller)) } else { response }
         }
     };
@@ -127,6 +130,11 @@ fn bearer(headers: &HeaderMap) -> Result<Option<Secret>, Problem> {
     };
     secret.map(Some).ok_or_else(bad)
 }
+
+/// Marks a streamed response that ends by itself when the client's token ends: what was done until
+/// then is still acknowledged.
+#[derive(Clone, Copy)]
+pub(super) struct EndsItself;
 
 /// Ends a streamed response when the client's token ends.
 fn until_over(body: Body, caller: Caller) -> Body {

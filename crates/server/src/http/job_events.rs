@@ -7,7 +7,7 @@ use filch_api::event::{JobEvent, JobEvents};
 use filch_api::id;
 use filch_api::job::Ownership;
 use filch_api::time::Moment;
-use filch_scheduler::record::{AttemptOutcome, Note};
+use filch_scheduler::record::{AttemptOutcome, Note, OperatorAct};
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::Wall;
 use filch_store::History;
@@ -41,6 +41,7 @@ pub(crate) async fn show(
         state: state.to_string(),
         ended: kept.is_ended(),
         events: events(&history),
+        older_left_out: history.may_be_more,
     }))
 }
 
@@ -122,9 +123,9 @@ fn noted(at: Wall, note: &Note) -> Option<JobEvent> {
             let (fence, worker) = (Some(hold.fence.0), Some(id::worker(*worker)));
             JobEvent { fence, worker, error, ..plain(at, event) }
         }
-        Note::Cancelled(_) => plain(at, "cancel-asked"),
-        Note::Retried(_) => plain(at, "retried"),
-        Note::Prioritised(_) => plain(at, "prioritised"),
-        Note::WorkerLost { .. } | Note::Drained(_) => return None,
+        Note::Act { act: OperatorAct::Cancel(_), .. } => plain(at, "cancel-asked"),
+        Note::Act { act: OperatorAct::Retry(_), .. } => plain(at, "retried"),
+        Note::Act { act: OperatorAct::SetPriority { .. }, .. } => plain(at, "prioritised"),
+        Note::Act { .. } | Note::WorkerLost { .. } => return None,
     })
 }

@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use axum::extract::State as Given;
 use axum::{Extension, Json};
-use filch_api::job::{Act, Details, Failure as Failed, Job, Reasoning, command_of, states};
+use filch_api::act::Act;
+use filch_api::job::{Details, Failure as Failed, Job, Reasoning, command_of, states};
 use filch_api::problem::Problem;
 use filch_api::submission::COMMAND;
 use filch_api::time::Moment;
 use filch_api::turn::Traffic;
 use filch_api::{limits, span};
-use filch_scheduler::dispatch::{Dispatch, Request, Takers, Why};
+use filch_scheduler::dispatch::{Dispatch, JobView, Request, Takers, Why};
 use filch_scheduler::id::{JobId, Seq};
 use filch_scheduler::name::Name;
 use filch_scheduler::state::JobState;
-use filch_store::{Filter, History, ListOrder, Listed, Store};
+use filch_store::{Filter, History, JobText, ListOrder, Listed, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -52,6 +53,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 )]
 pub(crate) async fn show(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Named(id): Named,
     Params(query): Params<ShowQuery>,
 ) -> Result<Json<Job>, Failure> {
@@ -62,14 +64,21 @@ pub(crate) async fn show(
             ended?;
         }
     }
-    find(&state, id).await.map(Json)
+    find(&state, &caller, id).await.map(Json)
 }
 
-/// A job with everything that is stored of it.
-pub(crate) async fn find(state: &State, id: JobId) -> Result<Job, Failure> {
+/// A job with everything that is stored of it, as far as this client may see it.
+pub(crate) async fn find(state: &State, caller: &Caller, id: JobId) -> Result<Job, Failure> {
+    let seen = caller.clone();
     let look = move |dispatch: &Dispatch, _| {
-        let live = dispatch.job_view(id).map(|view| (view, dispatch.why(id)));
-        (live, dispatch.takers(id))
+        let mut why = dispatch.why(id);
+        if let Some(Why::Blocked { waiting_for, .. }) = &mut why {
+            waiting_for.retain(|parent| {
+                let parent = dispatch.job_view(parent.id);
+                parent.is_some_and(|parent| seen.may_use(&parent.queue))
+            });
+        }
+        (dispatch.job_view(id).map(|view| (view, why)), dispatch.takers(id))
     };
     let (live, takers) = state.handle.look(look).await?;
     let history = state.read(move |store| store.history(id)).await?;
@@ -90,11 +99,12 @@ pub(crate) async fn find(state: &State, id: JobId) -> Result<Job, Failure> {
         leased: takers.as_ref().map_or(0, |takers| takers.leased),
         per_second: state.metrics.per_second(&job.queue),
     };
-    details.why = live.and_then(|(_, why)| why).map(|why| match why {
+    let why = live.and_then(|(_, why)| why).map(|why| match why {
         // Kinds of workers do not matter as long as the queue is paused.
         Why::Queued { paused: true, .. } => Reasoning::of(&why, traffic()),
         _ => no_handler.unwrap_or_else(|| Reasoning::of(&why, traffic())),
     });
+    details.why = why.map(|why| why.after(details.failures.last()));
     job.details = Some(Box::new(details));
     Ok(job)
 }
@@ -110,6 +120,7 @@ fn details(history: &History) -> Details {
         history.notes.iter().filter_map(|(at, note)| Failed::noted(*at, note)).collect();
     details.ledger = super::ledger::ledger(history, &details.failures);
     details.acts = history.notes.iter().filter_map(|(at, note)| Act::noted(*at, note)).collect();
+    details.older_left_out = history.may_be_more;
     details.error = details.failures.last().and_then(|failure| failure.error.clone());
     if history.row.now.state == JobState::Succeeded {
         details.error = None;
@@ -184,7 +195,7 @@ async fn with_commands(state: &State, mut jobs: Vec<Job>) -> Result<Vec<Job>, Fa
     let read = move |store: &dyn Store| {
         // One after the other: payloads may be large, and only a part is returned.
         for job in jobs.iter_mut().filter(|job| job.kind == COMMAND) {
-            let payload = store.payloads(&[Seq(job.seq)])?.pop().flatten();
+            let payload = store.texts(JobText::Payload, &[Seq(job.seq)])?.pop().flatten();
             job.command = payload.map(|payload| command_of(&payload)).unwrap_or_default();
         }
         Ok(jobs)
@@ -231,7 +242,7 @@ const READ_TOGETHER: usize = 1_000;
 pub(crate) const SLICES_MAX: usize = 20;
 
 /// Reads a page: the jobs from the store, their live state from the scheduler. It may have fewer
-/// jobs than `limit`, although there are more.
+/// jobs than `limit`, although there are more. Owned jobs are read from the scheduler alone.
 pub(crate) async fn page(
     state: &State,
     caller: &Caller,
@@ -239,17 +250,23 @@ pub(crate) async fn page(
     mut order: ListOrder,
     limit: usize,
 ) -> Result<(Vec<Job>, Option<Seq>), Failure> {
+    let is_owned = |state: &JobState| matches!(state, JobState::Leased | JobState::Running);
+    if !filter.states.is_empty() && filter.states.iter().all(is_owned) {
+        return owned(state, caller, filter, order, limit).await;
+    }
     // Rows do not record whether a job is leased or running: only the scheduler knows those states.
     let mut wide = filter.clone();
     if filter.states.iter().any(|state| !state.is_ended()) {
         wide.states.retain(|state| state.is_ended());
         wide.states.extend(JobState::ALL.into_iter().filter(|state| !state.is_ended()));
     }
+    let is_exact = wide.states == filter.states && !caller.is_narrowed();
     let mut jobs = Vec::new();
     let mut next = None;
     for _ in 0..SLICES_MAX {
         let reading = wide.clone();
-        let listed = state.read(move |store| store.list(&reading, order, READ_TOGETHER)).await?;
+        let rows_max = rows_max(is_exact, limit - jobs.len());
+        let listed = state.read(move |store| store.list(&reading, order, rows_max)).await?;
         let Listed { rows, last } = listed;
         let ids: Vec<JobId> =
             rows.iter().filter(|row| !row.now.state.is_ended()).map(|row| row.spec.id).collect();
@@ -278,6 +295,46 @@ pub(crate) async fn page(
     Ok((jobs, next))
 }
 
+/// How many rows to read for this many jobs: as many, if every row that the store returns is on the
+/// page.
+const fn rows_max(is_exact: bool, jobs: usize) -> usize {
+    if is_exact && jobs < READ_TOGETHER { jobs } else { READ_TOGETHER }
+}
+
+/// Reads a page of jobs that workers own, however many others there are.
+async fn owned(
+    state: &State,
+    caller: &Caller,
+    filter: &Filter,
+    order: ListOrder,
+    limit: usize,
+) -> Result<(Vec<Job>, Option<Seq>), Failure> {
+    let (filter, caller) = (filter.clone(), caller.clone());
+    let fits = move |view: &JobView| {
+        filter.states.contains(&view.state)
+            && filter.queue.as_ref().is_none_or(|queue| *queue == view.queue)
+            && filter.kind.as_ref().is_none_or(|kind| *kind == view.kind)
+            && filter.since.is_none_or(|since| view.submitted_at >= since)
+            && caller.may_use(&view.queue)
+    };
+    // No job has the first or the last number, so it does not matter that they are included.
+    let look = move |dispatch: &Dispatch, _| -> Vec<JobView> {
+        match order {
+            ListOrder::After(Seq(seq)) => {
+                let views = dispatch.held_views(Seq(seq.saturating_add(1))..=Seq(u64::MAX));
+                views.filter(fits).take(limit).collect()
+            }
+            ListOrder::Before(Seq(seq)) => {
+                let views = dispatch.held_views(Seq(0)..=Seq(seq.saturating_sub(1)));
+                views.rev().filter(fits).take(limit).collect()
+            }
+        }
+    };
+    let views = state.handle.look(look).await?;
+    let next = views.last().filter(|_| views.len() == limit).map(|view| view.seq);
+    Ok((views.iter().map(Job::live).collect(), next))
+}
+
 /// Cancel a job
 ///
 /// The response comes once no attempt of the job can start any more.
@@ -291,10 +348,11 @@ pub(crate) async fn page(
 )]
 pub(crate) async fn cancel(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Named(id): Named,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Done>, Failure> {
-    done(state.handle.ask(Request::Cancel(id)).await?)?;
+    done(state.handle.ask(&caller, Request::Cancel(id)).await?)?;
     Ok(Json(Done::YES))
 }
 
@@ -311,10 +369,11 @@ pub(crate) async fn cancel(
 )]
 pub(crate) async fn retry(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Named(id): Named,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Done>, Failure> {
-    done(state.handle.ask(Request::Retry(id)).await?)?;
+    done(state.handle.ask(&caller, Request::Retry(id)).await?)?;
     Ok(Json(Done::YES))
 }
 
@@ -338,11 +397,24 @@ pub(crate) struct Priority {
 )]
 pub(crate) async fn priority(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Named(id): Named,
     Params(Nothing {}): Params<Nothing>,
     Object(Priority { priority }): Object<Priority>,
 ) -> Result<Json<Done>, Failure> {
     let request = Request::SetPriority { job: id, priority };
-    done(state.handle.ask(request).await?)?;
+    done(state.handle.ask(&caller, request).await?)?;
     Ok(Json(Done::YES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_without_filters_reads_as_many_rows_as_it_shows() {
+        assert_eq!(rows_max(true, 1), 1);
+        assert_eq!(rows_max(true, READ_TOGETHER + 1), READ_TOGETHER);
+        assert_eq!(rows_max(false, 1), READ_TOGETHER);
+    }
 }

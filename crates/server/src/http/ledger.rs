@@ -86,7 +86,14 @@ mod tests {
         };
         let (spec, submitted_at) = (JobSpec::new(JobId(7)), Wall(0));
         let row = JobRow { seq: Seq(1), spec, submitted_at, now };
-        History { row, payload: "{}".into(), owners, notes: Vec::new(), outputs: Vec::new() }
+        History {
+            row,
+            payload: "{}".into(),
+            owners,
+            notes: Vec::new(),
+            outputs: Vec::new(),
+            may_be_more: false,
+        }
     }
 
     /// The outcome of each row of the ledger, and its time.

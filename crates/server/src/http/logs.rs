@@ -1,5 +1,6 @@
 //! The output of a job: streamed while it runs, from the store afterwards.
 
+use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State as Given;
 use axum::http::header;
@@ -11,6 +12,7 @@ use tokio::sync::mpsc::Sender;
 
 use super::extract::{Named, Params};
 use super::{Failure, State, closing};
+use crate::tokens::Caller;
 
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -45,15 +47,18 @@ struct Line {
 )]
 pub(crate) async fn show(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Named(id): Named,
     Params(query): Params<LogQuery>,
 ) -> Result<Response, Failure> {
     // Before the response starts, so that an unknown job is refused and not answered with an empty
     // stream.
-    let job = super::jobs::find(&state, id).await?;
+    let job = super::jobs::find(&state, &caller, id).await?;
+    let place = state.place_for_reader()?;
     let follow = query.follow.unwrap_or(false);
-    let (lines, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(64);
+    let (lines, receiver) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(1);
     tokio::spawn(async move {
+        let _place = place;
         let mut seen = Seen::default();
         let mut more = state.services.logs.watch(job.seq);
         loop {
@@ -110,23 +115,27 @@ impl Seen {
         seq: u64,
         lines: &Sender<Result<Bytes, std::io::Error>>,
     ) -> bool {
-        let Some(part) = state.services.logs.read(seq, self.fence, self.end) else {
-            return true;
-        };
-        (self.fence, self.end) = (part.fence, part.end);
-        if part.missed > 0 {
-            let text = format!("\n... {} bytes are left out ...\n", part.missed);
-            if !send(lines, OutputStream::Stderr, text).await {
-                return false;
+        loop {
+            let Some(part) = state.services.logs.read(seq, self.fence, self.end) else {
+                return true;
+            };
+            (self.fence, self.end) = (part.fence, part.end);
+            if part.missed > 0 {
+                let text = format!("\n... {} bytes are left out ...\n", part.missed);
+                if !send(lines, OutputStream::Stderr, text).await {
+                    return false;
+                }
+            }
+            if part.pieces.is_empty() {
+                return true;
+            }
+            for piece in part.pieces {
+                self.anything = true;
+                if !send(lines, piece.stream, piece.text).await {
+                    return false;
+                }
             }
         }
-        for piece in part.pieces {
-            self.anything = true;
-            if !send(lines, piece.stream, piece.text).await {
-                return false;
-            }
-        }
-        true
     }
 }
 

@@ -174,14 +174,7 @@ pub(crate) async fn show(
     page.describe("filch_info", MetricKind::Gauge, "The version of the server.");
     page.sample("filch_info", &version, 1);
     seen.write(&mut page);
-    let http_sessions = state.http_sessions.count();
-    page.single(
-        "filch_http_workers",
-        MetricKind::Gauge,
-        "Workers with an HTTP session.",
-        http_sessions,
-    );
-    let syncs = state.store.sync_count();
+    let syncs = state.store.status().syncs;
     page.single("filch_syncs_total", MetricKind::Counter, "Number of disk syncs.", syncs);
     state.metrics.write(&mut page);
     retention(&mut page, &state.retention);

@@ -4,6 +4,7 @@
 //! what, `body` and `extract` read requests. The other modules are endpoints, each with its part of
 //! the OpenAPI document.
 
+mod acts;
 mod body;
 mod cluster;
 mod dead;
@@ -12,7 +13,6 @@ mod extract;
 mod flows;
 mod guard;
 mod health;
-mod http_session;
 mod job_events;
 mod jobs;
 mod ledger;
@@ -39,13 +39,12 @@ use filch_api::problem::Problem;
 use filch_api::tls::ServerConfig as Tls;
 use filch_store::{CLIENT_READS_MAX, Store, StoreError};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::names::Names;
-use self::plain::HttpSessions;
 use self::rights::Rights;
 use crate::bounds::Bounds;
 use crate::events::Events;
@@ -67,7 +66,6 @@ pub(crate) struct State {
     pub(crate) names: Arc<Names>,
     pub(crate) lease_ms: u64,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) http_sessions: Arc<HttpSessions>,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) rights: Arc<Rights>,
     pub(crate) retention: Arc<Retention>,
@@ -77,6 +75,8 @@ pub(crate) struct State {
     pub(crate) large: Arc<Semaphore>,
     /// Permits for reads of the store.
     reads: Arc<Semaphore>,
+    /// Places for readers of events and logs.
+    readers: Arc<Semaphore>,
     /// The OpenAPI document.
     pub(crate) document: Arc<str>,
     /// True once the server is closing: requests that wait end then.
@@ -108,7 +108,6 @@ impl State {
             names: Arc::clone(parts.names),
             lease_ms: parts.config.lease.as_millis() as u64,
             metrics: Arc::clone(parts.metrics),
-            http_sessions: Arc::default(),
             tokens: Arc::clone(parts.tokens),
             rights: Arc::new(Rights::of(&document)),
             retention: Arc::clone(parts.retention),
@@ -116,6 +115,7 @@ impl State {
             log_limits: Arc::default(),
             large: Arc::new(Semaphore::new(body::LARGE_MAX)),
             reads: Arc::new(Semaphore::new(CLIENT_READS_MAX)),
+            readers: Arc::new(Semaphore::new(parts.config.bounds.readers)),
             document: Arc::from(openapi::finish(document)),
             closed: parts.closed.clone(),
         }
@@ -142,6 +142,19 @@ impl State {
         });
         let read = read.await.map_err(|_| Failure::ended())?;
         Ok(read.map_err(|error| store_problem(&error))?)
+    }
+}
+
+impl State {
+    /// A place for a reader of events or of a log, which it holds until it is disconnected.
+    pub(crate) fn place_for_reader(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        Arc::clone(&self.readers).try_acquire_owned().map_err(|_| {
+            let most = self.bounds.readers;
+            let title = format!("{most} clients read events or logs already, which is the limit");
+            Problem::new(503, "too-many-readers", title)
+                .help("repeat the request later; to wait for a job use GET /v1/jobs/{id}?wait=60s")
+                .into()
+        })
     }
 }
 
@@ -186,6 +199,7 @@ fn routes() -> OpenApiRouter<State> {
         .routes(routes!(cluster::stop))
         .routes(routes!(cluster::status))
         .routes(routes!(recruit::show))
+        .routes(routes!(acts::list))
         .routes(routes!(tokens::list, tokens::make))
         .routes(routes!(tokens::revoke))
         .routes(routes!(events::stream))

@@ -1,38 +1,32 @@
 //! Endpoints for workers over plain HTTP: four requests under `/v1/work/{worker}`.
 //!
-//! Each worker has an HTTP session here, a task that keeps its session with the scheduler;
-//! `http_session` decides what is sent. Responses are JSON, or lines of text for workers that
-//! cannot read JSON.
+//! Requests are converted for the engine, which keeps the session of each worker, and its replies
+//! are converted back. Responses are JSON, or lines of text for workers that cannot read JSON.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::extract::State as Given;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use filch_api::problem::Problem;
-use filch_api::session::{Up, UpFrame, WireHello, WireHold};
+use filch_api::session::{InvalidFrame, WireAssignment, WireHold, WireReport};
 use filch_api::submission::Work;
-use filch_api::work::{Answered, Claim, Claimed, Goodbye, Heartbeat, HeartbeatAnswer, Reports};
-use filch_api::{delivery, id};
-use filch_engine::server::{HangUp, LinkScope};
-use filch_scheduler::id::WorkerId;
-use filch_scheduler::message::Delivery;
-use futures_util::FutureExt as _;
-use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, channel};
-use tokio::sync::oneshot;
+use filch_api::work::{
+    Answered, Claim, Claimed, Goodbye, Heartbeat, HeartbeatAnswer, Reports, TooLate,
+};
+use filch_engine::server::{HttpAsk, HttpClaim, HttpRefusal, HttpReply, HttpWorker};
+use filch_scheduler::id::{Fence, Hold, WorkerId};
+use filch_scheduler::message::{Assignment, Serves};
+use filch_scheduler::name::Name;
+use filch_scheduler::record::StoredText;
+use serde_json::value::RawValue;
 
 use super::body::Object;
 use super::cluster::Done;
 use super::extract::{Nothing, Params, Worker};
-use super::http_session::{Ask, Call, Effect, Event, HttpSession, Reply};
-use super::{Failure, State, closing};
-use crate::link::Link;
-use crate::shell::Urgent;
+use super::{Failure, State};
 use crate::tokens::Caller;
 
 /// Claim jobs
@@ -55,14 +49,25 @@ pub(crate) async fn claim(
     Worker(worker): Worker,
     Params(Nothing {}): Params<Nothing>,
     headers: HeaderMap,
-    Object(mut claim): Object<Claim>,
+    Object(claim): Object<Claim>,
 ) -> Result<Response, Failure> {
     claim.check()?;
-    caller.serve(&mut claim.queues)?;
-    let who = Who::new(worker, &claim.instance, &caller);
-    match ask(&state, who, Ask::Claim(claim)).await? {
-        Reply::Claimed(claimed) if wants_lines(&headers) => Ok(claimed_lines(&claimed)),
-        Reply::Claimed(claimed) => Ok(Json(claimed).into_response()),
+    let Claim { instance, number, slots, queues, holds: held, wait } = claim;
+    let serves = queues.map_or(Serves::All, |queues| {
+        Serves::Named(queues.iter().map(|queue| Name::from(queue.as_str())).collect())
+    });
+    let wait = wait.map_or(Duration::ZERO, |wait| wait.0.duration());
+    let claim = HttpClaim { number, slots, serves, holds: holds(&held), wait };
+    match ask(&state, &caller, worker, &instance, HttpAsk::Claim(claim)).await? {
+        HttpReply::Claimed { jobs, cancel, drain, lease } => {
+            let jobs = jobs.iter().map(wire_assignment).collect();
+            let (cancel, lease_ms) = (wire_holds(&cancel), lease.as_millis() as u64);
+            let claimed = Claimed { jobs, cancel, drain, lease_ms };
+            if wants_lines(&headers) {
+                return Ok(claimed_lines(&claimed));
+            }
+            Ok(Json(claimed).into_response())
+        }
         _ => Err(Failure::ended()),
     }
 }
@@ -89,10 +94,17 @@ pub(crate) async fn beat(
     Object(beat): Object<Heartbeat>,
 ) -> Result<Response, Failure> {
     beat.check()?;
-    let who = Who::new(worker, &beat.instance, &caller);
-    match ask(&state, who, Ask::Beat(beat)).await? {
-        Reply::Beaten(beaten) if wants_lines(&headers) => Ok(beaten_lines(&beaten)),
-        Reply::Beaten(beaten) => Ok(Json(beaten).into_response()),
+    let asked = HttpAsk::Beat { holds: holds(&beat.holds), stopping: holds(&beat.stopping) };
+    match ask(&state, &caller, worker, &beat.instance, asked).await? {
+        HttpReply::Beaten { keep, cancel, drain, lease } => {
+            let (keep, cancel) = (wire_holds(&keep), wire_holds(&cancel));
+            let lease_ms = lease.as_millis() as u64;
+            let beaten = HeartbeatAnswer { keep, cancel, drain, lease_ms };
+            if wants_lines(&headers) {
+                return Ok(beaten_lines(&beaten));
+            }
+            Ok(Json(beaten).into_response())
+        }
         _ => Err(Failure::ended()),
     }
 }
@@ -121,9 +133,19 @@ pub(crate) async fn report(
     if reports.reports.is_empty() {
         return Err(Problem::invalid("`reports` is empty").at("/reports").into());
     }
-    let who = Who::new(worker, &reports.instance, &caller);
-    match ask(&state, who, Ask::Report(reports.reports)).await? {
-        Reply::Answered(answered) => Ok(Json(answered)),
+    let Reports { instance, reports } = reports;
+    let invalid = |InvalidFrame(why)| Problem::invalid(why).at("/reports");
+    let reports = reports.into_iter().map(WireReport::into_report).collect::<Result<_, _>>();
+    let asked = HttpAsk::Report(reports.map_err(invalid)?);
+    match ask(&state, &caller, worker, &instance, asked).await? {
+        HttpReply::Answered { accepted, refused } => {
+            let too_late = |(hold, current): (Hold, Option<Fence>)| TooLate {
+                job: hold.into(),
+                current: current.map(|fence| fence.0),
+            };
+            let refused = refused.into_iter().map(too_late).collect();
+            Ok(Json(Answered { accepted: wire_holds(&accepted), refused }))
+        }
         _ => Err(Failure::ended()),
     }
 }
@@ -148,322 +170,86 @@ pub(crate) async fn goodbye(
     Object(goodbye): Object<Goodbye>,
 ) -> Result<Json<Done>, Failure> {
     goodbye.check()?;
-    let who = Who::new(worker, &goodbye.instance, &caller);
-    match ask(&state, who, Ask::Goodbye).await? {
-        Reply::Done => Ok(Json(Done::YES)),
+    match ask(&state, &caller, worker, &goodbye.instance, HttpAsk::Goodbye).await? {
+        HttpReply::Done => Ok(Json(Done::YES)),
         _ => Err(Failure::ended()),
     }
 }
 
-/// The HTTP sessions of all workers.
-#[derive(Default)]
-pub(crate) struct HttpSessions {
-    by_worker: Mutex<HashMap<WorkerId, OpenSession>>,
-}
-
-struct OpenSession {
-    /// The process and the token that opened it: no other may use it.
-    who: Who,
-    calls: Sender<Call>,
-}
-
-/// The sender of a request.
-#[derive(Clone)]
-struct Who {
-    worker: WorkerId,
-    instance: String,
-    scope: LinkScope,
-}
-
-impl Who {
-    fn new(worker: WorkerId, instance: &str, caller: &Caller) -> Self {
-        Self { worker, instance: instance.to_owned(), scope: caller.scope() }
-    }
-
-    /// Whether it may use the session of this one.
-    fn check(&self, owner: &Self) -> Result<(), Problem> {
-        if self.scope.token != owner.scope.token {
-            return Err(Problem::new(
-                403,
-                "wrong-token",
-                "this worker id belongs to another token",
-            )
-            .help("choose a random id for each process"));
-        }
-        if self.instance != owner.instance {
-            let title = "another process uses this worker id";
-            return Err(Problem::new(409, "worker-id-in-use", title)
-                .help("choose a random id for each process"));
-        }
-        Ok(())
-    }
-}
-
-/// How many requests of one worker may wait.
-const CALLS_MAX: usize = 64;
-
-/// How long a request waits for its response, beyond the time that a claim waits for jobs.
+/// How long a request waits for its response; a claim waits for jobs for at most half as long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-impl HttpSessions {
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        self.by_worker.lock().expect("no panic while it is locked").len()
-    }
-
-    /// The channel to a worker's HTTP session, which is started if there is none.
-    fn find(&self, who: &Who, state: &State) -> Result<Sender<Call>, Failure> {
-        let mut by_worker = self.by_worker.lock().expect("no panic while it is locked");
-        if let Some(open) = by_worker.get(&who.worker) {
-            who.check(&open.who)?;
-            return Ok(open.calls.clone());
+/// Sends a request to the engine, and waits for its response.
+async fn ask(
+    state: &State,
+    caller: &Caller,
+    worker: WorkerId,
+    instance: &str,
+    ask: HttpAsk,
+) -> Result<HttpReply, Failure> {
+    let from = HttpWorker { worker, instance: instance.into(), scope: caller.scope() };
+    match tokio::time::timeout(PATIENCE, state.handle.ask_http(from, ask)).await {
+        Ok(response) => Ok(response?.map_err(|refusal| problem(state, caller, refusal))?),
+        Err(_) => {
+            let title = "the request timed out: the server could not store it in time";
+            Err(Problem::new(503, "busy", title).help("repeat the request unchanged").into())
         }
-        let most = state.bounds.plain_workers;
-        if by_worker.len() >= most {
+    }
+}
+
+fn problem(state: &State, caller: &Caller, refusal: HttpRefusal) -> Problem {
+    match refusal {
+        HttpRefusal::ReservedId => {
+            let title = "this worker id is reserved for workers inside the server";
+            Problem::new(400, "bad-id", title).help("choose an id whose first digit is 0 to 7")
+        }
+        HttpRefusal::WrongToken => {
+            Problem::new(403, "wrong-token", "this worker id belongs to another token")
+                .help("choose a random id for each process")
+        }
+        HttpRefusal::IdInUse => {
+            Problem::new(409, "worker-id-in-use", "another process uses this worker id")
+                .help("choose a random id for each process")
+        }
+        HttpRefusal::TooManyWorkers(most) => {
             let title = format!("{most} workers use plain HTTP already, which is the limit");
             if let Some(suppressed) = state.log_limits.sessions.admit() {
                 tracing::warn!(reason = title, suppressed, "session refused");
             }
-            return Err(Problem::new(503, "too-many-workers", title)
-                .help("use fewer workers with more slots")
-                .into());
+            Problem::new(503, "too-many-workers", title).help("use fewer workers with more slots")
         }
-        let (calls, waiting) = channel(CALLS_MAX);
-        by_worker.insert(who.worker, OpenSession { who: who.clone(), calls: calls.clone() });
-        let lease = Duration::from_millis(state.lease_ms);
-        let shell = Shell {
-            worker: who.worker,
-            scope: who.scope.clone(),
-            http_session: HttpSession::new(Instant::now(), lease),
-            session: 0,
-            said: 0,
-            wire: None,
-        };
-        tokio::spawn(shell.run(state.clone(), calls.clone(), waiting));
-        Ok(calls)
-    }
-
-    fn forget(&self, worker: WorkerId, calls: &Sender<Call>) {
-        let mut by_worker = self.by_worker.lock().expect("no panic while it is locked");
-        if by_worker.get(&worker).is_some_and(|open| open.calls.same_channel(calls)) {
-            by_worker.remove(&worker);
+        HttpRefusal::WrongQueue(queue) => caller.wrong_queue(&queue),
+        HttpRefusal::NotPermitted(title) => Problem::new(403, "wrong-queue", title)
+            .help("use the token with which this worker began"),
+        HttpRefusal::TokenEnded => caller.farewell(),
+        HttpRefusal::OldNumber { number, newest } => {
+            let title = format!("claim {number} is older than claim {newest}");
+            Problem::new(409, "old-number", title).help(
+                "number the claims of a worker in ascending order, and wait for each response",
+            )
         }
+        HttpRefusal::Gone => {
+            let title = "the server does not know this worker, or has given its jobs to others";
+            Problem::new(410, "gone", title)
+                .help("stop running jobs, do not report them, and start again with a new id")
+        }
+        HttpRefusal::Busy => Problem::new(503, "busy", "the server is too busy for this worker")
+            .help("repeat the request in a second"),
     }
 }
 
-async fn ask(state: &State, who: Who, ask: Ask) -> Result<Reply, Failure> {
-    if who.worker.is_embedded() {
-        let problem =
-            Problem::new(400, "bad-id", "this worker id is reserved for workers inside the server");
-        return Err(problem.help("choose an id whose first digit is 0 to 7").into());
-    }
-    // A session may be ending just when it is used.
-    for _ in 0..3 {
-        let calls = state.http_sessions.find(&who, state)?;
-        let (reply, answer) = oneshot::channel();
-        if calls.send(Call { ask: ask.clone(), reply }).await.is_err() {
-            continue;
-        }
-        match tokio::time::timeout(PATIENCE, answer).await {
-            Ok(Ok(answer)) => return Ok(answer?),
-            Ok(Err(_)) if *state.closed.borrow() => break,
-            Ok(Err(_)) => {}
-            Err(_) => {
-                return Err(Problem::new(
-                    503,
-                    "busy",
-                    "the request timed out: the server could not store it in time",
-                )
-                .help("repeat the request unchanged")
-                .into());
-            }
-        }
-    }
-    Err(Failure::ended())
+fn holds(holds: &[WireHold]) -> Vec<Hold> {
+    holds.iter().map(|&hold| hold.into()).collect()
 }
 
-/// The I/O around an HTTP session: its link to the scheduler, and the clock.
-struct Shell {
-    worker: WorkerId,
-    /// What its token allows.
-    scope: LinkScope,
-    http_session: HttpSession,
-    /// The current session, and how many batches were sent in it.
-    session: u64,
-    said: u64,
-    wire: Option<(Link, Receiver<(Delivery, bool)>)>,
+fn wire_holds(holds: &[Hold]) -> Vec<WireHold> {
+    holds.iter().map(|&hold| hold.into()).collect()
 }
 
-/// Events of the loop.
-enum Happened {
-    Asked(Option<Call>),
-    Batch((Delivery, bool)),
-    HungUp(HangUp),
-    Settled(u64),
-    Time,
-    Closed,
-}
-
-/// The server or the session has ended.
-struct Over;
-
-impl Shell {
-    async fn run(mut self, state: State, calls: Sender<Call>, mut waiting: Receiver<Call>) {
-        let (settle, mut settled) = tokio::sync::mpsc::unbounded_channel();
-        while self.step(&state, &mut waiting, &settle, &mut settled).await.is_ok() {}
-        state.http_sessions.forget(self.worker, &calls);
-        if let Some((link, _)) = self.wire {
-            link.close().await;
-        }
-        // Waiting requests are dropped, and may start another session.
-    }
-
-    async fn step(
-        &mut self,
-        state: &State,
-        waiting: &mut Receiver<Call>,
-        settle: &UnboundedSender<u64>,
-        settled: &mut UnboundedReceiver<u64>,
-    ) -> Result<(), Over> {
-        let wake = tokio::time::Instant::from_std(self.http_session.next_deadline());
-        let happened = tokio::select! {
-            biased;
-            () = closing(state.closed.clone()) => Happened::Closed,
-            happened = listen(&mut self.wire) => happened,
-            Some(number) = settled.recv() => Happened::Settled(number),
-            call = waiting.recv() => Happened::Asked(call),
-            () = tokio::time::sleep_until(wake) => Happened::Time,
-        };
-        let event = match happened {
-            Happened::Closed | Happened::Asked(None) => return Err(Over),
-            Happened::Asked(Some(call)) => Event::Asked(call),
-            Happened::Batch(batch) => return self.hear(state, settle, batch).await,
-            Happened::HungUp(why) => hung_up(why),
-            Happened::Settled(number) => {
-                self.hear_all(state, settle).await?;
-                Event::Settled(number)
-            }
-            Happened::Time => Event::Tick,
-        };
-        self.handle(state, settle, event).await
-    }
-
-    /// Receives all messages that were sent before the current event.
-    async fn hear_all(&mut self, state: &State, settle: &UnboundedSender<u64>) -> Result<(), Over> {
-        loop {
-            match listen(&mut self.wire).now_or_never() {
-                Some(Happened::Batch(batch)) => self.hear(state, settle, batch).await?,
-                Some(Happened::HungUp(why)) => {
-                    return self.handle(state, settle, hung_up(why)).await;
-                }
-                Some(_) | None => return Ok(()),
-            }
-        }
-    }
-
-    async fn hear(
-        &mut self,
-        state: &State,
-        settle: &UnboundedSender<u64>,
-        (delivery, tell): (Delivery, bool),
-    ) -> Result<(), Over> {
-        if tell && let Some((link, _)) = &self.wire {
-            link.sent().await;
-        }
-        let frame = delivery::frame(delivery);
-        if frame.session != self.session {
-            return Ok(());
-        }
-        self.handle(state, settle, Event::Heard(frame.messages)).await
-    }
-
-    async fn handle(
-        &mut self,
-        state: &State,
-        settle: &UnboundedSender<u64>,
-        event: Event,
-    ) -> Result<(), Over> {
-        let mut events = vec![event];
-        while let Some(event) = events.pop() {
-            for effect in self.http_session.handle(Instant::now(), event) {
-                let is_said = match effect {
-                    Effect::Open(hello) => self.open(state, hello).await,
-                    Effect::Say(messages) => self.say(messages).await,
-                    Effect::Settle(number) => {
-                        let settle = settle.clone();
-                        let tell = Urgent::Settle(Box::new(move || {
-                            // If the receiver is gone, the session has ended.
-                            let _ = settle.send(number);
-                        }));
-                        state.handle.urgent(tell).await.map_err(|_| Over)?;
-                        true
-                    }
-                    Effect::Leave => return Err(Over),
-                };
-                if !is_said && events.is_empty() {
-                    if *state.closed.borrow() {
-                        return Err(Over);
-                    }
-                    events.push(Event::HungUp);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Opens a session over a new link. False if it ended at once.
-    async fn open(&mut self, state: &State, hello: Box<WireHello>) -> bool {
-        // Session numbers that this worker has not used before in this process; workers from before
-        // a restart have none.
-        static SESSIONS: AtomicU64 = AtomicU64::new(1);
-        self.session = SESSIONS.fetch_add(1, Ordering::Relaxed);
-        self.said = 0;
-        if let Some((before, _)) = self.wire.take() {
-            before.close().await;
-        }
-        let scope = self.scope.clone();
-        self.wire = Link::open(state.handle.clone(), state.services.clone(), scope).await;
-        self.say(vec![Up::Hello(hello)]).await
-    }
-
-    async fn say(&mut self, messages: Vec<Up>) -> bool {
-        self.said += 1;
-        let frame = UpFrame {
-            worker: id::worker(self.worker),
-            session: self.session,
-            number: self.said,
-            messages,
-            output: Vec::new(),
-            about: None,
-        };
-        match &self.wire {
-            Some((link, _)) => link.take(frame).await.is_ok(),
-            None => false,
-        }
-    }
-}
-
-/// Waits for the next batch from the scheduler; for ever if there is no session.
-async fn listen(wire: &mut Option<(Link, Receiver<(Delivery, bool)>)>) -> Happened {
-    match wire {
-        Some((link, outgoing)) => tokio::select! {
-            biased;
-            Some(batch) = outgoing.recv() => Happened::Batch(batch),
-            why = link.hung_up() => Happened::HungUp(why),
-        },
-        None => std::future::pending().await,
-    }
-}
-
-/// The scheduler's end of the link is closed.
-fn hung_up(why: HangUp) -> Event {
-    match why {
-        HangUp::NotPermitted(title) => {
-            let problem = Problem::new(403, "wrong-queue", title);
-            Event::Refused(problem.help("use the token with which this worker began"))
-        }
-        HangUp::Over | HangUp::Slow | HangUp::Invalid(_) => Event::HungUp,
-    }
+fn wire_assignment((assignment, text): &(Assignment, StoredText)) -> WireAssignment {
+    let nothing = || RawValue::from_string("{}".into()).expect("an object is JSON");
+    let work = RawValue::from_string(text.to_string()).unwrap_or_else(|_| nothing());
+    WireAssignment::say(assignment, work)
 }
 
 fn wants_lines(headers: &HeaderMap) -> bool {

@@ -9,7 +9,7 @@ use filch_api::submission::name;
 use filch_scheduler::dispatch::{Answer, Request};
 use filch_scheduler::id::Seq;
 use filch_scheduler::state::JobState;
-use filch_store::{Filter, ListOrder};
+use filch_store::{ActFilter, Filter, ListOrder};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
@@ -18,6 +18,9 @@ use super::extract::{Nothing, Params, Segment};
 use super::jobs::page;
 use super::{Failure, State};
 use crate::tokens::Caller;
+
+/// How many of the last changes of its settings are shown.
+const ACTS_SHOWN: usize = 10;
 
 /// How many jobs are read at once.
 const SLICE: usize = 1_000;
@@ -28,7 +31,7 @@ const TOGETHER: usize = 256;
 /// Show a queue
 ///
 /// Its jobs by state, the workers that own them, its oldest job, its throughput over the last
-/// minute, and what limits it.
+/// minute, what limits it, and the last changes of its settings.
 #[utoipa::path(
     get,
     path = "/v1/queues/{name}",
@@ -51,7 +54,10 @@ pub(crate) async fn show(
         let title = format!("no queue {text:?}: it has no jobs and no settings");
         Problem::not_found(title).help("list queues with `filch queue list`")
     })?;
-    Ok(Json(QueueDetail::new(&line, ended)))
+    let filter = ActFilter { queue: Some(line.view.settings.queue.clone()) };
+    let acts = state.read(move |store| store.acts(&filter, u64::MAX, ACTS_SHOWN)).await?;
+    let acts = acts.iter().map(super::acts::shown).collect();
+    Ok(Json(QueueDetail { acts, ..QueueDetail::new(&line, ended) }))
 }
 
 /// Purge a queue
@@ -93,7 +99,7 @@ pub(crate) async fn purge(
             count.count += jobs.len() as u64;
         } else {
             for some in jobs.chunks(TOGETHER) {
-                count.count += cancel(&state, some).await?;
+                count.count += cancel(&state, &caller, some).await?;
             }
         }
         match next.filter(|next| *next < newest) {
@@ -128,9 +134,13 @@ fn states(purge: &Purge) -> Result<Vec<JobState>, Problem> {
 }
 
 /// Concurrent requests share commits. Jobs that have ended meanwhile are not counted.
-async fn cancel(state: &State, jobs: &[filch_api::job::Job]) -> Result<u64, Failure> {
+async fn cancel(
+    state: &State,
+    caller: &Caller,
+    jobs: &[filch_api::job::Job],
+) -> Result<u64, Failure> {
     let asked = jobs.iter().filter_map(|job| filch_api::id::read_job(&job.id));
-    let asked = asked.map(|job| state.handle.ask(Request::Cancel(job)));
+    let asked = asked.map(|job| state.handle.ask(caller, Request::Cancel(job)));
     let mut asked: FuturesUnordered<_> = asked.collect();
     let mut count = 0;
     while let Some(answer) = asked.next().await {

@@ -73,6 +73,7 @@ const TABLE: &[Right] = &[
     right("purgeQueue", OPERATORS, ItsQueues),
     right("strategy", VIEWERS, ItsQueues),
     right("setStrategy", OPERATORS, Nothing),
+    right("listActs", VIEWERS, ItsQueues),
     right("listWorkers", VIEWERS, ItsQueues),
     right("drainWorker", OPERATORS, Nothing),
     right("stopWorker", OPERATORS, Nothing),

@@ -14,7 +14,7 @@ use filch_api::submission::Submission;
 use filch_api::{id, json, limits};
 use filch_scheduler::dispatch::{Answer, Request};
 use filch_scheduler::spec::JobSpec;
-use filch_store::DiskSpace;
+use filch_store::StoreSpace;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
 use serde::Serialize;
@@ -22,6 +22,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc::Sender;
 
 use super::extract::{Nothing, Params};
+use super::guard::EndsItself;
 use super::{Failure, State, body};
 use crate::tokens::Caller;
 
@@ -126,7 +127,8 @@ fn array(text: &[u8], key: Option<&str>) -> Result<Vec<JobSpec>, Problem> {
 }
 
 fn judge(submission: Submission, key: Option<&str>, index: u64) -> Result<JobSpec, Problem> {
-    submission.validate(|| key.map_or_else(id::new_job, |key| id::keyed_job(key, index)))
+    let id = key.map(|key| submission.keyed_id(key, index));
+    submission.validate(|| id.unwrap_or_else(id::new_job))
 }
 
 /// Passes jobs to the scheduler and waits until they are durable.
@@ -144,20 +146,26 @@ pub(super) async fn hand_over(
     caller: &Caller,
     jobs: Vec<JobSpec>,
 ) -> Result<Answer, Failure> {
+    // Everything of the body that these jobs come from has been received before this.
+    caller.check_valid()?;
     jobs.iter().try_for_each(|job| caller.check(&job.queue))?;
-    if let DiskSpace::Low { free, mark } = state.store.disk_space() {
+    if let StoreSpace::Low { free, needed } = state.store.status().space {
         if let Some(suppressed) = state.log_limits.disk.admit() {
-            tracing::warn!(free, needed = mark, suppressed, "disk space is low: submit refused");
+            tracing::warn!(free, needed, suppressed, "disk space is low: submit refused");
         }
         return Err(Problem::new(
             507,
             "disk-full",
-            format!("the server's disk is nearly full: {free} bytes are free, and {mark} are reserved for reports"),
+            format!("the server's disk is nearly full: {free} bytes are free, and {needed} are reserved for reports"),
         )
         .help("free disk space on the server, then submit again")
         .into());
     }
-    Ok(state.handle.ask(Request::Submit(jobs)).await?)
+    let request = match caller.queues() {
+        Some(queues) => Request::SubmitWithin { queues: queues.to_vec(), jobs },
+        None => Request::Submit(jobs),
+    };
+    Ok(state.handle.ask(caller, request).await?)
 }
 
 /// The key from which ids are derived for jobs that have none.
@@ -196,7 +204,7 @@ fn lines(state: State, caller: Caller, request: Incoming, key: Option<String>) -
         receiver.recv().await.map(|item| (item, receiver))
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
-    (StatusCode::OK, kind, Body::from_stream(stream)).into_response()
+    (StatusCode::OK, kind, Extension(EndsItself), Body::from_stream(stream)).into_response()
 }
 
 async fn take_lines<S: Pieces>(
@@ -218,6 +226,7 @@ async fn take_lines<S: Pieces>(
                 tokio::select! {
                     biased;
                     Some(answer) = pending.next() => if !say(answers, answer).await { return },
+                    why = caller.over() => break Err(why),
                     read = &mut reading => break read,
                 }
             };

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State as Given;
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use filch_api::problem::Problem;
 use filch_api::token::{Made, Token, TokenRequest};
 use filch_store::Store;
@@ -15,7 +15,7 @@ use super::cluster::Done;
 use super::extract::{Nothing, Params, Segment};
 use super::{Failure, State};
 use crate::shell::Urgent;
-use crate::tokens;
+use crate::tokens::{self, Caller};
 
 #[derive(Serialize, utoipa::ToSchema)]
 pub(crate) struct Tokens {
@@ -55,11 +55,12 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn make(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Params(Nothing {}): Params<Nothing>,
     Object(wanted): Object<TokenRequest>,
 ) -> Result<(StatusCode, Json<Made>), Failure> {
     let judged = wanted.validate()?;
-    let made = keep(&state, move |store| tokens::make(store, judged)).await?;
+    let made = keep(&state, move |store| tokens::make(store, judged, caller.label())).await?;
     // No await from here on, so that this request, which may have no token, is still answered.
     state.tokens.add(&made);
     Ok((StatusCode::CREATED, Json(made)))
@@ -78,11 +79,12 @@ pub(crate) async fn make(
 )]
 pub(crate) async fn revoke(
     Given(state): Given<State>,
+    Extension(caller): Extension<Caller>,
     Segment(id): Segment,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Done>, Failure> {
     let ending = id.clone();
-    keep(&state, move |store| tokens::revoke(store, &ending)).await?;
+    keep(&state, move |store| tokens::revoke(store, &ending, caller.label())).await?;
     state.tokens.end(&id);
     // Workers that it introduced may come back with another token.
     state.handle.urgent(Urgent::TokenEnded(id.into())).await?;

@@ -10,7 +10,7 @@ use axum::extract::ws::{CloseCode, CloseFrame, Message, WebSocket, WebSocketUpgr
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use filch_api::problem::Problem;
-use filch_api::session::UpFrame;
+use filch_api::session::Arrived;
 use filch_api::{delivery, limits, protocol};
 use filch_engine::server::HangUp;
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -110,7 +110,7 @@ async fn talk(state: State, caller: Caller, socket: WebSocket) {
     let reading = async {
         while let Some(message) = source.next().await {
             let frame = match message {
-                Ok(Message::Text(text)) => serde_json::from_str::<UpFrame>(text.as_str()),
+                Ok(Message::Text(text)) => Arrived::read(text.as_str()),
                 Ok(Message::Ping(_) | Message::Pong(_)) => continue,
                 Ok(Message::Close(_)) => break,
                 Ok(Message::Binary(_)) => {
@@ -122,7 +122,7 @@ async fn talk(state: State, caller: Caller, socket: WebSocket) {
                 Ok(frame) => frame,
                 Err(error) => return End::nonsense(close_code::INVALID, &error),
             };
-            match link.take(frame).await {
+            match link.hear(frame).await {
                 Ok(()) => {}
                 Err(Untaken::Nonsense(why)) => return End::nonsense(close_code::INVALID, &why),
                 Err(Untaken::Closed) => break,
@@ -130,11 +130,13 @@ async fn talk(state: State, caller: Caller, socket: WebSocket) {
         }
         End::Plain
     };
+    // The token first: once it has ended, nothing more is read.
     let end = tokio::select! {
+        biased;
+        why = caller.over() => End::not_permitted(&why),
+        why = link.hung_up() => End::hung_up(why),
         () = writing => End::Plain,
         end = reading => end,
-        why = link.hung_up() => End::hung_up(why),
-        why = caller.over() => End::not_permitted(&why),
     };
     if let End::Said { code, reason } = end {
         // Errors of parsers quote the frame, which may hold results and output of jobs.

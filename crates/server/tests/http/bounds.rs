@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use filch_server::Bounds;
-use filch_store::{CLIENT_READS_MAX, Store as _, TokenRow, Transient};
+use filch_store::{CLIENT_READS_MAX, Store as _, TokenChange, TokenRow, Transient};
 use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::client::{LEASE, Place};
+use crate::client::{LEASE, PATIENCE, Place, eventually};
 
 #[tokio::test]
 async fn a_stalled_body_times_out() {
@@ -29,6 +29,57 @@ async fn a_stalled_body_times_out() {
     assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("too-slow"), "{answer}");
     assert!(answer.contains("for 200ms"), "{answer}");
     assert_eq!(place.get("/v1/status").await.ok()["jobs"], 0);
+}
+
+/// Connects, and begins to send an array of this length.
+async fn begin_array(place: &Place, length: usize, begin: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(place.server.address()).await.unwrap();
+    let head = format!(
+        "POST /v1/jobs HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\nconnection: close\r\n\r\n{begin}",
+        place.server.address()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Clients that announce large bodies and do not send them do not keep others from sending theirs.
+#[tokio::test]
+async fn a_large_body_gets_its_place_by_what_was_received() {
+    let place = Place::start().await;
+    let mut slow = Vec::new();
+    for _ in 0..8 {
+        slow.push(begin_array(&place, 2 << 20, "[").await);
+    }
+    place.get("/v1/status").await.ok();
+    let padding = "x".repeat(200 << 10);
+    let jobs: Vec<_> = (0..8).map(|_| json!({"kind": "k", "args": padding})).collect();
+    let taken = place.post("/v1/jobs", &json!(jobs)).await.ok();
+    assert_eq!(taken["jobs"].as_array().map(Vec::len), Some(8));
+}
+
+#[tokio::test]
+async fn a_large_body_that_comes_too_slowly_loses_its_place() {
+    let body_silence = Duration::from_millis(500);
+    let place = Place::bounded(Bounds { body_silence, ..Bounds::default() }).await;
+    let begin = format!("[{}", " ".repeat(1 << 20));
+    let stream = begin_array(&place, 4 << 20, &begin).await;
+    let (mut answers, mut body) = stream.into_split();
+    let drip = async {
+        // Never silent for long, and always less than a kilobyte a second.
+        while body.write_all(b" ").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let answered = async {
+        let mut answer = Vec::new();
+        // The server may close the connection while a byte is on its way.
+        let _ = answers.read_to_end(&mut answer).await;
+        String::from_utf8(answer).unwrap()
+    };
+    let both = async { tokio::join!(drip, answered).1 };
+    let answer = tokio::time::timeout(PATIENCE, both).await.expect("it is refused");
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("too-slow"), "{answer}");
 }
 
 #[tokio::test]
@@ -79,6 +130,25 @@ async fn connections_beyond_the_limit_wait() {
 }
 
 #[tokio::test]
+async fn the_number_of_readers_is_limited() {
+    let place = Place::bounded(Bounds { readers: 2, ..Bounds::default() }).await;
+    let job = place.submit(&json!({"kind": "k"})).await;
+    let events = place.request(Method::GET, "/v1/events").send().await.unwrap();
+    let path = format!("/v1/jobs/{job}/log?follow=true");
+    let log = place.request(Method::GET, &path).send().await.unwrap();
+    assert_eq!((events.status().as_u16(), log.status().as_u16()), (200, 200));
+    let problem = place.get("/v1/events").await.refused(503, "too-many-readers");
+    assert!(problem["title"].as_str().unwrap().starts_with("2 clients "), "{problem}");
+    place.get(&path).await.refused(503, "too-many-readers");
+    // A reader that leaves frees its place.
+    drop(events);
+    let is_free = async || {
+        place.request(Method::GET, "/v1/events").send().await.unwrap().status().as_u16() == 200
+    };
+    eventually("a place is free", is_free).await;
+}
+
+#[tokio::test]
 async fn the_number_of_tokens_is_limited() {
     let store = Arc::new(Transient::default());
     let row = |number: u32| TokenRow {
@@ -92,7 +162,7 @@ async fn the_number_of_tokens_is_limited() {
         revoked_at: Some(filch_scheduler::time::Wall(0)),
     };
     for number in 0..10_000 - 1 {
-        store.keep_token(&row(number)).unwrap();
+        assert!(store.change_token(&TokenChange::Create(row(number)), None).unwrap());
     }
     let place = Place::with(store, LEASE, None).await;
     let insider = place.server.insider();
@@ -105,7 +175,7 @@ async fn the_number_of_tokens_is_limited() {
 }
 
 /// Every row of the page, and the test that tries it.
-const TRIED: [(&str, &str); 18] = [
+const TRIED: [(&str, &str); 21] = [
     ("a body with one object", "one_object_has_a_mebibyte"),
     ("array or flow", "an_array_or_a_flow_has_128_mebibytes"),
     ("line", "a_line_has_a_mebibyte"),
@@ -124,7 +194,10 @@ const TRIED: [(&str, &str); 18] = [
     ),
     ("workers over plain HTTP", "the_number_of_workers_over_plain_http_is_limited"),
     ("pause within a body", "a_stalled_body_times_out"),
+    ("bodies above 1 MiB at once", "a_large_body_gets_its_place_by_what_was_received"),
+    ("30 s of a body above 1 MiB, at least", "a_large_body_that_comes_too_slowly_loses_its_place"),
     ("connections", "connections_beyond_the_limit_wait"),
+    ("readers of events and logs at once", "the_number_of_readers_is_limited"),
     ("reads of the store at once", "reads_beyond_the_limit_are_busy_and_the_server_goes_on"),
     ("tokens, including expired and revoked ones", "the_number_of_tokens_is_limited"),
 ];
@@ -164,6 +237,7 @@ fn every_bound_on_the_page_has_its_test() {
     assert_eq!(at_most("connections"), bounds.connections.to_string());
     assert_eq!(at_most("workers over plain HTTP"), bounds.plain_workers.to_string());
     assert_eq!(at_most("reads of the store at once"), CLIENT_READS_MAX.to_string());
+    assert_eq!(at_most("readers of events and logs at once"), bounds.readers.to_string());
     let silence = format!("{} s", bounds.body_silence.as_secs());
     assert_eq!(at_most("pause within a body"), silence);
 }

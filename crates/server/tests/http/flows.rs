@@ -73,7 +73,7 @@ async fn a_flow_may_depend_on_existing_jobs_only() {
 
     let nobody = "01890000-0000-7000-8000-00000000ffff";
     let flow = json!({"name": "n", "jobs": {"a": {"kind": "k", "after": [nobody]}}});
-    let problem = place.post("/v1/flows", &flow).await.refused(422, "unknown-parent");
+    let problem = place.post("/v1/flows", &flow).await.refused(404, "unknown-parent");
     assert_eq!(problem["at"], "/jobs/a");
     assert!(problem["title"].as_str().unwrap().contains(nobody), "{problem}");
 }
@@ -92,7 +92,7 @@ async fn invalid_flows_are_refused_by_name_and_leave_nothing() {
     let flow = json!({"name": "n", "jobs": {
         "fetch": {"kind": "k"}, "map": {"kind": "k", "after": ["fecth"]}
     }});
-    let problem = place.post("/v1/flows", &flow).await.refused(422, "unknown-parent");
+    let problem = place.post("/v1/flows", &flow).await.refused(404, "unknown-parent");
     assert_eq!(problem["help"], "did you mean \"fetch\"?");
     assert_eq!(problem["at"], "/jobs/map/after/0");
     place.post("/v1/flows", &json!({"name": "n", "jobs": {}})).await.refused(422, "invalid");

@@ -97,7 +97,7 @@ async fn an_array_is_submitted_all_or_none() {
     let problem = place.post("/v1/jobs", &bad).await.refused(422, "invalid");
     assert_eq!(problem["at"], "/1");
     let loose = json!([{"kind": "a"}, {"kind": "b", "after": [ID]}]);
-    place.post("/v1/jobs", &loose).await.refused(422, "unknown-parent");
+    place.post("/v1/jobs", &loose).await.refused(404, "unknown-parent");
     let all = place.get("/v1/jobs").await.ok();
     assert_eq!(all["jobs"].as_array().unwrap().len(), 3, "what was refused left nothing behind");
 }
@@ -137,6 +137,30 @@ async fn a_job_is_run_cancelled_prioritised_and_retried() {
     place.poke(&format!("{nobody}/cancel")).await.refused(404, "not-found");
     place.get("/v1/jobs/zz").await.refused(400, "bad-id");
     place.get("/v1/jobs/ffff").await.refused(404, "not-found");
+}
+
+#[tokio::test]
+async fn a_job_that_a_worker_could_not_start_shows_why() {
+    let place = Place::start().await;
+    let id = place.submit(&json!({"kind": "k"})).await;
+    let mut worker = place.worker("00000000000000a1");
+    let hold = worker.claim("10s").await.ok()["jobs"][0]["job"].clone();
+    let error = "cannot make a file for the result in /nonesuch";
+    // Without slots, so that it does not get the job again.
+    worker.slots = 0;
+    worker.report(&json!({"job": hold, "ending": "unstarted", "error": error})).await.ok();
+    worker.claim("0s").await.ok();
+    eventually("it is queued", async || place.job(&id).await["state"] == "queued").await;
+    let job = place.job(&id).await;
+    let why = job["why"]["text"].as_str().unwrap();
+    assert!(why.ends_with(&format!("; worker {} could not start it: {error}", worker.id)), "{why}");
+    assert_eq!(job["ledger"][0]["error"], error, "{job}");
+    assert_eq!(job["ledger"][0]["outcome"], "unstarted", "{job}");
+    // Once another worker has it, that is history.
+    let mut other = place.worker("00000000000000a2");
+    other.claim("10s").await.ok();
+    let job = place.job(&id).await;
+    assert!(!job["why"]["text"].as_str().unwrap().contains(error), "{job}");
 }
 
 #[tokio::test]

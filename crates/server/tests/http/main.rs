@@ -1,6 +1,7 @@
 //! The server's doors, tried from outside: a server in this process, and a client that speaks HTTP.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod acts;
 mod bounds;
 mod client;
 mod cluster;
@@ -23,4 +24,5 @@ mod reads;
 mod retention;
 mod socket;
 mod tokens;
+mod unreadable;
 mod work;

@@ -12,7 +12,7 @@ use filch_scheduler::time::Wall;
 use filch_server::{ServerConfig, SideWork};
 use filch_store::{Commit, OwnerNote, Sqlite, Store, StoredText};
 
-use crate::client::Place;
+use crate::client::{LEASE, Place};
 
 pub(crate) const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
@@ -115,7 +115,7 @@ pub(crate) async fn with_past<T>(
     let note = OwnerNote::this_process();
     let store = Arc::new(Sqlite::open(&folder.path().join("filch.db"), &note).unwrap());
     let made = past(&mut Past { store: &*store, commit: 0, seq: 0, lease: 0 });
-    let config = ServerConfig { side_work, ..ServerConfig::default() };
+    let config = ServerConfig { side_work, lease: LEASE, ..ServerConfig::default() };
     let shared = Arc::clone(&store);
     (Place::configured(config, shared, Some(folder)).await, store, made)
 }

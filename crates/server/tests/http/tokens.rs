@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use filch_store::{OwnerNote, Sqlite, Store};
+use filch_store::{OwnerNote, Sqlite, Store, Transient};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
@@ -69,6 +69,26 @@ async fn after_the_first_token_every_request_needs_one() {
     get(&place, insider.reveal(), "/v1/tokens").await.ok();
 }
 
+#[tokio::test]
+async fn changes_by_another_server_over_the_same_store_are_taken_over() {
+    let store = Transient::default();
+    let one = Place::with(Arc::new(store.clone()), LEASE, None).await;
+    let other = Place::with(Arc::new(store), LEASE, None).await;
+    other.get("/v1/status").await.ok();
+    let (_, admin) = make(&one, None, json!({"role": "admin"})).await;
+    let (id, viewer) = make(&one, Some(&admin), json!({"role": "view"})).await;
+    eventually("both need a token", async || other.get("/v1/status").await.status == 401).await;
+    let is_known = async || get(&other, &viewer, "/v1/status").await.status == 200;
+    eventually("both know the second token", is_known).await;
+    let events = other.request(Method::GET, "/v1/events").bearer_auth(&viewer);
+    let mut events = events.send().await.unwrap();
+    revoke(&one, &admin, &id).await.ok();
+    let until_end = async { while events.chunk().await.unwrap().is_some() {} };
+    tokio::time::timeout(PATIENCE, until_end).await.expect("the stream ends");
+    get(&other, &viewer, "/v1/status").await.refused(401, "bad-token");
+    get(&other, &admin, "/v1/status").await.ok();
+}
+
 /// Only digests are stored: the file contains no token.
 #[tokio::test]
 async fn no_token_is_in_the_file() {
@@ -131,6 +151,40 @@ async fn waiting_requests_and_streams_end_when_the_token_is_revoked() {
     assert_eq!(problem["title"], "no active token \"a b\"");
 }
 
+/// A submit that sends lines goes on for as long as the client likes, but not beyond its token.
+#[tokio::test]
+async fn lines_that_are_sent_after_the_revocation_are_not_taken() {
+    let place = Place::start().await;
+    let (_, admin) = make(&place, None, json!({"role": "admin"})).await;
+    let (id, submitter) = make(&place, Some(&admin), json!({"role": "submit"})).await;
+    let (lines, body) = tokio::sync::mpsc::channel::<Result<&str, std::io::Error>>(4);
+    let body = futures_util::stream::unfold(body, |mut body| async move {
+        body.recv().await.map(|line| (line, body))
+    });
+    let request = place.request(Method::POST, "/v1/jobs").bearer_auth(&submitter);
+    let request =
+        request.header("idempotency-key", "x").header("content-type", "application/x-ndjson");
+    lines.send(Ok("{\"kind\": \"before\"}\n")).await.unwrap();
+    let mut answers = request.body(reqwest::Body::wrap_stream(body)).send().await.unwrap();
+    let first = answers.chunk().await.unwrap().unwrap();
+    assert_eq!(first, "{\"lines\":1,\"new\":1}\n");
+
+    revoke(&place, &admin, &id).await.ok();
+    // The server may have closed the connection already.
+    let _ = lines.send(Ok("{\"kind\": \"after\"}\n")).await;
+    let mut rest = Vec::new();
+    let until_end = async {
+        while let Some(more) = answers.chunk().await.unwrap() {
+            rest.extend_from_slice(&more);
+        }
+    };
+    tokio::time::timeout(PATIENCE, until_end).await.expect("the response ends");
+    let problem: Value = serde_json::from_slice(&rest).unwrap();
+    assert_eq!((&problem["status"], &problem["code"]), (&json!(401), &json!("bad-token")));
+    let listed = get(&place, &admin, "/v1/jobs").await.ok();
+    assert_eq!(listed["jobs"].as_array().map(Vec::len), Some(1), "{listed}");
+}
+
 /// Clients from before the first token are disconnected, too.
 #[tokio::test]
 async fn clients_without_a_token_are_disconnected_by_the_first_token() {
@@ -163,6 +217,64 @@ async fn waiting_requests_end_when_the_token_expires() {
     let until_end = async { while events.chunk().await.unwrap().is_some() {} };
     tokio::time::timeout(PATIENCE, until_end).await.expect("the stream ends");
     get(&place, &short, "/v1/status").await.refused(401, "bad-token");
+}
+
+/// Tenants of one server: jobs of other queues do not exist for a token that is limited to some.
+#[tokio::test]
+async fn jobs_of_other_tenants_do_not_exist() {
+    let place = Place::start().await;
+    let (_, admin) = make(&place, None, json!({"role": "admin"})).await;
+    let limited = |role: &str| json!({"role": role, "queues": ["mine"]});
+    let (_, submitter) = make(&place, Some(&admin), limited("submit")).await;
+    let (_, operator) = make(&place, Some(&admin), limited("operate")).await;
+    let submit = async |by: &str, job: Value| {
+        send(place.request(Method::POST, "/v1/jobs").bearer_auth(by).json(&job)).await
+    };
+    let theirs = json!({"kind": "k", "queue": "theirs", "key": "invoice 7"});
+    let theirs = submit(&admin, theirs).await.ok()["id"].as_str().unwrap().to_owned();
+    let nobodys = "01900000-0000-7000-8000-000000000000";
+
+    // The same answer, whether the job exists in another queue or not at all.
+    for verb in ["cancel", "retry"] {
+        for job in [theirs.as_str(), nobodys] {
+            let request = place.request(Method::POST, &format!("/v1/jobs/{job}/{verb}"));
+            let problem = send(request.bearer_auth(&operator)).await.refused(404, "not-found");
+            assert_eq!(problem["title"], format!("no job {job}"));
+        }
+    }
+    let child = async |parent: &str| {
+        let job = json!({"kind": "k", "queue": "mine", "after": [parent]});
+        submit(&submitter, job).await.refused(404, "unknown-parent")
+    };
+    let problem = child(&theirs).await;
+    let title = problem["title"].as_str().unwrap().to_owned();
+    let known = child(nobodys).await;
+    let expected = known["title"].as_str().unwrap();
+    let parent_of = |title: &str| title.rsplit(' ').next().map(str::to_owned);
+    assert_eq!(parent_of(&title).as_deref(), Some(theirs.as_str()));
+    assert_eq!(parent_of(expected).as_deref(), Some(nobodys));
+    assert_eq!(problem["help"], known["help"]);
+
+    // An id that is taken is a conflict, and says nothing about the job that has it.
+    let same_id = json!({"kind": "k", "queue": "mine", "id": theirs});
+    let problem = submit(&submitter, same_id).await.refused(409, "id-conflict");
+    assert!(!problem.to_string().contains("theirs"), "{problem}");
+
+    // A key that another queue uses is free.
+    let same_key = json!({"kind": "k", "queue": "mine", "key": "invoice 7"});
+    let mine = submit(&submitter, same_key.clone()).await.ok();
+    assert_eq!((&mine["new"], mine["id"] == theirs), (&json!(true), false), "{mine}");
+    let again = submit(&submitter, same_key).await.ok();
+    assert_eq!((&again["new"], &again["id"]), (&json!(false), &mine["id"]), "{again}");
+
+    // What a job waits for in another queue is not shown.
+    let child = json!({"kind": "k", "queue": "mine", "after": [theirs]});
+    let child = submit(&admin, child).await.ok()["id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/jobs/{child}");
+    let whole = get(&place, &admin, &path).await.ok();
+    let part = get(&place, &submitter, &path).await.ok();
+    let waits = |job: &Value| job["why"].to_string().contains(&theirs[28..]);
+    assert!(waits(&whole) && !waits(&part), "{whole}\n{part}");
 }
 
 #[tokio::test]
@@ -285,4 +397,27 @@ async fn a_token_in_a_url_and_a_malformed_token_are_refused() {
         let request = place.request(Method::POST, "/v1/tokens").bearer_auth(&admin).json(&wanted);
         assert_eq!(send(request).await.refused(422, "invalid")["at"], at);
     }
+}
+
+/// A token that was revoked does not keep its workers' ids.
+#[tokio::test]
+async fn a_worker_over_plain_http_may_change_its_token_after_a_revocation() {
+    let place = Place::start().await;
+    let (_, admin) = make(&place, None, json!({"role": "admin"})).await;
+    let (old_id, old) = make(&place, Some(&admin), json!({"role": "work"})).await;
+    let (_, new) = make(&place, Some(&admin), json!({"role": "work"})).await;
+    let submit = place.request(Method::POST, "/v1/jobs").bearer_auth(&admin);
+    send(submit.json(&json!({"kind": "k"}))).await.ok();
+    let ask = async |by: &str, verb: &str, body: Value| {
+        let path = format!("/v1/work/00000000000000a1/{verb}");
+        send(place.request(Method::POST, &path).bearer_auth(by).json(&body)).await
+    };
+    let claim = json!({"instance": "i", "number": 1, "slots": 1});
+    let claimed = ask(&old, "claim", claim).await.ok();
+    let beat = json!({"instance": "i", "holds": [claimed["jobs"][0]["job"]]});
+    ask(&new, "heartbeat", beat.clone()).await.refused(403, "wrong-token");
+    revoke(&place, &admin, &old_id).await.ok();
+    let beaten = ask(&new, "heartbeat", beat.clone()).await.ok();
+    assert_eq!(beaten["keep"], beat["holds"]);
+    ask(&old, "heartbeat", beat).await.refused(401, "bad-token");
 }

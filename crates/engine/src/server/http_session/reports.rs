@@ -1,0 +1,109 @@
+//! Heartbeats, reports and the goodbye, and when they are answered.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use filch_scheduler::id::{Fence, Hold};
+use filch_scheduler::message::{FromWorker, Report};
+
+use super::{
+    HttpAsk, HttpRefusal, HttpReply, HttpSession, OpenGoodbye, REPEATS_MAX, Renewal, Reporting,
+    Ticket,
+};
+
+impl HttpSession {
+    pub(super) fn beat(&mut self, holds: Vec<Hold>, stopping: Vec<Hold>, ticket: Ticket) {
+        let mut messages = self.started(&holds);
+        messages.extend(stopping.iter().map(|&hold| FromWorker::Stopping(hold)));
+        if messages.is_empty() {
+            messages.push(FromWorker::Heartbeat);
+        }
+        let (keep, cancel) = self.divide(&holds);
+        let (drain, lease) = (self.is_draining, self.lease);
+        let beaten = HttpReply::Beaten { keep, cancel, drain, lease };
+        self.answer_renewed(messages, HttpAsk::Beat { holds, stopping }, beaten, ticket);
+    }
+
+    /// Answers once the scheduler has acknowledged it: the worker's lease starts with the request.
+    pub(super) fn answer_renewed(
+        &mut self,
+        messages: Vec<FromWorker>,
+        ask: HttpAsk,
+        reply: HttpReply,
+        ticket: Ticket,
+    ) {
+        self.say(messages);
+        self.renewals.push(Renewal { ask, batch: self.said, reply, ticket });
+    }
+
+    pub(super) fn renewed(&mut self, number: u64) {
+        let renewed = self.renewals.extract_if(.., |renewal| renewal.batch <= number);
+        for Renewal { reply, ticket, .. } in renewed.collect::<Vec<_>>() {
+            self.respond(ticket, Ok(reply));
+        }
+    }
+
+    pub(super) fn report(&mut self, reports: Vec<Report>, ticket: Ticket) {
+        let new = self.note_reports(reports, ticket);
+        // A repeated report is not sent again, but it shows that the worker lives.
+        self.say(if new.is_empty() { vec![FromWorker::Heartbeat] } else { new });
+    }
+
+    /// Records reports; returns the new ones, to be sent.
+    pub(super) fn note_reports(&mut self, reports: Vec<Report>, ticket: Ticket) -> Vec<FromWorker> {
+        let mut new = Vec::new();
+        let mut left = BTreeMap::new();
+        for report in reports {
+            let hold = report.hold;
+            let is_same = match self.reports.entry(hold) {
+                Entry::Vacant(entry) => {
+                    new.push(FromWorker::Report(entry.insert(report).clone()));
+                    true
+                }
+                Entry::Occupied(entry) => entry.get().ending == report.ending,
+            };
+            left.insert(hold, is_same);
+        }
+        let (accepted, refused) = (Vec::new(), Vec::new());
+        self.reporting.push(Reporting { left, accepted, refused, ticket });
+        new
+    }
+
+    /// The scheduler has answered a report; with the current fence if it was stale.
+    pub(super) fn answered(&mut self, hold: Hold, late: Option<Option<Fence>>) {
+        let sent = self.reports.remove(&hold);
+        self.jobs.remove(&hold);
+        // Some endings keep the fence of the job.
+        let keeps_fence = sent.is_some_and(|report| report.ending.kind().is_some());
+        let after = if keeps_fence { hold.fence } else { hold.fence.next() };
+        for mut open in std::mem::take(&mut self.reporting) {
+            match (open.left.remove(&hold), late) {
+                (None, _) => {}
+                (Some(_), Some(current)) => open.refused.push((hold, current)),
+                (Some(true), None) => open.accepted.push(hold),
+                // Another outcome was accepted.
+                (Some(false), None) => open.refused.push((hold, Some(after))),
+            }
+            if open.left.is_empty() {
+                let Reporting { accepted, refused, ticket, .. } = open;
+                self.respond(ticket, Ok(HttpReply::Answered { accepted, refused }));
+            } else {
+                self.reporting.push(open);
+            }
+        }
+    }
+
+    pub(super) fn say_goodbye(&mut self, ticket: Ticket) {
+        if let Some(goodbye) = &mut self.goodbye {
+            goodbye.tickets.push(ticket);
+            if goodbye.tickets.len() > REPEATS_MAX {
+                let oldest = goodbye.tickets.remove(0);
+                self.respond(oldest, Err(HttpRefusal::Busy));
+            }
+            return;
+        }
+        self.say(vec![FromWorker::Goodbye]);
+        let settle = self.settle();
+        self.goodbye = Some(OpenGoodbye { settle, tickets: vec![ticket] });
+    }
+}
