@@ -8,7 +8,7 @@ use std::time::Duration;
 use filch_scheduler::agent::{StopReason, Verdict};
 use filch_scheduler::dispatch::{Answer, Request};
 use filch_scheduler::id::{CommitNo, Hold, JobId, MessageNo, RequestNo, SessionNo, WorkerId};
-use filch_scheduler::message::{Assignment, FromWorker, Serves, ToWorker};
+use filch_scheduler::message::{Assignment, Ending, FromWorker, Serves, ToWorker};
 use filch_scheduler::record::{Mutation, StoredText, Strategy};
 use filch_scheduler::time::{Monotonic, Now, Wall};
 
@@ -242,6 +242,19 @@ pub enum ExecutionEnd {
     Stopped,
     /// It died with its process, or a guardian killed it.
     Killed,
+}
+
+impl From<&Ending> for ExecutionEnd {
+    fn from(ending: &Ending) -> Self {
+        match ending {
+            Ending::Finished => Self::Finished,
+            Ending::Failed { .. } => Self::Failed,
+            Ending::Snoozed(_) => Self::Snoozed,
+            Ending::Interrupted | Ending::Unstarted(_) | Ending::Dropped | Ending::Stopped => {
+                Self::Stopped
+            }
+        }
+    }
 }
 
 /// Receives the events of a run.

@@ -27,6 +27,8 @@ pub struct Plan {
     pub retention: Option<Duration>,
     /// How many mutations may wait to be durable before the server takes no more requests.
     pub unreceipted: Option<usize>,
+    /// How many bytes of payloads the server sends in one batch, if not as many as a real one.
+    pub batch_bytes: Option<usize>,
     /// When everything is repaired; `None` if there are no faults and the run ends with its last
     /// job.
     pub heals_at: Option<Duration>,
@@ -34,6 +36,8 @@ pub struct Plan {
     pub clients: NetworkConditions,
     /// The nodes, each with one worker process.
     pub members: Vec<Member>,
+    /// The nodes with a worker over plain HTTP. They are numbered after the others.
+    pub http_members: Vec<HttpMember>,
     /// The planned events, by time.
     pub acts: Vec<(Duration, PlannedEvent)>,
 }
@@ -54,6 +58,21 @@ pub struct Member {
     /// The rate of its clock in millionths of the server's.
     pub rate: u32,
     /// The network between it and the server.
+    pub network: NetworkConditions,
+}
+
+/// A node that runs a worker over plain HTTP; when its process ends, another one is started.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HttpMember {
+    /// How many jobs it runs at once.
+    pub slots: u32,
+    /// Which worker id its processes begin with: the same for members with the same number.
+    pub id: u32,
+    /// Which queues it serves.
+    pub serves: Serves,
+    /// The rate of its clock in millionths of the server's.
+    pub rate: u32,
+    /// The network between it and the server. Requests overtake each other anyway.
     pub network: NetworkConditions,
 }
 
@@ -134,6 +153,11 @@ pub enum PlannedEvent {
         /// Which side notices.
         seen_by: SeenBy,
     },
+    /// The connections of all nodes break in the same moment.
+    BreakAll {
+        /// Which side notices.
+        seen_by: SeenBy,
+    },
     /// The network of this node changes for a while.
     NetworkConditions {
         /// Which node.
@@ -184,6 +208,13 @@ pub enum PlannedEvent {
         /// Which queues it serves.
         serves: Serves,
     },
+    /// Something happens to a node over plain HTTP.
+    Http {
+        /// Which of them.
+        member: usize,
+        /// What happens.
+        fault: HttpFault,
+    },
     /// A stranger connects and claims to be the worker of this node.
     Intrude {
         /// Which node.
@@ -198,6 +229,13 @@ pub enum PlannedEvent {
         /// How much longer.
         by: Duration,
     },
+    /// Some reads of retention fail for a while.
+    FailingRetention {
+        /// For how long.
+        span: Duration,
+        /// How many of a million reads.
+        failed: u32,
+    },
     /// The result of some commits is unknown for a while.
     UnreliableStore {
         /// For how long.
@@ -205,6 +243,28 @@ pub enum PlannedEvent {
         /// How many of a million commits.
         unknown: u32,
     },
+}
+
+/// What happens to a node over plain HTTP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HttpFault {
+    /// Its process is killed, with all jobs that run in it.
+    Crash {
+        /// How long until the next process starts.
+        away: Duration,
+    },
+    /// Its process is suspended, with its jobs.
+    Pause {
+        /// For how long.
+        span: Duration,
+    },
+    /// No request and no response gets through.
+    Cut {
+        /// For how long.
+        span: Duration,
+    },
+    /// An operator drains its worker.
+    Drain,
 }
 
 /// What a stranger tries.
@@ -231,6 +291,8 @@ pub enum CrashMoment {
     Now,
     /// During its next commit.
     DuringCommit,
+    /// When its next read of the store fails.
+    DuringRead,
 }
 
 /// What the jobs of a suspended process do.
@@ -305,11 +367,15 @@ impl PlannedEvent {
             | Self::Intrude { place, .. }
             | Self::OperatorDrain { place }
             | Self::Drain { place, .. } => (Some(*place), Duration::ZERO),
+            // No rule asks for the troubles of these nodes.
+            Self::Http { .. } => (Some(usize::MAX), Duration::ZERO),
             Self::JumpWall { place, .. } => (*place, Duration::ZERO),
             Self::CrashServer { away, .. } | Self::Reconfigure { away, .. } => (None, *away),
             Self::SuspendServer { span } | Self::SlowStore { span, .. } => (None, *span),
-            Self::UnreliableStore { span, .. } => (None, *span),
-            Self::Ask { .. } => (None, Duration::ZERO),
+            Self::UnreliableStore { span, .. } | Self::FailingRetention { span, .. } => {
+                (None, *span)
+            }
+            Self::Ask { .. } | Self::BreakAll { .. } => (None, Duration::ZERO),
         }
     }
 

@@ -65,12 +65,18 @@ pub(crate) enum Purpose {
     Link(usize),
     /// How long a job takes to stop.
     Stop(Fence),
-    /// Which idle moments are picked for side-work, in a place.
-    Sweep(usize),
+    /// Which idle moments of the server are picked for retention.
+    IdleMoments,
     /// When jobs cannot be started on a node.
     Broken(usize),
     /// What a client reads after a request.
     Reader,
+    /// The messages of a node over plain HTTP.
+    HttpLink(usize),
+    /// The first worker id of nodes over plain HTTP.
+    HttpId,
+    /// What a process over plain HTTP draws.
+    HttpWorker(usize),
 }
 
 impl Purpose {
@@ -82,9 +88,12 @@ impl Purpose {
             Self::Worker(place) => (4, place as u64),
             Self::Link(place) => (5, place as u64),
             Self::Stop(fence) => (6, fence.0),
-            Self::Sweep(place) => (7, place as u64),
+            Self::IdleMoments => (7, 0),
             Self::Broken(place) => (8, place as u64),
             Self::Reader => (9, 0),
+            Self::HttpLink(place) => (10, place as u64),
+            Self::HttpId => (11, 0),
+            Self::HttpWorker(place) => (12, place as u64),
         }
     }
 }

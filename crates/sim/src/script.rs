@@ -4,12 +4,13 @@
 //! run seed 17 lease 10s strategy fifo steal half commit 100us 2ms retention - heals 90s
 //! clients delay 200us 20ms lost 0 repeated 0 overtaken 0
 //! worker slots 1 reserve auto home apart rate 1000000 delay 100us 2ms lost 0 repeated 0 overtaken 0 serves all
+//! http slots 1 id 1 rate 1000000 delay 100us 2ms lost 0 repeated 0 overtaken 0 serves all
 //! 1s ask 3 submit [a kind run-20ms; b after a]
 //! 2s crash 1 away 3s
 //! ```
 //!
-//! Workers are numbered from 1, in their order. Empty lines and lines that begin with `#` are
-//! ignored.
+//! Workers are numbered from 1, in their order, and so are workers over plain HTTP (`http`). Empty
+//! lines and lines that begin with `#` are ignored.
 
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
@@ -21,8 +22,8 @@ use filch_scheduler::record::Strategy;
 use filch_scheduler::trace::{self, Context, Readable};
 
 use crate::plan::{
-    CrashMoment, CutDirection, CutMessages, Intrusion, Member, NetworkConditions, Paused, Plan,
-    PlannedEvent, SeenBy,
+    CrashMoment, CutDirection, CutMessages, HttpFault, HttpMember, Intrusion, Member,
+    NetworkConditions, Paused, Plan, PlannedEvent, SeenBy,
 };
 use crate::work;
 
@@ -31,6 +32,7 @@ use crate::work;
 pub fn print(plan: &Plan) -> String {
     let mut lines = vec![print_head(plan), format!("clients {}", print_network(plan.clients))];
     lines.extend(plan.members.iter().map(print_member));
+    lines.extend(plan.http_members.iter().map(print_http_member));
     lines.extend(plan.acts.iter().map(|(at, act)| format!("{} {}", word(at), print_act(act))));
     lines.into_iter().fold(String::new(), |mut text, line| {
         writeln!(text, "{line}").expect("a string takes everything");
@@ -93,10 +95,11 @@ fn word<T: Readable>(value: &T) -> String {
 
 fn print_head(plan: &Plan) -> String {
     let full_at = plan.unreceipted.map(|most| format!(" full-at {most}")).unwrap_or_default();
+    let batches = plan.batch_bytes.map(|most| format!(" batch-bytes {most}")).unwrap_or_default();
     let Plan { seed, lease, strategy, steal, commit: (least, most), retention, heals_at, .. } =
         plan;
     format!(
-        "run seed {seed} lease {} strategy {} steal {} commit {} {} retention {} heals {}{full_at}",
+        "run seed {seed} lease {} strategy {} steal {} commit {} {} retention {} heals {}{full_at}{batches}",
         word(lease),
         word(strategy),
         word(steal),
@@ -134,6 +137,21 @@ fn print_member(member: &Member) -> String {
     )
 }
 
+fn print_http_member(member: &HttpMember) -> String {
+    let HttpMember { slots, id, serves, rate, network } = member;
+    let (serves, network) = (word(serves), print_network(*network));
+    format!("http slots {slots} id {id} rate {rate} {network} serves {serves}")
+}
+
+fn print_http_fault(fault: &HttpFault) -> String {
+    match fault {
+        HttpFault::Crash { away } => format!("crash away {}", word(away)),
+        HttpFault::Pause { span } => format!("pause for {}", word(span)),
+        HttpFault::Cut { span } => format!("cut for {}", word(span)),
+        HttpFault::Drain => "drain".to_owned(),
+    }
+}
+
 fn print_act(act: &PlannedEvent) -> String {
     let number = |place: &usize| place + 1;
     match act {
@@ -156,6 +174,9 @@ fn print_act(act: &PlannedEvent) -> String {
         }
         PlannedEvent::Break { place, seen_by } => {
             format!("break {} seen-by {}", number(place), one_of(&SEEN_BY, *seen_by))
+        }
+        PlannedEvent::BreakAll { seen_by } => {
+            format!("break-all seen-by {}", one_of(&SEEN_BY, *seen_by))
         }
         PlannedEvent::NetworkConditions { place, span, network } => {
             let network = print_network(*network);
@@ -180,11 +201,17 @@ fn print_act(act: &PlannedEvent) -> String {
         PlannedEvent::Reshape { place, slots, serves } => {
             format!("reshape {} slots {slots} serves {}", number(place), word(serves))
         }
+        PlannedEvent::Http { member, fault } => {
+            format!("http {} {}", number(member), print_http_fault(fault))
+        }
         PlannedEvent::Intrude { place, deed } => {
             format!("intrude {} {}", number(place), one_of(&INTRUSIONS, *deed))
         }
         PlannedEvent::SlowStore { span, by } => {
             format!("slow-store for {} by {}", word(span), word(by))
+        }
+        PlannedEvent::FailingRetention { span, failed } => {
+            format!("failing-retention for {} failed {failed}", word(span))
         }
         PlannedEvent::UnreliableStore { span, unknown } => {
             format!("unreliable-store for {} unknown {unknown}", word(span))
@@ -201,8 +228,11 @@ const DIRECTIONS: [(&str, CutDirection); 3] = [
 const MESSAGES: [(&str, CutMessages); 3] =
     [("lost", CutMessages::Lost), ("late", CutMessages::Late), ("stuck", CutMessages::Stuck)];
 const YES_OR_NO: [(&str, bool); 2] = [("yes", true), ("no", false)];
-const MOMENTS: [(&str, CrashMoment); 2] =
-    [("now", CrashMoment::Now), ("during-commit", CrashMoment::DuringCommit)];
+const MOMENTS: [(&str, CrashMoment); 3] = [
+    ("now", CrashMoment::Now),
+    ("during-commit", CrashMoment::DuringCommit),
+    ("during-read", CrashMoment::DuringRead),
+];
 const INTRUSIONS: [(&str, Intrusion); 6] = [
     ("resume", Intrusion::Resume),
     ("goodbye", Intrusion::Goodbye),
@@ -281,6 +311,14 @@ impl<'a> Words<'a> {
         place.ok_or_else(|| format!("unknown worker `{found}`"))
     }
 
+    fn http_member(&mut self, plan: &Plan) -> Result<usize, String> {
+        let found = self.next()?;
+        let number: Option<usize> = found.parse().ok();
+        let member = number.and_then(|number| number.checked_sub(1));
+        let member = member.filter(|&member| member < plan.http_members.len());
+        member.ok_or_else(|| format!("unknown worker over plain HTTP `{found}`"))
+    }
+
     fn end(&self) -> Result<(), String> {
         if self.rest.is_empty() {
             Ok(())
@@ -309,6 +347,8 @@ fn parse_head(words: &mut Words<'_>) -> Result<Plan, String> {
     let (retention, heals_at) = (words.optional("retention")?, words.optional("heals")?);
     let is_small = words.rest.starts_with("full-at ");
     let unreceipted = is_small.then(|| words.number("full-at")).transpose()?;
+    let is_paced = words.rest.starts_with("batch-bytes ");
+    let batch_bytes = is_paced.then(|| words.number("batch-bytes")).transpose()?;
     words.end()?;
     in_bounds(lease, SHORTEST_LEASE, LONGEST)?;
     check_range(commit)?;
@@ -317,7 +357,7 @@ fn parse_head(words: &mut Words<'_>) -> Result<Plan, String> {
     };
     in_bounds(heals, Duration::ZERO, LONGEST)?;
     let clients = NetworkConditions::fair(Duration::ZERO);
-    let (members, acts) = (Vec::new(), Vec::new());
+    let (members, http_members, acts) = (Vec::new(), Vec::new(), Vec::new());
     Ok(Plan {
         seed,
         lease,
@@ -326,9 +366,11 @@ fn parse_head(words: &mut Words<'_>) -> Result<Plan, String> {
         commit,
         retention,
         unreceipted,
+        batch_bytes,
         heals_at,
         clients,
         members,
+        http_members,
         acts,
     })
 }
@@ -341,6 +383,10 @@ fn parse_line(words: &mut Words<'_>, plan: &mut Plan) -> Result<(), String> {
         }
         "worker" => {
             plan.members.push(parse_member(words)?);
+            Ok(())
+        }
+        "http" => {
+            plan.http_members.push(parse_http_member(words)?);
             Ok(())
         }
         moment => {
@@ -364,11 +410,40 @@ fn parse_network(words: &mut Words<'_>) -> Result<NetworkConditions, String> {
     Ok(NetworkConditions { delay, lost, repeated, overtaken: words.number("overtaken")? })
 }
 
-fn parse_member(words: &mut Words<'_>) -> Result<Member, String> {
-    let slots = words.number("slots")?;
-    if slots == 0 {
-        return Err("a worker needs at least one slot".to_owned());
+fn parse_slots(words: &mut Words<'_>) -> Result<u32, String> {
+    match words.number("slots")? {
+        0 => Err("a worker needs at least one slot".to_owned()),
+        slots => Ok(slots),
     }
+}
+
+fn parse_rate(words: &mut Words<'_>) -> Result<u32, String> {
+    let rate: u32 = words.number("rate")?;
+    match (100_000..=10_000_000).contains(&rate) {
+        true => Ok(rate),
+        false => Err(format!("the rate of a clock must be from 100000 to 10000000, not {rate}")),
+    }
+}
+
+fn parse_http_member(words: &mut Words<'_>) -> Result<HttpMember, String> {
+    let (slots, id) = (parse_slots(words)?, words.number("id")?);
+    let (rate, network) = (parse_rate(words)?, parse_network(words)?);
+    words.expect("serves")?;
+    Ok(HttpMember { slots, id, serves: read(words.rest)?, rate, network })
+}
+
+fn parse_http_fault(words: &mut Words<'_>) -> Result<HttpFault, String> {
+    Ok(match words.next()? {
+        "crash" => HttpFault::Crash { away: words.span("away")? },
+        "pause" => HttpFault::Pause { span: words.span("for")? },
+        "cut" => HttpFault::Cut { span: words.span("for")? },
+        "drain" => HttpFault::Drain,
+        other => return Err(format!("unknown event `http {other}`")),
+    })
+}
+
+fn parse_member(words: &mut Words<'_>) -> Result<Member, String> {
+    let slots = parse_slots(words)?;
     words.expect("reserve")?;
     let reserve = match words.next()? {
         "auto" => Reserve::default(),
@@ -380,11 +455,7 @@ fn parse_member(words: &mut Words<'_>) -> Result<Member, String> {
         ("hostile", (Home::Apart, true)),
         ("embedded", (Home::Embedded, false)),
     ])?;
-    let rate: u32 = words.number("rate")?;
-    if !(100_000..=10_000_000).contains(&rate) {
-        return Err(format!("the rate of a clock must be from 100000 to 10000000, not {rate}"));
-    }
-    let network = parse_network(words)?;
+    let (rate, network) = (parse_rate(words)?, parse_network(words)?);
     words.expect("serves")?;
     let serves: Serves = read(words.rest)?;
     Ok(Member { slots, reserve, home, is_hostile, serves, rate, network })
@@ -434,6 +505,10 @@ fn parse_act(words: &mut Words<'_>, plan: &Plan) -> Result<PlannedEvent, String>
             words.rest = "";
             PlannedEvent::Reshape { place, slots, serves }
         }
+        "http" => {
+            let member = words.http_member(plan)?;
+            PlannedEvent::Http { member, fault: parse_http_fault(words)? }
+        }
         "intrude" => {
             let place = words.place(plan)?;
             PlannedEvent::Intrude { place, deed: words.choice(&INTRUSIONS)? }
@@ -442,6 +517,10 @@ fn parse_act(words: &mut Words<'_>, plan: &Plan) -> Result<PlannedEvent, String>
             let place = words.place(plan)?;
             words.expect("seen-by")?;
             PlannedEvent::Break { place, seen_by: words.choice(&SEEN_BY)? }
+        }
+        "break-all" => {
+            words.expect("seen-by")?;
+            PlannedEvent::BreakAll { seen_by: words.choice(&SEEN_BY)? }
         }
         "network" => {
             let (place, span) = (words.place(plan)?, words.span("for")?);
@@ -469,6 +548,10 @@ fn parse_act(words: &mut Words<'_>, plan: &Plan) -> Result<PlannedEvent, String>
             PlannedEvent::CrashServer { away, noticed, when: words.choice(&MOMENTS)? }
         }
         "slow-store" => PlannedEvent::SlowStore { span: words.span("for")?, by: words.span("by")? },
+        "failing-retention" => PlannedEvent::FailingRetention {
+            span: words.span("for")?,
+            failed: words.number("failed")?,
+        },
         "unreliable-store" => PlannedEvent::UnreliableStore {
             span: words.span("for")?,
             unknown: words.number("unknown")?,
@@ -481,10 +564,7 @@ fn parse_act(words: &mut Words<'_>, plan: &Plan) -> Result<PlannedEvent, String>
 
 /// What jobs do when they run comes to an end.
 fn check_work(request: &Request) -> Result<(), String> {
-    let Request::Submit(specs) = request else {
-        return Ok(());
-    };
-    for spec in specs {
+    for spec in request.submitted() {
         let sum = work::all_runs(&spec.kind);
         let sum = sum.ok_or_else(|| format!("jobs of kind {:?} run for too long", spec.kind))?;
         in_bounds(sum, Duration::ZERO, LONGEST)?;

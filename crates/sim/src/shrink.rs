@@ -21,6 +21,7 @@ pub(crate) fn shrink(plan: Plan, violation: Violation) -> (Plan, Violation) {
         shrinker.take_acts_away();
         shrinker.take_jobs_away();
         shrinker.take_places_away();
+        shrinker.take_http_members_away();
         shrinker.take_time_away();
         if shrinker.size() == before || shrinker.runs_left == 0 {
             return (shrinker.plan, shrinker.violation);
@@ -58,7 +59,8 @@ impl Shrinker {
 
     fn size(&self) -> (usize, usize, usize) {
         let jobs = self.plan.acts.iter().map(|(_, act)| jobs_in(act)).sum();
-        (self.plan.acts.len(), jobs, self.plan.members.len())
+        let members = self.plan.members.len() + self.plan.http_members.len();
+        (self.plan.acts.len(), jobs, members)
     }
 
     /// Removes events after the violation, which cannot have caused it, and tries an earlier end of
@@ -101,8 +103,10 @@ impl Shrinker {
                 let mut from = 0;
                 while jobs_in(&self.plan.acts[which].1) > 1.max(from) {
                     let mut plan = self.plan.clone();
-                    if let PlannedEvent::Ask { request: Request::Submit(specs), .. } =
-                        &mut plan.acts[which].1
+                    if let PlannedEvent::Ask {
+                        request: Request::Submit(specs) | Request::SubmitWithin { jobs: specs, .. },
+                        ..
+                    } = &mut plan.acts[which].1
                     {
                         let to = (from + size).min(specs.len());
                         specs.drain(from..to);
@@ -138,6 +142,25 @@ impl Shrinker {
         }
     }
 
+    /// Removes nodes over plain HTTP, with all their events.
+    fn take_http_members_away(&mut self) {
+        for gone in (0..self.plan.http_members.len()).rev() {
+            let mut plan = self.plan.clone();
+            plan.http_members.remove(gone);
+            plan.acts.retain(
+                |(_, act)| !matches!(act, PlannedEvent::Http { member, .. } if *member == gone),
+            );
+            for (_, act) in &mut plan.acts {
+                if let PlannedEvent::Http { member, .. } = act
+                    && *member > gone
+                {
+                    *member -= 1;
+                }
+            }
+            self.accept(plan);
+        }
+    }
+
     /// Removes time in which nothing happens.
     fn take_time_away(&mut self) {
         let mut before = Duration::ZERO;
@@ -164,7 +187,7 @@ const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 fn jobs_in(act: &PlannedEvent) -> usize {
     match act {
-        PlannedEvent::Ask { request: Request::Submit(specs), .. } => specs.len(),
+        PlannedEvent::Ask { request, .. } => request.submitted().len(),
         _ => 0,
     }
 }
@@ -187,10 +210,13 @@ fn place_in(act: &mut PlannedEvent) -> Option<&mut usize> {
         | PlannedEvent::NetworkConditions { place, .. } => Some(place),
         PlannedEvent::JumpWall { place, .. } => place.as_mut(),
         PlannedEvent::Ask { .. }
+        | PlannedEvent::BreakAll { .. }
+        | PlannedEvent::Http { .. }
         | PlannedEvent::CrashServer { .. }
         | PlannedEvent::SuspendServer { .. }
         | PlannedEvent::Reconfigure { .. }
         | PlannedEvent::SlowStore { .. }
+        | PlannedEvent::FailingRetention { .. }
         | PlannedEvent::UnreliableStore { .. } => None,
     }
 }

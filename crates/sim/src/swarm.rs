@@ -1,6 +1,7 @@
 //! Draws a plan from a seed. The kinds of faults of a run and their frequency are drawn as well
 //! (swarm testing): a run with one kind of fault tests it more deeply than a run with all of them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use filch_scheduler::agent::{Home, Reserve};
@@ -14,8 +15,8 @@ use filch_scheduler::time::{Millis, Wall};
 
 use crate::clock::BEGINNING_MS;
 use crate::plan::{
-    CrashMoment, CutDirection, CutMessages, Intrusion, Member, NetworkConditions, Paused, Plan,
-    PlannedEvent, SeenBy,
+    CrashMoment, CutDirection, CutMessages, HttpFault, HttpMember, Intrusion, Member,
+    NetworkConditions, Paused, Plan, PlannedEvent, SeenBy,
 };
 use crate::random::{Purpose, Random};
 use crate::search::Faults;
@@ -56,7 +57,7 @@ struct Mixture {
 const PLENTY: usize = 15;
 
 /// The number of kinds of faults; two of them are sequences of faults.
-const KINDS: u32 = 15;
+const KINDS: u32 = 17;
 const FLAPPING: u32 = 8;
 const STUMBLING: u32 = 9;
 
@@ -101,6 +102,8 @@ impl Swarm {
         let retention = self.random.one_in(2).then(|| self.seconds(20, 120));
         let is_small = self.has(3);
         let unreceipted = is_small.then(|| self.random.between(4, 60) as usize);
+        let is_paced = self.has(2);
+        let batch_bytes = is_paced.then(|| self.random.between(1, 300) as usize);
         let is_lossy = self.has(2);
         let clients = NetworkConditions {
             delay: (Duration::from_micros(200), self.millis(1, 30)),
@@ -117,12 +120,16 @@ impl Swarm {
             commit: (Duration::from_micros(100), self.millis(1, 5)),
             retention,
             unreceipted,
+            batch_bytes,
             heals_at: Some(self.duration),
             clients,
             members,
+            http_members: Vec::new(),
             acts: Vec::new(),
         };
         self.calm_work(plan.settling());
+        self.http_members(&mut plan);
+        self.shares(&mut plan);
         self.acts.sort_by_key(|(at, _)| *at);
         plan.acts = std::mem::take(&mut self.acts);
         plan
@@ -189,6 +196,96 @@ impl Swarm {
         Member { slots, reserve, home, is_hostile, serves, rate, network }
     }
 
+    /// Some runs have workers over plain HTTP, and what happens to them. From a stream of its own,
+    /// so that everything else is as it would be without them.
+    fn http_members(&mut self, plan: &mut Plan) {
+        let random = Random::keyed(plan.seed, Purpose::Plan, 1);
+        let usual = std::mem::replace(&mut self.random, random);
+        if self.has(4) {
+            for number in 1..=self.random.between(1, 3) {
+                let member = self.http_member(number as u32, plan.http_members.first());
+                self.http_faults(plan.http_members.len());
+                plan.http_members.push(member);
+            }
+        }
+        self.random = usual;
+    }
+
+    fn http_member(&mut self, number: u32, first: Option<&HttpMember>) -> HttpMember {
+        // Two of them may have chosen the same id, and have the same token.
+        let twin = first.filter(|_| self.random.one_in(2));
+        let serves = twin.map_or_else(|| self.serves(), |twin| twin.serves.clone());
+        let rate = match self.has(3) {
+            true => *self.random.pick(&[700_000, 1_400_000]),
+            false => 1_000_000,
+        };
+        let slowest = *self.random.pick(&[2, 20, 200]);
+        let network = NetworkConditions {
+            delay: (Duration::from_micros(100), Duration::from_millis(slowest)),
+            lost: if self.has(2) { self.random.below(100_000) as u32 } else { 0 },
+            repeated: self.random.below(100_000) as u32,
+            overtaken: 0,
+        };
+        let slots = *self.random.pick(&[1, 2, 4]);
+        HttpMember { slots, id: twin.map_or(number, |twin| twin.id), serves, rate, network }
+    }
+
+    fn http_faults(&mut self, member: usize) {
+        for kind in 0..4 {
+            if !self.has(2) {
+                continue;
+            }
+            for _ in 0..self.random.between(1, 5) {
+                let fault = match kind {
+                    0 => HttpFault::Crash { away: self.span(20) },
+                    1 => HttpFault::Pause { span: self.span(30) },
+                    2 => HttpFault::Cut { span: self.span(30) },
+                    _ => HttpFault::Drain,
+                };
+                let at = self.moment();
+                self.acts.push((at, PlannedEvent::Http { member, fault }));
+            }
+        }
+    }
+
+    /// In some runs two queues of different weights are full from the beginning, and all workers
+    /// serve both, so that the shares of the queues can be judged. From a stream of its own, like
+    /// the workers over plain HTTP.
+    fn shares(&mut self, plan: &mut Plan) {
+        let random = Random::keyed(plan.seed, Purpose::Plan, 2);
+        let usual = std::mem::replace(&mut self.random, random);
+        if self.random.one_in(12) {
+            plan.strategy = Strategy::Fair;
+            for member in &mut plan.members {
+                member.serves = Serves::All;
+            }
+            for member in &mut plan.http_members {
+                member.serves = Serves::All;
+            }
+            let weight = self.random.between(2, 6) as u32;
+            let (queue, change) = (queue_name(1), QueueChange::Weight(weight));
+            let request = Request::SetQueue { queue, change };
+            self.acts.push((Duration::ZERO, PlannedEvent::Ask { request, tries: 1_000 }));
+            let at = self.millis(500, 1_500);
+            let count = self.random.between(40, 120);
+            let jobs = (0..count).map(|number| self.waiting_job(at, number)).collect();
+            let request = Request::Submit(jobs);
+            self.acts.push((at, PlannedEvent::Ask { request, tries: 1_000 }));
+        }
+        self.random = usual;
+    }
+
+    /// Jobs with even numbers are in one queue, those with odd numbers in another.
+    fn waiting_job(&mut self, at: Duration, number: u64) -> JobSpec {
+        let made_at = Wall(at.as_millis() as u64);
+        let id = JobId::named(&format!("share{number}"), made_at).expect("a short name");
+        let mut spec = JobSpec::new(id);
+        spec.queue = queue_name(number % 2);
+        let span = self.random.between(50, 900);
+        spec.kind = Name::from(format!("run-{span}ms").as_str());
+        spec
+    }
+
     fn serves(&mut self) -> Serves {
         if !self.random.one_in(4) {
             return Serves::All;
@@ -251,16 +348,28 @@ impl Swarm {
                     let name = format!("again{}", self.acts.len());
                     let made_at = Wall(again.as_millis() as u64);
                     specs[which].id = JobId::named(&name, made_at).expect("a short name");
-                    // Sometimes it uses the key for another job.
+                    // Sometimes it uses the key for another job, or in another queue.
                     if self.random.one_in(3) {
                         specs[which].body = Digest(u128::from(self.random.next()));
+                        specs[which].queue = self.random.pick(&self.queues).clone();
                     }
                 }
                 _ => {}
             }
-            self.ask(again, Request::Submit(specs));
+            let request = self.submitting(specs);
+            self.ask(again, request);
         }
-        self.ask(at, Request::Submit(specs));
+        let request = self.submitting(specs);
+        self.ask(at, request);
+    }
+
+    /// Some clients see only the queues that they submit to.
+    fn submitting(&mut self, jobs: Vec<JobSpec>) -> Request {
+        if !self.random.one_in(12) {
+            return Request::Submit(jobs);
+        }
+        let queues: BTreeSet<Name> = jobs.iter().map(|job| job.queue.clone()).collect();
+        Request::SubmitWithin { queues: queues.into_iter().collect(), jobs }
     }
 
     fn ask(&mut self, at: Duration, request: Request) {
@@ -538,13 +647,21 @@ impl Swarm {
                 PlannedEvent::NetworkConditions { place, span: self.span(60), network }
             }
             5 => {
-                let by_ms = self.random.below(120_000) as i64 - 60_000;
+                // A long jump back would make delayed jobs wait for longer than the run.
+                let by_ms = match self.random.one_in(4) {
+                    true => self.random.below(3_600_000) as i64,
+                    false => self.random.below(120_000) as i64 - 60_000,
+                };
                 let place = self.random.one_in(3).then_some(place);
                 PlannedEvent::JumpWall { place, by_ms }
             }
             6 => {
                 let (away, noticed) = (self.span(15), !self.random.one_in(3));
-                let when = *self.random.pick(&[CrashMoment::Now, CrashMoment::DuringCommit]);
+                let when = *self.random.pick(&[
+                    CrashMoment::Now,
+                    CrashMoment::DuringCommit,
+                    CrashMoment::DuringRead,
+                ]);
                 PlannedEvent::CrashServer { away, noticed, when }
             }
             7 => PlannedEvent::SlowStore { span: self.span(20), by: self.millis(5, 4_000) },
@@ -571,6 +688,14 @@ impl Swarm {
                 PlannedEvent::Reshape { place, slots: *self.random.pick(&[1, 2, 4]), serves }
             }
             14 => PlannedEvent::Intrude { place, deed: *self.random.pick(&INTRUSIONS) },
+            15 => {
+                let failed = self.random.between(300_000, 1_000_000) as u32;
+                PlannedEvent::FailingRetention { span: self.span(40), failed }
+            }
+            16 => {
+                let seen_by = *self.random.pick(&[SeenBy::Both, SeenBy::Server, SeenBy::Worker]);
+                PlannedEvent::BreakAll { seen_by }
+            }
             _ => {
                 let unknown = self.random.between(50_000, 600_000) as u32;
                 PlannedEvent::UnreliableStore { span: self.span(20), unknown }
@@ -606,7 +731,7 @@ fn made_at(job: JobId) -> Duration {
 
 fn submitted((at, act): &(Duration, PlannedEvent)) -> Option<(Duration, JobId)> {
     match act {
-        PlannedEvent::Ask { request: Request::Submit(specs), .. } => Some((*at, specs.first()?.id)),
+        PlannedEvent::Ask { request, .. } => Some((*at, request.submitted().first()?.id)),
         _ => None,
     }
 }

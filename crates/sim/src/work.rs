@@ -67,9 +67,14 @@ pub(crate) fn runs_for(span: Duration) -> Name {
     Name::from(format!("run-{}us", span.as_micros()).as_str())
 }
 
-/// The payload of a job.
+/// The payload of a job, which no other job has.
 pub(crate) fn payload(job: JobId) -> StoredText {
-    StoredText::from(job.to_string())
+    format!("{:032x}", job.0).into()
+}
+
+/// Whether this is the payload of that job.
+pub(crate) fn is_payload(text: &str, job: JobId) -> bool {
+    u128::from_str_radix(text, 16) == Ok(job.0)
 }
 
 /// The result of a successful attempt, which no other attempt has.

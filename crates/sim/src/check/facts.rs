@@ -8,18 +8,19 @@ use filch_scheduler::id::{Fence, Hold, JobId, Seq, SessionNo, WorkerId};
 use filch_scheduler::message::{FromWorker, Serves, ToWorker};
 use filch_scheduler::name::Name;
 use filch_scheduler::record::{JobRow, JobWrite, LastReport, LeaseCause, QueueSettings, Strategy};
-use filch_scheduler::spec::JobSpec;
+use filch_scheduler::spec::{JobSpec, QueueKey};
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Monotonic, Wall};
 
+use super::order::{Rank, rank};
 use super::{Broken, Change, Rule};
 use crate::log::Observed;
 
 /// The known state.
 pub(super) struct Facts {
-    jobs: BTreeMap<Seq, Job>,
+    jobs: Jobs,
     ids: HashMap<JobId, Seq>,
-    keys: HashMap<Name, Seq>,
+    keys: HashMap<QueueKey, Seq>,
     /// The jobs that wait or have waited for a job.
     children: HashMap<JobId, Vec<Seq>>,
     pub(super) queues: BTreeMap<Name, Queue>,
@@ -48,6 +49,34 @@ pub(super) struct Facts {
     pub(super) healed_at: Option<Monotonic>,
 }
 
+/// All jobs. Their numbers begin with 1 and leave no gaps.
+#[derive(Default)]
+struct Jobs {
+    rows: Vec<Option<Job>>,
+}
+
+impl Jobs {
+    fn get(&self, seq: Seq) -> Option<&Job> {
+        self.rows.get(seq.0 as usize)?.as_ref()
+    }
+
+    fn get_mut(&mut self, seq: Seq) -> Option<&mut Job> {
+        self.rows.get_mut(seq.0 as usize)?.as_mut()
+    }
+
+    fn insert(&mut self, job: Job) {
+        let place = job.seq.0 as usize;
+        if self.rows.len() <= place {
+            self.rows.resize_with(place + 1, || None);
+        }
+        self.rows[place] = Some(job);
+    }
+
+    fn values(&self) -> impl Iterator<Item = &Job> {
+        self.rows.iter().flatten()
+    }
+}
+
 /// A job, as it is stored.
 pub(super) struct Job {
     pub(super) seq: Seq,
@@ -64,11 +93,16 @@ pub(super) struct Job {
     pub(super) held_by: Option<WorkerId>,
     /// The report that ended its last attempt, if it has had no owner since.
     pub(super) last: Option<LastReport>,
-    /// When it was last written.
+    /// When it was last written, by the server's wall clock and in true time.
     pub(super) written_at: Wall,
+    pub(super) written_since: Monotonic,
+    /// When it ended, if it has.
+    pub(super) ended_at: Option<Monotonic>,
     pub(super) tenures: Vec<Tenure>,
     /// The jobs that it waits for, by number: an id may be used again after a purge.
     pub(super) parents: Vec<Seq>,
+    /// Its position among the waiting jobs of its queue, if it is among them.
+    filed: Option<Rank>,
 }
 
 /// The time for which one worker owned a job.
@@ -99,12 +133,19 @@ pub(super) enum End {
 }
 
 /// A queue, as it is stored.
-#[derive(Default)]
 pub(super) struct Queue {
     pub(super) is_paused: bool,
     pub(super) limit: Option<u32>,
+    pub(super) weight: u32,
     pub(super) owned: u32,
-    waiting: BTreeSet<Seq>,
+    /// Jobs that are stored as queued and are not suspected.
+    waiting: BTreeSet<Rank>,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { is_paused: false, limit: None, weight: 1, owned: 0, waiting: BTreeSet::new() }
+    }
 }
 
 /// A node.
@@ -141,6 +182,10 @@ impl Job {
 }
 
 impl Place {
+    pub(super) fn serves_all(&self) -> bool {
+        self.serves == Serves::All
+    }
+
     pub(super) fn serves(&self, queue: &Name) -> bool {
         match &self.serves {
             Serves::All => true,
@@ -155,7 +200,7 @@ const USUAL_LEASE: Duration = Duration::from_secs(10);
 impl Default for Facts {
     fn default() -> Self {
         Self {
-            jobs: BTreeMap::new(),
+            jobs: Jobs::default(),
             ids: HashMap::new(),
             keys: HashMap::new(),
             children: HashMap::new(),
@@ -180,51 +225,64 @@ impl Default for Facts {
 
 impl Facts {
     pub(super) fn job(&self, seq: Seq) -> Option<&Job> {
-        self.jobs.get(&seq)
+        self.jobs.get(seq)
     }
 
     pub(super) fn jobs(&self) -> impl Iterator<Item = &Job> {
         self.jobs.values()
     }
 
-    /// The jobs that are stored as queued in this queue and are not suspected.
-    pub(super) fn waiting_in(&self, queue: &Name) -> impl Iterator<Item = &Job> {
-        let queue = self.queues.get(queue);
-        queue.into_iter().flat_map(|queue| &queue.waiting).filter_map(|seq| self.jobs.get(seq))
+    /// The first job in this queue, of those that are stored as queued and are not suspected.
+    pub(super) fn first_waiting(&self, queue: &Name) -> Option<&Job> {
+        let &(_, seq) = self.queues.get(queue)?.waiting.first()?;
+        self.jobs.get(seq)
     }
 
-    /// Updates the set of waiting jobs.
+    /// Updates the waiting jobs of a queue.
     fn file(&mut self, seq: Seq) {
-        if let Some(job) = self.jobs.get(&seq) {
-            let waits = job.state == JobState::Queued && job.suspicions == 0;
-            let waiting = &mut self.queues.entry(job.spec.queue.clone()).or_default().waiting;
-            if waits {
-                waiting.insert(seq);
-            } else {
-                waiting.remove(&seq);
-            }
+        let Some(job) = self.jobs.get_mut(seq) else {
+            return;
+        };
+        let waits = job.state == JobState::Queued && job.suspicions == 0;
+        let now = self.strategy.filter(|_| waits).map(|strategy| rank(strategy, job));
+        let before = std::mem::replace(&mut job.filed, now);
+        if before == now {
+            return;
+        }
+        if !self.queues.contains_key(&job.spec.queue) {
+            self.queues.insert(job.spec.queue.clone(), Queue::default());
+        }
+        let queue = self.queues.get_mut(&job.spec.queue).expect("inserted if it was not there");
+        before.map(|before| queue.waiting.remove(&before));
+        queue.waiting.extend(now);
+    }
+
+    pub(super) fn set_strategy(&mut self, strategy: Strategy) {
+        if self.strategy.replace(strategy) != Some(strategy) {
+            let all: Vec<Seq> = self.jobs.values().map(|job| job.seq).collect();
+            all.into_iter().for_each(|seq| self.file(seq));
         }
     }
 
     /// The job with this number, which must be stored.
     pub(super) fn known(&self, seq: Seq) -> Result<&Job, Broken> {
         let unknown = || (Rule::S1, format!("a commit names job #{}, which is not stored", seq.0));
-        self.jobs.get(&seq).ok_or_else(unknown)
+        self.jobs.get(seq).ok_or_else(unknown)
     }
 
     /// The job that has this id now.
     pub(super) fn by_id(&self, id: JobId) -> Option<&Job> {
-        self.jobs.get(self.ids.get(&id)?)
+        self.jobs.get(*self.ids.get(&id)?)
     }
 
-    /// The job that has this key now.
-    pub(super) fn by_key(&self, key: &Name) -> Option<&Job> {
-        self.jobs.get(self.keys.get(key)?)
+    /// The job that has this key in this queue now.
+    pub(super) fn by_key(&self, key: &QueueKey) -> Option<&Job> {
+        self.jobs.get(*self.keys.get(key)?)
     }
 
     pub(super) fn children_of(&self, parent: JobId) -> impl Iterator<Item = &Job> {
         let children = self.children.get(&parent).into_iter().flatten();
-        children.filter_map(|child| self.jobs.get(child))
+        children.filter_map(|&child| self.jobs.get(child))
     }
 
     /// Since when this node has had no faults.
@@ -261,13 +319,13 @@ impl Facts {
         false
     }
 
-    pub(super) fn put(&mut self, row: &JobRow) {
+    pub(super) fn put(&mut self, row: &JobRow, at: Monotonic) {
         for &parent in &row.spec.parents {
             self.children.entry(parent).or_default().push(row.seq);
         }
         self.ids.insert(row.spec.id, row.seq);
-        if let Some(key) = &row.spec.key {
-            self.keys.insert(key.clone(), row.seq);
+        if let Some(key) = row.spec.queue_key() {
+            self.keys.insert(key, row.seq);
         }
         let job = Job {
             seq: row.seq,
@@ -282,10 +340,13 @@ impl Facts {
             held_by: None,
             last: row.now.last,
             written_at: row.now.at,
+            written_since: at,
+            ended_at: row.now.state.is_ended().then_some(at),
             tenures: Vec::new(),
             parents: Vec::new(),
+            filed: None,
         };
-        self.jobs.insert(row.seq, job);
+        self.jobs.insert(job);
         self.file(row.seq);
     }
 
@@ -293,7 +354,7 @@ impl Facts {
     pub(super) fn resolve_parents(&mut self, row: &JobRow) {
         let parents = row.spec.parents.iter();
         let parents = parents.filter_map(|parent| self.ids.get(parent).copied()).collect();
-        if let Some(job) = self.jobs.get_mut(&row.seq) {
+        if let Some(job) = self.jobs.get_mut(row.seq) {
             job.parents = parents;
         }
     }
@@ -303,10 +364,12 @@ impl Facts {
         self.ended_at.get(&worker).copied()
     }
 
-    pub(super) fn write(&mut self, write: &JobWrite) {
-        let Some(job) = self.jobs.get_mut(&write.job) else {
-            return;
-        };
+    /// A job is written at this true time. Returns when it had ended before, if it had.
+    pub(super) fn write(&mut self, write: &JobWrite, at: Monotonic) -> Option<Monotonic> {
+        let job = self.jobs.get_mut(write.job)?;
+        let ended_before = job.ended_at;
+        job.written_since = at;
+        job.ended_at = write.state.is_ended().then(|| ended_before.unwrap_or(at));
         let (owner, held_by) = match write.state {
             JobState::Leased | JobState::Running => (write.holder, None),
             JobState::Cancelled => (None, write.holder),
@@ -331,11 +394,25 @@ impl Facts {
         let queue = job.spec.queue.clone();
         self.count(&queue, before, owner.or(held_by));
         self.file(write.job);
+        ended_before
+    }
+
+    /// Since when an ended job has not been needed: no worker holds it, and no job waits for it.
+    /// `None` if it is.
+    pub(super) fn needed_until(&self, job: &Job) -> Option<Monotonic> {
+        if !job.is_ended() || job.held_by.is_some() {
+            return None;
+        }
+        let mut since = job.written_since;
+        for child in self.children_of(job.spec.id) {
+            since = since.max(child.ended_at?);
+        }
+        Some(since)
     }
 
     pub(super) fn change(&mut self, change: &Change) {
         let Change { hold, worker, cause } = *change;
-        let Some(job) = self.jobs.get_mut(&hold.job) else {
+        let Some(job) = self.jobs.get_mut(hold.job) else {
             return;
         };
         if let Some(tenure) = job.tenures.last_mut()
@@ -382,27 +459,29 @@ impl Facts {
     }
 
     pub(super) fn purge(&mut self, seq: Seq) {
-        if let Some(job) = self.jobs.get(&seq) {
+        if let Some(job) = self.jobs.get(seq) {
             if self.ids.get(&job.spec.id) == Some(&seq) {
                 self.ids.remove(&job.spec.id);
             }
-            if let Some(key) = &job.spec.key
-                && self.keys.get(key) == Some(&seq)
+            if let Some(key) = job.spec.queue_key()
+                && self.keys.get(&key) == Some(&seq)
             {
-                self.keys.remove(key);
+                self.keys.remove(&key);
             }
         }
     }
 
     pub(super) fn prioritise(&mut self, seq: Seq, priority: i16) {
-        if let Some(job) = self.jobs.get_mut(&seq) {
+        if let Some(job) = self.jobs.get_mut(seq) {
             job.priority = priority;
+            self.file(seq);
         }
     }
 
     pub(super) fn set_queue(&mut self, settings: &QueueSettings) {
         let queue = self.queues.entry(settings.queue.clone()).or_default();
         (queue.is_paused, queue.limit) = (settings.paused, settings.limit);
+        queue.weight = settings.weight;
     }
 
     /// Events other than commits.
@@ -411,7 +490,7 @@ impl Facts {
             Observed::ServerStarted { lease, strategy } => {
                 (self.lease, self.server_since) = (lease, Some(at));
                 if !self.is_strategy_kept {
-                    self.strategy = Some(strategy);
+                    self.set_strategy(strategy);
                 }
                 self.trouble_for_all = self.trouble_for_all.max(at);
             }
@@ -460,7 +539,7 @@ impl Facts {
                     place.running.insert(assignment.hold);
                 }
                 let Hold { job, fence } = assignment.hold;
-                let tenures = self.jobs.get_mut(&job).map(|job| &mut job.tenures);
+                let tenures = self.jobs.get_mut(job).map(|job| &mut job.tenures);
                 let mut tenures = tenures.into_iter().flatten();
                 if let Some(tenure) = tenures.find(|tenure| tenure.fence == fence) {
                     tenure.is_started = true;
@@ -500,24 +579,37 @@ impl Facts {
             Observed::Crashed { .. } | Observed::Left { .. } => {
                 place.is_alive = false;
                 place.waiting.clear();
-                if let Some(worker) = place.worker {
-                    self.ended_at.entry(worker).or_insert(at);
-                }
+                let worker = place.worker;
+                self.ends(at, worker);
             }
             _ => {}
         }
     }
 
-    fn sent(&mut self, at: Monotonic, place: usize, worker: WorkerId, messages: &[FromWorker]) {
-        let Some(place) = self.places.get_mut(&place) else {
+    /// An incarnation has ended, unless another process has its id by now, which may be so over
+    /// plain HTTP.
+    fn ends(&mut self, at: Monotonic, worker: Option<WorkerId>) {
+        let is_used = |place: &Place| place.is_alive && place.worker == worker;
+        if let Some(worker) = worker
+            && !self.places.values().any(is_used)
+        {
+            self.ended_at.entry(worker).or_insert(at);
+        }
+    }
+
+    fn sent(&mut self, at: Monotonic, which: usize, worker: WorkerId, messages: &[FromWorker]) {
+        let Some(place) = self.places.get_mut(&which) else {
             return;
         };
         if place.worker != Some(worker) {
-            if let Some(before) = place.worker.replace(worker) {
-                self.ended_at.entry(before).or_insert(at);
-            }
+            let before = place.worker.replace(worker);
             place.waiting.clear();
+            self.ended_at.remove(&worker);
+            self.ends(at, before);
         }
+        let Some(place) = self.places.get_mut(&which) else {
+            return;
+        };
         for message in messages {
             match message {
                 FromWorker::Given { jobs, .. } => {

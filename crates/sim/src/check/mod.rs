@@ -1,23 +1,27 @@
 //! The checkers: rules that must hold of every run, checked by its observable events only.
 //!
-//! The safety rules S1-S18 must always hold, the liveness rules L1-L8 once there are no more
+//! The safety rules S1-S19 must always hold, the liveness rules L1-L10 once there are no more
 //! faults. [`Checkers`] passes each event to the rules, with the facts that follow from all earlier
 //! events.
 //!
 //! The other files: `facts` has the state that follows from the events, `ownership` the rules S2 S4
 //! S7 S8 S10, `outcome` S1 S3 S5 S6 S9, `order` S11 S12 S13 L5 L6, `cancel` S14, `timeout` S15,
-//! `liveness` L1-L4 and L7, `shell` S16-S18 and L8.
+//! `liveness` L1-L4 and L7, `retention` S1 and L9, `shell` S16-S18 and L8, `charge` S19,
+//! `turns` L10.
 
 mod cancel;
+mod charge;
 mod facts;
 mod liveness;
 mod order;
 mod outcome;
 mod ownership;
+mod retention;
 mod shell;
 #[cfg(test)]
 mod tests;
 mod timeout;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,14 +31,17 @@ use filch_scheduler::record::{JobRow, LeaseCause, Mutation, Note};
 use filch_scheduler::time::{Monotonic, Now};
 
 use self::cancel::Cancels;
+use self::charge::Charges;
 use self::facts::Facts;
 use self::liveness::Liveness;
 use self::order::Order;
 pub use self::order::shortest_wait;
 use self::outcome::Outcomes;
 use self::ownership::Ownership;
+use self::retention::Purges;
 use self::shell::Shell;
 use self::timeout::Timeouts;
+use self::turns::Turns;
 use crate::log::{Observed, Observer};
 
 /// A rule.
@@ -79,6 +86,8 @@ pub enum Rule {
     S17,
     /// No client can act for the worker of another.
     S18,
+    /// A failure is charged, and a lost worker to the only job that can have caused the loss.
+    S19,
     /// Every job ends.
     L1,
     /// The jobs of a lost worker are reclaimed within a lease and a second.
@@ -95,6 +104,10 @@ pub enum Rule {
     L7,
     /// A renewal is sent as soon as the heartbeat has arrived.
     L8,
+    /// Jobs whose retention is over are purged.
+    L9,
+    /// Queues take turns.
+    L10,
     /// An audit of the scheduler or the store failed.
     Audit,
     /// An assertion failed.
@@ -126,6 +139,7 @@ impl Rule {
             Self::S16 => "S16",
             Self::S17 => "S17",
             Self::S18 => "S18",
+            Self::S19 => "S19",
             Self::L1 => "L1",
             Self::L2 => "L2",
             Self::L3 => "L3",
@@ -134,6 +148,8 @@ impl Rule {
             Self::L6 => "L6",
             Self::L7 => "L7",
             Self::L8 => "L8",
+            Self::L9 => "L9",
+            Self::L10 => "L10",
             Self::Audit => "audit",
             Self::Panic => "panic",
             Self::Twice => "twice",
@@ -171,6 +187,7 @@ struct Commit<'a> {
     mutations: &'a [Mutation],
     /// Every change of owner, for each job in the order of fences.
     changes: Vec<Change>,
+    notes: Vec<&'a Note>,
 }
 
 /// A job changes owner.
@@ -183,15 +200,19 @@ struct Change {
 
 impl<'a> Commit<'a> {
     fn new(number: CommitNo, decided: (Monotonic, Now), mutations: &'a [Mutation]) -> Self {
-        let mut changes = Vec::new();
+        let (mut changes, mut notes) = (Vec::new(), Vec::new());
         for mutation in mutations {
-            if let Mutation::Lease(row) = mutation {
-                let change = |&hold| Change { hold, worker: row.worker, cause: row.cause };
-                changes.extend(row.jobs.iter().map(change));
+            match mutation {
+                Mutation::Lease(row) => {
+                    let change = |&hold| Change { hold, worker: row.worker, cause: row.cause };
+                    changes.extend(row.jobs.iter().map(change));
+                }
+                Mutation::Note(note) => notes.push(note),
+                _ => {}
             }
         }
         in_order_of_fences(&mut changes);
-        Self { number, decided, mutations, changes }
+        Self { number, decided, mutations, changes, notes }
     }
 
     fn puts(&self) -> impl Iterator<Item = &'a JobRow> {
@@ -202,15 +223,17 @@ impl<'a> Commit<'a> {
     }
 
     fn notes(&self) -> impl Iterator<Item = &'a Note> {
-        self.mutations.iter().filter_map(|mutation| match mutation {
-            Mutation::Note(note) => Some(note),
-            _ => None,
-        })
+        self.notes.iter().copied()
     }
 }
 
 /// One event may move a job more than once, and rows collect all jobs for one worker.
 fn in_order_of_fences(changes: &mut [Change]) {
+    let mut jobs: Vec<Seq> = changes.iter().map(|change| change.hold.job).collect();
+    jobs.sort_unstable();
+    if jobs.windows(2).all(|pair| pair[0] != pair[1]) {
+        return;
+    }
     let mut places: BTreeMap<Seq, Vec<usize>> = BTreeMap::new();
     for (at, change) in changes.iter().enumerate() {
         places.entry(change.hold.job).or_default().push(at);
@@ -229,11 +252,14 @@ pub struct Checkers {
     facts: Facts,
     ownership: Ownership,
     outcomes: Outcomes,
+    purges: Purges,
     order: Order,
     cancels: Cancels,
     timeouts: Timeouts,
     liveness: Liveness,
     shell: Shell,
+    charges: Charges,
+    turns: Turns,
     violation: Option<Violation>,
 }
 
@@ -244,12 +270,15 @@ impl Checkers {
         Self {
             facts: Facts::default(),
             ownership: Ownership::default(),
-            outcomes: Outcomes::new(retention),
+            outcomes: Outcomes::default(),
+            purges: Purges::new(retention),
             order: Order::default(),
             cancels: Cancels::default(),
             timeouts: Timeouts::default(),
             liveness: Liveness::default(),
             shell: Shell::default(),
+            charges: Charges::default(),
+            turns: Turns::default(),
             violation: None,
         }
     }
@@ -266,16 +295,20 @@ impl Checkers {
         self.timeouts.time_passes(at)?;
         self.liveness.time_passes(at, &self.facts)?;
         self.shell.time_passes(at)?;
+        self.purges.time_passes(at, &self.facts)?;
         if let Observed::Stored { number, decided, mutations } = *seen {
             self.stored(&Commit::new(number, decided, mutations))
         } else {
             self.outcomes.observe(seen, &self.facts)?;
+            self.purges.observe(at, seen);
             self.shell.observe(at, seen, &self.facts)?;
             self.ownership.observe(at, seen, &self.facts)?;
             self.order.observe(at, seen);
             self.cancels.observe(at, seen, &self.facts)?;
             self.timeouts.observe(at, seen)?;
+            self.turns.observe(seen);
             self.facts.observe(at, seen);
+            self.charges.observe(seen, &self.facts)?;
             self.liveness.observe(at, seen, &self.facts)
         }
     }
@@ -283,10 +316,12 @@ impl Checkers {
     /// A commit: first the new jobs, then the writes, then every change of owner.
     fn stored(&mut self, commit: &Commit<'_>) -> Holds {
         self.shell.stored = commit.number;
+        let charged = self.charges.stored(commit, &self.facts);
         for row in commit.puts() {
             self.outcomes.put(row, &self.facts)?;
             self.order.put(commit, row);
-            self.facts.put(row);
+            self.facts.put(row, commit.decided.0);
+            self.purges.written(None, self.facts.known(row.seq)?);
         }
         for row in commit.puts() {
             self.facts.resolve_parents(row);
@@ -299,18 +334,20 @@ impl Checkers {
                     self.outcomes.written(commit, write, job)?;
                     self.order.written(commit, write, &self.facts)?;
                     self.cancels.written(commit.number, write, &self.facts);
-                    self.facts.write(write);
+                    let before = self.facts.write(write, commit.decided.0);
+                    self.purges.written(before, self.facts.known(write.job)?);
                 }
                 Mutation::Purge(jobs) => {
                     for &seq in jobs {
-                        self.outcomes.purged(commit, self.facts.known(seq)?)?;
+                        self.purges.purged(commit, self.facts.known(seq)?)?;
                         self.facts.purge(seq);
                     }
                 }
                 Mutation::Priority { job, priority } => self.facts.prioritise(*job, *priority),
                 Mutation::Queue(settings) => self.facts.set_queue(settings),
                 Mutation::Strategy(strategy) => {
-                    (self.facts.strategy, self.facts.is_strategy_kept) = (Some(*strategy), true);
+                    self.facts.set_strategy(*strategy);
+                    self.facts.is_strategy_kept = true;
                 }
                 Mutation::Note(note) => self.ownership.noted(commit, note, &self.facts)?,
                 Mutation::LeaseLength(lease) => self.facts.lease_kept = *lease,
@@ -329,7 +366,9 @@ impl Checkers {
             self.liveness.changed(change);
             self.facts.change(change);
         }
-        self.order.commit_ends(commit, &self.facts)
+        self.order.commit_ends(commit, &self.facts)?;
+        self.turns.commit_ends(commit, &self.facts)?;
+        charged
     }
 }
 

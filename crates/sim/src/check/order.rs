@@ -300,7 +300,7 @@ fn check_turns(commit: &Commit<'_>, facts: &Facts) -> Holds {
         }
     }
     for (queue, last) in last {
-        let first = facts.waiting_in(queue).min_by_key(|job| rank(strategy, job));
+        let first = facts.first_waiting(queue);
         if let Some(first) = first.filter(|first| rank(strategy, first) < rank(strategy, last)) {
             return Err((
                 Rule::L5,
@@ -312,7 +312,9 @@ fn check_turns(commit: &Commit<'_>, facts: &Facts) -> Holds {
 }
 
 /// A job's position in its queue.
-fn rank(strategy: Strategy, job: &Job) -> (i64, Seq) {
+pub(super) type Rank = (i64, Seq);
+
+pub(super) fn rank(strategy: Strategy, job: &Job) -> Rank {
     let aging = match strategy {
         Strategy::Fifo => return (0, job.seq),
         Strategy::Priority { aging } => aging,

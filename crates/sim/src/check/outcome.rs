@@ -2,13 +2,14 @@
 //! job, S9 charged attempts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use filch_scheduler::agent::{StopReason, Verdict};
-use filch_scheduler::dispatch::{Answer, Refused, Request};
+use filch_scheduler::dispatch::{Answer, Novelty, Refused, Request};
 use filch_scheduler::id::{CommitNo, Hold, JobId, RequestNo, Seq};
 use filch_scheduler::message::{Again, Ending, FromWorker};
-use filch_scheduler::record::{AttemptOutcome, JobRow, JobWrite, LeaseCause, Note, Reason};
+use filch_scheduler::record::{
+    AttemptOutcome, JobRow, JobWrite, LeaseCause, Note, OperatorAct, Reason,
+};
 use filch_scheduler::spec::JobSpec;
 use filch_scheduler::state::JobState;
 
@@ -17,10 +18,10 @@ use super::{Change, Commit, Holds, Rule, ensure};
 use crate::log::{ExecutionEnd, Observed};
 
 /// The state of these rules.
+#[derive(Default)]
 pub(super) struct Outcomes {
-    retention: Option<Duration>,
     /// The jobs of each submit request.
-    submits: BTreeMap<RequestNo, Vec<JobSpec>>,
+    submits: BTreeMap<RequestNo, Request>,
     /// Executions that succeeded, and that failed.
     finished: BTreeSet<Hold>,
     failed: BTreeSet<Hold>,
@@ -38,25 +39,13 @@ pub(super) struct Outcomes {
 }
 
 impl Outcomes {
-    pub(super) fn new(retention: Option<Duration>) -> Self {
-        Self {
-            retention,
-            submits: BTreeMap::new(),
-            finished: BTreeSet::new(),
-            failed: BTreeSet::new(),
-            hopeless: BTreeSet::new(),
-            charged: BTreeSet::new(),
-            unwanted: BTreeSet::new(),
-            retried: BTreeSet::new(),
-            charged_before: BTreeMap::new(),
-            accepted: BTreeMap::new(),
-        }
-    }
-
     pub(super) fn observe(&mut self, seen: &Observed<'_>, facts: &Facts) -> Holds {
         match *seen {
-            Observed::Asked { request, what: Request::Submit(specs) } => {
-                self.submits.insert(request, specs.clone());
+            Observed::Asked {
+                request,
+                what: what @ (Request::Submit(_) | Request::SubmitWithin { .. }),
+            } => {
+                self.submits.insert(request, what.clone());
                 Ok(())
             }
             Observed::Asked { what: Request::Cancel(id), .. } => {
@@ -68,8 +57,9 @@ impl Outcomes {
                 Ok(())
             }
             Observed::Answered { request, answer } => {
-                let specs = self.submits.remove(&request).unwrap_or_default();
-                answered(&specs, answer, facts)
+                let Some(submit) = self.submits.remove(&request) else { return Ok(()) };
+                answered(submit.submitted(), answer, facts)?;
+                within(&submit, answer, facts)
             }
             Observed::Started { assignment, .. } => started(assignment.hold, facts),
             Observed::Ended { hold, how: ExecutionEnd::Finished, .. } => {
@@ -87,10 +77,6 @@ impl Outcomes {
                     matches!(report.ending, Ending::Failed { again: Again::Never, .. })
                 });
                 self.hopeless.extend(hopeless.map(|report| report.hold));
-                Ok(())
-            }
-            Observed::Retention(retention) => {
-                self.retention = retention;
                 Ok(())
             }
             Observed::Settled { hold, verdict: Verdict::Accepted, .. } => self.settled(hold, facts),
@@ -122,10 +108,10 @@ impl Outcomes {
         ensure(facts.by_id(id).is_none(), Rule::S6, || format!("{id} is stored twice"))?;
         let state = row.now.state;
         ensure(!state.is_ended(), Rule::S5, || format!("{id} is {state} at its submission"))?;
-        let Some(key) = &row.spec.key else {
+        let Some(key) = row.spec.queue_key() else {
             return Ok(());
         };
-        let same = facts.by_key(key);
+        let same = facts.by_key(&key);
         ensure(same.is_none(), Rule::S6, || {
             let other = same.map(|job| job.name().to_string()).unwrap_or_default();
             format!("{id} and {other} are stored with the same key")
@@ -144,8 +130,11 @@ impl Outcomes {
             )
         })?;
         if before.is_ended() {
-            let is_noted =
-                || commit.notes().any(|note| matches!(note, Note::Retried(it) if *it == id));
+            let is_noted = || {
+                commit.notes().any(|note| {
+                    matches!(note, Note::Act { act: OperatorAct::Retry(it), .. } if *it == id)
+                })
+            };
             let is_retried = || self.retried.contains(&id) && is_noted();
             let is_let_go = before == JobState::Cancelled && job.held_by.is_some();
             let fits = match (before, write.state) {
@@ -223,15 +212,6 @@ impl Outcomes {
         }
         Ok(())
     }
-
-    /// S1: only jobs whose retention is over are purged.
-    pub(super) fn purged(&self, commit: &Commit<'_>, job: &Job) -> Holds {
-        let age = commit.decided.1.wall.0.saturating_sub(job.written_at.0);
-        let is_old = self.retention.is_some_and(|span| u128::from(age) >= span.as_millis());
-        ensure(job.is_ended() && job.held_by.is_none() && is_old, Rule::S1, || {
-            format!("{} is purged, but is {} for {age} ms only", job.name(), job.state)
-        })
-    }
 }
 
 /// S1 and S6, for the answer to a submit.
@@ -247,11 +227,18 @@ fn answered(specs: &[JobSpec], answer: &Answer, facts: &Facts) -> Holds {
             });
         }
         Answer::Refused(Refused::KeyConflict { key, holder }) => {
-            let mut same = specs.iter().filter(|spec| spec.key.as_ref() == Some(key));
-            let stored = facts.by_key(key).map(|job| job.spec.body);
-            let is_same = same.all(|spec| stored == Some(spec.body));
-            return ensure(!is_same, Rule::S6, || {
-                format!("a submit with the key of {holder} is refused, but it is the same job")
+            // A key is refused only for another job with it in the same queue, stored or submitted.
+            let with_key: Vec<&JobSpec> =
+                specs.iter().filter(|spec| spec.key.as_ref() == Some(key)).collect();
+            let is_conflict = with_key.iter().any(|spec| {
+                let stored = spec.queue_key().and_then(|key| facts.by_key(&key));
+                let beside = with_key.iter().filter(|other| other.queue == spec.queue);
+                let mut bodies = beside.map(|other| other.body);
+                bodies.any(|body| body != spec.body)
+                    || stored.is_some_and(|stored| stored.spec.body != spec.body)
+            });
+            return ensure(is_conflict, Rule::S6, || {
+                format!("a submit with the key of {holder} is refused, but it is no conflict")
             });
         }
         Answer::Done | Answer::Refused(_) => return Ok(()),
@@ -266,13 +253,32 @@ fn answered(specs: &[JobSpec], answer: &Answer, facts: &Facts) -> Holds {
         })?;
         let is_same = stored.is_some_and(|stored| {
             let is_by_id = stored.spec.id == spec.id;
-            let is_by_key = spec.key.is_some() && stored.spec.key == spec.key;
+            let is_by_key = spec.key.is_some() && stored.spec.queue_key() == spec.queue_key();
             stored.spec.id == job.id
                 && stored.spec.body == spec.body
                 && (is_by_key || (is_by_id && stored.spec.key == spec.key))
         });
         ensure(is_same, Rule::S6, || {
             format!("the submit of {} is answered with {}, another job", spec.id, job.id)
+        })?;
+    }
+    Ok(())
+}
+
+/// S6: for a client that sees some queues, the jobs of others do not exist.
+fn within(submit: &Request, answer: &Answer, facts: &Facts) -> Holds {
+    let (Request::SubmitWithin { queues, jobs }, Answer::Submitted(taken)) = (submit, answer)
+    else {
+        return Ok(());
+    };
+    // Jobs that existed may have been submitted by a client that sees more.
+    let new = jobs.iter().zip(taken).filter(|(_, taken)| taken.novelty == Novelty::New);
+    let new = new.map(|(spec, _)| spec);
+    for (spec, parent) in new.flat_map(|spec| spec.parents.iter().map(move |it| (spec, it))) {
+        let parent = facts.by_id(*parent);
+        let foreign = parent.filter(|parent| !queues.contains(&parent.spec.queue));
+        ensure(foreign.is_none(), Rule::S6, || {
+            format!("{} has a parent in a queue that its client does not see", spec.id)
         })?;
     }
     Ok(())

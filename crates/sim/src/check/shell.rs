@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use filch_scheduler::dispatch::{Answer, QueueChange, Request};
-use filch_scheduler::id::{CommitNo, RequestNo, SessionNo, WorkerId};
+use filch_scheduler::id::{CommitNo, JobId, RequestNo, SessionNo, WorkerId};
 use filch_scheduler::message::ToWorker;
+use filch_scheduler::name::Name;
 use filch_scheduler::time::Monotonic;
 
 use super::facts::{Facts, Job};
@@ -21,6 +22,9 @@ pub(super) struct Shell {
     pub(super) stored: CommitNo,
     /// Changes by operators that are not answered yet.
     acts: BTreeMap<RequestNo, Request>,
+    /// The last change of each thing that was asked for: earlier ones may be overwritten by it
+    /// before they are answered.
+    newest: BTreeMap<Target, RequestNo>,
     /// Renewals that were decided and not sent yet.
     renewals: BTreeMap<WorkerId, (SessionNo, Monotonic)>,
 }
@@ -36,11 +40,17 @@ impl Shell {
 
     pub(super) fn observe(&mut self, at: Monotonic, seen: &Observed<'_>, facts: &Facts) -> Holds {
         match *seen {
-            Observed::Asked { request, what } if is_lasting(what) => {
-                self.acts.insert(request, what.clone());
+            Observed::Asked { request, what } => {
+                if let Some(target) = Target::of(what) {
+                    self.newest.insert(target, request);
+                    self.acts.insert(request, what.clone());
+                }
             }
             Observed::Answered { request, answer } => {
                 let act = self.acts.remove(&request).filter(|_| *answer == Answer::Done);
+                let is_newest =
+                    |act: &Request| self.newest.get(&Target::of(act)?).map(|it| *it == request);
+                let act = act.filter(|act| is_newest(act) == Some(true));
                 ensure(act.as_ref().is_none_or(|act| is_stored(act, facts)), Rule::S17, || {
                     format!("{act:?} is acknowledged, but not stored")
                 })?;
@@ -65,7 +75,7 @@ impl Shell {
                 })?;
                 let wrong = works.iter().find(|(hold, text)| {
                     let job = facts.job(hold.job);
-                    job.is_some_and(|job| work::payload(job.spec.id) != *text)
+                    job.is_some_and(|job| !work::is_payload(text, job.spec.id))
                 });
                 ensure(wrong.is_none(), Rule::S16, || {
                     let job = wrong.map_or(0, |(hold, _)| hold.job.0);
@@ -82,6 +92,7 @@ impl Shell {
             }
             Observed::ServerCrashed => {
                 self.acts.clear();
+                self.newest.clear();
                 self.renewals.clear();
             }
             Observed::Impersonated { worker } => {
@@ -124,15 +135,29 @@ const fn is_renewal(message: &ToWorker) -> bool {
     matches!(message, ToWorker::Renewed(_))
 }
 
-/// Whether this changes something that must hold after a crash.
-const fn is_lasting(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::SetQueue { change: QueueChange::Pause | QueueChange::Resume, .. }
-            | Request::SetQueue { change: QueueChange::Limit(_), .. }
-            | Request::SetPriority { .. }
-            | Request::SetStrategy(_)
-    )
+/// What a change by an operator changes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    Pause(Name),
+    Limit(Name),
+    Priority(JobId),
+    Strategy,
+}
+
+impl Target {
+    /// `None` for requests that change nothing that must hold after a crash.
+    fn of(request: &Request) -> Option<Self> {
+        match request {
+            Request::SetQueue { queue, change } => match change {
+                QueueChange::Pause | QueueChange::Resume => Some(Self::Pause(queue.clone())),
+                QueueChange::Limit(_) => Some(Self::Limit(queue.clone())),
+                QueueChange::Weight(_) => None,
+            },
+            Request::SetPriority { job, .. } => Some(Self::Priority(*job)),
+            Request::SetStrategy(_) => Some(Self::Strategy),
+            _ => None,
+        }
+    }
 }
 
 fn is_stored(act: &Request, facts: &Facts) -> bool {

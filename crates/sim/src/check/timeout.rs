@@ -14,6 +14,8 @@ use crate::log::Observed;
 #[derive(Default)]
 pub(super) struct Timeouts {
     runs: BTreeMap<(usize, Hold), Limited>,
+    /// No run must be stopped before this moment.
+    next: Option<Monotonic>,
 }
 
 struct Limited {
@@ -31,7 +33,11 @@ const FASTEST: u32 = 14;
 const SLACK: Duration = Duration::from_millis(20);
 
 impl Timeouts {
-    pub(super) fn time_passes(&self, at: Monotonic) -> Holds {
+    pub(super) fn time_passes(&mut self, at: Monotonic) -> Holds {
+        if self.next.is_none_or(|next| next >= at) {
+            return Ok(());
+        }
+        self.next = self.runs.values().filter_map(|run| run.until).min();
         let late = self.runs.iter().find(|(_, run)| run.until.is_some_and(|until| until < at));
         ensure(late.is_none(), Rule::S15, || {
             let (place, hold) = late.map(|(&key, _)| key).expect("it is not none");
@@ -48,6 +54,7 @@ impl Timeouts {
                     let until = Some(latest(at, limit));
                     let run = Limited { since: at, limit, until };
                     self.runs.insert((place, assignment.hold), run);
+                    self.expect(until);
                 }
             }
             Observed::Stopping { place, hold, why } => {
@@ -70,10 +77,15 @@ impl Timeouts {
             Observed::Resumed { place } => {
                 // Its clock has gone on.
                 self.of(place).for_each(|run| run.until = Some(latest(at, run.limit)));
+                self.next = self.runs.values().filter_map(|run| run.until).min();
             }
             _ => {}
         }
         Ok(())
+    }
+
+    fn expect(&mut self, until: Option<Monotonic>) {
+        self.next = self.next.into_iter().chain(until).min();
     }
 
     fn of(&mut self, place: usize) -> impl Iterator<Item = &mut Limited> {
@@ -126,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_run_is_stopped_at_its_timeout_by_the_slowest_clock() {
-        let timeouts = started();
+        let mut timeouts = started();
         timeouts.time_passes(at(10_020)).expect("a slow clock shows seven seconds now");
         let (rule, what) = timeouts.time_passes(at(10_021)).expect_err("it was not stopped");
         assert_eq!((rule, what.contains("node 1")), (Rule::S15, true));

@@ -54,9 +54,11 @@ fn plan(workload: &Workload, setup: &WhatIfSetup) -> Plan {
         commit: (COMMIT, COMMIT),
         retention: None,
         unreceipted: None,
+        batch_bytes: None,
         heals_at: None,
         clients: NetworkConditions::fair(Duration::ZERO),
         members: vec![member; setup.workers as usize],
+        http_members: Vec::new(),
         acts: submits(&workload.jobs),
     }
 }

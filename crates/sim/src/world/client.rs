@@ -45,7 +45,7 @@ impl Ask {
 
 impl<W: Observer> World<'_, W> {
     pub(super) fn ask(&mut self, mut request: Request, tries: u32) {
-        if let Request::Submit(specs) = &mut request {
+        if let Request::Submit(specs) | Request::SubmitWithin { jobs: specs, .. } = &mut request {
             for spec in specs {
                 spec.payload = Some(work::payload(spec.id));
             }

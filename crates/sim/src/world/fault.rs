@@ -39,6 +39,13 @@ impl<W: Observer> World<'_, W> {
                 self.cut(*place, *direction, *span, *messages);
             }
             PlannedEvent::Break { place, seen_by } => self.break_connection(*place, *seen_by),
+            PlannedEvent::BreakAll { seen_by } => {
+                for place in 0..self.places.len() {
+                    if self.plan.members[place].home == Home::Apart {
+                        self.break_connection(place, *seen_by);
+                    }
+                }
+            }
             PlannedEvent::NetworkConditions { place, span, network } => {
                 self.change_network(*place, *span, *network);
             }
@@ -49,8 +56,8 @@ impl<W: Observer> World<'_, W> {
             PlannedEvent::CrashServer { away, noticed, when: CrashMoment::Now } => {
                 self.crash_server(*away, *noticed);
             }
-            PlannedEvent::CrashServer { away, noticed, when: CrashMoment::DuringCommit } => {
-                self.crash_server_amid_commit(*away, *noticed);
+            PlannedEvent::CrashServer { away, noticed, when } => {
+                self.crash_server_later(*when, *away, *noticed);
             }
             PlannedEvent::SuspendServer { span } => self.suspend_server(*span),
             PlannedEvent::Reconfigure { away, lease, strategy, retention } => {
@@ -59,8 +66,10 @@ impl<W: Observer> World<'_, W> {
             PlannedEvent::Reshape { place, slots, serves } => {
                 self.reshape(*place, *slots, serves);
             }
+            PlannedEvent::Http { member, fault } => self.fault_http(*member, *fault),
             PlannedEvent::Intrude { place, deed } => self.intrude(*place, *deed),
             PlannedEvent::SlowStore { span, by } => self.slow_store(*span, *by),
+            PlannedEvent::FailingRetention { span, failed } => self.fail_retention(*span, *failed),
             PlannedEvent::UnreliableStore { span, unknown } => self.doubt_store(*span, *unknown),
         }
         if act.is_fault() && self.audit != Audit::Never {

@@ -7,23 +7,28 @@
 //!
 //! The other files: `server` simulates the shell of the server, `place` the shell of a worker,
 //! `network` the network between them, `hostile` workers that lie, `intruder` strangers that claim
-//! to be a worker, `client` clients and operators, `fault` faults, `schedule` the queue of events,
-//! `recording` the traces.
+//! to be a worker, `http_client` and `http_place` workers over plain HTTP, `client` clients and
+//! operators, `fault` faults, `schedule` the queue of events, `recording` the traces.
 
 mod client;
 mod fault;
 mod fingerprint;
 mod hostile;
+mod http_client;
+mod http_place;
 mod intruder;
 mod network;
 mod place;
 mod recording;
 mod schedule;
 mod server;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
+use filch_engine::server::{ServerAction, ServerStep};
 use filch_scheduler::dispatch::{Counters, QueueChange, Request};
 use filch_scheduler::id::{Hold, Seq, WorkerId};
 use filch_scheduler::name::Name;
@@ -37,6 +42,7 @@ use filch_store::integrity::{self, IntegrityViolation};
 use self::client::Ask;
 use self::fingerprint::Fingerprint;
 use self::hostile::Lies;
+use self::http_place::HttpPlace;
 use self::place::Place;
 pub(crate) use self::recording::Recording;
 use self::schedule::{Happening, Schedule};
@@ -75,14 +81,21 @@ pub(crate) struct World<'a, W> {
     /// Jobs in the store that have not ended. Never walked.
     unended: HashSet<Seq>,
     places: Vec<Place>,
+    http_places: Vec<HttpPlace>,
+    /// The ids of workers over plain HTTP.
+    http_ids: BTreeSet<WorkerId>,
     lies: Lies,
     asks: Vec<Ask>,
     requests: u64,
     connections: u64,
     /// The worker that a stranger claims to be just now.
     impersonated: Option<WorkerId>,
+    /// Empty, and used again for the next input.
+    actions: Vec<ServerAction>,
+    steps: Vec<ServerStep>,
     is_healed: bool,
     patience: Duration,
+    settling: Duration,
     audit: Audit,
     fingerprint: Fingerprint,
     /// The first failed audit.
@@ -119,13 +132,18 @@ impl<'a, W: Observer> World<'a, W> {
             payloads: BTreeMap::new(),
             unended: HashSet::new(),
             places: plan.members.iter().map(Place::new).collect(),
+            http_places: http_places(plan),
+            http_ids: BTreeSet::new(),
             lies: Lies::new(&plan.members),
             asks: Vec::new(),
             requests: 0,
             connections: 0,
             impersonated: None,
+            actions: Vec::new(),
+            steps: Vec::new(),
             is_healed: false,
             patience: PATIENCE.saturating_add(plan.work()),
+            settling: plan.settling(),
             audit,
             fingerprint: Fingerprint::default(),
             audit_error: None,
@@ -136,6 +154,9 @@ impl<'a, W: Observer> World<'a, W> {
         world.schedule.put(Monotonic(0), Happening::ServerStarts);
         for place in 0..plan.members.len() {
             world.schedule.put(Monotonic(0), Happening::ProcessStarts { place });
+        }
+        for place in 0..plan.http_members.len() {
+            world.schedule.put(Monotonic(0), Happening::HttpStarts { place });
         }
         if let Some((at, _)) = plan.acts.first() {
             world.schedule.put(moment(*at), Happening::Planned(0));
@@ -210,10 +231,11 @@ impl<'a, W: Observer> World<'a, W> {
     fn is_done(&self, next: Monotonic) -> bool {
         let healed_for = self.plan.heals_at.map(|at| next.since(moment(at)));
         let is_late = healed_for.is_some_and(|span| span > self.patience);
-        let is_settled = healed_for.is_none_or(|span| span > self.plan.settling());
-        let has_no_acts_left = self.plan.acts.last().is_none_or(|(at, _)| moment(*at) < self.now);
-        let has_no_work_left = self.unended.is_empty() && has_no_acts_left;
-        is_late || (is_settled && has_no_work_left && self.asks.iter().all(Ask::is_settled))
+        let is_settled = healed_for.is_none_or(|span| span > self.settling);
+        let has_no_acts_left =
+            || self.plan.acts.last().is_none_or(|(at, _)| moment(*at) < self.now);
+        let has_no_work_left = || self.unended.is_empty() && has_no_acts_left();
+        is_late || (is_settled && has_no_work_left() && self.asks.iter().all(Ask::is_settled))
     }
 
     fn happen(&mut self, happening: Happening) {
@@ -231,16 +253,16 @@ impl<'a, W: Observer> World<'a, W> {
                 self.server_crashes(server, away, noticed);
             }
             Happening::CommitReturns { server } => self.commit_returns(server),
-            Happening::Reads { server, read } => self.reads(server, *read),
+            Happening::Reads { server, read, fails } => self.reads(server, *read, fails),
             Happening::ServerResumes { server } => self.resume_server(server),
             Happening::LinkOpens { place, link, scope, server } => {
                 self.open_link(place, link, *scope, server);
             }
             Happening::LinkFills { link } => self.fill_link(link),
             Happening::ServerHasSent { server, link } => self.server_has_sent(server, link),
-            Happening::Sweeps { server } => self.sweep(server),
             Happening::StoreSpeedsUp { turn } => self.speed_up_store(turn),
             Happening::StoreIsTrusted { turn } => self.trust_store(turn),
+            Happening::RetentionRecovers { turn } => self.recover_retention(turn),
             Happening::ReachesServer(letter) => {
                 let way = (CutDirection::ToServer, letter.connection);
                 let again = || Happening::ReachesServer(letter.clone());
@@ -259,6 +281,12 @@ impl<'a, W: Observer> World<'a, W> {
             Happening::Process { place, life, happening } => {
                 self.happen_in_process(place, life, happening);
             }
+            Happening::HttpStarts { place } => self.start_http(place),
+            Happening::HttpResumes { place, life } => self.resume_http(place, life),
+            Happening::HttpProcess { place, life, happening } => {
+                self.happen_in_http(place, life, happening);
+            }
+            Happening::AskReachesServer(letter) => self.ask_reaches_server(*letter),
             Happening::RequestArrives { ask } => self.request_arrives(ask),
             Happening::AnswerArrives { ask } => self.answer_arrives(ask),
             Happening::AsksAgain { ask } => self.ask_again(ask),
@@ -281,6 +309,7 @@ impl<'a, W: Observer> World<'a, W> {
         for place in 0..self.places.len() {
             self.mend_place(place);
         }
+        self.mend_http();
         self.mend_asks();
         self.observe(Observed::Healed);
         self.schedule.put(self.now.plus(CLEARED_AFTER), Happening::Clears);
@@ -321,7 +350,7 @@ impl Plan {
     /// How long all jobs would take one after another.
     fn work(&self) -> Duration {
         let jobs = self.acts.iter().flat_map(|(_, act)| match act {
-            PlannedEvent::Ask { request: Request::Submit(specs), .. } => specs.as_slice(),
+            PlannedEvent::Ask { request, .. } => request.submitted(),
             _ => &[],
         });
         jobs.filter_map(|spec| work::all_runs(&spec.kind))
@@ -344,6 +373,11 @@ impl Plan {
     pub(crate) fn settling(&self) -> Duration {
         self.leases().1 * 3 / 2 + Duration::from_secs(6)
     }
+}
+
+fn http_places(plan: &Plan) -> Vec<HttpPlace> {
+    let members = plan.http_members.iter().enumerate();
+    members.map(|(place, member)| HttpPlace::new(plan.seed, place, member)).collect()
 }
 
 /// Whether this job is held and may wait for ever.

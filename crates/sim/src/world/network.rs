@@ -184,6 +184,14 @@ impl<W: Observer> World<'_, W> {
         let connection = link.0;
         let member = &mut self.places[place];
         let life = member.life();
+        let is_closed = member.link.connection.is_none_or(|it| it.number != connection);
+        if is_closed && member.link.is_cut(CutDirection::Both, Some(connection)).is_none() {
+            // The server finds out at once, after what the worker has sent before.
+            let at = self.now.max(member.link.to_server_until);
+            let server = self.server.life;
+            self.schedule.put(at, Happening::ServerHearsClose { connection, server });
+            return;
+        }
         let arrivals = member.link.arrivals(self.now, CutDirection::ToWorker);
         let happening = InProcess::Hears { connection, delivery };
         let happening = Happening::Process { place, life, happening };

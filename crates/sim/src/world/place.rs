@@ -59,11 +59,11 @@ struct Pause {
 }
 
 /// How long the place of a process that is gone stays empty when nobody says otherwise.
-const EMPTY_FOR: Duration = Duration::from_millis(500);
+pub(super) const EMPTY_FOR: Duration = Duration::from_millis(500);
 
 /// A job that has been told to stop takes at most this long, in parts of the lease: what a worker
 /// must be able to do.
-const STOPS_WITHIN: (u32, u32) = (3, 10);
+pub(super) const STOPS_WITHIN: (u32, u32) = (3, 10);
 
 /// The bytes of reports that a worker with a small bound sends at once.
 const SMALL_BATCH: usize = 300;
@@ -80,7 +80,7 @@ const BROKEN_ONE_IN: u64 = 12;
 const REST_MAX: Duration = Duration::from_secs(3);
 
 /// How long a job runs that used to hang, once everything is mended.
-const MENDED_RUN: Duration = Duration::from_millis(10);
+pub(super) const MENDED_RUN: Duration = Duration::from_millis(10);
 
 impl Place {
     pub(super) fn new(member: &Member) -> Self {
@@ -258,15 +258,7 @@ impl<W: Observer> World<'_, W> {
         };
         let was_running = process.running.remove(&hold).is_some();
         if was_running {
-            let how = match outcome {
-                Ending::Finished => ExecutionEnd::Finished,
-                Ending::Failed { .. } => ExecutionEnd::Failed,
-                Ending::Snoozed(_) => ExecutionEnd::Snoozed,
-                Ending::Interrupted | Ending::Unstarted(_) | Ending::Dropped | Ending::Stopped => {
-                    ExecutionEnd::Stopped
-                }
-            };
-            self.observe(Observed::Ended { place, hold, how });
+            self.observe(Observed::Ended { place, hold, how: outcome.into() });
         }
         was_running
     }
@@ -601,18 +593,19 @@ impl<W: Observer> World<'_, W> {
 /// What a worker hears of a job that comes to an end.
 fn outcome_of(happening: &InProcess) -> (Hold, Ending) {
     match happening {
-        InProcess::JobEnds { hold, deed } => {
-            let outcome = match deed {
-                Deed::Succeed => Ending::Finished,
-                Deed::Fail => Ending::Failed { again: Again::ByPolicy, error: "no luck".into() },
-                Deed::FailForGood => Ending::Failed { again: Again::Never, error: "no use".into() },
-                Deed::Snooze => Ending::Snoozed(Millis(700)),
-                Deed::CannotStart => Ending::Unstarted("no room".into()),
-                Deed::KillWorker | Deed::Hang => Ending::Stopped,
-            };
-            (*hold, outcome)
-        }
+        InProcess::JobEnds { hold, deed } => (*hold, outcome_of_deed(*deed)),
         InProcess::JobStops { hold } => (*hold, Ending::Stopped),
         _ => unreachable!("only jobs come to an end"),
+    }
+}
+
+pub(super) fn outcome_of_deed(deed: Deed) -> Ending {
+    match deed {
+        Deed::Succeed => Ending::Finished,
+        Deed::Fail => Ending::Failed { again: Again::ByPolicy, error: "no luck".into() },
+        Deed::FailForGood => Ending::Failed { again: Again::Never, error: "no use".into() },
+        Deed::Snooze => Ending::Snoozed(Millis(700)),
+        Deed::CannotStart => Ending::Unstarted("no room".into()),
+        Deed::KillWorker | Deed::Hang => Ending::Stopped,
     }
 }

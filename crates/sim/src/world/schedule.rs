@@ -2,14 +2,16 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use filch_engine::server::{LinkNo, LinkScope};
-use filch_scheduler::id::{FetchNo, Hold, JobId, Seq};
+use filch_scheduler::id::{FetchNo, Hold, JobId, LeaseNo, Seq};
 use filch_scheduler::message::{Delivery, Ending, WorkerBatch};
-use filch_scheduler::name::Name;
-use filch_scheduler::time::Monotonic;
+use filch_scheduler::spec::QueueKey;
+use filch_scheduler::time::{Monotonic, Wall};
 
+use super::http_place::{HttpLetter, InHttpProcess};
 use crate::work::Deed;
 
 /// A future event. An event of one life of a process or a server carries the number of that life,
@@ -23,14 +25,14 @@ pub(super) enum Happening {
     ServerTicks,
     ServerCrashes { server: u64, away: Duration, noticed: bool },
     CommitReturns { server: u64 },
-    Reads { server: u64, read: Box<Read> },
+    Reads { server: u64, read: Box<Read>, fails: Option<FailedRead> },
     ServerResumes { server: u64 },
     LinkOpens { place: usize, link: LinkNo, scope: Box<LinkScope>, server: u64 },
     LinkFills { link: LinkNo },
     ServerHasSent { server: u64, link: LinkNo },
-    Sweeps { server: u64 },
     StoreSpeedsUp { turn: u64 },
     StoreIsTrusted { turn: u64 },
+    RetentionRecovers { turn: u64 },
     ReachesServer(Box<Letter>),
     ServerHearsClose { connection: u64, server: u64 },
     CutEnds { place: usize, turn: u64 },
@@ -39,6 +41,10 @@ pub(super) enum Happening {
     Resumes { place: usize, life: u64 },
     GuardianKills { place: usize, life: u64 },
     Process { place: usize, life: u64, happening: InProcess },
+    HttpStarts { place: usize },
+    HttpResumes { place: usize, life: u64 },
+    HttpProcess { place: usize, life: u64, happening: InHttpProcess },
+    AskReachesServer(Box<HttpLetter>),
     RequestArrives { ask: usize },
     AnswerArrives { ask: usize },
     AsksAgain { ask: usize },
@@ -52,22 +58,31 @@ impl Happening {
             Self::ServerTicks
                 | Self::CommitReturns { .. }
                 | Self::Reads { .. }
-                | Self::Sweeps { .. }
                 | Self::LinkOpens { .. }
                 | Self::LinkFills { .. }
                 | Self::ServerHasSent { .. }
                 | Self::ReachesServer(_)
                 | Self::ServerHearsClose { .. }
+                | Self::AskReachesServer(_)
                 | Self::RequestArrives { .. }
         )
     }
 }
 
+/// A read that fails ends the server: how long it is away, and whether workers notice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FailedRead {
+    pub(super) away: Duration,
+    pub(super) noticed: bool,
+}
+
 /// What is read from the store.
 #[derive(Clone, Debug)]
 pub(super) enum Read {
-    Jobs { fetch: FetchNo, ids: Vec<JobId>, keys: Vec<Name>, seqs: Vec<Seq> },
+    Jobs { fetch: FetchNo, ids: Vec<JobId>, keys: Vec<QueueKey>, seqs: Vec<Seq> },
     Payloads { link: LinkNo, jobs: Vec<Seq> },
+    Expired { after: Option<(Wall, Seq)>, before: Wall, limit: usize },
+    Outdated { after: LeaseNo, recent: RangeInclusive<Wall>, limit: usize },
 }
 
 /// A batch on its way to the server.
@@ -110,46 +125,30 @@ pub(super) enum InProcess {
     },
 }
 
+/// Events are large, and a heap moves its entries often: so it has their places only.
 #[derive(Default)]
 pub(super) struct Schedule {
-    heap: BinaryHeap<Reverse<Entry>>,
+    /// By time, and then in the order in which they were put.
+    heap: BinaryHeap<Reverse<(Monotonic, u64, usize)>>,
     count: u64,
-}
-
-struct Entry {
-    at: Monotonic,
-    number: u64,
-    happening: Happening,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
+    happenings: Vec<Option<Happening>>,
+    free: Vec<usize>,
 }
 
 impl Schedule {
     pub(super) fn put(&mut self, at: Monotonic, happening: Happening) {
         self.count += 1;
-        self.heap.push(Reverse(Entry { at, number: self.count, happening }));
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.happenings.push(None);
+            self.happenings.len() - 1
+        });
+        self.happenings[place] = Some(happening);
+        self.heap.push(Reverse((at, self.count, place)));
     }
 
     pub(super) fn take(&mut self) -> Option<(Monotonic, Happening)> {
-        let Reverse(Entry { at, happening, .. }) = self.heap.pop()?;
-        Some((at, happening))
+        let Reverse((at, _, place)) = self.heap.pop()?;
+        self.free.push(place);
+        Some((at, self.happenings[place].take().expect("it was put there")))
     }
 }

@@ -6,35 +6,41 @@ use std::iter::Peekable;
 use std::time::Duration;
 
 use filch_engine::server::{
-    HangUp, LinkNo, LinkScope, ServerAction, ServerEngine, ServerInput, ServerStep, Ticket,
+    HangUp, LinkNo, LinkScope, RetentionJob, ServerAction, ServerEngine, ServerInput, ServerStep,
+    Ticket,
 };
 use filch_scheduler::dispatch::{
     Counters, Dispatch, DispatchConfig, DispatchEvent, JobView, Limits, Request, WorkerView,
 };
-use filch_scheduler::id::{CommitNo, JobId, LeaseNo, RequestNo, Seq, SessionNo, WorkerId};
+use filch_scheduler::id::{CommitNo, JobId, MessageNo, RequestNo, Seq, SessionNo, WorkerId};
+use filch_scheduler::message::ToWorker;
 use filch_scheduler::record::{Mutation, Strategy};
 use filch_scheduler::state::JobState;
 use filch_scheduler::time::{Monotonic, Now, Wall};
-use filch_store::{Commit, PurgeCause};
+use filch_store::Commit;
 
-use super::schedule::{Happening, Letter, Read};
+use super::http_place::ResponseTo;
+use super::schedule::{FailedRead, Happening, Letter, Read};
 use super::{Audit, World};
 use crate::clock::Clock;
 use crate::log::{Observed, Observer};
-use crate::plan::{Paused, Plan};
+use crate::plan::{CrashMoment, Paused, Plan};
 use crate::random::{Purpose, Random};
 
-/// So many commits are followed by a slice of side-work.
-const COMMITS_EACH: usize = 8;
-
-/// How many ended jobs are proposed for removal at once.
-const RETIRED_TOGETHER: usize = 64;
-
-/// One in so many idle moments of the server is picked for side-work.
+/// One in so many idle moments of the server is picked for a slice of retention, and at the latest
+/// every so manyth, once for each job.
 const IDLE_EACH: u64 = 4;
+const IDLE_MOST: u32 = 4;
+
+/// How many rows such a slice looks at, and when it begins no further step.
+const IDLE_ROWS: usize = 500;
+const IDLE_SPAN: Duration = Duration::from_millis(20);
 
 /// How long before a commit whose outcome is unknown is tried again.
 const TRIES_AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+/// How long it takes at most to send a batch that others wait for.
+const SENDING_MICROS: u64 = 20_000;
 
 /// A process that was suspended for longer than this does not count that time.
 const SUSPENDED: Duration = Duration::from_secs(2);
@@ -47,14 +53,19 @@ pub(super) struct Server {
     pub(super) life: u64,
     process: Option<Process>,
     random: Random,
-    /// Which idle moments are picked.
+    /// Which idle moments are picked, how many were not since the last one, and for which job.
     lottery: Random,
-    /// A crash that waits for a commit to be under way.
-    crash_amid_commit: Option<(Duration, bool)>,
+    idle_moments: u32,
+    next_job: RetentionJob,
+    /// A crash that waits for its moment.
+    crash_later: Option<(CrashMoment, Duration, bool)>,
     slow_by: Duration,
     slow_turn: u64,
     unknown: u32,
     unknown_turn: u64,
+    /// How many of a million reads of retention fail.
+    failing: u32,
+    failing_turn: u64,
     retention: Option<Duration>,
     /// What has happened while the process is suspended, if it is.
     missed: Option<Vec<Happening>>,
@@ -82,15 +93,12 @@ struct Process {
     watched: BTreeMap<Seq, JobId>,
     /// Who waits for the answer to a request.
     asks: BTreeMap<Ticket, usize>,
+    /// Workers over plain HTTP that wait for a response.
+    responses: BTreeMap<Ticket, ResponseTo>,
     /// Requests that wait because the engine is full.
     waiting: VecDeque<usize>,
     /// When the next tick is planned.
     ticks_at: Option<Monotonic>,
-    /// Commits since the last slice of side-work, whether one is under way, and which ended job was
-    /// the last to be proposed.
-    commits: usize,
-    is_sweeping: bool,
-    proposed: Option<(Wall, Seq)>,
 }
 
 /// A commit that is not known to be durable.
@@ -118,12 +126,16 @@ impl Server {
             life: 0,
             process: None,
             random: Random::keyed(plan.seed, Purpose::Server, 0),
-            lottery: Random::keyed(plan.seed, Purpose::Sweep(0), 0),
-            crash_amid_commit: None,
+            lottery: Random::keyed(plan.seed, Purpose::IdleMoments, 0),
+            idle_moments: 0,
+            next_job: RetentionJob::Purge,
+            crash_later: None,
             slow_by: Duration::ZERO,
             slow_turn: 0,
             unknown: 0,
             unknown_turn: 0,
+            failing: 0,
+            failing_turn: 0,
             retention: plan.retention,
             missed: None,
         }
@@ -139,6 +151,13 @@ impl Server {
 
     pub(super) const fn is_up(&self) -> bool {
         self.process.is_some()
+    }
+
+    /// The crash that waits for this moment, if one does: how long the server is away, and whether
+    /// workers notice.
+    fn take_crash(&mut self, moment: CrashMoment) -> Option<(Duration, bool)> {
+        let crash = self.crash_later.take_if(|(when, ..)| *when == moment);
+        crash.map(|(_, away, noticed)| (away, noticed))
     }
 }
 
@@ -161,7 +180,14 @@ impl<W: Observer> World<'_, W> {
             recording.server_does(&effects);
         }
         let mut actions = Vec::new();
-        let engine = ServerEngine::new(dispatch, effects, now, now, &mut actions);
+        let mut engine =
+            ServerEngine::new(dispatch, effects, self.server.retention, now, now, &mut actions);
+        if self.recording.is_some() {
+            engine.show_effects();
+        }
+        if let Some(batch_bytes) = self.plan.batch_bytes {
+            engine.set_batch_bytes(batch_bytes);
+        }
         self.server.process = Some(Process {
             engine,
             gathered: VecDeque::new(),
@@ -175,17 +201,15 @@ impl<W: Observer> World<'_, W> {
             waits: BTreeMap::new(),
             watched: BTreeMap::new(),
             asks: BTreeMap::new(),
+            responses: BTreeMap::new(),
             waiting: VecDeque::new(),
             ticks_at: None,
-            commits: 0,
-            is_sweeping: false,
-            proposed: None,
         });
         let (lease, strategy) = (self.server.config.lease, self.server.config.strategy);
         self.observe(Observed::ServerStarted { lease, strategy });
         self.observe(Observed::Retention(self.server.retention));
         self.observe(Observed::ServerRead(now));
-        self.perform(now, actions);
+        self.perform(now, &mut actions);
         for place in 0..self.places.len() {
             if self.is_embedded(place) {
                 self.schedule.put(self.now, Happening::ProcessStarts { place });
@@ -193,9 +217,10 @@ impl<W: Observer> World<'_, W> {
         }
     }
 
-    /// The server's process will end while its next commit is under way.
-    pub(super) fn crash_server_amid_commit(&mut self, away: Duration, noticed: bool) {
-        self.server.crash_amid_commit = Some((away, noticed));
+    /// The server's process will end while its next commit is under way, or when its next read of
+    /// the store fails.
+    pub(super) fn crash_server_later(&mut self, when: CrashMoment, away: Duration, noticed: bool) {
+        self.server.crash_later = Some((when, away, noticed));
     }
 
     pub(super) fn server_crashes(&mut self, server: u64, away: Duration, noticed: bool) {
@@ -243,14 +268,16 @@ impl<W: Observer> World<'_, W> {
         let was_full = !process.engine.takes_requests();
         let span = self.now.since(std::mem::replace(&mut process.served_at, self.now));
         let was_suspended = std::mem::take(&mut process.was_suspended) && span > SUSPENDED;
-        let (mut actions, mut steps) = (Vec::new(), Vec::new());
+        let mut actions = std::mem::take(&mut self.actions);
+        let mut steps = std::mem::take(&mut self.steps);
         process.engine.handle_observed(now, input, &mut actions, &mut steps);
         self.observe(Observed::ServerRead(now));
         if was_full || was_suspended {
             self.observe(Observed::Missed(span));
         }
-        self.see(steps, group);
-        self.perform(now, actions);
+        self.see(&mut steps, group);
+        self.perform(now, &mut actions);
+        (self.actions, self.steps) = (actions, steps);
         if self.audit == Audit::Always {
             self.audit_server();
         }
@@ -258,9 +285,9 @@ impl<W: Observer> World<'_, W> {
 
     /// What was decided with a commit is shown before the next commit of the group, and can be
     /// judged by what was true when it was decided.
-    fn see(&mut self, steps: Vec<ServerStep>, group: Vec<Staged>) {
+    fn see(&mut self, steps: &mut Vec<ServerStep>, group: Vec<Staged>) {
         let mut group = group.into_iter().peekable();
-        for step in steps {
+        for step in steps.drain(..) {
             match step {
                 ServerStep::Heard { now, event } => {
                     self.fingerprint.add(u64::MAX, now, &event);
@@ -277,6 +304,11 @@ impl<W: Observer> World<'_, W> {
                 ServerStep::Told { after, worker, session, messages } => {
                     self.show_up_to(after, &mut group);
                     self.observe(Observed::Told { worker, session, messages: &messages });
+                    if self.is_http(worker) {
+                        // The other end is inside the engine.
+                        let messages = &[ToWorker::Renewed(MessageNo(0))];
+                        self.observe(Observed::Posted { worker, messages, works: &[] });
+                    }
                 }
                 ServerStep::Answered { after, ticket, answer } => {
                     self.show_up_to(after, &mut group);
@@ -350,8 +382,8 @@ impl<W: Observer> World<'_, W> {
         }
     }
 
-    fn perform(&mut self, now: Now, actions: Vec<ServerAction>) {
-        for action in actions {
+    fn perform(&mut self, now: Now, actions: &mut Vec<ServerAction>) {
+        for action in actions.drain(..) {
             let process = self.server.process.as_mut().expect("only a server that is up decides");
             match action {
                 ServerAction::Commit(mut commit) => {
@@ -376,7 +408,10 @@ impl<W: Observer> World<'_, W> {
                         self.send_to_worker(place, link, delivery);
                         if tell {
                             let server = self.server.life;
-                            self.schedule.put(self.now, Happening::ServerHasSent { server, link });
+                            let most = if self.is_healed { 0 } else { SENDING_MICROS };
+                            let takes = Duration::from_micros(self.server.random.below(most));
+                            let happening = Happening::ServerHasSent { server, link };
+                            self.schedule.put(self.now.plus(takes), happening);
                         }
                     }
                 }
@@ -390,7 +425,8 @@ impl<W: Observer> World<'_, W> {
                         self.tell_of_broken_connection(place, link.0);
                     }
                 }
-                ServerAction::Connected { worker, session, link } => {
+                ServerAction::Connected { link, .. } if link.is_http() => {}
+                ServerAction::Connected { worker, session, link, .. } => {
                     let before = process.users.insert(link, (worker, session));
                     if let Some((worker, session)) = before.filter(|(it, _)| *it != worker) {
                         self.observe(Observed::LinkGone { worker, session });
@@ -417,7 +453,18 @@ impl<W: Observer> World<'_, W> {
                         self.send_answer(ask);
                     }
                 }
-                ServerAction::Decided { .. }
+                ServerAction::ReadExpired { after, before, limit } => {
+                    self.read(Read::Expired { after, before, limit });
+                }
+                ServerAction::ReadOutdated { after, recent, limit } => {
+                    self.read(Read::Outdated { after, recent, limit });
+                }
+                ServerAction::Respond { ticket, response } => {
+                    if let Some(to) = process.responses.remove(&ticket) {
+                        self.send_response(to, &response);
+                    }
+                }
+                ServerAction::SliceDone { .. }
                 | ServerAction::Disconnected { .. }
                 | ServerAction::Suspended(_) => {}
             }
@@ -430,7 +477,9 @@ impl<W: Observer> World<'_, W> {
     fn read(&mut self, read: Read) {
         let server = self.server.life;
         let takes = Duration::from_micros(self.server.random.between(50, 2_000));
-        let happening = Happening::Reads { server, read: Box::new(read) };
+        let fails = self.server.take_crash(CrashMoment::DuringRead);
+        let fails = fails.map(|(away, noticed)| FailedRead { away, noticed });
+        let happening = Happening::Reads { server, read: Box::new(read), fails };
         self.schedule.put(self.now.plus(takes + self.server.slow_by), happening);
     }
 
@@ -439,14 +488,13 @@ impl<W: Observer> World<'_, W> {
         let server = &mut self.server;
         let process = server.process.as_mut().expect("it is up");
         if process.under_way.is_empty() && !process.gathered.is_empty() {
-            process.commits += process.gathered.len();
             process.under_way.extend(process.gathered.drain(..));
             let (least, most) = self.plan.commit;
             let takes = server.random.between(least.as_micros() as u64, most.as_micros() as u64);
             let takes = Duration::from_micros(takes) + server.slow_by;
             let happening = Happening::CommitReturns { server: server.life };
             self.schedule.put(self.now.plus(takes), happening);
-            if let Some((away, noticed)) = server.crash_amid_commit.take() {
+            if let Some((away, noticed)) = server.take_crash(CrashMoment::DuringCommit) {
                 let happening = Happening::ServerCrashes { server: server.life, away, noticed };
                 self.schedule.put(self.now.plus(takes / 2), happening);
             }
@@ -476,10 +524,6 @@ impl<W: Observer> World<'_, W> {
         let last = group.last().expect("a group is not empty").commit.last;
         self.serve_with(ServerInput::Committed(last), group);
         self.take_waiting();
-        let process = self.server.process.as_ref();
-        if process.is_some_and(|process| process.commits >= COMMITS_EACH) {
-            self.begin_sweep();
-        }
     }
 
     fn show(&mut self, staged: &Staged) {
@@ -518,9 +562,13 @@ impl<W: Observer> World<'_, W> {
         }
     }
 
-    /// The store has answered.
-    pub(super) fn reads(&mut self, server: u64, read: Read) {
+    /// The store has answered, or it cannot be read: then the server's process ends.
+    pub(super) fn reads(&mut self, server: u64, read: Read, fails: Option<FailedRead>) {
         if server != self.server.life || !self.server.is_up() {
+            return;
+        }
+        if let Some(FailedRead { away, noticed }) = fails.filter(|_| !self.is_healed) {
+            self.server_crashes(server, away, noticed);
             return;
         }
         match read {
@@ -535,59 +583,23 @@ impl<W: Observer> World<'_, W> {
                 let texts = jobs.iter().take(count).map(read).collect();
                 self.serve(ServerInput::PayloadsRead { link, jobs, texts });
             }
+            Read::Expired { .. } | Read::Outdated { .. } if self.retention_read_fails() => {
+                self.serve(ServerInput::RetentionFailed);
+            }
+            Read::Expired { after, before, limit } => {
+                let found = self.store.expired(after, before, limit);
+                self.serve(ServerInput::Expired(found));
+            }
+            Read::Outdated { after, recent, limit } => {
+                let found = self.store.outdated(after, &recent, limit);
+                self.serve(ServerInput::Outdated(found));
+            }
         }
     }
 
     pub(super) fn server_has_sent(&mut self, server: u64, link: LinkNo) {
         if server == self.server.life {
             self.serve(ServerInput::Sent(link));
-        }
-    }
-
-    /// A slice of side-work, unless one is under way: the store is asked for what it has kept for
-    /// long enough.
-    fn begin_sweep(&mut self) {
-        let process = self.server.process.as_mut().expect("it is up");
-        if self.server.retention.is_none() || process.is_sweeping {
-            return;
-        }
-        (process.is_sweeping, process.commits) = (true, 0);
-        let takes = Duration::from_micros(self.server.lottery.between(50, 2_000));
-        let happening = Happening::Sweeps { server: self.server.life };
-        self.schedule.put(self.now.plus(takes + self.server.slow_by), happening);
-    }
-
-    /// The store proposes what comes after what it has proposed before; after the last, it begins
-    /// anew.
-    pub(super) fn sweep(&mut self, server: u64) {
-        let Some(retention) = self.server.retention else {
-            return;
-        };
-        let Some(process) = self.server.process.as_mut().filter(|_| server == self.server.life)
-        else {
-            return;
-        };
-        if !process.engine.takes_requests() {
-            process.is_sweeping = false;
-            return;
-        }
-        let wall = self.server.clock.read(self.now).wall;
-        let before = Wall(wall.0.saturating_sub(retention.as_millis() as u64));
-        let expired = self.store.expired(process.proposed, before, RETIRED_TOGETHER);
-        let last = expired.last().filter(|_| expired.len() == RETIRED_TOGETHER);
-        process.proposed = last.map(|last| (last.at, last.seq));
-        process.is_sweeping = false;
-        if !expired.is_empty() {
-            let event =
-                DispatchEvent::Expired(expired.iter().map(|job| (job.seq, job.id)).collect());
-            let cause = Some(PurgeCause::Expired { retention });
-            self.serve(ServerInput::Propose { ticket: None, event, cause });
-            return;
-        }
-        let leases = self.store.outdated(LeaseNo(0), before, RETIRED_TOGETHER).leases;
-        if !leases.is_empty() {
-            let event = DispatchEvent::Outdated { leases, notes_before: before };
-            self.serve(ServerInput::Propose { ticket: None, event, cause: None });
         }
     }
 
@@ -608,17 +620,33 @@ impl<W: Observer> World<'_, W> {
         {
             process.ticks_at = None;
             self.serve(ServerInput::Tick);
-            self.spare_moment();
+            self.idle_moment();
         }
     }
 
-    /// A server that has nothing to do, and for which nothing waits, has a moment to spare.
-    fn spare_moment(&mut self) {
+    /// If nothing waits to be durable, the server's lottery may pick this moment for retention.
+    fn idle_moment(&mut self) {
         let process = self.server.process.as_ref();
-        let is_idle = process.is_some_and(|it| it.gathered.is_empty() && it.under_way.is_empty());
-        if is_idle && self.server.lottery.one_in(IDLE_EACH) {
-            self.begin_sweep();
+        let may_begin = |process: &Process| {
+            process.engine.is_settled() && process.engine.retention().may_begin()
+        };
+        if !process.is_some_and(may_begin) {
+            return;
         }
+        self.server.idle_moments += 1;
+        if !self.server.lottery.one_in(IDLE_EACH) && self.server.idle_moments < IDLE_MOST {
+            return;
+        }
+        self.server.idle_moments = 0;
+        self.requests += 1;
+        let (ticket, rows) = (Ticket(self.requests), IDLE_ROWS);
+        let other = match self.server.next_job {
+            RetentionJob::Purge => RetentionJob::Trim,
+            RetentionJob::Trim => RetentionJob::Purge,
+        };
+        let job = std::mem::replace(&mut self.server.next_job, other);
+        let until = Some(self.server.clock.read(self.now).monotonic.plus(IDLE_SPAN));
+        self.serve(ServerInput::RetentionMoment { ticket, job, rows, until });
     }
 
     /// A worker has connected.
@@ -752,6 +780,15 @@ impl<W: Observer> World<'_, W> {
         }
     }
 
+    /// A request over plain HTTP has arrived, and its sender waits for a response.
+    pub(super) fn expect_response(&mut self, to: ResponseTo) -> Option<Ticket> {
+        let process = self.server.process.as_mut()?;
+        self.requests += 1;
+        let ticket = Ticket(self.requests);
+        process.responses.insert(ticket, to);
+        Some(ticket)
+    }
+
     fn is_open(&self, link: LinkNo) -> bool {
         self.server.process.as_ref().is_some_and(|process| process.links.contains_key(&link))
     }
@@ -780,11 +817,10 @@ impl<W: Observer> World<'_, W> {
         process.asks.insert(ticket, ask);
         self.observe(Observed::Asked { request: RequestNo(ticket.0), what: &request });
         let job = match &request {
-            Request::Submit(specs) => specs.first().map(|spec| spec.id),
             Request::Cancel(job) => Some(*job),
-            _ => None,
+            submit => submit.submitted().first().map(|spec| spec.id),
         };
-        self.serve(ServerInput::Request { ticket, request });
+        self.serve(ServerInput::Request { ticket, by: None, request });
         // Some clients look at once, some wait for the end of their job, some do neither: always
         // the same for the same job, also in a run from which other requests were removed.
         let which = job.map_or(ask as u64, |job| job.0 as u64);
@@ -831,9 +867,27 @@ impl<W: Observer> World<'_, W> {
         }
     }
 
+    pub(super) fn fail_retention(&mut self, span: Duration, failed: u32) {
+        self.server.failing = failed;
+        self.server.failing_turn += 1;
+        let turn = self.server.failing_turn;
+        self.schedule.put(self.now.plus(span), Happening::RetentionRecovers { turn });
+    }
+
+    pub(super) fn recover_retention(&mut self, turn: u64) {
+        if turn == self.server.failing_turn {
+            self.server.failing = 0;
+        }
+    }
+
+    fn retention_read_fails(&mut self) -> bool {
+        self.server.failing > 0 && self.server.random.happens(self.server.failing)
+    }
+
     pub(super) fn mend_store(&mut self) {
         (self.server.slow_by, self.server.unknown) = (Duration::ZERO, 0);
-        self.server.crash_amid_commit = None;
+        self.server.failing = 0;
+        self.server.crash_later = None;
     }
 
     /// What the present server has counted; a new one begins at nothing.

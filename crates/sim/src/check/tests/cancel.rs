@@ -7,7 +7,7 @@ use crate::check::Rule::S14;
 fn s14_a_job_starts_after_its_cancel_is_acknowledged() {
     let story = "
            1s    r1 cancel a
-             -> commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
+             -> commit 3: note act cancel a by -, write a cancelled fence 2 held-by w1 because request
              -> tell w1: cancel a.1
         +  1s    w1 starts a.1
         +  1s    w1 stops a.1 cancelled
@@ -29,7 +29,7 @@ fn s14_a_cancel_is_acknowledged_and_not_stored() {
         -    -> reply r1 done
         -2   -> commit 3: write a succeeded fence 1
         -2   -> reply r1 done
-             -> commit 4: note cancelled a
+             -> commit 4: note act cancel a by -
         +    -> commit 5: write a cancelled fence 2
         +    -> reply r1 done
         +2   -> commit 5: write a succeeded fence 1
@@ -51,7 +51,7 @@ fn s14_an_answer_to_something_else_is_no_acknowledgement() {
 /// The cancel of what the first worker owns is stored, and has its receipt.
 const CANCELLED: &str = "
     1s    cancel a
-      -> commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
+      -> commit 3: note act cancel a by -, write a cancelled fence 2 held-by w1 because request
 ";
 
 const UNTOLD: &str = "the holder of #1 was not told within a heartbeat that it is cancelled";
@@ -166,7 +166,7 @@ fn s14_a_hello_lists_all_holds() {
 fn s14_the_heartbeat_begins_with_the_receipt() {
     let story = "
            1s    cancel a
-           1s    store commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
+           1s    store commit 3: note act cancel a by -, write a cancelled fence 2 held-by w1 because request
         -  3s    committed 3
         +  3s    committed 2
            4000001us tick
@@ -174,7 +174,7 @@ fn s14_the_heartbeat_begins_with_the_receipt() {
     breaks(S14, UNTOLD, &[OWNED, story]);
     let story = "
            1s    cancel a
-           1s    store commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
+           1s    store commit 3: note act cancel a by -, write a cancelled fence 2 held-by w1 because request
            3s    committed 4
            3500ms committed 5
         -  4000001us tick

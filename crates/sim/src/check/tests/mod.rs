@@ -15,11 +15,14 @@
 //! The other files have the histories of the checkers of the same name.
 
 mod cancel;
+mod charge;
 mod liveness;
 mod order;
 mod outcome;
 mod ownership;
+mod retention;
 mod shell;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -168,7 +171,7 @@ impl Player {
     fn server_hears(&mut self, event: DispatchEvent) {
         event.learn(&mut self.context);
         match &event {
-            DispatchEvent::Request { from, request } => {
+            DispatchEvent::Request { from, request, .. } => {
                 self.observe(Observed::Asked { request: *from, what: request });
             }
             DispatchEvent::Worker { worker, session, number, messages } => {

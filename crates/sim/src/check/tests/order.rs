@@ -249,7 +249,7 @@ fn s12_what_a_parents_end_has_allowed_stays_allowed() {
            0s    w1 runs p.1 failed for-good
              -> commit 4: note attempt p.1 by w1 failed "x", write p dead fence 1 charged 1
            1s    retry p
-             -> commit 5: note retried p, write p queued fence 2, lease 2 w1 claimed p.3 at 1s
+             -> commit 5: note act retry p by -, write p queued fence 2, lease 2 w1 claimed p.3 at 1s
         -  1s    submit c after p when any-failed
         -    -> commit 6: put #2 at 1s: c after p when any-failed: blocked
            2s    w2: hello new slots 1 want 1
@@ -269,7 +269,7 @@ fn s12_a_child_may_be_stored_before_its_parent() {
            0s    w1 runs p.1 failed for-good
              -> commit 3: note attempt p.1 by w1 failed "x", write p dead fence 1 charged 1
            1s    retry p
-             -> commit 4: note retried p, write p queued fence 2, lease 2 w1 claimed p.3 at 1s
+             -> commit 4: note act retry p by -, write p queued fence 2, lease 2 w1 claimed p.3 at 1s
              -> commit 5: lease 3 w1 claimed c.1 at 1s
     "#;
     breaks(S12, TOO_SOON, &[story]);
@@ -566,7 +566,7 @@ fn l6_a_retry_forgets_the_steals() {
         +  2s    w1 runs a.3 failed for-good
         +    -> commit 7: note attempt a.3 by w1 failed "x", write a dead fence 3 charged 1
         +  2s    retry a
-        +    -> commit 8: note retried a, write a queued fence 4, lease 5 w1 claimed a.5 at 2s
+        +    -> commit 8: note act retry a by -, write a queued fence 4, lease 5 w1 claimed a.5 at 2s
         -  3s    w1: give 3 a.3
         +  3s    w1: give 3 a.5
              -> commit 9: lease 6 w2 stolen-from w1 a.6 at 3s

@@ -39,7 +39,9 @@ fn s1_a_commit_names_a_job_that_is_not_there() {
         -3   -> commit 2: purge #7
         +    -> commit 2: write a cancelled fence 1
         +2   -> commit 2: lease 1 w1 claimed a.1 at 0s
-        +3   -> commit 2: write a cancelled fence 1, purge a
+        +3   -> commit 2: write a cancelled fence 1
+        +3 121s  expired [#1 a]
+        +3   -> commit 3: purge a
     ";
     breaks(S1, "a commit names job #7, which is not stored", &[story]);
 }
@@ -231,12 +233,12 @@ fn s5_a_dead_job_lives_again_without_an_operator() {
              -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1 because failed
            2s    retry a
         -    -> commit 4: write a queued fence 2
-        -2   -> commit 4: note retried b, write a queued fence 2
-        -3   -> commit 4: note retried a
+        -2   -> commit 4: note act retry b by -, write a queued fence 2
+        -3   -> commit 4: note act retry a by -
         -3   -> commit 5: write a queued fence 2
-        -4   -> commit 4: note retried a, write a running fence 1 held-by w1
-        +    -> commit 4: note retried a, write a queued fence 2
-        +2   -> commit 4: write a queued fence 2, note retried a
+        -4   -> commit 4: note act retry a by -, write a running fence 1 held-by w1
+        +    -> commit 4: note act retry a by -, write a queued fence 2
+        +2   -> commit 4: write a queued fence 2, note act retry a by -
     "#;
     breaks(S5, "a is dead, but is written as", &[OWNED, story]);
 }
@@ -249,7 +251,7 @@ fn s5_a_retry_is_noted_that_nobody_has_asked_for() {
         -2 2s    retry b
         -3 2s    cancel a
         +  2s    retry a
-             -> commit 4: note retried a, write a queued fence 2
+             -> commit 4: note act retry a by -, write a queued fence 2
     "#;
     breaks(S5, "a is dead, but is written as", &[OWNED, story]);
 }
@@ -270,11 +272,11 @@ fn s5_a_job_has_ended_before_it_has_begun() {
 fn s5_what_was_cancelled_lives_again() {
     let story = "
            1s    cancel a
-             -> commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
+             -> commit 3: note act cancel a by -, write a cancelled fence 2 held-by w1 because request
              -> tell w1: cancel a.1
            2s    w1: report a.1 stopped
         -    -> commit 4: write a queued fence 3
-        -2   -> commit 4: note retried a, write a queued fence 3
+        -2   -> commit 4: note act retry a by -, write a queued fence 3
         -3   -> commit 4: write a dead fence 3
         +    -> commit 4: write a cancelled fence 2 because request
     ";
@@ -289,7 +291,7 @@ fn s5_what_succeeded_lives_again() {
         +  1s    w1 runs a.1 failed for-good
         +    -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1
            2s    retry a
-             -> commit 4: note retried a, write a queued fence 2
+             -> commit 4: note act retry a by -, write a queued fence 2
     "#;
     breaks(S5, "a is succeeded, but is written as queued", &[OWNED, story]);
 }
@@ -316,7 +318,7 @@ fn s5_a_job_is_cancelled_and_nobody_has_asked_for_it() {
         +  1s    cancel a
         -    -> commit 4: write a cancelled fence 2 held-by w1 because request
         -2   -> commit 4: write a cancelled fence 2 held-by w1
-        -3   -> commit 4: note cancelled a, write a cancelled fence 2 held-by w1 because request
+        -3   -> commit 4: note act cancel a by -, write a cancelled fence 2 held-by w1 because request
         +    -> commit 4: write a cancelled fence 2 held-by w1 because request
     ";
     breaks(S5, "a is cancelled, but no cancel was requested", &[OWNED, story]);
@@ -354,7 +356,7 @@ fn s5_what_has_ended_is_given_out() {
            1s    w1 runs a.1 failed for-good
              -> commit 3: note attempt a.1 by w1 failed "x", write a dead fence 1 charged 1
         +  1s    retry a
-        +    -> commit 4: note retried a, write a queued fence 2
+        +    -> commit 4: note act retry a by -, write a queued fence 2
            2s    w2: hello new slots 1 want 1
              -> commit 5: lease 2 w2 claimed a.3 at 2s
     "#;
@@ -367,7 +369,7 @@ fn s5_what_has_died_with_its_worker_is_given_out() {
            10s   tick
              -> commit 3: note lost w1 with 1, note attempt a.1 by w1 lost-alone, write a dead fence 2 charged 1 suspicions 1, lease 2 nobody lost-by w1 a.2 at 10s
         +  11s   retry a
-        +    -> commit 4: note retried a, write a queued fence 3
+        +    -> commit 4: note act retry a by -, write a queued fence 3
            12s   w2: hello new slots 1 want 1
              -> commit 5: lease 3 w2 claimed a.4 at 12s
     ";
@@ -460,12 +462,13 @@ fn s6_the_same_job_is_refused_as_another() {
         -2 1s    submit [b body 2; c body 2 key l; d body 1 key k]
         -3 1s    submit [b body 1 key k; c body 1 key k]
         -4 1s    submit b body 2 key l
+        -5 1s    submit b body 2 key k queue other
         +  1s    submit b body 2 key k
         +2 1s    submit [b body 1; c body 1 key l; d body 2 key k]
         +3 1s    submit [b body 1 key k; c body 2 key k]
              -> reply refused key-conflict k of a
     ";
-    let what = "a submit with the key of a is refused, but it is the same job";
+    let what = "a submit with the key of a is refused, but it is no conflict";
     breaks(S6, what, &[story]);
 }
 
@@ -597,7 +600,7 @@ fn s9_two_jobs_are_charged_for_one_worker() {
         +2   -> commit 3: put #2 at 0s: b: queued, lease 2 w2 claimed b.1 at 0s
            10s   tick
         -    -> commit 4: note lost w1 with 2, note attempt a.1 by w1 lost-alone, note attempt b.1 by w1 lost-alone, write a queued fence 2 charged 1, write b queued fence 2 charged 1, lease 3 nobody lost-by w1 [a.2 b.2] at 10s
-        +    -> commit 4: note lost w1 with 2, note attempt a.1 by w1 lost-alone, write a queued fence 2 charged 1, lease 3 nobody lost-by w1 [a.2 b.2] at 10s
+        +    -> commit 4: note lost w1 with 2, note attempt a.1 by w1 lost-among-others, note attempt b.1 by w1 lost-among-others, write a queued fence 2, write b queued fence 2, lease 3 nobody lost-by w1 [a.2 b.2] at 10s
         +2   -> commit 4: note lost w1 with 1, note lost w2 with 1, note attempt a.1 by w1 lost-alone, note attempt b.1 by w2 lost-alone, write a queued fence 2 charged 1, write b queued fence 2 charged 1, lease 3 nobody lost-by w1 a.2 at 10s, lease 4 nobody lost-by w2 b.2 at 10s
     ";
     breaks(S9, NOT_TO_PAY, &[OWNED, story]);
@@ -615,7 +618,7 @@ fn s9_a_failure_is_not_charged() {
     let story = "
            10s   tick
         -    -> commit 3: note lost w1 with 1, note attempt a.1 by w1 lost-alone, write a queued fence 2 suspicions 1, lease 2 nobody lost-by w1 a.2 at 10s
-        +    -> commit 3: note lost w1 with 1, note attempt a.1 by w1 lost-among-others, write a queued fence 2 suspicions 1, lease 2 nobody lost-by w1 a.2 at 10s
+        +    -> commit 3: note lost w1 with 1, note attempt a.1 by w1 lost-alone, write a queued fence 2 charged 1 suspicions 1, lease 2 nobody lost-by w1 a.2 at 10s
     ";
     breaks(S9, what, &[OWNED, story]);
 }
@@ -636,8 +639,8 @@ fn s9_a_retry_gives_back_all_attempts() {
            12s   w2 runs a.3 failed for-good
              -> commit 5: note attempt a.3 by w2 failed "x", write a dead fence 3 charged 2 suspicions 1
            13s   retry a
-        -    -> commit 6: note retried a, write a queued fence 4 charged 1
-        +    -> commit 6: note retried a, write a queued fence 4
+        -    -> commit 6: note act retry a by -, write a queued fence 4 charged 1
+        +    -> commit 6: note act retry a by -, write a queued fence 4
     "#;
     breaks(S9, "a is retried with 1 attempts charged", &[OWNED, LOST, story]);
 }

@@ -76,12 +76,14 @@ fn s2_a_third_run_beside_two_older_ones() {
 #[test]
 fn s2_the_oldest_of_three_runs_continues_after_a_pause() {
     let story = "
+          10s   w2: start a.3
+            -> commit 5: write a running fence 3 charged 1 suspicions 1 held-by w2
           11s   w2 starts a.3
           19s   w2 pauses
           20s   tick
-            -> commit 5: note lost w2 with 1, note attempt a.3 by w2 lost-alone, write a queued fence 4 charged 2 suspicions 2, lease 4 nobody lost-by w2 a.4 at 20s
+            -> commit 6: note lost w2 with 1, note attempt a.3 by w2 lost-alone, write a queued fence 4 charged 2 suspicions 2, lease 4 nobody lost-by w2 a.4 at 20s
           20s   w3: hello new slots 1 want 1
-            -> commit 6: lease 5 w3 claimed a.5 at 20s
+            -> commit 7: lease 5 w3 claimed a.5 at 20s
           20s   w3 starts a.5
           21s   w1 resumes
         + 21s   w1 is late
@@ -175,7 +177,7 @@ fn s2_a_start_of_what_was_cancelled_and_no_worker_holds() {
     let what = "a.1 starts on node 1, which does not own it";
     let story = "
           1s    cancel a
-            -> commit 3: note cancelled a, write a cancelled fence 2 held-by w1 because request
+            -> commit 3: note act cancel a by -, write a cancelled fence 2 held-by w1 because request
         - 1s    w1: report a.1 stopped
         -   -> commit 4: write a cancelled fence 2 because request
           1s    w1 starts a.1
