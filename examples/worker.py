@@ -33,7 +33,7 @@ class Worker:
                 self.renewed = sent  # The lease starts when we send, not when the answer arrives.
                 return answer
             except urllib.error.HTTPError as error:
-                if error.code == 410:
+                if error.code in (409, 410):  # Another process uses our id, or the lease has expired.
                     break
                 if error.code < 500:
                     sys.exit(error.read().decode())

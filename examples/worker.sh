@@ -22,7 +22,7 @@ ask() {
     clock; sent=$now
     code=$(curl -s -m $most -o "$answer" -w '%{http_code}' -H 'accept: text/plain' \
         -H 'content-type: application/json' -d "{\"instance\":\"$instance\"$2" "$url/v1/work/$id/$1")
-    case $code in 200) renewed=$sent ;; 410) gone=1; false ;; *) false ;; esac
+    case $code in 200) renewed=$sent ;; 409 | 410) gone=1; false ;; *) false ;; esac
 }
 
 # insist VERB REST: repeats a request until it is answered or the lease is nearly over.

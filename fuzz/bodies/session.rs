@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary as _, Result, Unstructured};
 use filch_api::delivery;
-use filch_api::session::{DownFrame, UpFrame};
+use filch_api::session::{Arrived, DownFrame, UpFrame};
 use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, MessageNo, QuestionNo, Seq, SessionNo};
 use filch_scheduler::message::{
     Assignment, Delivery, Placement, Serves, StartMode, Suspects, ToWorker, WorkerBatch,
@@ -38,11 +38,13 @@ pub(crate) fn run(input: &[u8]) {
 
 /// A frame that can be read can be written and read again, with the same meaning.
 fn up(text: &str) {
+    let arrived = Arrived::read(text);
     let Ok(frame) = serde_json::from_str::<UpFrame>(text) else { return };
     let written = serde_json::to_string(&frame).expect("a frame can be written");
     let again: UpFrame = serde_json::from_str(&written).expect("a written frame can be read");
     assert_eq!(serde_json::to_string(&again).expect("a frame can be written"), written);
     let (Ok(heard), again) = (frame.hear(), again.hear()) else { return };
+    same(&heard, &arrived.expect("the same frame, read message by message").batch);
     same(&heard, &again.expect("the same frame was valid before"));
 
     // Built from its messages again, the frame is the same.

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 pub use self::streams::{Events, Printed, StreamedEvent};
 use crate::access::{Access, NoAccess, Target};
+use crate::act::Acts;
 use crate::cluster::{Order, Purge, Queue, QueueDetail, QueueUpdate, Status, Worker, WorkerStop};
 use crate::dead::{Count, Groups, Selection};
 use crate::event::JobEvents;
@@ -405,6 +406,21 @@ impl Client {
     /// See [`Error`].
     pub async fn queue(&self, name: &str) -> Result<QueueDetail> {
         self.ask(Method::GET, &format!("/v1/queues/{}", path(name)), NOTHING).await
+    }
+
+    /// A page of the audit trail, the newest first.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn acts(&self, queue: Option<&str>, before: Option<u64>) -> Result<Acts> {
+        let mut url = "/v1/acts?limit=1000".to_owned();
+        if let Some(queue) = queue {
+            url.push_str(&format!("&queue={}", path(queue)));
+        }
+        if let Some(before) = before {
+            url.push_str(&format!("&before={before}"));
+        }
+        self.ask(Method::GET, &url, NOTHING).await
     }
 
     /// Cancels the waiting jobs of a queue, and returns how many.

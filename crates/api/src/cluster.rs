@@ -4,6 +4,7 @@ use filch_scheduler::dispatch::{QueueSnapshot, QueueView, WorkerView};
 use filch_scheduler::record::{DEFAULT_AGING, Strategy};
 use serde::{Deserialize, Serialize};
 
+use crate::act::Act;
 use crate::id;
 use crate::job::Reasoning;
 use crate::submission::Span;
@@ -117,6 +118,9 @@ pub struct QueueDetail {
     pub ended_last_minute: u64,
     /// Why it is not faster.
     pub why: Reasoning,
+    /// The last changes of its settings, the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acts: Vec<Act>,
 }
 
 /// How many jobs are in which state.
@@ -196,6 +200,7 @@ impl QueueDetail {
             slots: line.slots,
             ended_last_minute,
             why: Self::why(line),
+            acts: Vec::new(),
         }
     }
 
@@ -264,6 +269,19 @@ pub enum Order {
     RoundRobin,
     /// Queues in proportion to their weights.
     Fair,
+}
+
+impl Order {
+    /// Its name.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Fifo => "fifo",
+            Self::Priority => "priority",
+            Self::RoundRobin => "round-robin",
+            Self::Fair => "fair",
+        }
+    }
 }
 
 impl From<Order> for Strategy {

@@ -112,4 +112,7 @@ pub struct JobEvents {
     pub ended: bool,
     /// The entries.
     pub events: Vec<JobEvent>,
+    /// Whether older entries may be left out: of a long history, only the newest part is shown.
+    #[serde(default, skip_serializing_if = "crate::job::is_false")]
+    pub older_left_out: bool,
 }

@@ -172,7 +172,7 @@ fn id_of(job_name: &str, job: &Submission, key: Option<&str>) -> Result<JobId, P
                 .at(format!("{}/id", place(job_name)))
         }),
         // Keys come from a header, which cannot contain NUL bytes, so these ids are unique.
-        (None, Some(key)) => Ok(id::keyed_job(&format!("flow\0{key}\0{job_name}"), 0)),
+        (None, Some(key)) => Ok(job.keyed_id(&format!("flow\0{key}\0{job_name}"), 0)),
         (None, None) => Ok(id::new_job()),
     }
 }
@@ -188,7 +188,7 @@ fn unread(error: &serde_json::Error) -> Problem {
 }
 
 fn unknown_parent(title: String, help: String) -> Problem {
-    Problem::new(422, "unknown-parent", title).help(help)
+    Problem::new(404, "unknown-parent", title).help(help)
 }
 
 /// The members of an object in the order in which they were written.

@@ -13,11 +13,13 @@ pub fn new_job() -> JobId {
 }
 
 /// The id of the `index`th job that is submitted under an idempotency key: the same key gives the
-/// same ids.
+/// same ids in the same queue.
 #[must_use]
-pub fn keyed_job(key: &str, index: u64) -> JobId {
+pub fn keyed_job(queue: &str, key: &str, index: u64) -> JobId {
     let mut hash = Sha256::new();
     hash.update(b"filch idempotency key\0");
+    hash.update((queue.len() as u64).to_le_bytes());
+    hash.update(queue.as_bytes());
     hash.update(key.as_bytes());
     hash.update(index.to_le_bytes());
     let digest: [u8; 32] = hash.finalize().into();

@@ -6,6 +6,7 @@ use filch_scheduler::state::JobState;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::act::Act;
 use crate::id;
 use crate::submission::{RetryPolicy, Span, When, Work};
 use crate::suggest::did_you_mean;
@@ -102,7 +103,7 @@ pub struct Details {
     /// Why the job is in its current state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Reasoning>,
-    /// Every change of owner, in order.
+    /// The changes of owner, in order.
     #[serde(default)]
     pub ledger: Vec<Ownership>,
     /// Actions of operators and clients, in order.
@@ -111,6 +112,15 @@ pub struct Details {
     /// Attempts that did not succeed, in order.
     #[serde(default)]
     pub failures: Vec<Failure>,
+    /// Whether older entries of `ledger`, `acts` and `failures` may be left out: each has the
+    /// newest 500 at most, and only the newest part of a long ledger is searched.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub older_left_out: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+pub(crate) const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// Why a job is in its state, or why a queue is not faster.
@@ -157,16 +167,6 @@ pub struct Ownership {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Moment>,
-}
-
-/// An action of an operator or a client.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Act {
-    /// cancelled, retried or prioritised.
-    pub act: String,
-    /// When.
-    pub at: Moment,
 }
 
 /// An attempt that did not succeed.
@@ -376,20 +376,6 @@ impl Ownership {
     }
 }
 
-impl Act {
-    /// The action in a note; `None` if the note is about something else.
-    #[must_use]
-    pub fn noted(at: filch_scheduler::time::Wall, note: &Note) -> Option<Self> {
-        let act = match note {
-            Note::Cancelled(_) => "cancelled",
-            Note::Retried(_) => "retried",
-            Note::Prioritised(_) => "prioritised",
-            Note::Attempt { .. } | Note::WorkerLost { .. } | Note::Drained(_) => return None,
-        };
-        Some(Self { act: act.to_owned(), at: Moment(at) })
-    }
-}
-
 impl Failure {
     /// The failed attempt in a note; `None` if the note is about something else.
     #[must_use]
@@ -434,6 +420,19 @@ impl Reasoning {
             help: Some(format!("start a worker that does; those that are there handle {known}")),
             turn: None,
         }
+    }
+
+    /// The same, with the reason why the last worker that had the job could not start it.
+    #[must_use]
+    pub fn after(mut self, last: Option<&Failure>) -> Self {
+        let waits = !matches!(self.code.as_str(), "owned" | "ended");
+        if let Some(Failure { worker, error: Some(error), outcome, .. }) = last
+            && waits
+            && outcome == "unstarted"
+        {
+            self.text.push_str(&format!("; worker {worker} could not start it: {error}"));
+        }
+        self
     }
 
     /// The scheduler's reason as a sentence; for a queued job, with its position.

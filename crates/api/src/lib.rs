@@ -5,7 +5,7 @@
 //!   same over plain HTTP. `frame_schema`, behind the feature `schema`, is the frames as JSON
 //!   Schema.
 //! - Clients: [`submission`] and [`flow`] are what they submit and how it is validated; [`job`],
-//!   [`turn`], [`cluster`], [`event`] and [`recruit`] are what they get back; [`dead`] and
+//!   [`turn`], [`cluster`], [`event`], [`act`] and [`recruit`] are what they get back; [`dead`] and
 //!   [`fingerprint`] are about dead jobs.
 //! - Requests in general: [`problem`] is how a request is refused, [`limits`] are the bounds,
 //!   [`json`] checks nesting, [`token`] is authorization, [`access`] and [`tls`] are how programs
@@ -17,6 +17,7 @@
 //! files.
 
 pub mod access;
+pub mod act;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod cluster;

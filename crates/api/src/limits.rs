@@ -43,7 +43,11 @@ pub const CHUNK_JOBS: usize = 4_096;
 pub const CHUNK_BYTES: usize = 1 << 20;
 
 /// Bytes in one frame that a worker sends: many results at once.
-pub const FRAME_BYTES: usize = 256 << 20;
+pub const FRAME_BYTES: usize = 16 << 20;
+
+/// Messages in one frame that a worker sends, reports and jobs in their lists included. A worker
+/// that owns as many jobs as it can, and has as many reports to repeat, stays below.
+pub const FRAME_ITEMS: usize = 65_536;
 
 /// Characters in the instance of a worker that works over plain HTTP.
 pub const INSTANCE_CHARACTERS: usize = 64;
@@ -56,9 +60,6 @@ pub const PLAIN_QUEUES: usize = 1_000;
 
 /// Kinds that a worker may announce.
 pub const WORKER_KINDS: usize = 1_000;
-
-/// Jobs in the response to one claim of a worker over plain HTTP.
-pub const CLAIM_JOBS: u32 = 64;
 
 /// Jobs, or ids of jobs, in one request about several jobs.
 pub const REQUEST_JOBS: usize = 10_000;

@@ -108,7 +108,7 @@ impl From<Refused> for Problem {
             Refused::ParentTwice { .. } => {
                 Self::new(422, "parent-twice", title).help("name each parent once")
             }
-            Refused::UnknownParent { .. } => Self::new(422, "unknown-parent", title)
+            Refused::UnknownParent { .. } => Self::new(404, "unknown-parent", title)
                 .help("submit the parent first, or in the same array"),
             Refused::WrongState { .. } => Self::new(409, "wrong-state", title),
             Refused::OutOfBounds { .. } => Self::new(422, "out-of-bounds", title),

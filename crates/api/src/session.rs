@@ -7,6 +7,8 @@
 //! converted once: on arrival into the scheduler's message, on departure out of it. `delivery` does
 //! that quickly for jobs on their way to a worker.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use filch_scheduler::id::{
@@ -19,9 +21,11 @@ use filch_scheduler::message::{
 use filch_scheduler::name::Name;
 use filch_scheduler::record::StoredText;
 use filch_scheduler::time::Millis;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use crate::job::is_false;
 use crate::json::check_depth;
 use crate::submission::Span;
 use crate::{id, limits};
@@ -54,6 +58,17 @@ pub struct UpFrame {
     pub about: Option<Box<About>>,
 }
 
+/// A frame from a worker, as the server uses it.
+#[derive(Debug)]
+pub struct Arrived {
+    /// The messages; none in a frame that only carries output.
+    pub batch: WorkerBatch,
+    /// Output of running jobs.
+    pub output: Vec<Output>,
+    /// The worker's description of itself.
+    pub about: Option<Box<About>>,
+}
+
 /// A worker's description of itself: shown to people, and used to explain why a job waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -62,7 +77,7 @@ pub struct About {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The kinds of jobs it has handlers for; missing if unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "few_or_none")]
     pub kinds: Option<Vec<String>>,
     /// Its process id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -127,12 +142,13 @@ pub enum Up {
     /// refused.
     Report(WireReport),
     /// These attempts succeeded, without a result or a log: the compact form of a report.
-    Finished(Vec<WireHold>),
+    Finished(#[serde(deserialize_with = "few")] Vec<WireHold>),
     /// The answer to `ask_to_give`. The jobs must not have started, and have left the worker.
     Given {
         /// The number of the question.
         question: u64,
         /// The jobs given away; may be empty.
+        #[serde(deserialize_with = "few")]
         jobs: Vec<WireHold>,
     },
     /// The worker is stopping this cancelled job.
@@ -162,16 +178,16 @@ pub struct WireHello {
     /// The most jobs that it wants to own.
     pub want: u32,
     /// The queues it serves; all if missing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "few_or_none")]
     pub queues: Option<Vec<String>>,
     /// Reports that were not answered before, as many as fit. Applied before anything else.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "few")]
     pub reports: Vec<WireReport>,
     /// Jobs of this worker that have been running for a while.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "few")]
     pub started: Vec<WireHold>,
     /// Every job that the worker holds, and every job whose report did not fit and follows.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "few")]
     pub holds: Vec<WireHold>,
 }
 
@@ -238,11 +254,6 @@ pub enum WireEnding {
     Dropped,
     /// The job was cancelled and has stopped.
     Stopped,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 /// A frame from the server.
@@ -413,25 +424,123 @@ impl UpFrame {
         }
     }
 
+    /// The frame for the server.
+    ///
+    /// # Errors
+    /// If an id is malformed or a report is incomplete.
+    pub fn arrive(self) -> Result<Arrived, InvalidFrame> {
+        let worker = read_worker(&self.worker)?;
+        let mut messages = Vec::with_capacity(self.messages.len());
+        for message in self.messages {
+            message.hear(&mut messages)?;
+        }
+        let (session, number) = (SessionNo(self.session), MessageNo(self.number));
+        let batch = WorkerBatch { worker, session, number, messages };
+        Ok(Arrived { batch, output: self.output, about: self.about })
+    }
+
     /// The batch for `dispatch`.
     ///
     /// # Errors
     /// If an id is malformed or a report is incomplete.
     pub fn hear(self) -> Result<WorkerBatch, InvalidFrame> {
-        let worker = read_worker(&self.worker)?;
-        let mut messages = Vec::with_capacity(self.messages.len());
-        for message in self.messages {
-            match message {
-                Up::Finished(jobs) => messages
-                    .extend(jobs.into_iter().map(|job| {
-                        FromWorker::Report(Report::plain(job.into(), Ending::Finished))
-                    })),
-                other => messages.push(other.hear()?),
+        self.arrive().map(|arrived| arrived.batch)
+    }
+}
+
+/// An [`UpFrame`] whose messages have not been read yet.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UnreadFrame<'a> {
+    #[serde(borrow)]
+    worker: Cow<'a, str>,
+    session: u64,
+    #[serde(default)]
+    number: u64,
+    #[serde(borrow, default)]
+    messages: Few<&'a RawValue>,
+    #[serde(default, deserialize_with = "few")]
+    output: Vec<Output>,
+    #[serde(default)]
+    about: Option<Box<About>>,
+}
+
+impl Arrived {
+    /// Reads a frame that came over a socket, from anyone. While it is read it takes at most 4
+    /// times as much memory as its text, which is included, besides a few MiB: each message is
+    /// converted before the next one is read, and there are at most [`limits::FRAME_ITEMS`].
+    ///
+    /// # Errors
+    /// If it is not a valid frame: why. The reason may quote the frame.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let frame: UnreadFrame<'_> = serde_json::from_str(text).map_err(|it| it.to_string())?;
+        let worker = read_worker(&frame.worker).map_err(|InvalidFrame(why)| why)?;
+        let mut messages = Vec::with_capacity(frame.messages.0.len());
+        let mut items = frame.messages.0.len();
+        for message in frame.messages.0 {
+            let message: Up = serde_json::from_str(message.get()).map_err(|it| it.to_string())?;
+            items += message.items();
+            if items > limits::FRAME_ITEMS {
+                return Err(too_many());
+            }
+            message.hear(&mut messages).map_err(|InvalidFrame(why)| why)?;
+        }
+        let (session, number) = (SessionNo(frame.session), MessageNo(frame.number));
+        let batch = WorkerBatch { worker, session, number, messages };
+        Ok(Self { batch, output: frame.output, about: frame.about })
+    }
+}
+
+fn too_many() -> String {
+    format!("a frame has at most {} messages, reports and jobs", limits::FRAME_ITEMS)
+}
+
+/// A list in a frame: what is beyond the bound of all lists together is not even read.
+struct Few<T>(Vec<T>);
+
+impl<T> Default for Few<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items<T>(std::marker::PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
+            type Value = Vec<T>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = list.next_element()? {
+                    if items.len() == limits::FRAME_ITEMS {
+                        return Err(A::Error::custom(too_many()));
+                    }
+                    items.push(item);
+                }
+                Ok(items)
             }
         }
-        let (session, number) = (SessionNo(self.session), MessageNo(self.number));
-        Ok(WorkerBatch { worker, session, number, messages })
+
+        deserializer.deserialize_seq(Items(std::marker::PhantomData)).map(Self)
     }
+}
+
+fn few<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    Few::deserialize(deserializer).map(|few| few.0)
+}
+
+fn few_or_none<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<Vec<T>>, D::Error> {
+    Option::<Few<T>>::deserialize(deserializer).map(|few| few.map(|few| few.0))
 }
 
 impl Up {
@@ -471,8 +580,20 @@ impl Up {
         }
     }
 
-    fn hear(self) -> Result<FromWorker, InvalidFrame> {
-        Ok(match self {
+    /// How many items there are in its lists.
+    fn items(&self) -> usize {
+        match self {
+            Self::Hello(hello) => {
+                let queues = hello.queues.as_ref().map_or(0, Vec::len);
+                queues + hello.reports.len() + hello.started.len() + hello.holds.len()
+            }
+            Self::Finished(jobs) | Self::Given { jobs, .. } => jobs.len(),
+            _ => 0,
+        }
+    }
+
+    fn hear(self, messages: &mut Vec<FromWorker>) -> Result<(), InvalidFrame> {
+        messages.push(match self {
             Self::Hello(hello) => FromWorker::Hello(message::Hello {
                 kind: match hello.kind {
                     WireHelloKind::New => HelloKind::New,
@@ -496,7 +617,11 @@ impl Up {
             Self::Start(held) => FromWorker::Start(held.into()),
             Self::Started(held) => FromWorker::Started(held.into()),
             Self::Report(report) => FromWorker::Report(report.into_report()?),
-            Self::Finished(_) => return Err(InvalidFrame("`finished` is handled by the batch")),
+            Self::Finished(jobs) => {
+                let report = |job: WireHold| Report::plain(job.into(), Ending::Finished);
+                messages.extend(jobs.into_iter().map(|job| FromWorker::Report(report(job))));
+                return Ok(());
+            }
             Self::Given { question, jobs } => {
                 FromWorker::Given { question: QuestionNo(question), jobs: all(&jobs) }
             }
@@ -504,7 +629,8 @@ impl Up {
             Self::Progress { job, percent } => FromWorker::Progress { hold: job.into(), percent },
             Self::Drain => FromWorker::Drain,
             Self::Goodbye => FromWorker::Goodbye,
-        })
+        });
+        Ok(())
     }
 }
 

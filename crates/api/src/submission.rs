@@ -14,6 +14,9 @@ use crate::problem::Problem;
 use crate::time::Moment;
 use crate::{id, limits, span};
 
+/// The queue of jobs that name none.
+const DEFAULT_QUEUE: &str = "default";
+
 /// The kind of jobs that are commands.
 pub const COMMAND: &str = "command";
 
@@ -288,6 +291,12 @@ pub struct Work {
 }
 
 impl Submission {
+    /// The id of this job as the `index`th that is submitted under an idempotency key.
+    #[must_use]
+    pub fn keyed_id(&self, key: &str, index: u64) -> JobId {
+        id::keyed_job(self.queue.as_deref().unwrap_or(DEFAULT_QUEUE), key, index)
+    }
+
     /// Validates a submission; `fallback` makes an id if it has none. The payload is [`Work`] as
     /// JSON.
     ///
@@ -352,7 +361,7 @@ impl Submission {
             id,
             body: Digest::default(),
             key: self.key.as_deref().map(|key| name("key", key)).transpose()?,
-            queue: name("queue", self.queue.as_deref().unwrap_or("default"))?,
+            queue: name("queue", self.queue.as_deref().unwrap_or(DEFAULT_QUEUE))?,
             kind,
             priority: self.priority,
             parents,

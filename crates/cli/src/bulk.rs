@@ -146,7 +146,7 @@ impl Reader {
 
     fn identify(&self, index: u64, job: Submission) -> (JobId, Submission) {
         let key = self.key.as_deref();
-        let id = key.map_or_else(id::new_job, |key| id::keyed_job(key, index));
+        let id = key.map_or_else(id::new_job, |key| job.keyed_id(key, index));
         (id, Submission { id: Some(id::job(id)), key: None, ..job })
     }
 }

@@ -10,8 +10,8 @@ use filch_api::access::{Access, NoAccess, Plain, read_token_file};
 use filch_api::client::{Client, Error};
 use filch_api::tls::{ClientFiles, Identity};
 use filch_api::token::Secret;
+use filch_store::Location;
 
-use crate::data;
 use crate::exit::{self, Exit};
 use crate::usage::Usage;
 
@@ -53,14 +53,14 @@ impl Connection {
         self.data.as_deref().unwrap_or(Path::new("."))
     }
 
-    /// The store file in the data directory.
-    pub(crate) fn store_file(&self) -> PathBuf {
-        self.data_dir().join("filch.db")
+    /// The store in the data directory.
+    pub(crate) fn store(&self) -> Location {
+        Location::from(self.data_dir().join("filch.db"))
     }
 
     /// The URL of the server that has the data directory open, if there is one.
     pub(crate) fn running_server(&self) -> Option<String> {
-        filch_store::holder(&self.store_file())?.url
+        filch_store::holder(&self.store())?.url
     }
 
     /// The URL of the server. If a data directory was named, the default address does not count: it
@@ -73,7 +73,7 @@ impl Connection {
                 let text = format!(
                     "no server has {} open\n  help: start one with `filch up --data {}`, or name a \
                      running one with --data DIR or --server URL",
-                    self.store_file().display(),
+                    self.store(),
                     self.data_dir().display()
                 );
                 Err(Exit::new(exit::UNREACHABLE, text).into())
@@ -93,7 +93,7 @@ impl Connection {
     /// The server at the default address, if one answers there, even if it rejects our token. It is
     /// only used if no data directory was named and the current one holds no data.
     pub(crate) async fn default_server(&self) -> Result<Option<Client>> {
-        if self.data.is_some() || data::is_there(&self.store_file()) {
+        if self.data.is_some() || self.store().exists() {
             return Ok(None);
         }
         let client = self.client_at(DEFAULT_URL)?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use filch_store::OpenError;
+use filch_store::{Location, OpenError};
 
 use crate::exit::{self, Exit};
 use crate::usage::Usage;
@@ -23,19 +23,13 @@ pub(crate) fn make(folder: &Path) -> Result<()> {
     })
 }
 
-/// Whether the file exists. If that cannot be determined, it counts as existing, and opening it
-/// reports the error.
-pub(crate) fn is_there(file: &Path) -> bool {
-    file.try_exists().unwrap_or(true)
-}
-
 /// The exit code and message for a store that cannot be opened.
-pub(crate) fn unopened(file: &Path, error: &OpenError) -> Exit {
-    let named = format!("{}: {error}", file.display());
+pub(crate) fn unopened(store: &Location, error: &OpenError) -> Exit {
+    let named = format!("{store}: {error}");
     match error {
         OpenError::Held { .. } => Exit::new(exit::CONFLICT, named),
         OpenError::OtherVersion { .. } => Exit::new(exit::OTHER_VERSION, named),
-        OpenError::NoLog { .. } | OpenError::OldLibrary { .. } => Exit::new(1, named),
+        OpenError::Unusable(_) => Exit::new(1, named),
         OpenError::NotOurs(_) => Exit::new(1, error.to_string()),
         OpenError::Failed { .. } => {
             let help = "the store needs a writable disk, and only its owner can open it: run this as \

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use filch_scheduler::agent::{Home, Reserve};
 use filch_server::{Server, ServerConfig, StartError, exposure};
-use filch_store::{OpenError, OwnerNote, Sqlite, Store};
+use filch_store::{Location, OpenError, OwnerNote, Store};
 use filch_worker::command::{Options, Runner};
 use filch_worker::connect::{Connect, Wire};
 use filch_worker::handler::Handlers;
@@ -49,19 +49,15 @@ impl Embedded {
     ) -> Result<OpenResult> {
         check_exposure(connection, &wanted.config)?;
         data::make(connection.data_dir())?;
-        let store = open(connection.store_file()).await?;
-        let store = match store {
-            Ok(store) => Arc::new(store),
+        let store: Arc<dyn Store> = match open(connection.store()).await? {
+            Ok(store) => store.into(),
             Err(OpenError::Held { url: Some(url), .. }) => {
                 return Ok(OpenResult::AlreadyRunning(url));
             }
-            Err(error) => return Err(data::unopened(&connection.store_file(), &error).into()),
+            Err(error) => return Err(data::unopened(&connection.store(), &error).into()),
         };
-        let kept: Arc<dyn Store> = store.clone();
-        let server = Server::start(wanted.config.clone(), kept).await?;
-        store
-            .announce(&server.url())
-            .context("cannot write the URL of the server to the lock file")?;
+        let server = Server::start(wanted.config.clone(), Arc::clone(&store)).await?;
+        store.announce(&server.url())?;
         let worker = (wanted.slots > 0).then(|| start_worker(&server, &wanted));
         Ok(OpenResult::Started(Box::new(Self { server, worker })))
     }
@@ -89,28 +85,28 @@ impl Embedded {
 /// Whether a server may start with this configuration, checked before any file is opened or made.
 fn check_exposure(connection: &Connection, config: &ServerConfig) -> Result<()> {
     config.check().map_err(|error| Exit::new(exit::USAGE, error.to_string()))?;
-    let (file, listen) = (connection.store_file(), config.listen);
+    let (store, listen) = (connection.store(), config.listen);
     if !listen.ip().is_loopback() {
         let has_tokens =
-            filch_store::has_tokens(&file).map_err(|error| data::unopened(&file, &error))?;
+            filch_store::has_tokens(&store).map_err(|error| data::unopened(&store, &error))?;
         let checked = exposure::check(listen, config.protection(has_tokens));
         checked.map_err(|exposed| Exit::new(exit::USAGE, exposed.to_string()))?;
     }
     // If there is data, its own server may be the one that listens here: the lock decides that.
-    if !data::is_there(&file) {
+    if !store.exists() {
         drop(TcpListener::bind(listen).map_err(|error| StartError::Listen(listen, error))?);
     }
     Ok(())
 }
 
-/// How long a server that has the file open may take to write its URL into the lock file.
+/// How long a server that has the store open may take to publish its URL.
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(5);
 
-async fn open(file: PathBuf) -> Result<Result<Sqlite, OpenError>> {
+async fn open(location: Location) -> Result<Result<Box<dyn Store>, OpenError>> {
     let began = tokio::time::Instant::now();
     loop {
-        let path = file.clone();
-        let opening = move || Sqlite::open(&path, &OwnerNote::this_process());
+        let location = location.clone();
+        let opening = move || filch_store::open(&location, &OwnerNote::this_process());
         let opened =
             tokio::task::spawn_blocking(opening).await.context("opening the store panicked")?;
         match opened {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use filch_api::act::{Act, Acts};
 use filch_api::client::{Client, Error, StreamedEvent, path};
 use filch_api::event::ClusterEvent;
 use filch_api::time::Moment;
@@ -27,6 +28,7 @@ resumes after the last event; a note on stderr reports events that were missed.
 Examples:
   filch events -f
   filch events --since 10m --queue img
+  filch events --acts --since 7d
   filch events -f --worker 5b1e --jsonl | jq -c 'select(.cause == \"steal\")'";
 
 /// Print cluster events: jobs submitted, started, stolen, lost and ended
@@ -53,6 +55,9 @@ pub(crate) struct EventsArgs {
     /// Only events since this time (2026-01-31T12:00:00Z) or this long ago (10m)
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
+    /// Print what operators did instead: the audit trail
+    #[arg(long, conflicts_with_all = ["follow", "kind", "job", "worker"])]
+    acts: bool,
     /// Print one JSON object per line
     #[arg(long)]
     jsonl: bool,
@@ -60,6 +65,9 @@ pub(crate) struct EventsArgs {
 
 pub(crate) fn run(options: EventsArgs) -> Result<ExitCode> {
     with_client(&options.connection, async |client| {
+        if options.acts {
+            return acts(client, &options).await;
+        }
         let query = query(client, &options).await?;
         let mut printed = Ok(());
         let print = |received: &StreamedEvent| {
@@ -74,6 +82,32 @@ pub(crate) fn run(options: EventsArgs) -> Result<ExitCode> {
         }
         printed.map(|()| ExitCode::SUCCESS)
     })
+}
+
+/// Prints the audit trail, the oldest first.
+async fn acts(client: &Client, options: &EventsArgs) -> Result<ExitCode> {
+    let since = options.since.as_deref().map(|since| moment::ago("--since", since)).transpose()?;
+    let is_wanted = |act: &Act| since.is_none_or(|since| act.at >= since);
+    let (mut all, mut before) = (Vec::new(), None);
+    loop {
+        let Acts { acts, next } = client.acts(options.queue.as_deref(), before).await?;
+        let is_over = acts.iter().any(|act| !is_wanted(act));
+        all.extend(acts.into_iter().filter(is_wanted));
+        match next.filter(|_| !is_over) {
+            Some(next) => before = Some(next),
+            None => break,
+        }
+    }
+    for act in all.iter().rev() {
+        if options.jsonl {
+            document::line(act)?;
+            continue;
+        }
+        let job = act.job.as_deref().or(act.worker.as_deref()).map(short);
+        let subject = job.or_else(|| act.queue.clone()).or_else(|| act.token.clone());
+        line(act.at, &act.act, &subject.unwrap_or_default(), &act.words())?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn query(client: &Client, options: &EventsArgs) -> Result<String> {
@@ -164,8 +198,12 @@ fn show(received: &StreamedEvent, jsonl: bool) -> Result<()> {
     }
     let event: ClusterEvent = serde_json::from_str(&received.data)?;
     let (at, what, subject, details) = columns(&event);
-    let subject = escaped(&subject);
-    let details = escaped(&details);
+    line(at, &what, &subject, &details)
+}
+
+/// Prints an event.
+fn line(at: Moment, what: &str, subject: &str, details: &str) -> Result<()> {
+    let (subject, details) = (escaped(subject), escaped(details));
     let line = if std::io::stdout().is_terminal() {
         format!("{:<24}  {what:<11}  {subject:<17}  {details}", at.to_string())
     } else {

@@ -24,6 +24,8 @@ pub(crate) const OTHER_VERSION: u8 = 7;
 pub(crate) const STORE_FAILED: u8 = 8;
 /// A bug in the server itself.
 pub(crate) const CRASHED: u8 = 9;
+/// Another server has taken over the store.
+pub(crate) const SUPERSEDED: u8 = 10;
 /// A job that the command waited for has failed.
 pub(crate) const JOB_FAILED: u8 = 100;
 pub(crate) const JOB_CANCELLED: u8 = 102;
@@ -65,8 +67,8 @@ pub(crate) fn code_of(error: &client::Error) -> u8 {
 /// The exit code of a server that ended by itself.
 pub(crate) const fn code_of_end(stopped: &Stopped) -> u8 {
     match stopped {
-        // Another server has taken over.
-        Stopped::Asked | Stopped::Commit(CommitError::Superseded) => 1,
+        Stopped::Asked => 1,
+        Stopped::Commit(CommitError::Superseded) => SUPERSEDED,
         Stopped::Read(_)
         | Stopped::Commit(
             CommitError::DiskFailed(_) | CommitError::DiskFull(_) | CommitError::Unknown,
@@ -86,7 +88,7 @@ mod tests {
         let unread = StoreError { doing: "look up jobs", source: "no such table".into() };
         for (stopped, code) in [
             (Stopped::Asked, 1),
-            (Stopped::Commit(CommitError::Superseded), 1),
+            (Stopped::Commit(CommitError::Superseded), SUPERSEDED),
             (Stopped::Commit(CommitError::DiskFailed("I/O error".into())), STORE_FAILED),
             (Stopped::Read(unread.into()), STORE_FAILED),
             (Stopped::Commit(CommitError::Broken("commit 7: no job number 9".into())), CRASHED),

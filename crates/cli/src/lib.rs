@@ -77,8 +77,8 @@ Examples:
 
 Exit codes: 0 success, 1 other error, 2 usage, 3 not found, 4 conflict, 5 not permitted,
 6 server unreachable, 7 version mismatch, 8 the server's store failed, 9 the server crashed,
-100 a job failed, 102 a job was cancelled, 124 timed out waiting, 125 `filch run` itself failed,
-130 interrupted.";
+10 another server took over, 100 a job failed, 102 a job was cancelled, 124 timed out waiting,
+125 `filch run` itself failed, 130 interrupted.";
 
 /// A durable job scheduler whose idle workers steal.
 #[derive(Parser)]

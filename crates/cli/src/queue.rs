@@ -297,6 +297,9 @@ fn show_detail(detail: &QueueDetail, form: Json) -> Result<()> {
     facts.push(("ended in the last minute", detail.ended_last_minute.to_string()));
     facts.push(("limited by", detail.why.text.clone()));
     facts.extend(detail.why.help.clone().map(|help| ("try", help)));
+    for act in &detail.acts {
+        facts.push(("changed", format!("{}, {}", act.words(), moment::cell(act.at))));
+    }
     table::facts(&facts)
 }
 
@@ -340,11 +343,5 @@ fn show_strategy(strategy: Order, form: Json) -> Result<()> {
     if form.json {
         return document::print(Document { strategy });
     }
-    let word = match strategy {
-        Order::Fifo => "fifo",
-        Order::Priority => "priority",
-        Order::RoundRobin => "round-robin",
-        Order::Fair => "fair",
-    };
-    data(&format!("{word}\n"))
+    data(&format!("{}\n", strategy.word()))
 }

@@ -112,7 +112,7 @@ async fn array_at_once(
 ) -> Result<ExitCode> {
     let jobs = (0..).zip(indexes.iter()).map(|(position, index)| {
         let key = template.key.as_deref();
-        let id = key.map_or_else(id::new_job, |key| id::keyed_job(key, position));
+        let id = key.map_or_else(id::new_job, |key| template.keyed_id(key, position));
         let own = Placeholders { index, line: None }.fill(template);
         Submission { id: Some(id::job(id)), key: None, ..own }
     });

@@ -13,7 +13,7 @@ use filch_api::problem::Problem;
 use filch_api::time::Moment;
 use filch_api::token::{Made, Role, Token, TokenRequest, read_span};
 use filch_server::tokens;
-use filch_store::{OwnerNote, Sqlite};
+use filch_store::{OwnerNote, Store};
 use serde::Serialize;
 
 use crate::confirm::ConfirmOptions;
@@ -108,7 +108,7 @@ enum TokenStore {
     /// On a running server.
     Server(Client),
     /// In a store that no server has open.
-    File(Box<Sqlite>),
+    File(Box<dyn Store>),
 }
 
 impl TokenStore {
@@ -116,7 +116,7 @@ impl TokenStore {
         if connection.server.is_some() || connection.running_server().is_some() {
             return Ok(Self::Server(connection.client()?));
         }
-        if !data::is_there(&connection.store_file()) {
+        if !connection.store().exists() {
             if let Some(usual) = connection.default_server().await? {
                 return Ok(Self::Server(usual));
             }
@@ -130,12 +130,12 @@ impl TokenStore {
             }
         }
         data::make(connection.data_dir())?;
-        let file = connection.store_file();
+        let store = connection.store();
         let opening = move || {
-            Sqlite::open(&file, &OwnerNote::this_process())
-                .map_err(|error| data::unopened(&file, &error))
+            filch_store::open(&store, &OwnerNote::this_process())
+                .map_err(|error| data::unopened(&store, &error))
         };
-        Ok(Self::File(Box::new(tokio::task::spawn_blocking(opening).await??)))
+        Ok(Self::File(tokio::task::spawn_blocking(opening).await??))
     }
 }
 
@@ -149,9 +149,10 @@ async fn create(store: &TokenStore, create: CreateArgs) -> Result<ExitCode> {
     let wanted = TokenRequest { role, queues, expires, name };
     let made = match store {
         TokenStore::Server(client) => client.make_token(&wanted).await?,
-        TokenStore::File(store) => {
-            wanted.validate().and_then(|judged| tokens::make(&**store, judged)).map_err(refused)?
-        }
+        TokenStore::File(store) => wanted
+            .validate()
+            .and_then(|judged| tokens::make(&**store, judged, None))
+            .map_err(refused)?,
     };
     if form.json {
         document::print(&made)?;
@@ -234,7 +235,7 @@ async fn revoke(store: &TokenStore, options: &RevokeArgs) -> Result<ExitCode> {
     confirm.confirm(&format!("revoke token {id}?"))?;
     match store {
         TokenStore::Server(client) => client.revoke_token(id).await?,
-        TokenStore::File(store) => tokens::revoke(&**store, id).map_err(refused)?,
+        TokenStore::File(store) => tokens::revoke(&**store, id, None).map_err(refused)?,
     }
     if form.json {
         document::print(Revoked { revoked: id, dry_run: false })?;

@@ -128,14 +128,13 @@ pub(crate) async fn serve_until_stopped(
             let text = format!(
                 "{} is in use by the server at {url}\n  help: use that server, or choose \
                  another directory with --data DIR",
-                connection.store_file().display()
+                connection.store()
             );
             return Err(Exit::new(exit::CONFLICT, text).into());
         }
     };
     data(&format!("{}\n", local.server.url()))?;
-    let file = connection.store_file();
-    let file = file.display();
+    let file = connection.store();
     match slots {
         0 => message(format_args!(
             "filch is up without a worker, jobs are stored in {file}\n  try: filch worker start"

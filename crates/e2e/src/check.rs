@@ -6,7 +6,7 @@ use std::path::Path;
 use filch_api::id::{job, read_job};
 use filch_scheduler::id::JobId;
 use filch_scheduler::spec::{Condition, JobSpec, Otherwise};
-use filch_store::{History, OwnerNote, Sqlite, Store as _};
+use filch_store::{History, OwnerNote, Store, open};
 
 use crate::client_log::{ClientRecords, ReportedEnd};
 use crate::constraints::{ClockReading, ConstraintSet};
@@ -36,7 +36,7 @@ pub fn check(
     records: &ClientRecords,
     constraints: &ConstraintSet,
 ) -> CheckedHistories {
-    let store = Sqlite::open(database, &OwnerNote::this_process());
+    let store = open(&database.into(), &OwnerNote::this_process());
     let store = store.unwrap_or_else(|error| panic!("{}: {error}", database.display()));
     let id = |name: String| read_job(&name).expect("runs are named after jobs");
     let runs: BTreeMap<JobId, Vec<JobRun>> =
@@ -49,7 +49,7 @@ pub fn check(
     }
     let mut queues: BTreeMap<String, Vec<&JobRun>> = BTreeMap::new();
     for &id in &ids {
-        let kept = kept(&store, id, runs.contains_key(&id));
+        let kept = kept(&*store, id, runs.contains_key(&id));
         let acknowledged = records.acknowledged.get(&id).copied();
         let is_there =
             |reading: &&ClockReading| acknowledged.is_none_or(|since| reading.at >= since);
@@ -126,13 +126,20 @@ fn unfinished_parent(
 
 /// Everything that is stored of a job. Its owners are looked up only if it ran: for a job that
 /// waits for another day, the whole ownership ledger would have to be read to find nothing.
-fn kept(store: &Sqlite, id: JobId, has_run: bool) -> Option<History> {
+fn kept(store: &dyn Store, id: JobId, has_run: bool) -> Option<History> {
     if has_run {
         return store.history(id).expect("the store can be read");
     }
     let row = store.find(&[id], &[], &[]).expect("the store can be read").pop()?;
     let payload = "".into();
-    Some(History { row, payload, owners: Vec::new(), notes: Vec::new(), outputs: Vec::new() })
+    Some(History {
+        row,
+        payload,
+        owners: Vec::new(),
+        notes: Vec::new(),
+        outputs: Vec::new(),
+        may_be_more: false,
+    })
 }
 
 #[cfg(test)]

@@ -295,8 +295,9 @@ impl<'a> Replay<'a> {
     fn change(&mut self, owner: &OwnerChange) {
         let mut mutations = match owner.cause {
             LeaseCause::Lost(worker) => {
-                let mut lost = vec![Mutation::Note(Note::WorkerLost { worker, jobs: 1 })];
-                lost.extend(self.attempt_ends(owner.hold.fence));
+                let notes = self.attempt_ends(owner.hold.fence);
+                let mut lost = vec![loss_of(worker)];
+                lost.extend(notes);
                 lost
             }
             LeaseCause::Claim | LeaseCause::Steal(_) | LeaseCause::Returned(_) => {
@@ -426,7 +427,7 @@ impl<'a> Replay<'a> {
         let lost = notes.iter().filter_map(|note| match note {
             Mutation::Note(Note::Attempt {
                 worker, outcome: AttemptOutcome::LostAlone, ..
-            }) => Some(Mutation::Note(Note::WorkerLost { worker: *worker, jobs: 1 })),
+            }) => Some(loss_of(*worker)),
             _ => None,
         });
         let mut mutations: Vec<Mutation> = lost.collect();
@@ -442,6 +443,12 @@ impl<'a> Replay<'a> {
 /// Workers are distinguished by their process ids.
 fn place(run: &JobRun) -> usize {
     usize::try_from(run.worker).unwrap_or_default()
+}
+
+/// A worker is lost. A job's history does not tell what else the worker held, or what else could
+/// have caused the loss: so it counts as more jobs than this one, and who is charged is not judged.
+const fn loss_of(worker: WorkerId) -> Mutation {
+    Mutation::Note(Note::WorkerLost { worker, jobs: u32::MAX })
 }
 
 #[cfg(test)]
@@ -538,7 +545,14 @@ mod tests {
             };
             let row = JobRow { seq: SEQ, spec: JobSpec::new(id), submitted_at: Wall(0), now };
             let (owners, notes) = (self.owners.clone(), self.notes.clone());
-            History { row, payload: "".into(), owners, notes, outputs: Vec::new() }
+            History {
+                row,
+                payload: "".into(),
+                owners,
+                notes,
+                outputs: Vec::new(),
+                may_be_more: false,
+            }
         }
 
         fn rule(&self) -> Option<Rule> {

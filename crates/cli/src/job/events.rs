@@ -13,7 +13,7 @@ use filch_api::event::{JobEvent, JobEvents};
 use crate::document::{self, JsonOrLines};
 use crate::escape::escaped;
 use crate::events::follow;
-use crate::output::data;
+use crate::output::{data, message};
 use crate::select::{self, short};
 
 /// Print the history of a job
@@ -81,6 +81,9 @@ struct Printed {
 impl Printed {
     /// Prints the new events.
     fn print(&mut self, seen: &JobEvents) -> Result<()> {
+        if seen.older_left_out && self.events.is_empty() {
+            message(format_args!("older entries are left out"));
+        }
         for event in &seen.events {
             if self.events.insert(event.clone()) {
                 if self.form.jsonl {

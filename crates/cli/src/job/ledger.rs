@@ -1,7 +1,7 @@
 //! The ownership ledger of a job as text: each owner with its fence, how it got the job, the
 //! outcome.
 
-use filch_api::job::{Act, Details, Ownership};
+use filch_api::job::{Details, Ownership};
 use filch_api::time::Moment;
 
 use crate::moment;
@@ -10,7 +10,7 @@ use crate::select::short;
 /// The history of a job, in order, one sentence per entry.
 pub(super) fn sentences(details: &Details) -> Vec<String> {
     let owners = details.ledger.iter().map(|owner| (owner.at, owned(owner)));
-    let acts = details.acts.iter().map(|act| (act.at, acted(act)));
+    let acts = details.acts.iter().map(|act| (act.at, act.words()));
     let mut all: Vec<(Moment, String)> = owners.chain(acts).collect();
     // The sort is stable: entries of the same time stay in ledger order.
     all.sort_by_key(|(at, _)| at.0);
@@ -49,17 +49,9 @@ fn owned(owner: &Ownership) -> String {
     format!("{came} (fence {fence}); {became}{error}{at}")
 }
 
-fn acted(act: &Act) -> String {
-    let what = match act.act.as_str() {
-        "retried" => "attempts reset",
-        "prioritised" => "priority changed",
-        other => other,
-    };
-    format!("{what} by a user")
-}
-
 #[cfg(test)]
 mod tests {
+    use filch_api::act::Act;
     use filch_scheduler::time::Wall;
 
     use super::*;
@@ -90,9 +82,18 @@ mod tests {
                 came(owned(2, 2, "steal", two, one), "failed", Some("disk full"), 3),
                 came(owned(4, 3, "claim", two, None), "lost", None, 5),
                 owned(5, 4, "lost", None, two),
-                owned(7, 5, "claim", one, None),
+                came(owned(7, 5, "claim", one, None), "unstarted", Some("no room in /tmp"), 8),
             ],
-            acts: vec![Act { act: "retried".to_owned(), at: moment(6) }],
+            acts: vec![
+                Act { act: "retried".to_owned(), at: moment(6), ..Act::default() },
+                Act {
+                    act: "prioritised".to_owned(),
+                    at: moment(6),
+                    by: Some("Ada (1a2b3c4d)".to_owned()),
+                    to: Some("5".to_owned()),
+                    ..Act::default()
+                },
+            ],
             ..Details::default()
         };
         let at = |second| format!("1970-01-01T00:00:0{second}Z");
@@ -110,7 +111,13 @@ mod tests {
             format!("{}: claimed by bbbbbbbb (fence 3); the worker was lost, {}", at(4), at(5)),
             format!("{}: reclaimed from lost worker bbbbbbbb; queued again (fence 4)", at(5)),
             format!("{}: attempts reset by a user", at(6)),
-            format!("{}: claimed by aaaaaaaa (fence 5)", at(7)),
+            format!("{}: priority set to 5 by Ada (1a2b3c4d)", at(6)),
+            format!(
+                "{}: claimed by aaaaaaaa (fence 5); could not be started on this worker \
+                 (does not count as an attempt): no room in /tmp, {}",
+                at(7),
+                at(8)
+            ),
         ];
         assert_eq!(sentences(&details), expected);
     }

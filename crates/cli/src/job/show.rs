@@ -83,6 +83,9 @@ fn add(facts: &mut Vec<(&'static str, String)>, details: &Details) {
         let parents: Vec<String> = details.after.iter().map(|parent| short(parent)).collect();
         facts.push(("after", parents.join(" ")));
     }
+    if details.older_left_out {
+        facts.push(("ledger", "(older entries are left out)".to_owned()));
+    }
     facts.extend(ledger::sentences(details).into_iter().map(|words| ("ledger", words)));
     facts.extend(details.why.as_ref().map(|why| ("why", why.text.clone())));
     facts.extend(details.result.as_deref().map(|result| ("result", raw(result))));

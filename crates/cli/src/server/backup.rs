@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use filch_store::integrity::{self, IntegrityReport};
-use filch_store::{Snapshot, StoreError};
+use filch_store::{StoreError, inspect};
 use serde_json::json;
 
 use super::verify;
@@ -22,7 +22,7 @@ Run this on the machine that holds the data; the server may be running or not. I
 and does not ask the server, so --server is ignored. The backup is a consistent snapshot, synced to
 disk, readable by its owner only, and verified like by `filch server verify`. To restore, stop the
 server, replace filch.db by the backup, remove filch.db-wal and filch.db-shm, and start it again.
-Exit codes: 4 the file exists, 1 the integrity check failed.
+Exit codes: 4 the file exists, or the server writes too much meanwhile; 1 the check failed.
 
 Example:
   filch server backup --data /var/lib/filch /backup/filch.db")]
@@ -35,10 +35,12 @@ pub(crate) struct BackupArgs {
 
 pub(super) fn run(connection: &Connection, options: &BackupArgs) -> Result<ExitCode> {
     let BackupArgs { form, file } = options;
-    verify::open(&connection.store_file())?
-        .backup(file)
-        .map_err(|error| cannot_write(file.clone(), &error))?;
-    let report = integrity::check(&Snapshot::open(file)?)?;
+    let store = connection.store();
+    verify::open(&store)?.backup(file).map_err(|error| match error.is_busy() {
+        true => verify::unread(&store, error),
+        false => cannot_write(file.clone(), &error).into(),
+    })?;
+    let report = integrity::check(&inspect(&file.as_path().into())?)?;
     if form.json {
         document::print(json!({
             "file": file.display().to_string(),

@@ -1,15 +1,15 @@
 //! `filch server verify`: checks the integrity of the store and of the job history in it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
 use filch_api::id;
-use filch_store::Snapshot;
 use filch_store::integrity::{
     self, IntegrityCounts, IntegrityReport, IntegrityRule, IntegrityViolation,
 };
+use filch_store::{Location, Snapshot, StoreError};
 use serde_json::{Value, json};
 
 use crate::connection::Connection;
@@ -23,7 +23,7 @@ use crate::{document, table};
 #[command(after_help = "\
 Reads the store file, or a copy made by `filch server backup`. It writes nothing, and a server that
 has the file open keeps running. Exit codes: 0 no violations, 1 violations,
-3 no such file.
+3 no such file, 4 the server writes too much meanwhile.
 
 Examples:
   filch server verify
@@ -37,10 +37,10 @@ pub(crate) struct VerifyArgs {
 
 pub(super) fn run(connection: &Connection, options: VerifyArgs) -> Result<ExitCode> {
     let VerifyArgs { form, file } = options;
-    let file = file.unwrap_or_else(|| connection.store_file());
-    let report = integrity::check(&open(&file)?)?;
+    let store = file.map_or_else(|| connection.store(), Location::from);
+    let report = integrity::check(&open(&store)?).map_err(|error| unread(&store, error))?;
     if form.json {
-        document::print(as_json(&file, &report))?;
+        document::print(as_json(&store, &report))?;
     } else {
         table::facts(&facts(&report))?;
     }
@@ -49,23 +49,30 @@ pub(super) fn run(connection: &Connection, options: VerifyArgs) -> Result<ExitCo
     }
     let broken = report.violations.len() as u64 + report.more;
     let text = format!(
-        "{}: integrity check failed: {broken} violations\n  help: keep a copy of this file, and \
-         restore the last good backup",
-        file.display()
+        "{store}: integrity check failed: {broken} violations\n  help: keep a copy of this file, and \
+         restore the last good backup"
     );
     Err(Exit::new(1, text).into())
 }
 
-/// Opens a file for reading.
-pub(super) fn open(file: &Path) -> Result<Snapshot> {
-    if !data::is_there(file) {
+/// Opens a store for reading.
+pub(super) fn open(store: &Location) -> Result<Snapshot> {
+    if !store.exists() {
         let text = format!(
-            "no such file: {}\n  help: name the data directory with --data, or the file itself",
-            file.display()
+            "no such file: {store}\n  help: name the data directory with --data, or the file itself"
         );
         return Err(Exit::new(exit::NOT_FOUND, text).into());
     }
-    Snapshot::open(file).map_err(|error| data::unopened(file, &error).into())
+    filch_store::inspect(store).map_err(|error| data::unopened(store, &error).into())
+}
+
+/// The exit code and message for a store that cannot be read to its end.
+pub(super) fn unread(store: &Location, error: StoreError) -> anyhow::Error {
+    if !error.is_busy() {
+        return error.into();
+    }
+    let help = "repeat it when the server writes less, or stop the server meanwhile";
+    Exit::new(exit::CONFLICT, format!("{store}: {error}\n  help: {help}")).into()
 }
 
 fn facts(report: &IntegrityReport) -> Vec<(&'static str, String)> {
@@ -125,7 +132,7 @@ fn words(finding: &IntegrityViolation) -> String {
     }
 }
 
-fn as_json(file: &Path, report: &IntegrityReport) -> Value {
+fn as_json(store: &Location, report: &IntegrityReport) -> Value {
     let counts = &report.counts;
     let rules = IntegrityRule::ALL.map(|rule| {
         let holds = report.violations.iter().all(|finding| finding.rule != rule);
@@ -140,7 +147,7 @@ fn as_json(file: &Path, report: &IntegrityReport) -> Value {
         })
     };
     json!({
-        "file": file.display().to_string(),
+        "file": store.to_string(),
         "holds": report.holds(),
         "counts": {
             "commits": counts.commits,

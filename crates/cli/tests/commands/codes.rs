@@ -3,13 +3,36 @@
 use std::collections::BTreeSet;
 
 use crate::responses::stub_server;
-use crate::server::{Ended, Running, Server, filch, interrupt};
+use crate::server::{Ended, Running, Server, filch, interrupt, program};
 
 /// An address without a server.
 fn nowhere() -> String {
     // A port that was just released.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     format!("http://{}", listener.local_addr().expect("it listens"))
+}
+
+/// Starts two servers over one store, without the lock that prevents it. The first one steps down,
+/// although it has nothing to write.
+fn superseded() -> i32 {
+    let folder = tempfile::tempdir().expect("a directory can be created");
+    let start = || {
+        let mut server = Running::start(
+            program()
+                .args(["server", "start", "--listen", "127.0.0.1:0"])
+                .arg("--data")
+                .arg(folder.path()),
+        );
+        server.next_line();
+        server
+    };
+    let mut first = start();
+    std::fs::remove_file(folder.path().join("filch.db.lock")).expect("the server has made it");
+    let second = start();
+    first.stderr_line_with("error: another server has taken over the store");
+    let code = first.code().expect("it was not killed");
+    drop(second);
+    code
 }
 
 /// Runs a process that exits with this code.
@@ -31,6 +54,7 @@ fn end_with(code: i32, server: &Server) -> i32 {
         }
         6 => filch(&["queue", "list", "--server", &nowhere()]),
         7 => filch(&["queue", "list", "--server", &stub_server("200 OK", "<html>hello</html>")]),
+        10 => return superseded(),
         100 => {
             let id = server.dead(&[]);
             server.filch(&["wait", &id])
@@ -63,7 +87,7 @@ fn published() -> BTreeSet<i32> {
 
 #[test]
 fn every_documented_exit_code_occurs() {
-    let codes = [0, 1, 2, 3, 4, 5, 6, 7, 100, 102, 124, 125, 130];
+    let codes = [0, 1, 2, 3, 4, 5, 6, 7, 10, 100, 102, 124, 125, 130];
     // Of a server whose disk or whose scheduler fails: the end-to-end test `sync` and a unit test
     // of `filch server` see them.
     let of_failing_servers = [8, 9];

@@ -10,7 +10,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::group::{Exit, Group, Pipes};
-use super::guard::{Lost, Watched};
+use super::guard::{Lost, Unwatched, Watched};
 use super::last_words::LastWords;
 use super::launcher::{Failure, NOT_EXECUTED, Order, Step};
 use super::log::Log;
@@ -76,9 +76,13 @@ async fn start(runner: &Runner, command: &Command) -> Result<Started, How> {
     let words = words(command, result_file.path()).map_err(How::NotStarted)?;
     let lost = match group.watch(result_file.folder()).await {
         Ok(lost) => lost,
-        Err(reason) => {
+        Err(unwatched) => {
             group.end().await;
-            return Err(How::Unstarted(reason));
+            return Err(match unwatched {
+                // The same as if it had been killed a moment after its start.
+                Unwatched::Late => How::Stopped,
+                Unwatched::Failed(reason) => How::Unstarted(reason),
+            });
         }
     };
     let Pipes { stdin, stdout, stderr } = pipes;

@@ -21,7 +21,7 @@ use rustix::process::{
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::guard::{Guard, Lost, Watched};
+use super::guard::{Guard, Lost, Unwatched, Watched};
 use super::{Environment, Helper};
 
 /// How the leader of a group ended.
@@ -90,7 +90,7 @@ impl Group {
 
     /// Lets the guardian watch the group and the folder with its files; the returned value notifies
     /// when it no longer does.
-    pub(super) async fn watch(&self, folder: &Path) -> Result<Lost, String> {
+    pub(super) async fn watch(&self, folder: &Path) -> Result<Lost, Unwatched> {
         let leader = self.leader();
         leader.guard.watch(leader.id, folder.to_owned()).await
     }

@@ -36,8 +36,17 @@ pub(super) struct Guard {
 }
 
 enum Request {
-    Watch(Pid, PathBuf, oneshot::Sender<Result<Lost, String>>),
+    Watch(Pid, PathBuf, oneshot::Sender<Result<Lost, Unwatched>>),
     Forget(Pid, oneshot::Sender<Watched>),
+}
+
+/// Why a group is not watched, and so may not run.
+#[derive(Clone, Debug)]
+pub(super) enum Unwatched {
+    /// The deadline has passed.
+    Late,
+    /// There is no guardian that could watch it, for this reason.
+    Failed(String),
 }
 
 /// What happened to a group while it was watched.
@@ -73,13 +82,13 @@ impl Guard {
         (Guard { requests }, tokio::spawn(attend(helper, deadline, received)))
     }
 
-    /// Returns when the guardian watches the group, and will remove the folder after it. If it
-    /// cannot, or if the deadline has passed, returns an error for people.
-    pub(super) async fn watch(&self, group: Pid, folder: PathBuf) -> Result<Lost, String> {
+    /// Returns when the guardian watches the group, and will remove the folder after it.
+    pub(super) async fn watch(&self, group: Pid, folder: PathBuf) -> Result<Lost, Unwatched> {
         let (answer, answered) = oneshot::channel();
         // If it cannot be sent, the answer is dropped with it.
         let _ = self.requests.send(Request::Watch(group, folder, answer));
-        answered.await.unwrap_or_else(|_| Err("this worker is shutting down".to_owned()))
+        let ended = || Unwatched::Failed("this worker is shutting down".to_owned());
+        answered.await.unwrap_or_else(|_| Err(ended()))
     }
 
     /// Returns when the group's id may be reused.
@@ -116,7 +125,7 @@ async fn attend(
                 let outcome = watch(&mut guardian, &helper, &mut deadline, group, &folder).await;
                 let (reply, failure) = match outcome {
                     Ok(reply) => (reply, None),
-                    Err(failure) => (Err(failure.clone()), Some(failure)),
+                    Err(failure) => (Err(Unwatched::Failed(failure.clone())), Some(failure)),
                 };
                 // Before the answer, or an abandoned guardian might kill a group that is no longer
                 // ours.
@@ -149,7 +158,7 @@ async fn watch(
     deadline: &mut watch::Receiver<Deadline>,
     group: Pid,
     folder: &Path,
-) -> Result<Result<Lost, String>, String> {
+) -> Result<Result<Lost, Unwatched>, String> {
     if guardian.is_none() {
         *guardian = Some(Guardian::start(helper).await?);
     }
@@ -162,7 +171,7 @@ async fn watch(
     if reply == Reply::Watching(group).to_string() {
         Ok(Ok(Lost { guardian: guardian.alive.subscribe() }))
     } else if reply == Reply::Late(group).to_string() {
-        Ok(Err("the worker's lease has expired, so the command was not started".to_owned()))
+        Ok(Err(Unwatched::Late))
     } else {
         Err(format!("the guardian answered {reply:?}"))
     }

@@ -102,7 +102,8 @@ pub enum How {
     Signalled(i32),
     /// The program could not be executed: why, and what to do about it.
     NotStarted(String),
-    /// It was asked to stop, and ended or was killed.
+    /// It was asked to stop, or the worker's deadline passed: it ended or was killed, or was not
+    /// started.
     Stopped,
     /// The worker could not start it, for this reason, which is not the job's fault.
     Unstarted(String),

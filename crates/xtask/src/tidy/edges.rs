@@ -56,8 +56,8 @@ const CRATES: &[Crate] = &[
     Crate {
         folder: "scheduler",
         may_use: &[],
-        // Its traces are replayed by the simulator, against a store.
-        tests_may_use: &["sim", "store"],
+        // Its traces are replayed by the simulator, against a store and behind the engine's gate.
+        tests_may_use: &["engine", "sim", "store"],
         // It must behave the same everywhere: no clock, no I/O, no source of randomness.
         outside: Outside::Only(&["hashbrown"]),
     },
@@ -282,7 +282,7 @@ mod tests {
             assert_eq!(check(&format!("{kind} filch-store ours")), [expected]);
         }
         let expected = "crates/scheduler/Cargo.toml:1: tests of `scheduler` may not use `pool`: \
-                        of our crates they may use sim, store";
+                        of our crates they may use engine, sim, store";
         assert_eq!(check("dev filch-pool ours"), [expected]);
     }
 
