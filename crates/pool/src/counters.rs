@@ -28,14 +28,14 @@ impl Counter {
 pub(crate) struct Counters {
     /// Tasks and stolen forks that this worker ran. Forks that were not stolen are plain calls.
     pub(crate) executed: Counter,
-    /// Successful thefts by this worker.
-    pub(crate) thefts: Counter,
-    /// Forks and tasks that these thefts moved.
+    /// Successful steals by this worker.
+    pub(crate) steals: Counter,
+    /// Forks and tasks that these steals moved.
     pub(crate) stolen: Counter,
     /// Forks and tasks that others stole from this worker; the thieves write it.
     pub(crate) stolen_from: Counter,
     /// Searches through all other workers that found nothing.
-    pub(crate) failed_thefts: Counter,
+    pub(crate) failed_steals: Counter,
     pub(crate) parks: Counter,
     /// Wakes of other workers by this one.
     pub(crate) wakes: Counter,

@@ -18,7 +18,7 @@ const COUNTS: [Count; 11] = [
         help: "Tasks and stolen forks that a worker ran.",
         of: |worker| worker.executed,
     },
-    Count { name: "thefts", help: "Successful thefts by a worker.", of: |worker| worker.thefts },
+    Count { name: "steals", help: "Successful steals by a worker.", of: |worker| worker.steals },
     Count {
         name: "stolen",
         help: "Tasks and forks that a worker stole from others.",
@@ -30,9 +30,9 @@ const COUNTS: [Count; 11] = [
         of: |worker| worker.stolen_from,
     },
     Count {
-        name: "failed_thefts",
+        name: "failed_steals",
         help: "Searches by a worker that found nothing.",
-        of: |worker| worker.failed_thefts,
+        of: |worker| worker.failed_steals,
     },
     Count {
         name: "parks",

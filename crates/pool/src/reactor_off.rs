@@ -43,11 +43,11 @@ impl Reactor {
         match *self {}
     }
 
-    pub(crate) fn sleep_in_poller(&self, _core: &Core, _seat: usize) -> PollerSleep {
+    pub(crate) fn sleep_in_poller(&self, _core: &Core, _worker: usize) -> PollerSleep {
         match *self {}
     }
 
-    pub(crate) fn interrupt(&self, _seat: usize) {
+    pub(crate) fn interrupt(&self, _worker: usize) {
         match *self {}
     }
 

@@ -55,14 +55,14 @@ pub struct WorkerStats {
     /// Tasks and stolen forks that it ran. Forks that were not stolen are plain calls, and not
     /// counted.
     pub executed: u64,
-    /// Its successful thefts.
-    pub thefts: u64,
-    /// Forks and tasks that these thefts moved.
+    /// Its successful steals.
+    pub steals: u64,
+    /// Forks and tasks that these steals moved.
     pub stolen: u64,
     /// Forks and tasks that others stole from it.
     pub stolen_from: u64,
     /// How often it gave up after searching all other workers repeatedly.
-    pub failed_thefts: u64,
+    pub failed_steals: u64,
     /// How often it went to sleep.
     pub parks: u64,
     /// How often it woke another worker.
@@ -147,10 +147,10 @@ impl WorkerStats {
         Self {
             state: if is_there { shared.state() } else { WorkerState::Absent },
             executed: counters.executed.get(),
-            thefts: counters.thefts.get(),
+            steals: counters.steals.get(),
             stolen: counters.stolen.get(),
             stolen_from: counters.stolen_from.get(),
-            failed_thefts: counters.failed_thefts.get(),
+            failed_steals: counters.failed_steals.get(),
             parks: counters.parks.get(),
             wakes: counters.wakes.get(),
             wasted_wakes: counters.wasted_wakes.get(),
@@ -208,17 +208,17 @@ impl PoolStats {
         self.sum(|worker| worker.executed)
     }
 
-    /// Successful thefts.
+    /// Successful steals.
     ///
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(1).build()?;
     /// pool.install(|| ());
     /// // There is no other worker to steal from.
-    /// assert_eq!(pool.stats().thefts(), 0);
+    /// assert_eq!(pool.stats().steals(), 0);
     /// # Ok::<(), filch_pool::BuildError>(())
     /// ```
-    pub fn thefts(&self) -> u64 {
-        self.sum(|worker| worker.thefts)
+    pub fn steals(&self) -> u64 {
+        self.sum(|worker| worker.steals)
     }
 
     /// Forks and tasks that were stolen.
@@ -226,7 +226,7 @@ impl PoolStats {
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(2).build()?;
     /// let stats = pool.stats();
-    /// assert!(stats.stolen() >= stats.thefts());
+    /// assert!(stats.stolen() >= stats.steals());
     /// # Ok::<(), filch_pool::BuildError>(())
     /// ```
     pub fn stolen(&self) -> u64 {
@@ -238,11 +238,11 @@ impl PoolStats {
     /// ```
     /// let pool = filch_pool::Pool::builder().threads(1).build()?;
     /// // There is no other worker to search.
-    /// assert_eq!(pool.stats().failed_thefts(), 0);
+    /// assert_eq!(pool.stats().failed_steals(), 0);
     /// # Ok::<(), filch_pool::BuildError>(())
     /// ```
-    pub fn failed_thefts(&self) -> u64 {
-        self.sum(|worker| worker.failed_thefts)
+    pub fn failed_steals(&self) -> u64 {
+        self.sum(|worker| worker.failed_steals)
     }
 
     /// Number of times a worker went to sleep.
@@ -358,7 +358,7 @@ impl Pool {
     /// let pool = filch_pool::Pool::builder().threads(2).build()?;
     /// pool.install(|| filch_pool::join(|| (), || ()));
     /// let stats = pool.stats();
-    /// println!("{} run, {} stolen by {} thefts", stats.executed(), stats.stolen(), stats.thefts());
+    /// println!("{} run, {} stolen by {} steals", stats.executed(), stats.stolen(), stats.steals());
     /// assert!(stats.executed() >= 1);
     /// # Ok::<(), filch_pool::BuildError>(())
     /// ```

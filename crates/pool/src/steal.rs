@@ -6,7 +6,7 @@
 pub enum StealPolicy {
     /// One.
     One,
-    /// Half, rounded up, at most 32: fewer thefts than one by one, and the victim need not steal
+    /// Half, rounded up, at most 32: fewer steals than one by one, and the victim need not steal
     /// back.
     #[default]
     Half,

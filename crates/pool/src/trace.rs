@@ -147,8 +147,8 @@ fn line(stats: &PoolStats) -> String {
         stats.shared,
         Row(&stats.workers, WorkerStats::queued),
         Row(&stats.workers, |worker: &WorkerStats| worker.ticks),
-        stats.thefts(),
-        stats.failed_thefts(),
+        stats.steals(),
+        stats.failed_steals(),
         stats.stolen(),
         stats.overflowed(),
         stats.executed(),
@@ -166,9 +166,9 @@ impl PoolStats {
     /// | `parked` | how many threads sleep, for lack of work or until a stolen fork is done |
     /// | `runqueue` | how many tasks are in the shared queue, and in brackets at each worker |
     /// | `ticks` | turns: how often each worker looked for its next work |
-    /// | `steal` | successful thefts since the pool was created |
+    /// | `steal` | successful steals since the pool was created |
     /// | `stealfail` | how often a worker searched all others in vain |
-    /// | `stolen` | the tasks and forks that the thefts moved |
+    /// | `stolen` | the tasks and forks that the steals moved |
     /// | `overflow` | tasks moved to the shared queue because a worker's own queue was full |
     /// | `done` | tasks and stolen forks that were run |
     ///
@@ -223,10 +223,10 @@ mod tests {
         let worker = WorkerStats {
             state: WorkerState::Working,
             executed: 3,
-            thefts: 1,
+            steals: 1,
             stolen: 2,
             stolen_from: 0,
-            failed_thefts: 4,
+            failed_steals: 4,
             parks: 5,
             wakes: 0,
             wasted_wakes: 0,

@@ -171,7 +171,7 @@ impl Local<'_> {
                 return None;
             }
         }
-        self.shared.counters.failed_thefts.add(1);
+        self.shared.counters.failed_steals.add(1);
         None
     }
 
@@ -235,7 +235,7 @@ impl Local<'_> {
 
     /// Counts a theft of that many from that worker.
     pub(crate) fn count_theft(&self, victim: usize, stolen: usize) {
-        self.shared.counters.thefts.add(1);
+        self.shared.counters.steals.add(1);
         self.shared.counters.stolen.add(stolen as u64);
         self.core.worker(victim).counters.stolen_from.add_shared(stolen as u64);
         self.notify(PoolEventKind::Steal { from: victim, to: self.index, count: stolen });

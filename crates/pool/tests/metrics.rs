@@ -78,10 +78,10 @@ fn the_metrics_agree_with_the_stats() {
     assert_eq!(page["filch_pool_queue_length"].len(), 6);
     assert_eq!(page["filch_pool_shared_queue_length"][0].1, 0);
     for name in [
-        "thefts",
+        "steals",
         "stolen",
         "stolen_from",
-        "failed_thefts",
+        "failed_steals",
         "parks",
         "wakes",
         "wasted_wakes",

@@ -70,8 +70,8 @@ fn a_line_agrees_with_the_stats() {
     (0..100).for_each(|_| assert_eq!(fork(), (1, 2)));
     let stats = pool.stats();
     let line = parse(&stats.trace_line());
-    assert_eq!(line.sums[0], stats.thefts());
-    assert_eq!(line.sums[1], stats.failed_thefts());
+    assert_eq!(line.sums[0], stats.steals());
+    assert_eq!(line.sums[1], stats.failed_steals());
     assert_eq!(line.sums[2], stats.stolen());
     assert_eq!(line.sums[3], stats.overflowed());
     assert_eq!(line.sums[4], stats.executed());

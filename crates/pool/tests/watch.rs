@@ -50,7 +50,7 @@ fn events_agree_with_the_counters() {
     settle(&pool);
     let (watch, before) = (pool.watch_last(1_000_000), pool.stats());
     let begun = Instant::now();
-    while pool.stats().thefts() == before.thefts() {
+    while pool.stats().steals() == before.steals() {
         assert!(begun.elapsed() < Duration::from_secs(60), "nothing was stolen");
         work(&pool, 2000);
     }
@@ -67,7 +67,7 @@ fn events_agree_with_the_counters() {
     assert_eq!(exposed, after.promotions() - before.promotions());
     assert_eq!(overflowed, after.overflowed() - before.overflowed());
     let thefts = sum(|kind| usize::from(matches!(kind, PoolEventKind::Steal { .. })));
-    assert_eq!(thefts, after.thefts() - before.thefts());
+    assert_eq!(thefts, after.steals() - before.steals());
     let parks = sum(|kind| usize::from(kind == PoolEventKind::Park));
     assert_eq!(parks, after.parks() - before.parks());
 }

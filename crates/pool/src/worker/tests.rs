@@ -177,7 +177,7 @@ fn batch(steal: StealPolicy, there: usize) -> u64 {
     (0..there).for_each(|number| other.shared.tasks.push(journal.task(number.to_string())));
     let first = local.steal_tasks(1);
     let stolen = local.shared.counters.stolen.get();
-    assert_eq!(local.shared.counters.thefts.get(), u64::from(stolen > 0));
+    assert_eq!(local.shared.counters.steals.get(), u64::from(stolen > 0));
     assert_eq!(other.shared.counters.stolen_from.get(), stolen);
     assert_eq!(other.shared.tasks.len(), there - usize::try_from(stolen).unwrap());
     // The oldest are stolen, and the oldest of them runs first.

@@ -55,9 +55,9 @@ pub(crate) fn thefts(
     work: impl FnOnce() -> u64,
     aim: Aim,
 ) -> Figure {
-    let before = pool.stats().thefts();
+    let before = pool.stats().steals();
     black_box(work());
-    let thefts = (pool.stats().thefts() - before) as f64;
+    let thefts = (pool.stats().steals() - before) as f64;
     once(format!("{title}: thefts per 100 tasks"), thefts * 100.0 / tasks, "").aiming(aim)
 }
 

@@ -49,7 +49,7 @@ fn run(steal: StealPolicy, (tasks, count): (usize, u64)) -> Run {
     let stats = pool.stats();
     let share = |executed: u64| executed as f64 * 100.0 / tasks as f64;
     let shares = stats.workers.iter().map(|worker| share(worker.executed)).collect();
-    let (thefts, overflowed) = (stats.thefts() as f64, stats.overflowed() as f64);
+    let (thefts, overflowed) = (stats.steals() as f64, stats.overflowed() as f64);
     Run { time, thefts, overflowed, shares }
 }
 

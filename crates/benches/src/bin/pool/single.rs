@@ -22,9 +22,9 @@ pub(crate) fn measure(sizes: &Sizes) -> Findings {
         let [serial, time] = outcome.lowest(["serial", "pool"]);
         let longer = once(format!("{title}: against a plain call"), time / serial, "times");
         findings.push(longer.aiming(Aim::AtMost(1.05)));
-        let before = pool.stats().thefts();
+        let before = pool.stats().steals();
         let processor = processor_ms(|| pool.install(task));
-        let thefts = (pool.stats().thefts() - before) as f64;
+        let thefts = (pool.stats().steals() - before) as f64;
         findings.push(once(format!("{title}: thefts"), thefts, "").aiming(Aim::AtMost(1.0)));
         let alone = processor_ms(task);
         let heat = once(format!("{title}: processor time"), processor / alone, "times");

@@ -86,7 +86,7 @@ pub(super) fn run(setup: Setup, mut line: impl FnMut(String) -> Result<()>) -> R
     let each = after.workers.iter().zip(&before.workers);
     Ok(Run {
         shares: each.map(|(after, before)| after.executed - before.executed).collect(),
-        steals: after.thefts() - before.thefts(),
+        steals: after.steals() - before.steals(),
         stolen: after.stolen() - before.stolen(),
         overflowed: after.overflowed() - before.overflowed(),
         makespan,
