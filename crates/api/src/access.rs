@@ -60,10 +60,12 @@ impl Target {
     pub fn read(url: &str) -> Result<Self, NoAccess> {
         let no = |why: String| Err(NoAccess(why));
         if token::is_in(url) || url.contains(['@', '?', '#']) {
-            return no("the server's URL has a user, a password or a question in it: URLs end up in \
-                       logs and lists of processes\n  help: write only where the server is, and set \
-                       FILCH_TOKEN or FILCH_TOKEN_FILE"
-                .to_owned());
+            return no(
+                "the server's URL must not contain credentials or a query: URLs end up in logs \
+                       and process lists\n  help: use scheme://host:port, and set FILCH_TOKEN or \
+                       FILCH_TOKEN_FILE"
+                    .to_owned(),
+            );
         }
         let (is_tls, rest) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
             (Some(rest), _) => (true, rest),
@@ -88,7 +90,7 @@ impl Target {
         let port = port.map_or(Some(usual), |port| port.parse().ok());
         let (Some(port), false) = (port, host.is_empty()) else {
             return no(format!(
-                "the server's URL {url} has no name, or a port that is none\n  \
+                "malformed server URL {url}: missing host or invalid port\n  \
                  help: write one like https://build.example:7420"
             ));
         };
@@ -114,8 +116,8 @@ impl Access {
         let is_safe = target.is_tls || target.is_here() || self.plain == Plain::Permitted;
         if self.token.is_some() && !is_safe {
             return Err(NoAccess(format!(
-                "a token would go to {} over a connection that anybody on the way can read\n  \
-                 help: use https://, or say --insecure-no-tls if nobody can listen",
+                "the token was not sent to {}: the connection is not encrypted\n  help: use https://, \
+                 or pass --insecure-no-tls on a network that you trust",
                 target.host
             )));
         }
@@ -135,15 +137,15 @@ pub fn read_token_file(path: &Path) -> Result<Secret, NoAccess> {
     let mode = std::fs::metadata(path).map_err(cannot)?.permissions().mode();
     if mode & 0o077 != 0 {
         return Err(NoAccess(format!(
-            "others can read the token in {shown} (its mode is {:03o})\n  help: chmod 600 {shown}; if \
-             others may have read it, revoke it and make another",
+            "other users can read the token file {shown} (mode {:03o})\n  help: chmod 600 {shown}; if \
+             the token may have leaked, revoke it and create another",
             mode & 0o777
         )));
     }
     let text = std::fs::read_to_string(path).map_err(cannot)?;
     Secret::read(text.trim()).ok_or_else(|| {
         NoAccess(format!(
-            "there is no token in {shown}\n  help: it should hold one line that begins with {}",
+            "no token in {shown}\n  help: the file must hold one line that begins with {}",
             token::PREFIX
         ))
     })

@@ -1,4 +1,4 @@
-//! The audit trail: what somebody changed, when, and under which token.
+//! The audit trail: who changed what, when, and with which token.
 
 use filch_scheduler::dispatch::QueueChange;
 use filch_scheduler::name::Name;
@@ -10,7 +10,7 @@ use crate::cluster::Order;
 use crate::id;
 use crate::time::Moment;
 
-/// What somebody changed.
+/// One entry of the audit trail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Act {

@@ -74,9 +74,9 @@ impl fmt::Display for Error {
             }
             Self::Untrusted { url, why } => write!(
                 formatter,
-                "no secure connection to {url}: {why}\n  help: --tls-ca FILE (FILCH_TLS_CA) names the \
-                 CA of the server's certificate, --tls-client-cert and --tls-client-key what it \
-                 wants to see of ours"
+                "no secure connection to {url}: {why}\n  help: set --tls-ca FILE (FILCH_TLS_CA) to the \
+                 server's CA; if the server requires a client certificate, set --tls-client-cert \
+                 and --tls-client-key"
             ),
             Self::NoAccess(why) => why.fmt(formatter),
             Self::Refused(problem) => problem.fmt(formatter),

@@ -210,10 +210,10 @@ impl QueueDetail {
         let (queue, owned) = (&settings.queue, line.view.owned);
         let workers = line.serving.len();
         let (code, text, help) = if settings.paused {
-            let text = "it is paused: nothing is taken from it".to_owned();
+            let text = "the queue is paused".to_owned();
             ("paused", text, Some(format!("filch queue resume {queue}")))
         } else if line.view.ready == 0 {
-            ("idle", "nothing waits that could start".to_owned(), None)
+            ("idle", "no job is ready to start".to_owned(), None)
         } else if workers == 0 {
             let text = "no worker serves it".to_owned();
             ("no-worker", text, Some(format!("filch worker start --queues {queue}")))
@@ -225,7 +225,7 @@ impl QueueDetail {
                 format!("all {} slots of the {workers} workers that serve it are busy", line.slots);
             ("busy", text, Some(format!("filch worker start --queues {queue}")))
         } else {
-            let text = format!("{} slots are free: jobs are on their way", line.free_slots);
+            let text = format!("{} slots are free; jobs are being assigned", line.free_slots);
             ("flowing", text, None)
         };
         Reasoning { code: code.to_owned(), text, help, turn: None }
@@ -312,7 +312,7 @@ impl From<Strategy> for Order {
 pub struct Status {
     /// The version of the program.
     pub version: String,
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
     /// Unfinished jobs.
     pub jobs: u64,
@@ -322,14 +322,14 @@ pub struct Status {
     pub strategy: Order,
     /// The length of a lease in milliseconds.
     pub lease_ms: u64,
-    /// Thefts that moved something since the start.
+    /// Steals that moved at least one job since the start.
     pub steals: u64,
-    /// Jobs that were moved by thefts since the start.
+    /// Jobs that were moved by steals since the start.
     pub stolen: u64,
-    /// Reports that were refused because the job had changed hands.
+    /// Reports that were rejected because the job had changed its owner.
     pub stale: u64,
     /// Workers whose lease expired since the start.
     pub lost: u64,
-    /// Commits that were made durable since the start.
+    /// Number of disk syncs since the start.
     pub syncs: u64,
 }

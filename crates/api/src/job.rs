@@ -417,7 +417,7 @@ impl Reasoning {
         Self {
             code: "no-handler".to_owned(),
             text: format!("no worker handles kind {kind:?}{wait}{near}"),
-            help: Some(format!("start a worker that does; those that are there handle {known}")),
+            help: Some(format!("start a worker that handles it; connected workers handle {known}")),
             turn: None,
         }
     }
@@ -448,8 +448,7 @@ impl Reasoning {
                     .collect();
                 let names = first.join(", ");
                 if *held {
-                    let text =
-                        "its parents cannot end as it asks any more, and it is to be held then";
+                    let text = "a parent failed, so its condition can no longer be met";
                     ("held", text.to_owned(), Some("cancel it, or retry a parent".to_owned()))
                 } else {
                     let more = (*pending as usize).saturating_sub(first.len());
@@ -463,7 +462,7 @@ impl Reasoning {
             Why::NotBefore { due, attempts } => {
                 let plural = if *attempts == 1 { "" } else { "s" };
                 let due = Moment(*due);
-                let text = format!("{attempts} attempt{plural} failed; tried again at {due}");
+                let text = format!("{attempts} attempt{plural} failed; next attempt at {due}");
                 ("scheduled", text, None)
             }
             Why::Queued { queue, paused: true, .. } => (
@@ -489,12 +488,11 @@ impl Reasoning {
                 let worker = id::worker(*worker);
                 let doubt = if *connected { "" } else { ", which has lost its connection" };
                 let text = match started {
-                    true => format!("it runs on worker {worker}{doubt}"),
+                    true => format!("running on worker {worker}{doubt}"),
                     // Workers report a start only if the job runs for a while.
-                    false => format!(
-                        "it is with worker {worker}{doubt}: it has just started there, or does when \
-                         a slot is free"
-                    ),
+                    false => {
+                        format!("assigned to worker {worker}{doubt}; waiting for a free slot")
+                    }
                 };
                 ("owned", text, None)
             }

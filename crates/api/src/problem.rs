@@ -14,7 +14,7 @@ use crate::id;
 pub struct Problem {
     /// The status of the HTTP answer.
     pub status: u16,
-    /// What kind of problem it is; programs may go by it.
+    /// A stable error code, for programs.
     pub code: String,
     /// What is wrong, for people.
     pub title: String,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a server does in spare moments, and what came of it.
+/// The server's side jobs and their results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Recruit {
@@ -58,12 +58,12 @@ pub struct SideJobStats {
     pub rate_max: Option<f64>,
     /// The share of moments that were selected for it since the server started.
     pub share: f64,
-    /// Milliseconds of side-work a second at most, for all jobs of the place together.
+    /// Time budget in milliseconds per second, shared by all side jobs that are started this way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_ms: Option<u64>,
-    /// How many have enlisted at the place.
+    /// Number of moments in which a side job could have been started.
     pub enlisted: u64,
-    /// How many were drawn.
+    /// Number of moments for which this side job was drawn.
     pub selected: u64,
     /// Slices that did something.
     pub recruited: u64,
@@ -73,20 +73,20 @@ pub struct SideJobStats {
     pub failed: u64,
     /// Slices that took too long.
     pub overrun: u64,
-    /// Drawn, but there was no time left to spend.
+    /// Number of draws without a slice, because the time budget was used up.
     pub over_budget: u64,
     /// How long all slices took together.
     pub seconds: f64,
 }
 
-/// What slices have found.
+/// What the side jobs have removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Found {
-    /// Ended jobs that were forgotten after their time.
+    /// Jobs purged after their retention.
     pub jobs_purged: u64,
-    /// Rows of the ledger that no kept job had a part in.
+    /// Rows of the ledger that were removed with their last job.
     pub lease_rows_trimmed: u64,
-    /// Notes about workers that were as old.
+    /// Notes about workers that were removed after the retention.
     pub notes_trimmed: u64,
 }

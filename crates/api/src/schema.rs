@@ -109,7 +109,7 @@ fn by_name<T: ToSchema>(description: &str) -> ObjectBuilder {
 
 impl PartialSchema for Flow {
     fn schema() -> RefOr<Schema> {
-        let name = text("A name for people.", "report");
+        let name = text("A display name.", "report");
         let jobs = by_name::<Submission>(
             "The jobs by name. `after` may name other jobs of this flow, or existing jobs by id.",
         );

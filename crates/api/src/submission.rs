@@ -391,7 +391,7 @@ impl Submission {
                 format!("the job has {} bytes of arguments", payload.len()),
             )
             .help(format!(
-                "keep it under {} bytes: put the data somewhere and submit where it is",
+                "keep it under {} bytes: store the data elsewhere and submit its location",
                 limits::PAYLOAD_BYTES
             ))
             .at("/args"));

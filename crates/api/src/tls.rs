@@ -128,7 +128,7 @@ impl Identity {
         // Group access is allowed: the server may run as that group.
         if mode & 0o007 != 0 {
             return Err(NoAccess(format!(
-                "everybody can read the key in {shown} (its mode is {:03o})\n  help: chmod 600 {shown}",
+                "all users can read the key file {shown} (mode {:03o})\n  help: chmod 600 {shown}",
                 mode & 0o777
             )));
         }
@@ -138,8 +138,8 @@ impl Identity {
 
     fn mismatch(&self, error: &rustls::Error) -> NoAccess {
         NoAccess(format!(
-            "the certificate in {} and the key in {} do not go together: {error}\n  help: name the key \
-             for which the certificate was made",
+            "the certificate in {} and the key in {} do not match: {error}\n  help: use the key that \
+             belongs to the certificate",
             self.certificate.display(),
             self.key.display()
         ))
@@ -150,7 +150,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, NoAccess> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let read = read.map_err(|error| bad(path, &error))?;
     if read.is_empty() {
-        return Err(bad(path, &"there is none in it; it should hold PEM"));
+        return Err(bad(path, &"no PEM certificate found"));
     }
     Ok(read)
 }

@@ -23,7 +23,7 @@ pub enum Role {
     Work,
     /// Reads everything.
     View,
-    /// Reads everything and changes what is there; does not submit.
+    /// Reads everything and manages jobs, queues and workers; cannot submit jobs.
     Operate,
     /// Everything, including tokens.
     Admin,
@@ -152,7 +152,7 @@ pub struct TokenRequest {
     /// How long it is valid: `30d`, `12h`; forever if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// A name for people.
+    /// A display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -224,7 +224,7 @@ pub fn read_span(text: &str) -> Result<Duration, String> {
 pub struct Token {
     /// Its public id.
     pub id: String,
-    /// A name for people.
+    /// A display name.
     pub name: String,
     /// Its role.
     pub role: Role,

@@ -4,7 +4,7 @@
 use filch_scheduler::dispatch::Ahead;
 use serde::{Deserialize, Serialize};
 
-/// A queued job's place in its line.
+/// A queued job's position in its queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Turn {
@@ -45,7 +45,7 @@ impl Turn {
         }
     }
 
-    /// `17 jobs ahead; at the present rate about 40 s`, with `place` after "ahead".
+    /// `17 jobs ahead; about 40 s at the current rate`, with `place` after "ahead".
     pub(crate) fn text(&self, ahead: Ahead, place: &str) -> String {
         let ahead = match ahead {
             Ahead::Exactly(0) => "it is next".to_owned(),
@@ -53,7 +53,7 @@ impl Turn {
             Ahead::Exactly(count) => format!("{count} jobs ahead"),
             Ahead::AtLeast(count) => format!("more than {count} jobs ahead"),
         };
-        let rate = self.in_ms.map(|ms| format!("; at the present rate {}", about(ms)));
+        let rate = self.in_ms.map(|ms| format!("; {} at the current rate", about(ms)));
         format!("{ahead}{place}{}", rate.unwrap_or_default())
     }
 }
@@ -78,7 +78,7 @@ mod tests {
         let turn = Turn::new(Ahead::Exactly(17), moving);
         assert_eq!(turn, Turn { ahead: 17, per_minute: Some(30), in_ms: Some(40_000) });
         let said = turn.text(Ahead::Exactly(17), " in img");
-        assert_eq!(said, "17 jobs ahead in img; at the present rate about 40 s");
+        assert_eq!(said, "17 jobs ahead in img; about 40 s at the current rate");
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub struct Claimed {
     /// Jobs in `holds` that are no longer the worker's: it stops them and reports them as
     /// `stopped`.
     pub cancel: Vec<WireHold>,
-    /// The worker shall finish its jobs and leave.
+    /// The worker must finish its jobs and leave.
     pub drain: bool,
     /// The lease: how long the worker may be silent before its jobs go to others, in milliseconds.
     pub lease_ms: u64,
@@ -83,7 +83,7 @@ pub struct HeartbeatAnswer {
     pub keep: Vec<WireHold>,
     /// Jobs in `holds` that it must stop and report as `stopped`.
     pub cancel: Vec<WireHold>,
-    /// The worker shall finish its jobs and leave.
+    /// The worker must finish its jobs and leave.
     pub drain: bool,
     /// The lease: how long the worker may be silent before its jobs go to others, in milliseconds.
     pub lease_ms: u64,
@@ -233,7 +233,7 @@ impl WireReport {
     fn check(&self) -> Result<(), Problem> {
         let goes_with = |is_there: bool, ending: WireEnding, field: &str| {
             if is_there && self.ending != ending {
-                let title = format!("`{field}` does not go with this ending");
+                let title = format!("`{field}` is not allowed with this `ending`");
                 return Err(Problem::invalid(title).at(format!("/{field}")));
             }
             Ok(())

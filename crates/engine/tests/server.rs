@@ -448,8 +448,8 @@ fn claim(number: u64, holds: &[Hold], wait: Duration) -> HttpAsk {
     HttpAsk::Claim(HttpClaim { number, slots: 4, serves: Serves::All, holds, wait })
 }
 
-fn beat(holds: &[Hold]) -> HttpAsk {
-    HttpAsk::Beat { holds: holds.to_vec(), stopping: Vec::new() }
+fn heartbeat(holds: &[Hold]) -> HttpAsk {
+    HttpAsk::Heartbeat { holds: holds.to_vec(), stopping: Vec::new() }
 }
 
 #[test]
@@ -462,9 +462,9 @@ fn a_worker_over_plain_http_claims_runs_and_reports() {
     let id = rig.submit(3, "default", 3 << 20)[0];
     let holds = rig.claimed(waiting);
     assert_eq!(holds.len(), 3);
-    let beaten = rig.ask("a", scope.clone(), beat(&holds));
+    let answer = rig.ask("a", scope.clone(), heartbeat(&holds));
     assert!(
-        matches!(&rig.responses[&beaten], Ok(HttpReply::Beaten { keep, .. }) if *keep == holds)
+        matches!(&rig.responses[&answer], Ok(HttpReply::HeartbeatDone { keep, .. }) if *keep == holds)
     );
     rig.is_stalled = true;
     let report = Report { result: Some("7".into()), ..Report::plain(holds[0], Ending::Finished) };
@@ -500,7 +500,7 @@ fn a_second_process_with_the_same_id_is_refused() {
     rig.submit(2, "default", 1);
     let first = rig.ask("a", scope(), claim(1, &[], Duration::ZERO));
     assert_eq!(rig.claimed(first).len(), 2);
-    for ask in [claim(1, &[], Duration::ZERO), beat(&[]), HttpAsk::Goodbye] {
+    for ask in [claim(1, &[], Duration::ZERO), heartbeat(&[]), HttpAsk::Goodbye] {
         let other = rig.ask("b", scope(), ask);
         assert_eq!(*rig.refusal(other), HttpRefusal::IdInUse);
     }
@@ -533,9 +533,9 @@ fn a_worker_over_plain_http_keeps_jobs_that_only_the_scheduler_knows() {
     rig.submit(2, "default", 1);
     let [kept, unread] = rig.assigned(link)[..] else { panic!("two jobs, two slots") };
     rig.feed(ServerInput::LinkClosed(link));
-    let beaten = rig.ask("a", LinkScope::default(), beat(&[kept]));
+    let answer = rig.ask("a", LinkScope::default(), heartbeat(&[kept]));
     assert!(
-        matches!(&rig.responses[&beaten], Ok(HttpReply::Beaten { keep, .. }) if *keep == [kept])
+        matches!(&rig.responses[&answer], Ok(HttpReply::HeartbeatDone { keep, .. }) if *keep == [kept])
     );
     let report = HttpAsk::Report(vec![Report::plain(kept, Ending::Finished)]);
     let reported = rig.ask("a", LinkScope::default(), report);
@@ -553,22 +553,22 @@ fn a_worker_over_plain_http_may_change_its_token_once_the_old_one_has_ended() {
     rig.submit(1, "mail", 1);
     let first = rig.ask("a", old(), claim(1, &[], Duration::ZERO));
     let holds = rig.claimed(first);
-    let early = rig.ask("a", renewed(), beat(&holds));
+    let early = rig.ask("a", renewed(), heartbeat(&holds));
     assert_eq!(*rig.refusal(early), HttpRefusal::WrongToken);
     let waiting = rig.ask("a", old(), claim(2, &holds, Duration::from_secs(5)));
     rig.feed(ServerInput::TokenEnded("old".into()));
     assert_eq!(*rig.refusal(waiting), HttpRefusal::TokenEnded);
     // Meanwhile it gets no jobs.
     rig.submit(1, "mail", 1);
-    let other = rig.ask("b", renewed(), beat(&holds));
+    let other = rig.ask("b", renewed(), heartbeat(&holds));
     assert_eq!(*rig.refusal(other), HttpRefusal::IdInUse, "still only for its own process");
-    let beaten = rig.ask("a", renewed(), beat(&holds));
+    let answer = rig.ask("a", renewed(), heartbeat(&holds));
     assert!(
-        matches!(&rig.responses[&beaten], Ok(HttpReply::Beaten { keep, .. }) if *keep == holds)
+        matches!(&rig.responses[&answer], Ok(HttpReply::HeartbeatDone { keep, .. }) if *keep == holds)
     );
     let again = rig.ask("a", renewed(), claim(2, &holds, Duration::ZERO));
     assert_eq!(rig.claimed(again).len(), 1);
-    let late = rig.ask("a", old(), beat(&holds));
+    let late = rig.ask("a", old(), heartbeat(&holds));
     assert_eq!(*rig.refusal(late), HttpRefusal::WrongToken);
 }
 

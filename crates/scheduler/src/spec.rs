@@ -18,8 +18,7 @@ pub struct JobSpec {
     /// A digest of everything that was submitted except the id: the same id or key with another
     /// digest is a conflict.
     pub body: Digest,
-    /// An idempotency key: a second name for the same job, for clients that cannot keep an id. It
-    /// is unique in the job's queue.
+    /// The idempotency key, for clients that cannot keep an id. Unique in the job's queue.
     pub key: Option<Name>,
     /// The queue that the job waits in.
     pub queue: Name,

@@ -35,14 +35,13 @@ impl fmt::Display for Exposed {
         match missing {
             Missing::Token => write!(
                 formatter,
-                "{address} can be reached from other machines, and there is no token: anybody there \
-                 could run commands here\n  help: create one first with `filch token create --role \
-                 admin`, or listen on 127.0.0.1"
+                "refusing to listen on {address} without a token: any host that reaches it could run \
+                 commands here\n  help: create a token first with `filch token create --role admin`, \
+                 or listen on 127.0.0.1"
             ),
             Missing::Tls => write!(
                 formatter,
-                "{address} can be reached from other machines, and without TLS anybody on the way \
-                 could read the tokens\n  help: pass --tls-cert FILE and --tls-key FILE, or \
+                "refusing to listen on {address} without TLS: tokens could be read on the network\n  help: pass --tls-cert FILE and --tls-key FILE, or \
                  --insecure-no-tls if the network is encrypted, or listen on 127.0.0.1"
             ),
         }

@@ -1,4 +1,4 @@
-//! How fast the SQLite keeping is on this machine's disk, every commit synced.
+//! How fast the SQLite store is on this machine's disk, every commit synced.
 //!
 //! `cargo run --release -p filch-store --example sqlite_speed [folder] [jobs]`
 

@@ -381,7 +381,8 @@ where
                 }
             }
             if !is_heard {
-                teller.tell(Some(Notice::Trouble(format!("no work from {url}: {trouble}"))));
+                teller
+                    .tell(Some(Notice::Trouble(format!("connection to {url} closed: {trouble}"))));
             }
         };
         tokio::select! {

@@ -24,7 +24,7 @@ pub(crate) fn write(log: WorkerLog) {
             running,
             not_started = waiting,
             grace = span(grace),
-            "draining: no new jobs, waiting for those that run"
+            "draining: no new jobs; waiting for running jobs"
         ),
         WorkerLog::Resting { wait } => {
             let wait = span(wait);
@@ -41,7 +41,7 @@ pub(crate) fn write(log: WorkerLog) {
 pub(crate) fn stop(why: StopReason) {
     match why {
         StopReason::Fenced => tracing::warn!("fenced: stopping a job, because the lease expired"),
-        StopReason::Drained => tracing::info!("draining: the grace is over, stopping a job"),
+        StopReason::Drained => tracing::info!("draining: the grace period is over; stopping a job"),
         StopReason::Cancelled => tracing::debug!("stopping a job: it was cancelled or reassigned"),
         StopReason::TimedOut => tracing::debug!("stopping a job: it has timed out"),
     }

@@ -116,8 +116,8 @@ async fn worker_with(slots: u32, handlers: Handlers) -> (RunningWorker, Server) 
     let mut server = Server { up: heard, down, said: 0 };
     assert!(matches!(server.hear().await[..], [Up::Hello(_), ..]));
     let lease = Duration::from_secs(3_600);
-    let truth = ToWorker::Reconcile { lease, keep: Vec::new() };
-    server.say(vec![ToWorker::Renewed(MessageNo(1)), truth], Vec::new()).await;
+    let reconcile = ToWorker::Reconcile { lease, keep: Vec::new() };
+    server.say(vec![ToWorker::Renewed(MessageNo(1)), reconcile], Vec::new()).await;
     (worker, server)
 }
 
@@ -301,7 +301,7 @@ async fn an_idle_thread_is_reported_at_once() {
     let (_worker, mut server) = worker_with(2, handlers).await;
     let first = server.assign(1, "quick").await;
     server.hear_end(first).await;
-    // Nobody has answered for the first, and no beat is due for a long time: had the thread not
+    // Nobody has answered for the first, and no heartbeat is due for a long time: had the thread not
     // said that it has nothing to do, this end would wait for that.
     let second = server.assign(2, "quick").await;
     server.hear_end(second).await;

@@ -54,11 +54,11 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         return times.finish();
     }
     let has_passed = thread::scope(|scope| {
-        let lane = || take_all(&times, &beside, goes_on, |step| step.perform_beside(root));
-        let lane = scope.spawn(lane);
+        let beside_main = || take_all(&times, &beside, goes_on, |step| step.perform_beside(root));
+        let beside_main = scope.spawn(beside_main);
         let has_passed = take_all(&times, &main, goes_on, |step| step.perform(root));
-        let has_lane_passed = lane.join().expect("a step fails without a panic");
-        has_passed && has_lane_passed
+        let has_beside_passed = beside_main.join().expect("a step fails without a panic");
+        has_passed && has_beside_passed
     });
     if has_passed {
         let _ = times.take("tidy", &"cargo xtask tidy", || check_tidiness(root));

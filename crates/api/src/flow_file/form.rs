@@ -90,10 +90,8 @@ fn toml_table(lines: &Lines<'_>, table: &DeTable<'_>) -> Result<Value, Unread> {
 }
 
 fn toml_value(lines: &Lines<'_>, line: usize, value: &DeValue<'_>) -> Result<Node, Unread> {
-    let no_number = |written: &str| Unread {
-        line: Some(line),
-        why: format!("a job cannot be given the number {written}"),
-    };
+    let no_number =
+        |written: &str| Unread { line: Some(line), why: format!("unsupported number {written}") };
     Ok(Node::new(
         line,
         match value {
@@ -218,7 +216,7 @@ struct YamlReader;
 impl YamlReader {
     fn number<E: de::Error>(text: String) -> Result<Value, E> {
         let raw = RawValue::from_string(text);
-        raw.map(Value::Number).map_err(|_| E::custom("a job cannot be given this number"))
+        raw.map(Value::Number).map_err(|_| E::custom("unsupported number"))
     }
 }
 

@@ -81,8 +81,8 @@ impl File<'_> {
                 Form::Json => "JSON",
                 Form::Yaml => "YAML",
             };
-            let what = format!("this cannot be read as {form}: {}", unread.why);
-            self.wrong(unread.line, &what, "`filch flow --help` shows a flow that can be read")
+            let what = format!("invalid {form}: {}", unread.why);
+            self.wrong(unread.line, &what, "`filch flow --help` shows an example")
         })?;
         let flow = self.build(&top, here)?;
         flow.clone().validate(None).map_err(|problem| self.explain(&top, &problem))?;
@@ -93,7 +93,7 @@ impl File<'_> {
         let fields = self.table(top, "a flow")?;
         for (word, node) in fields {
             if !TOP.contains(&word.as_str()) {
-                let what = format!("a flow has no {word:?}{}", did_you_mean(word, &TOP));
+                let what = format!("unknown key {word:?}{}", did_you_mean(word, &TOP));
                 let help = "write `name`, `defaults`, and each job under `job`";
                 return Err(self.wrong(Some(node.line), &what, help));
             }
@@ -102,7 +102,7 @@ impl File<'_> {
             None => self.stem(),
             Some((_, Value::Text(name))) => name.clone(),
             Some((node, _)) => {
-                let what = format!("the name of the flow is {}", node.kind());
+                let what = format!("`name` must be text, got {}", node.kind());
                 return Err(self.wrong(Some(node.line), &what, "write text, in quotation marks"));
             }
         };
@@ -199,7 +199,7 @@ impl File<'_> {
         };
         let help = match (field, &node.value) {
             ("run", Value::Text(_)) => {
-                "no shell looks at it: write each word by itself, [\"./fetch.sh\", \"a.csv\"]"
+                "commands run without a shell: write a list of words, [\"./fetch.sh\", \"a.csv\"]"
             }
             ("run", Value::List(_)) | ("env", Value::Table(_)) => {
                 "write each word as text: \"5\" in quotation marks, not 5"
@@ -213,7 +213,7 @@ impl File<'_> {
         match &node.value {
             Value::Table(fields) => Ok(fields),
             _ => {
-                let what = format!("{what} is {}, and not a table", node.kind());
+                let what = format!("{what} must be a table, got {}", node.kind());
                 Err(self.wrong(Some(node.line), &what, HELP))
             }
         }
@@ -307,37 +307,34 @@ mod tests {
 
     #[test]
     fn what_has_the_wrong_form_is_said_in_plain_words_with_its_place() {
-        for (job, line, what) in [
-            ("kind = 5", 2, "kind is 5, and should be text"),
-            ("queue = [\"img\"]", 2, "queue is a list, and should be text"),
-            ("key = true", 2, "key is true, and should be text"),
-            ("when = 1", 2, "when is 1, and should be text"),
-            (
-                "priority = \"high\"",
-                2,
-                "priority is text, and should be a whole number from -32768",
-            ),
-            ("priority = 70000", 2, "priority is 70000, and should be a whole number from -32768"),
-            ("priority = 1.5", 2, "priority is 1.5, and should be a whole number"),
-            ("run = \"./x\"", 2, "run is text, and should be a list of words"),
-            ("run = [\"sleep\",\n5]", 3, "run, word 2 is 5, and should be text"),
-            ("after = 1", 2, "after is 1, and should be a list of names of jobs"),
-            ("after = [\n\"b\",\n[]]", 4, "after, name 2 is a list, and should be text"),
-            ("env = \"A=1\"", 2, "env is text, and should be a table of texts"),
-            ("env.A = \"1\"\nenv.B = 2", 3, "env, B is 2, and should be text"),
-            ("timeout = 90", 2, "timeout is 90, and should be a span of time in quotation marks"),
-            ("at = 5", 2, "at is 5, and should be a moment in quotation marks"),
-            ("retry = \"3\"", 2, "retry is text, and should be a number of attempts, or a table"),
-            ("retry = -1", 2, "retry is -1, and should be a number of attempts"),
-            ("retry.max = \"3\"", 2, "retry, max is text, and should be a number of attempts"),
-            ("retry.max = 3\nretry.base = 2", 3, "retry, base is 2, and should be a span of time"),
-            ("retry.base = \"soon\"", 2, "retry, base is \"soon\", and should be a span of time"),
-            ("retry.backoff = \"up\"", 2, "retry, backoff is \"up\", and should be one of"),
-            ("retry.mxa = 3", 2, "retry has no \"mxa\""),
+        for (job, line, what, got) in [
+            ("kind = 5", 2, "kind must be text", "5"),
+            ("queue = [\"img\"]", 2, "queue must be text", "a list"),
+            ("key = true", 2, "key must be text", "true"),
+            ("when = 1", 2, "when must be text", "1"),
+            ("priority = \"high\"", 2, "priority must be a whole number from -32768", "text"),
+            ("priority = 70000", 2, "priority must be a whole number from -32768", "70000"),
+            ("priority = 1.5", 2, "priority must be a whole number", "1.5"),
+            ("run = \"./x\"", 2, "run must be a list of words", "text"),
+            ("run = [\"sleep\",\n5]", 3, "run, word 2 must be text", "5"),
+            ("after = 1", 2, "after must be a list of names of jobs", "1"),
+            ("after = [\n\"b\",\n[]]", 4, "after, name 2 must be text", "a list"),
+            ("env = \"A=1\"", 2, "env must be a table of texts", "text"),
+            ("env.A = \"1\"\nenv.B = 2", 3, "env, B must be text", "2"),
+            ("timeout = 90", 2, "timeout must be a duration in quotation marks", "90"),
+            ("at = 5", 2, "at must be a time in quotation marks", "5"),
+            ("retry = \"3\"", 2, "retry must be a number of attempts, or a table", "text"),
+            ("retry = -1", 2, "retry must be a number of attempts", "-1"),
+            ("retry.max = \"3\"", 2, "retry, max must be a number of attempts", "text"),
+            ("retry.max = 3\nretry.base = 2", 3, "retry, base must be a duration", "2"),
+            ("retry.base = \"soon\"", 2, "retry, base must be a duration", "\"soon\""),
+            ("retry.backoff = \"up\"", 2, "retry, backoff must be one of", "\"up\""),
+            ("retry.mxa = 3", 2, "unknown key \"mxa\" in retry", "mxa"),
         ] {
             let wrong = read(&format!("[job.a]\n{job}")).unwrap_err();
             let expected = format!("job \"a\": {what}");
             assert!(wrong.what.starts_with(&expected), "{job}: {}", wrong.what);
+            assert!(wrong.what.contains(got), "{job}: {}", wrong.what);
             assert_eq!(wrong.line, Some(line), "{job}");
             let serde = ["invalid type", "invalid value", "expected", "i16", "did not match"];
             assert!(!serde.iter().any(|word| wrong.what.contains(word)), "{}", wrong.what);
@@ -347,7 +344,7 @@ mod tests {
         assert!(wrong.what.starts_with("job \"a\", timeout: "), "{}", wrong.what);
         // The same applies to defaults.
         let wrong = read("[defaults]\npriority = \"high\"").unwrap_err();
-        assert!(wrong.what.starts_with("`defaults`: priority is text"), "{}", wrong.what);
+        assert!(wrong.what.starts_with("`defaults`: priority must be a whole"), "{}", wrong.what);
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub(super) struct Misfit {
 }
 
 const TEXT: &str = "text, in quotation marks";
-const SPAN: &str = "a span of time in quotation marks: \"90s\", \"10m\", \"1h30m\"";
+const SPAN: &str = "a duration in quotation marks: \"90s\", \"10m\", \"1h30m\"";
 
 /// What is wrong with the type of this field; `None` if its value is wrong instead.
 pub(super) fn misfit(field: &str, node: &Node) -> Option<Misfit> {
@@ -31,7 +31,7 @@ pub(super) fn misfit(field: &str, node: &Node) -> Option<Misfit> {
             _ => Some(wrong(field, node, "a table of texts: { NAME = \"value\" }")),
         },
         "retry" => retry(node),
-        "at" => text(field, node, "a moment in quotation marks: \"2026-01-31T12:00:00Z\""),
+        "at" => text(field, node, "a time in quotation marks: \"2026-01-31T12:00:00Z\""),
         "timeout" => text(field, node, SPAN),
         _ => text(field, node, TEXT),
     }
@@ -49,7 +49,7 @@ fn wrong(part: &str, node: &Node, expected: &str) -> Misfit {
         }
         _ => node.kind(),
     };
-    Misfit { line: node.line, what: format!("{part} is {found}, and should be {expected}") }
+    Misfit { line: node.line, what: format!("{part} must be {expected}, got {found}") }
 }
 
 fn text(part: &str, node: &Node, expected: &str) -> Option<Misfit> {
@@ -87,7 +87,7 @@ fn retry(node: &Node) -> Option<Misfit> {
             "jitter_percent" => number::<u8>(&part, node, "a whole number from 0 to 100"),
             _ => Some(Misfit {
                 line: node.line,
-                what: format!("retry has no {name:?}, and is {whole}"),
+                what: format!("unknown key {name:?} in retry, which must be {whole}"),
             }),
         }
     })
@@ -100,7 +100,7 @@ fn reads<T: serde::de::DeserializeOwned>(
     expected: &str,
 ) -> Option<Misfit> {
     let Value::Text(text) = &node.value else { return Some(wrong(part, node, expected)) };
-    let what = format!("{part} is {text:?}, and should be {expected}");
+    let what = format!("{part} must be {expected}, got {text:?}");
     let is_read = serde_json::from_str::<T>(node.json().get()).is_ok();
     (!is_read).then_some(Misfit { line: node.line, what })
 }

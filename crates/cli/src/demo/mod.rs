@@ -19,6 +19,7 @@ use filch_api::client::Client;
 use filch_api::cluster::Worker;
 use filch_api::event::ClusterEvent;
 use filch_api::submission::Submission;
+use filch_scheduler::random::SplitMix64;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -329,13 +330,10 @@ impl Drop for EventTask {
 fn jobs(seconds: u64, seed: u64) -> Vec<Submission> {
     let work_ms =
         (seconds * 1_000) as f64 * (WORKERS as f64 * KILL_AT + 3.0 * (1.0 - KILL_AT)) * 0.7;
-    let mut random = seed;
+    let mut random = SplitMix64::new(seed);
     let (mut jobs, mut planned) = (Vec::new(), 0.0);
     while planned < work_ms {
-        // A linear congruential generator is random enough here.
-        random =
-            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let (sort, length) = ((random >> 33) % 10, (random >> 40) % 100);
+        let (sort, length) = (random.below(10), random.below(100));
         let ms = if sort < 8 { 10 + length * 3 / 10 } else { 120 + length * 2 };
         planned += ms as f64;
         jobs.push(Submission {

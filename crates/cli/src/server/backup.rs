@@ -22,7 +22,7 @@ Run this on the machine that holds the data; the server may be running or not. I
 and does not ask the server, so --server is ignored. The backup is a consistent snapshot, synced to
 disk, readable by its owner only, and verified like by `filch server verify`. To restore, stop the
 server, replace filch.db by the backup, remove filch.db-wal and filch.db-shm, and start it again.
-Exit codes: 4 the file exists, or the server writes too much meanwhile; 1 the check failed.
+Exit codes: 4 the file exists, or the server wrote too much during the read; 1 the check failed.
 
 Example:
   filch server backup --data /var/lib/filch /backup/filch.db")]

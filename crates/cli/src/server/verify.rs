@@ -23,7 +23,7 @@ use crate::{document, table};
 #[command(after_help = "\
 Reads the store file, or a copy made by `filch server backup`. It writes nothing, and a server that
 has the file open keeps running. Exit codes: 0 no violations, 1 violations,
-3 no such file, 4 the server writes too much meanwhile.
+3 no such file, 4 the server wrote too much during the read.
 
 Examples:
   filch server verify

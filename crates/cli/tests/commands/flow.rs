@@ -125,10 +125,10 @@ fn invalid_flows_are_rejected_without_a_server() {
             "{\"job\": {\n\"a\": {\"kind\": \"k\",\n\"retry\": {\"max\": 0}}}}",
             "a.json:3  \"retry\"",
         ),
-        ("a.toml", "[job.a]\nrun = \"x y\"", "write each word by itself"),
-        ("a.toml", "[job.a\n", "this cannot be read as TOML"),
-        ("a.yaml", "a: [1,\n", "this cannot be read as YAML"),
-        ("a.json", "{", "this cannot be read as JSON"),
+        ("a.toml", "[job.a]\nrun = \"x y\"", "write a list of words"),
+        ("a.toml", "[job.a\n", "invalid TOML"),
+        ("a.yaml", "a: [1,\n", "invalid YAML"),
+        ("a.json", "{", "invalid JSON"),
         ("a.txt", "name: x", "add --format toml, json or yaml"),
     ];
     for (name, text, said) in rows {

@@ -126,10 +126,15 @@ fn invalid_tls_files_are_rejected_before_anything_is_created() {
     refused(&none, &one.key, &[], "  help: name a file that can be read and holds certificates");
     refused(&one.certificate, &none, &[], "cannot read the key in");
     refused(&one.certificate, &none, &[], "  help: name a file that can be read and holds the");
-    refused(&letter, &one.key, &[], "there is none in it");
+    refused(&letter, &one.key, &[], "no PEM certificate found");
     refused(&one.certificate, &letter, &[], "cannot read the key in");
-    refused(&one.certificate, &two.key, &[], "do not go together");
-    refused(&one.certificate, &one.key, &["--tls-client-ca", text(&letter)], "there is none in it");
+    refused(&one.certificate, &two.key, &[], "do not match");
+    refused(
+        &one.certificate,
+        &one.key,
+        &["--tls-client-ca", text(&letter)],
+        "no PEM certificate found",
+    );
     std::fs::set_permissions(&one.key, PermissionsExt::from_mode(0o644)).unwrap();
     refused(&one.certificate, &one.key, &[], "chmod 600");
     let words = ["server", "start", "--tls-cert", text(&one.certificate)];

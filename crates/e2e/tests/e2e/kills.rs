@@ -214,7 +214,7 @@ impl Strike {
 
 /// The open requests at the moment of a strike.
 struct Caught {
-    /// ClientLog that wait for jobs in mid-run.
+    /// Requests that wait for running jobs.
     waits: Vec<usize>,
     submits: Vec<usize>,
 }

@@ -26,8 +26,8 @@ pub struct HttpWorker {
 pub enum HttpAsk {
     /// Asks for jobs. Answered with [`HttpReply::Claimed`].
     Claim(HttpClaim),
-    /// Renews the lease. Answered with [`HttpReply::Beaten`].
-    Beat {
+    /// Renews the lease. Answered with [`HttpReply::HeartbeatDone`].
+    Heartbeat {
         /// Every job that the worker was assigned and whose report is not answered yet.
         holds: Vec<Hold>,
         /// Cancelled jobs that it is stopping.
@@ -70,7 +70,7 @@ pub enum HttpReply {
         lease: Duration,
     },
     /// The lease is renewed.
-    Beaten {
+    HeartbeatDone {
         /// Jobs that the worker listed and owns.
         keep: Vec<Hold>,
         /// Jobs that it listed and must stop.

@@ -290,11 +290,11 @@ impl HttpSession {
                 self.has_listed = true;
                 claim.holds.as_slice()
             }
-            HttpAsk::Beat { holds, .. } => holds,
+            HttpAsk::Heartbeat { holds, .. } => holds,
             HttpAsk::Report(_) | HttpAsk::Goodbye => &[],
         };
         let is_new =
-            listed.is_empty() && matches!(call.ask, HttpAsk::Claim(_) | HttpAsk::Beat { .. });
+            listed.is_empty() && matches!(call.ask, HttpAsk::Claim(_) | HttpAsk::Heartbeat { .. });
         self.jobs.extend(listed.iter().map(|&hold| (hold, Holding::given())));
         if !self.has_listed {
             self.jobs.extend(self.held.drain(..).map(|hold| (hold, Holding::given())));
@@ -329,7 +329,7 @@ impl HttpSession {
         let Call { ask, ticket } = call;
         match ask {
             HttpAsk::Claim(claim) => self.claim(now, claim, ticket),
-            HttpAsk::Beat { holds, stopping } => self.beat(holds, stopping, ticket),
+            HttpAsk::Heartbeat { holds, stopping } => self.heartbeat(holds, stopping, ticket),
             HttpAsk::Report(reports) => self.report(reports, ticket),
             HttpAsk::Goodbye => self.say_goodbye(ticket),
         }
@@ -579,7 +579,7 @@ impl HttpSession {
         for Call { ask, ticket } in std::mem::take(&mut self.waiting) {
             match ask {
                 HttpAsk::Goodbye => self.respond(ticket, Ok(HttpReply::Done)),
-                HttpAsk::Claim(_) | HttpAsk::Beat { .. } | HttpAsk::Report(_) => {
+                HttpAsk::Claim(_) | HttpAsk::Heartbeat { .. } | HttpAsk::Report(_) => {
                     self.respond(ticket, no.clone());
                 }
             }

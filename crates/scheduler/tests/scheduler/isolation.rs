@@ -104,12 +104,12 @@ impl Shop {
             };
             self.say(worker, FromWorker::Hello(hello));
         }
-        let mut beat = 0;
+        let mut sent_at = 0;
         while let Some((end, worker, hold)) = self.ends.pop_first() {
             self.now = end;
             // Idle workers stay alive by heartbeats.
-            if self.now > beat + 5_000_000 {
-                beat = self.now;
+            if self.now > sent_at + 5_000_000 {
+                sent_at = self.now;
                 for worker in self.numbers.keys().copied().collect::<Vec<_>>() {
                     self.say(worker, FromWorker::Heartbeat);
                 }

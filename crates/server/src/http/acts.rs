@@ -1,4 +1,4 @@
-//! The audit trail: what somebody changed, when, and under which token.
+//! The audit trail: who changed what, when, and with which token.
 
 use axum::extract::State as Given;
 use axum::{Extension, Json};
@@ -56,7 +56,8 @@ pub(crate) async fn list(
     Ok(Json(Acts { acts: seen.map(shown).collect(), next }))
 }
 
-/// Who may not list tokens sees nothing of them here; who is limited to some queues sees these.
+/// Clients that may not list tokens do not see entries about tokens; clients that are limited to
+/// some queues see entries about these.
 fn may_see(caller: &Caller, stored: &StoredAct) -> bool {
     match &stored.act {
         OperatorAct::CreateToken(_) | OperatorAct::RevokeToken(_) => caller.role == Role::Admin,

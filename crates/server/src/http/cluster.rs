@@ -47,7 +47,7 @@ pub(crate) async fn queues(
 
 /// Change a queue
 ///
-/// Pause or resume it, or set its concurrency limit, rate limit or weight.
+/// Pause or resume it, or set its concurrency limit or weight.
 #[utoipa::path(
     patch,
     path = "/v1/queues/{name}",

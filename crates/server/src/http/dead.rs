@@ -68,13 +68,13 @@ pub(crate) struct DeadQuery {
     operation_id = "listDead",
     tag = "dead",
     params(DeadQuery),
-    responses((status = 200, body = Corpses))
+    responses((status = 200, body = DeadPage))
 )]
 pub(crate) async fn list(
     Given(state): Given<State>,
     Extension(caller): Extension<Caller>,
     Params(query): Params<DeadQuery>,
-) -> Result<Json<Corpses>, Failure> {
+) -> Result<Json<DeadPage>, Failure> {
     let limit = query.limit.unwrap_or(100).clamp(1, limits::PAGE_JOBS);
     query.group.as_deref().map(check_group).transpose()?;
     let since = moment(query.since.as_deref())?;
@@ -93,7 +93,7 @@ pub(crate) async fn list(
             let error = shortened(&dead.error).to_owned();
             jobs.push(DeadJob { job: Job::kept(&dead.row), error, fingerprint });
             if jobs.len() == limit {
-                return Ok(Json(Corpses { next: jobs.last().map(|last| last.job.seq), jobs }));
+                return Ok(Json(DeadPage { next: jobs.last().map(|last| last.job.seq), jobs }));
             }
         }
         next = last;
@@ -101,12 +101,12 @@ pub(crate) async fn list(
             break;
         }
     }
-    Ok(Json(Corpses { jobs, next: next.map(|seq| seq.0) }))
+    Ok(Json(DeadPage { jobs, next: next.map(|seq| seq.0) }))
 }
 
 /// A page of dead jobs.
 #[derive(Serialize, utoipa::ToSchema)]
-pub(crate) struct Corpses {
+pub(crate) struct DeadPage {
     jobs: Vec<DeadJob>,
     /// Where the next page starts, if there is one. A page may have fewer jobs than `limit`, even
     /// none, although there is a next one.

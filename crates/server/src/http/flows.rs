@@ -21,8 +21,8 @@ use crate::tokens::Caller;
     path = "/v1/flows",
     operation_id = "submitFlow",
     tag = "jobs",
-    params(("idempotency-key" = Option<String>, Header, description = "Makes the ids of jobs that \
-        bring none, so that the request can be repeated")),
+    params(("idempotency-key" = Option<String>, Header, description = "Idempotency key: \
+        jobs without an id get one derived from it, so that the request can be repeated safely")),
     request_body = Flow,
     responses(
         (status = 201, body = FlowReceipts, description = "At least one job is new"),

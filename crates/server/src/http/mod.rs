@@ -205,7 +205,7 @@ fn routes() -> OpenApiRouter<State> {
         .routes(routes!(events::stream))
         .routes(routes!(work::connect))
         .routes(routes!(plain::claim))
-        .routes(routes!(plain::beat))
+        .routes(routes!(plain::heartbeat))
         .routes(routes!(plain::report))
         .routes(routes!(plain::goodbye))
         .routes(routes!(health::alive))

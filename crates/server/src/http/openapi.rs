@@ -22,8 +22,8 @@ pub(crate) fn beginning() -> OpenApi {
         .title("filch")
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(
-            "A durable job scheduler whose idle workers steal. Bodies are JSON; refusals are \
-             `application/problem+json` with a `code` that stays the same.",
+            "A durable job scheduler with work stealing. Bodies are JSON; errors are \
+             `application/problem+json` with a stable `code`.",
         ))
         .license(Some(LicenseBuilder::new().name("MIT OR Apache-2.0").build()));
     OpenApiBuilder::new().info(info.build()).build()
@@ -48,7 +48,7 @@ pub(crate) fn finish(mut document: OpenApi) -> String {
     components.responses.insert("Refusal".into(), refusal.into());
     let scheme = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
-        .description(Some("A token of filch's. None is needed before the first one was made."))
+        .description(Some("A filch access token. Not needed until the first token is created."))
         .build();
     components.security_schemes.insert(BEARER.into(), SecurityScheme::Http(scheme).into());
     for item in document.paths.paths.values_mut() {
@@ -78,16 +78,16 @@ fn secure(operation: &mut Operation) {
     let words = match rights::who(name) {
         Who::Everybody => {
             operation.security = Some(vec![SecurityRequirement::default()]);
-            "For everybody, also without a token.".to_owned()
+            "No token required.".to_owned()
         }
         Who::Bearers => {
             operation.security = Some(vec![SecurityRequirement::new(BEARER, NO_SCOPES)]);
-            "For a token of any role.".to_owned()
+            "Requires a token (any role).".to_owned()
         }
         Who::Roles(roles) => {
             let words: Vec<&str> = roles.iter().map(|role| role.word()).collect();
             operation.security = Some(vec![SecurityRequirement::new(BEARER, NO_SCOPES)]);
-            format!("For a token of the role {}.", words.join(" or "))
+            format!("Requires a token with the role {}.", words.join(" or "))
         }
     };
     let description = operation.description.get_or_insert_default();

@@ -85,25 +85,26 @@ pub(crate) async fn claim(
     request_body = Heartbeat,
     responses((status = 200, body = HeartbeatAnswer))
 )]
-pub(crate) async fn beat(
+pub(crate) async fn heartbeat(
     Given(state): Given<State>,
     Extension(caller): Extension<Caller>,
     Worker(worker): Worker,
     Params(Nothing {}): Params<Nothing>,
     headers: HeaderMap,
-    Object(beat): Object<Heartbeat>,
+    Object(heartbeat): Object<Heartbeat>,
 ) -> Result<Response, Failure> {
-    beat.check()?;
-    let asked = HttpAsk::Beat { holds: holds(&beat.holds), stopping: holds(&beat.stopping) };
-    match ask(&state, &caller, worker, &beat.instance, asked).await? {
-        HttpReply::Beaten { keep, cancel, drain, lease } => {
+    heartbeat.check()?;
+    let asked =
+        HttpAsk::Heartbeat { holds: holds(&heartbeat.holds), stopping: holds(&heartbeat.stopping) };
+    match ask(&state, &caller, worker, &heartbeat.instance, asked).await? {
+        HttpReply::HeartbeatDone { keep, cancel, drain, lease } => {
             let (keep, cancel) = (wire_holds(&keep), wire_holds(&cancel));
             let lease_ms = lease.as_millis() as u64;
-            let beaten = HeartbeatAnswer { keep, cancel, drain, lease_ms };
+            let answer = HeartbeatAnswer { keep, cancel, drain, lease_ms };
             if wants_lines(&headers) {
-                return Ok(beaten_lines(&beaten));
+                return Ok(beaten_lines(&answer));
             }
-            Ok(Json(beaten).into_response())
+            Ok(Json(answer).into_response())
         }
         _ => Err(Failure::ended()),
     }
@@ -298,10 +299,10 @@ impl Lines {
     }
 }
 
-fn beaten_lines(beaten: &HeartbeatAnswer) -> Response {
-    let mut lines = Lines::new(beaten.lease_ms, beaten.drain);
-    lines.holds("keep", &beaten.keep);
-    lines.holds("cancel", &beaten.cancel);
+fn beaten_lines(answer: &HeartbeatAnswer) -> Response {
+    let mut lines = Lines::new(answer.lease_ms, answer.drain);
+    lines.holds("keep", &answer.keep);
+    lines.holds("cancel", &answer.cancel);
     lines.into_response()
 }
 

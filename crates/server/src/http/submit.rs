@@ -73,8 +73,8 @@ const LINES_PATIENCE: Duration = Duration::from_secs(3_600);
     path = "/v1/jobs",
     operation_id = "submitJobs",
     tag = "jobs",
-    params(("idempotency-key" = Option<String>, Header, description = "Makes the ids of jobs that \
-        bring none, so that the request can be repeated")),
+    params(("idempotency-key" = Option<String>, Header, description = "Idempotency key: \
+        jobs without an id get one derived from it, so that the request can be repeated safely")),
     request_body(content((Submissions = "application/json"), (Submission = "application/x-ndjson"))),
     responses(
         (status = 201, body = Taken, description = "The jobs are durable"),

@@ -33,7 +33,7 @@ const READ_BYTES: usize = 4 << 10;
     path = "/v1/work",
     operation_id = "work",
     tag = "work",
-    params(("filch-protocol" = u32, Header, description = "The worker's protocol version; it must be the server's, which is in the response")),
+    params(("filch-protocol" = u32, Header, description = "The worker's protocol version; must equal the server's, which is in the response")),
     responses((status = 101, description = "Switched to the WebSocket protocol"))
 )]
 pub(crate) async fn connect(

@@ -207,7 +207,7 @@ impl Worker<'_> {
         self.place.post(&self.path("claim"), &claim).await
     }
 
-    pub(crate) async fn beat(&self) -> Answer {
+    pub(crate) async fn heartbeat(&self) -> Answer {
         self.place.post(&self.path("heartbeat"), &json!({"holds": self.holds})).await
     }
 

@@ -70,7 +70,7 @@ async fn workers_are_listed_and_drained() {
     assert_eq!(listed, expected);
     place.poke("/v1/workers/00000000000000a1/drain").await.ok();
     assert_eq!(place.get("/v1/workers").await.ok()["workers"][0]["state"], "draining");
-    assert_eq!(worker.beat().await.ok()["drain"], true);
+    assert_eq!(worker.heartbeat().await.ok()["drain"], true);
     let claimed = worker.claim("10s").await.ok();
     assert_eq!((&claimed["drain"], &claimed["jobs"]), (&json!(true), &json!([])));
     worker.goodbye().await.ok();

@@ -208,7 +208,7 @@ async fn lists_go_in_both_directions_and_are_filtered() {
 
         let mut worker = place.worker("00000000000000a1");
         worker.claim("10s").await.ok();
-        worker.beat().await.ok();
+        worker.heartbeat().await.ok();
         eventually("a job runs", async || seqs("state=RUNNING").await.0 == [1]).await;
         assert_eq!(seqs("state=queued").await.0.len(), 9);
 

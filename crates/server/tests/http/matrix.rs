@@ -30,14 +30,14 @@ fn table() -> BTreeMap<String, Line> {
 }
 
 /// A server with a job, and clients with different tokens.
-struct Stage {
+struct MatrixEnv {
     place: Place,
     admin: String,
     job: String,
 }
 
-impl Stage {
-    async fn set() -> Self {
+impl MatrixEnv {
+    async fn start() -> Self {
         let place = Place::start().await;
         let job = place.submit(&json!({"kind": "k", "queue": "other"})).await;
         let admin = place.post("/v1/tokens", &json!({"role": "admin"})).await.ok();
@@ -133,25 +133,25 @@ fn check(answer: &Answer, expected: &str, cell: &str) {
 
 #[tokio::test]
 async fn every_cell_of_the_role_table_is_true() {
-    let stage = Stage::set().await;
+    let env = MatrixEnv::start().await;
     let mut tokens: BTreeMap<&str, String> = BTreeMap::new();
     for role in ROLES {
-        tokens.insert(role, stage.make(json!({"role": role})).await);
+        tokens.insert(role, env.make(json!({"role": role})).await);
     }
-    let document = stage.ask("openapi", "get", "/openapi.json", Some(&stage.admin)).await.ok();
+    let document = env.ask("openapi", "get", "/openapi.json", Some(&env.admin)).await.ok();
     let operations = operations(&document);
     let mut table = table();
     let mut cells = 0;
     for (name, method, path) in &operations {
         let line = table.remove(name);
         let line = line.unwrap_or_else(|| panic!("docs/security.md has no line for {name}"));
-        let answer = stage.ask(name, method, path, None).await;
+        let answer = env.ask(name, method, path, None).await;
         check(&answer, &line["without"], &format!("{name} without a token"));
         let security = &document["paths"][path][method]["security"];
         assert_eq!(*security == json!([{}]), line["without"] == "yes", "{name}: {security}");
         cells += 1;
         for role in ROLES {
-            let answer = stage.ask(name, method, path, Some(&tokens[role])).await;
+            let answer = env.ask(name, method, path, Some(&tokens[role])).await;
             check(&answer, &line[role], &format!("{name} as {role}"));
             cells += 1;
         }
@@ -163,17 +163,17 @@ async fn every_cell_of_the_role_table_is_true() {
 /// Invalid tokens are refused everywhere except where no token is needed.
 #[tokio::test]
 async fn invalid_tokens_are_refused_everywhere() {
-    let stage = Stage::set().await;
-    let expired = stage.make(json!({"role": "admin", "expires": "1ms"})).await;
-    let revoked = stage.make(json!({"role": "admin"})).await;
+    let env = MatrixEnv::start().await;
+    let expired = env.make(json!({"role": "admin", "expires": "1ms"})).await;
+    let revoked = env.make(json!({"role": "admin"})).await;
     let path = format!("/v1/tokens/{}/revoke", &revoked[6..14]);
-    let request = stage.place.request(Method::POST, &path).bearer_auth(&stage.admin);
+    let request = env.place.request(Method::POST, &path).bearer_auth(&env.admin);
     read(request.send().await.unwrap()).await.ok();
     tokio::time::sleep(Duration::from_millis(5)).await;
-    let mut forged = stage.admin.clone();
+    let mut forged = env.admin.clone();
     let last = if forged.ends_with('0') { "1" } else { "0" };
     forged.replace_range(forged.len() - 1.., last);
-    let document = stage.ask("openapi", "get", "/openapi.json", Some(&stage.admin)).await.ok();
+    let document = env.ask("openapi", "get", "/openapi.json", Some(&env.admin)).await.ok();
     let table = table();
     for (name, method, path) in operations(&document) {
         let is_open = table[&name]["without"] == "yes";
@@ -183,7 +183,7 @@ async fn invalid_tokens_are_refused_everywhere() {
             ("forged", &*forged, "unknown token"),
             ("strange", "filch_nonsense", "malformed token"),
         ] {
-            let answer = stage.ask(&name, &method, &path, Some(token)).await;
+            let answer = env.ask(&name, &method, &path, Some(token)).await;
             if is_open {
                 assert_eq!(answer.status, 200, "{name} {kind}: {answer:?}");
             } else {
@@ -197,19 +197,19 @@ async fn invalid_tokens_are_refused_everywhere() {
 /// A token for one queue, in front of what is in another.
 #[tokio::test]
 async fn tokens_for_one_queue_reach_no_other() {
-    let stage = Stage::set().await;
-    let document = stage.ask("openapi", "get", "/openapi.json", Some(&stage.admin)).await.ok();
+    let env = MatrixEnv::start().await;
+    let document = env.ask("openapi", "get", "/openapi.json", Some(&env.admin)).await.ok();
     let table = table();
     let roles = &ROLES[..4];
     for role in roles {
-        let token = stage.make(json!({"role": role, "queues": ["mine"]})).await;
+        let token = env.make(json!({"role": role, "queues": ["mine"]})).await;
         for (name, method, path) in operations(&document) {
             let line = &table[&name];
             if line[*role] != "yes" {
                 continue;
             }
             let cell = format!("{name} as {role} for another queue");
-            let answer = stage.ask(&name, &method, &path, Some(&token)).await;
+            let answer = env.ask(&name, &method, &path, Some(&token)).await;
             match &*line["with --queue"] {
                 "yes" => check(&answer, "yes", &cell),
                 "no" => drop(answer.refused(403, "wrong-queue")),

@@ -360,11 +360,11 @@ async fn a_limited_token_cannot_end_or_report_for_another_worker() {
     let claimed = ask(&owner, held, "claim", json!({"number": 1, "slots": 1, "wait": "10s"})).await;
     assert_eq!(claimed.ok()["jobs"][0]["job"], json!([1, 1]));
     let report = json!({"reports": [{"job": [1, 1], "ending": "finished"}]});
-    let beat = json!({"holds": [[1, 1]]});
+    let heartbeat = json!({"holds": [[1, 1]]});
     ask(&other, held, "goodbye", json!({})).await.refused(403, "wrong-token");
-    ask(&other, held, "heartbeat", beat.clone()).await.refused(403, "wrong-token");
+    ask(&other, held, "heartbeat", heartbeat.clone()).await.refused(403, "wrong-token");
     ask(&other, held, "report", report.clone()).await.refused(403, "wrong-token");
-    ask(&other, free, "heartbeat", beat).await.refused(403, "wrong-queue");
+    ask(&other, free, "heartbeat", heartbeat).await.refused(403, "wrong-queue");
     ask(&other, free, "report", report.clone()).await.refused(403, "wrong-queue");
     let job = get(&place, &admin, &format!("/v1/jobs/{id}")).await.ok();
     assert_eq!(job["ledger"].as_array().unwrap().len(), 1, "it was not restarted: {job}");
@@ -414,10 +414,10 @@ async fn a_worker_over_plain_http_may_change_its_token_after_a_revocation() {
     };
     let claim = json!({"instance": "i", "number": 1, "slots": 1});
     let claimed = ask(&old, "claim", claim).await.ok();
-    let beat = json!({"instance": "i", "holds": [claimed["jobs"][0]["job"]]});
-    ask(&new, "heartbeat", beat.clone()).await.refused(403, "wrong-token");
+    let heartbeat = json!({"instance": "i", "holds": [claimed["jobs"][0]["job"]]});
+    ask(&new, "heartbeat", heartbeat.clone()).await.refused(403, "wrong-token");
     revoke(&place, &admin, &old_id).await.ok();
-    let beaten = ask(&new, "heartbeat", beat.clone()).await.ok();
-    assert_eq!(beaten["keep"], beat["holds"]);
-    ask(&old, "heartbeat", beat).await.refused(401, "bad-token");
+    let answer = ask(&new, "heartbeat", heartbeat.clone()).await.ok();
+    assert_eq!(answer["keep"], heartbeat["holds"]);
+    ask(&old, "heartbeat", heartbeat).await.refused(401, "bad-token");
 }

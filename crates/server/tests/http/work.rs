@@ -28,9 +28,9 @@ async fn a_worker_claims_runs_and_reports() {
     });
     assert_eq!(claimed, expected);
     assert_eq!(place.job(&id).await["state"], "leased");
-    let beaten = worker.beat().await.ok();
+    let answer = worker.heartbeat().await.ok();
     let expected = json!({"keep": [[1, 1]], "cancel": [], "drain": false, "lease_ms": 600_000});
-    assert_eq!(beaten, expected);
+    assert_eq!(answer, expected);
     eventually("it runs", async || place.job(&id).await["state"] == "running").await;
     let report = json!({"job": [1, 1], "ending": "finished", "result": 7});
     let answered = worker.report(&report).await.ok();
@@ -150,11 +150,11 @@ async fn a_cancel_arrives_with_the_next_heartbeat_and_is_confirmed_by_a_report()
     let id = place.submit(&json!({"kind": "k"})).await;
     let mut worker = place.worker("00000000000000a1");
     worker.claim("10s").await.ok();
-    worker.beat().await.ok();
+    worker.heartbeat().await.ok();
     let cancel = format!("/v1/jobs/{id}/cancel");
     let (cancelled, ()) = tokio::join!(place.poke(&cancel), async {
         eventually("it is to be stopped", async || {
-            worker.beat().await.ok()["cancel"] == json!([[1, 1]])
+            worker.heartbeat().await.ok()["cancel"] == json!([[1, 1]])
         })
         .await;
         let stopped = json!({"job": [1, 1], "ending": "stopped"});
@@ -170,11 +170,11 @@ async fn a_cancel_arrives_with_the_next_heartbeat_and_is_confirmed_by_a_report()
     let cancel = format!("/v1/jobs/{id}/cancel");
     let (cancelled, ()) = tokio::join!(place.poke(&cancel), async {
         eventually("it is to be stopped", async || {
-            worker.beat().await.ok()["cancel"] == json!([[2, 1]])
+            worker.heartbeat().await.ok()["cancel"] == json!([[2, 1]])
         })
         .await;
-        let beat = json!({"holds": [[2, 1]], "stopping": [[2, 1]]});
-        place.post("/v1/work/00000000000000a1/heartbeat", &beat).await.ok();
+        let heartbeat = json!({"holds": [[2, 1]], "stopping": [[2, 1]]});
+        place.post("/v1/work/00000000000000a1/heartbeat", &heartbeat).await.ok();
     });
     cancelled.ok();
     let late = json!({"job": [2, 1], "ending": "finished"});
@@ -206,7 +206,7 @@ async fn a_worker_that_was_silent_for_a_lease_is_lost() {
     let mut worker = place.worker("00000000000000a1");
     worker.claim("10s").await.ok();
     eventually("it is lost", async || place.get("/v1/status").await.ok()["lost"] == 1).await;
-    let problem = worker.beat().await.refused(410, "gone");
+    let problem = worker.heartbeat().await.refused(410, "gone");
     assert!(problem["help"].as_str().unwrap().contains("new id"), "{problem}");
     let finished = json!({"job": [1, 1], "ending": "finished"});
     worker.report(&finished).await.refused(410, "gone");
@@ -235,7 +235,7 @@ async fn heartbeats_renew_the_lease_of_a_worker() {
     beating.claim("10s").await.ok();
     let beat_until = async |lost: u64| {
         eventually("a silent worker is lost", async || {
-            assert_eq!(beating.beat().await.ok()["keep"], json!([[1, 1]]));
+            assert_eq!(beating.heartbeat().await.ok()["keep"], json!([[1, 1]]));
             place.get("/v1/status").await.ok()["lost"] == lost
         })
         .await;
@@ -248,7 +248,7 @@ async fn heartbeats_renew_the_lease_of_a_worker() {
         assert_eq!(claimed["jobs"][0]["id"], abandoned.as_str(), "{claimed}");
         beat_until(lost).await;
         assert_eq!(place.job(&abandoned).await["state"], "queued");
-        silent.beat().await.refused(410, "gone");
+        silent.heartbeat().await.refused(410, "gone");
         place.poke(&format!("/v1/jobs/{abandoned}/cancel")).await.ok();
     }
     let job = place.job(&held).await;
@@ -272,9 +272,9 @@ async fn a_worker_keeps_its_jobs_across_a_restart_of_the_server() {
     place.server.stop().await;
 
     let place = Place::with(store, LEASE, None).await;
-    let beat = json!({"holds": holds});
-    let beaten = place.post("/v1/work/00000000000000a1/heartbeat", &beat).await.ok();
-    assert_eq!((&beaten["keep"], &beaten["cancel"]), (&json!([[1, 1]]), &json!([])));
+    let heartbeat = json!({"holds": holds});
+    let answer = place.post("/v1/work/00000000000000a1/heartbeat", &heartbeat).await.ok();
+    assert_eq!((&answer["keep"], &answer["cancel"]), (&json!([[1, 1]]), &json!([])));
     let report = json!({"reports": [{"job": [1, 1], "ending": "finished"}]});
     let answered = place.post("/v1/work/00000000000000a1/report", &report).await.ok();
     assert_eq!(answered["accepted"], json!([[1, 1]]));
@@ -295,16 +295,16 @@ async fn a_worker_must_stop_jobs_that_it_does_not_own() {
     let mut worker = place.worker("00000000000000a1");
     worker.claim("10s").await.ok();
     worker.holds = vec![json!([1, 1]), json!([1, 9]), json!([77, 1])];
-    let beaten = worker.beat().await.ok();
-    assert_eq!(beaten["keep"], json!([[1, 1]]));
-    assert_eq!(beaten["cancel"], json!([[1, 9], [77, 1]]));
+    let answer = worker.heartbeat().await.ok();
+    assert_eq!(answer["keep"], json!([[1, 1]]));
+    assert_eq!(answer["cancel"], json!([[1, 9], [77, 1]]));
     let answered = worker.report(&json!({"job": [1, 9], "ending": "stopped"})).await.ok();
     assert_eq!(answered["refused"], json!([{"job": [1, 9], "current": 1}]));
     let answered = worker.report(&json!({"job": [77, 1], "ending": "finished"})).await.ok();
     assert_eq!(answered["refused"], json!([{"job": [77, 1]}]));
     // An unknown worker that lists jobs is refused.
-    let beat = json!({"holds": [[1, 1]]});
-    place.post("/v1/work/00000000000000ff/heartbeat", &beat).await.refused(410, "gone");
+    let heartbeat = json!({"holds": [[1, 1]]});
+    place.post("/v1/work/00000000000000ff/heartbeat", &heartbeat).await.refused(410, "gone");
 }
 
 #[tokio::test]
@@ -366,8 +366,8 @@ async fn plain_text_responses_have_lines() {
          run\tprintf\nrun\ta\\tb\\n\nrun\t\nrun\tback\\\\slash\n"
     );
     assert_eq!(claimed, expected);
-    let beaten = ask("heartbeat", json!({"holds": [[1, 1], [9, 9]]})).await;
-    assert_eq!(beaten, "lease_ms\t600000\nkeep\t1 1\ncancel\t9 9\n");
+    let answer = ask("heartbeat", json!({"holds": [[1, 1], [9, 9]]})).await;
+    assert_eq!(answer, "lease_ms\t600000\nkeep\t1 1\ncancel\t9 9\n");
 }
 
 /// Two processes with the same made-up id and claim number must not get the same job.

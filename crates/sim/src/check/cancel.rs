@@ -34,7 +34,7 @@ struct Untold {
 }
 
 /// Heartbeats per lease.
-const BEATS: u32 = 10;
+const HEARTBEATS: u32 = 10;
 
 impl Cancels {
     pub(super) fn time_passes(&self, at: Monotonic) -> Holds {
@@ -83,9 +83,9 @@ impl Cancels {
                 })?;
             }
             Observed::Receipted(number) => {
-                let beat = at.plus(facts.lease / BEATS);
+                let heartbeat = at.plus(facts.lease / HEARTBEATS);
                 for untold in self.untold.values_mut().filter(|untold| untold.stored <= number) {
-                    untold.until = untold.until.or(Some(beat));
+                    untold.until = untold.until.or(Some(heartbeat));
                 }
             }
             Observed::Arrived { worker, messages: [FromWorker::Hello(_), ..], .. } => {

@@ -206,7 +206,7 @@ impl HttpClient {
                     self.start(now, jobs, &mut deeds);
                 }
             }
-            Ok(HttpReply::Beaten { cancel, drain, lease, .. }) => {
+            Ok(HttpReply::HeartbeatDone { cancel, drain, lease, .. }) => {
                 self.renew(sent_at, lease, drain);
                 self.stop(cancel, &mut deeds);
             }
@@ -333,7 +333,7 @@ impl HttpClient {
             };
             let stopping = self.holds.iter().filter(is_stopping).map(|(&hold, _)| hold).collect();
             let holds = self.holds.keys().copied().collect();
-            self.send(now, HttpAsk::Beat { holds, stopping }, deeds);
+            self.send(now, HttpAsk::Heartbeat { holds, stopping }, deeds);
         }
         if self.claim.as_ref().is_some_and(|open| open.until <= now) {
             self.claim = None;

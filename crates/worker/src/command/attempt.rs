@@ -102,8 +102,8 @@ fn check(command: &Command) -> Result<(), String> {
     for (name, value) in &command.env {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(format!(
-                "no environment can have a variable {name:?} with this value: a name is not empty \
-                 and has no `=`, and neither has a NUL"
+                "invalid environment variable {name:?}: its name must not be empty or contain `=`, \
+                 and neither name nor value may contain a NUL byte"
             ));
         }
     }
@@ -348,18 +348,17 @@ fn explain(failure: Failure, command: &Command) -> String {
     if step == Step::EnterFolder {
         let dir = command.dir.as_deref().unwrap_or(Path::new(".")).display();
         return format!(
-            "cannot enter the folder {dir} ({error}); make it on this worker, or submit the job \
-             with another one"
+            "cannot enter the folder {dir} ({error}); create it on this worker, or submit the \
+             job with another `dir`"
         );
     }
     let what_to_do = match error.kind() {
         std::io::ErrorKind::NotFound if program.contains(char::is_whitespace) => {
-            "a command is a list of words and no shell splits it: give each word by itself, or run \
-             `sh -c` with the whole"
+            "commands run without a shell: pass each argument separately, or use `sh -c`"
         }
         std::io::ErrorKind::NotFound if program.contains('/') => {
-            "there is no such file on this worker, or what its first line asks for (`#!`) is not \
-             there: install it, or correct the path"
+            "this worker has no such file, or not the interpreter in its `#!` line: install it, or \
+             correct the path"
         }
         std::io::ErrorKind::NotFound => {
             "it is not in PATH on this worker: install it, or use its full path"

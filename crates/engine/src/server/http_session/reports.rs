@@ -12,7 +12,7 @@ use super::{
 };
 
 impl HttpSession {
-    pub(super) fn beat(&mut self, holds: Vec<Hold>, stopping: Vec<Hold>, ticket: Ticket) {
+    pub(super) fn heartbeat(&mut self, holds: Vec<Hold>, stopping: Vec<Hold>, ticket: Ticket) {
         let mut messages = self.started(&holds);
         messages.extend(stopping.iter().map(|&hold| FromWorker::Stopping(hold)));
         if messages.is_empty() {
@@ -20,8 +20,8 @@ impl HttpSession {
         }
         let (keep, cancel) = self.divide(&holds);
         let (drain, lease) = (self.is_draining, self.lease);
-        let beaten = HttpReply::Beaten { keep, cancel, drain, lease };
-        self.answer_renewed(messages, HttpAsk::Beat { holds, stopping }, beaten, ticket);
+        let answer = HttpReply::HeartbeatDone { keep, cancel, drain, lease };
+        self.answer_renewed(messages, HttpAsk::Heartbeat { holds, stopping }, answer, ticket);
     }
 
     /// Answers once the scheduler has acknowledged it: the worker's lease starts with the request.

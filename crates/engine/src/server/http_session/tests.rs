@@ -37,7 +37,7 @@ impl Player {
     fn claiming(wait: Duration) -> (Self, Ticket) {
         let mut player = Self::new();
         let ticket = player.claim(1, &[], wait);
-        player.hear(vec![truth(&[])]);
+        player.hear(vec![reconcile(&[])]);
         (player, ticket)
     }
 
@@ -63,8 +63,8 @@ impl Player {
         self.ask(claim(number, 2, holds, wait))
     }
 
-    fn beat(&mut self, holds: &[Hold]) -> Ticket {
-        self.ask(HttpAsk::Beat { holds: holds.to_vec(), stopping: Vec::new() })
+    fn heartbeat(&mut self, holds: &[Hold]) -> Ticket {
+        self.ask(HttpAsk::Heartbeat { holds: holds.to_vec(), stopping: Vec::new() })
     }
 
     fn hear(&mut self, messages: Vec<ToWorker>) {
@@ -170,7 +170,7 @@ fn words(effect: HttpEffect) -> Vec<String> {
     }
 }
 
-fn truth(keep: &[Hold]) -> ToWorker {
+fn reconcile(keep: &[Hold]) -> ToWorker {
     ToWorker::Reconcile { lease: LEASE, keep: keep.to_vec() }
 }
 
@@ -218,7 +218,7 @@ fn a_claim_of_a_silent_worker_ends_after_a_quarter_of_a_lease() {
     player.pass(LEASE / SILENCE - Duration::from_millis(1));
     assert!(!player.said().contains(&"want 0".to_owned()));
     // After another heartbeat, the claim goes on waiting.
-    player.beat(&[]);
+    player.heartbeat(&[]);
     player.pass(LEASE / SILENCE - Duration::from_millis(1));
     assert!(player.is_open(claim));
     player.pass(Duration::from_millis(1));
@@ -229,11 +229,11 @@ fn a_claim_of_a_silent_worker_ends_after_a_quarter_of_a_lease() {
 #[test]
 fn a_heartbeat_is_answered_once_the_scheduler_has_received_it() {
     let (mut player, _) = Player::claiming(LEASE);
-    let beat = player.beat(&[]);
+    let heartbeat = player.heartbeat(&[]);
     player.hear(vec![ToWorker::Renewed(MessageNo(2))]);
-    assert!(player.is_open(beat), "that was the claim");
+    assert!(player.is_open(heartbeat), "that was the claim");
     player.hear(vec![ToWorker::Renewed(MessageNo(3))]);
-    assert!(matches!(player.responses[&beat], Ok(HttpReply::Beaten { .. })));
+    assert!(matches!(player.responses[&heartbeat], Ok(HttpReply::HeartbeatDone { .. })));
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn a_heartbeat_that_crosses_a_response_takes_nothing_away() {
     player.settle();
     assert_eq!(player.brought(first), [7]);
     player.said();
-    player.beat(&[]);
+    player.heartbeat(&[]);
     assert_eq!(player.said(), ["heartbeat"]);
     // The next claim does: jobs of the last response, which never arrived, are assigned again.
     let again = player.claim(2, &[], Duration::ZERO);
@@ -268,7 +268,7 @@ fn a_suspect_is_assigned_once_its_start_is_granted() {
     player.hear(vec![ToWorker::StartGranted(hold(7, 1))]);
     player.handle(HttpEvent::Settled(1));
     assert_eq!(player.brought(claim), [7]);
-    player.beat(&[hold(7, 1)]);
+    player.heartbeat(&[hold(7, 1)]);
     assert_eq!(player.said(), ["heartbeat"], "that it runs is known");
 }
 
@@ -296,10 +296,10 @@ fn a_job_cancelled_before_its_assignment_is_dropped_and_after_it_is_stopped() {
     player.handle(HttpEvent::Settled(1));
     assert_eq!(player.brought(claim), [7]);
     player.hear(vec![ToWorker::Cancel(hold(7, 1))]);
-    let beat = player.beat(&[hold(7, 1)]);
+    let heartbeat = player.heartbeat(&[hold(7, 1)]);
     player.hear(vec![ToWorker::Renewed(MessageNo(99))]);
-    match &player.responses[&beat] {
-        Ok(HttpReply::Beaten { cancel, .. }) => assert_eq!(*cancel, [hold(7, 1)]),
+    match &player.responses[&heartbeat] {
+        Ok(HttpReply::HeartbeatDone { cancel, .. }) => assert_eq!(*cancel, [hold(7, 1)]),
         other => panic!("{other:?}"),
     }
     assert_eq!(player.said(), ["heartbeat"], "it is not said to have started");
@@ -312,16 +312,16 @@ fn after_a_broken_session_everything_unanswered_is_sent_again() {
     player.settle();
     assert_eq!(player.brought(first), [7]);
     let report = player.ask(HttpAsk::Report(vec![Report::plain(hold(7, 1), Ending::Dropped)]));
-    let beat = player.beat(&[hold(7, 1)]);
+    let heartbeat = player.heartbeat(&[hold(7, 1)]);
     let claim = player.claim(2, &[hold(7, 1)], LEASE);
     player.said();
     player.handle(HttpEvent::HungUp(HangUp::Over));
     assert_eq!(player.said(), ["hello resume want 0 reports 1 [7.1]"]);
-    player.hear(vec![truth(&[]), ToWorker::Accepted(vec![hold(7, 1)])]);
+    player.hear(vec![reconcile(&[]), ToWorker::Accepted(vec![hold(7, 1)])]);
     assert!(matches!(player.responses[&report], Ok(HttpReply::Answered { .. })));
     assert_eq!(player.said(), ["heartbeat", "want 2"]);
     player.hear(vec![ToWorker::Renewed(MessageNo(2))]);
-    assert!(matches!(player.responses[&beat], Ok(HttpReply::Beaten { .. })));
+    assert!(matches!(player.responses[&heartbeat], Ok(HttpReply::HeartbeatDone { .. })));
     assert!(player.is_open(claim));
     player.hear(vec![ToWorker::Gone]);
     assert_eq!(player.said(), ["leave"]);
@@ -336,7 +336,7 @@ fn a_change_of_slots_opens_another_session() {
     player.said();
     let second = player.ask(claim(2, 5, &[], Duration::ZERO));
     assert_eq!(player.said(), ["hello resume want 0 reports 0 []"]);
-    player.hear(vec![truth(&[])]);
+    player.hear(vec![reconcile(&[])]);
     assert_eq!(player.said(), ["want 5", "want 0", "settle"]);
     player.handle(HttpEvent::Settled(2));
     assert_eq!(player.brought(second), [0; 0]);
@@ -349,7 +349,7 @@ fn a_silent_worker_is_dropped() {
     player.said();
     player.pass(LEASE * FORGOTTEN);
     assert_eq!(player.said(), ["leave"]);
-    let late = player.beat(&[]);
+    let late = player.heartbeat(&[]);
     assert_eq!(*player.refusal(late), HttpRefusal::Gone);
 }
 
@@ -361,22 +361,22 @@ fn until_the_first_claim_of_a_session_the_worker_keeps_its_jobs() {
         let mut player = Player::holding(&eight);
         player.ask(HttpAsk::Report(vec![Report::plain(hold(7, 1), Ending::Finished)]));
         assert_eq!(player.said(), ["hello resume want 0 reports 1 [8.1]"]);
-        player.hear(vec![truth(&eight), ToWorker::DrainNow]);
-        let beat = player.beat(&eight);
+        player.hear(vec![reconcile(&eight), ToWorker::DrainNow]);
+        let heartbeat = player.heartbeat(&eight);
         player.hear(vec![ToWorker::Renewed(MessageNo(2))]);
-        match &player.responses[&beat] {
-            Ok(HttpReply::Beaten { keep, .. }) => assert_eq!(*keep, eight),
+        match &player.responses[&heartbeat] {
+            Ok(HttpReply::HeartbeatDone { keep, .. }) => assert_eq!(*keep, eight),
             other => panic!("{other:?}"),
         }
         assert_eq!(player.said(), ["started 8.1"], "it does not go back");
         player.claim(5, if is_listed { &eight } else { &[] }, Duration::ZERO);
         if is_listed {
             assert_eq!(player.said(), ["hello resume want 0 reports 1 [8.1]"]);
-            player.hear(vec![truth(&eight), ToWorker::DrainNow]);
+            player.hear(vec![reconcile(&eight), ToWorker::DrainNow]);
             assert_eq!(player.said(), ["heartbeat", "want 0", "settle"]);
         } else {
             assert_eq!(player.said(), ["hello resume want 0 reports 1 []"]);
-            player.hear(vec![truth(&[]), ToWorker::DrainNow]);
+            player.hear(vec![reconcile(&[]), ToWorker::DrainNow]);
             player.hear(vec![assign(&[8])]);
             assert!(player.said().contains(&"dropped 8.1".to_owned()), "it never arrived");
         }

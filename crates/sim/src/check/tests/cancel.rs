@@ -1,11 +1,11 @@
-//! S14: after a cancel is acknowledged nothing starts, and a running job is told within one beat.
+//! S14: after a cancel is acknowledged nothing starts, and a running job is told within one heartbeat.
 
 use super::{OWNED, breaks};
 use crate::check::Rule::S14;
 
 #[test]
 fn s14_a_job_starts_after_its_cancel_is_acknowledged() {
-    let story = "
+    let history = "
            1s    r1 cancel a
              -> commit 3: note act cancel a by -, write a cancelled fence 2 held-by w1 because request
              -> tell w1: cancel a.1
@@ -18,12 +18,12 @@ fn s14_a_job_starts_after_its_cancel_is_acknowledged() {
         -  2s    w1 starts a.1
         +2 2s    w1 starts a.1
     ";
-    breaks(S14, "a starts on node 1 after its cancel", &[OWNED, story]);
+    breaks(S14, "a starts on node 1 after its cancel", &[OWNED, history]);
 }
 
 #[test]
 fn s14_a_cancel_is_acknowledged_and_not_stored() {
-    let story = "
+    let history = "
            0s    w1 runs a.1 finished
            1s    r1 cancel a
         -    -> reply r1 done
@@ -35,17 +35,17 @@ fn s14_a_cancel_is_acknowledged_and_not_stored() {
         +2   -> commit 5: write a succeeded fence 1
         +2   -> reply r1 refused wrong-state a is succeeded
     ";
-    breaks(S14, "the cancel of a is acknowledged, but it is", &[OWNED, story]);
+    breaks(S14, "the cancel of a is acknowledged, but it is", &[OWNED, history]);
 }
 
 #[test]
 fn s14_an_answer_to_something_else_is_no_acknowledgement() {
-    let story = "
+    let history = "
         -  1s    r1 cancel a
         +  1s    r1 set-priority a 0
              -> reply r1 done
     ";
-    breaks(S14, "the cancel of a is acknowledged, but it is", &[OWNED, story]);
+    breaks(S14, "the cancel of a is acknowledged, but it is", &[OWNED, history]);
 }
 
 /// The cancel of what the first worker owns is stored, and has its receipt.
@@ -58,7 +58,7 @@ const UNTOLD: &str = "the holder of #1 was not told within a heartbeat that it i
 
 #[test]
 fn s14_the_holder_is_not_told_for_a_heartbeat() {
-    let story = "
+    let history = "
         -2 2s    w2: hello new slots 1 want 1
         -2   -> tell w2: reconcile lease 10s keep []
         -3 2s    w1: heartbeat
@@ -85,12 +85,12 @@ fn s14_the_holder_is_not_told_for_a_heartbeat() {
         +2 9s    tick
         +3 2s    tick
     ";
-    breaks(S14, UNTOLD, &[OWNED, CANCELLED, story]);
+    breaks(S14, UNTOLD, &[OWNED, CANCELLED, history]);
 }
 
 #[test]
 fn s14_a_worker_says_that_it_stops_what_continues() {
-    let story = "
+    let history = "
            0s    w1 starts a.1
     ";
     let after = "
@@ -102,13 +102,13 @@ fn s14_a_worker_says_that_it_stops_what_continues() {
     breaks(
         S14,
         "node 1 reports that it stops a.1, but it does not",
-        &[OWNED, story, CANCELLED, after],
+        &[OWNED, history, CANCELLED, after],
     );
 }
 
 #[test]
 fn s14_no_holder_is_connected() {
-    let story = "
+    let history = "
         +  2s    closed w1
         +2 2s    closed w1
         +2 2s    w1: hello resume slots 1 want 1 holds a.1
@@ -120,12 +120,12 @@ fn s14_no_holder_is_connected() {
         +4   -> commit 4: write a cancelled fence 2 because request
            9s    tick
     ";
-    breaks(S14, UNTOLD, &[OWNED, CANCELLED, story]);
+    breaks(S14, UNTOLD, &[OWNED, CANCELLED, history]);
 }
 
 #[test]
 fn s14_another_connection_is_closed() {
-    let story = "
+    let history = "
            0s    w1: hello resume slots 1 want 1 holds a.1
              -> tell w1: reconcile lease 10s keep a.1
     ";
@@ -134,20 +134,20 @@ fn s14_another_connection_is_closed() {
         +  2s    closed w1/2
            9s    tick
     ";
-    breaks(S14, UNTOLD, &[OWNED, story, CANCELLED, after]);
+    breaks(S14, UNTOLD, &[OWNED, history, CANCELLED, after]);
 }
 
 #[test]
 fn s14_a_holder_without_a_connection_is_told_when_it_comes_back() {
-    let story = "
+    let history = "
         +  0s    closed w1
     ";
-    breaks(S14, UNTOLD, &[OWNED, story, CANCELLED, "9s tick"]);
+    breaks(S14, UNTOLD, &[OWNED, history, CANCELLED, "9s tick"]);
 }
 
 #[test]
 fn s14_a_hello_lists_all_holds() {
-    let story = "
+    let history = "
            0s    w1: hello resume slots 1 want 1 holds a.1
         -    -> tell w1: reconcile lease 10s keep a.1
         -2   -> tell w1: reconcile lease 10s keep a.1
@@ -159,20 +159,20 @@ fn s14_a_hello_lists_all_holds() {
         +2 2s    w1: hello resume slots 1 want 1 holds a.1
            9s    tick
     ";
-    breaks(S14, UNTOLD, &[OWNED, story, CANCELLED, after]);
+    breaks(S14, UNTOLD, &[OWNED, history, CANCELLED, after]);
 }
 
 #[test]
 fn s14_the_heartbeat_begins_with_the_receipt() {
-    let story = "
+    let history = "
            1s    cancel a
            1s    store commit 3: note act cancel a by -, write a cancelled fence 2 held-by w1 because request
         -  3s    committed 3
         +  3s    committed 2
            4000001us tick
     ";
-    breaks(S14, UNTOLD, &[OWNED, story]);
-    let story = "
+    breaks(S14, UNTOLD, &[OWNED, history]);
+    let history = "
            1s    cancel a
            1s    store commit 3: note act cancel a by -, write a cancelled fence 2 held-by w1 because request
            3s    committed 4
@@ -180,12 +180,12 @@ fn s14_the_heartbeat_begins_with_the_receipt() {
         -  4000001us tick
         +  4s    tick
     ";
-    breaks(S14, UNTOLD, &[OWNED, story]);
+    breaks(S14, UNTOLD, &[OWNED, history]);
 }
 
 #[test]
 fn s14_a_cancelled_job_is_released_without_a_report() {
-    let story = "
+    let history = "
            1s    tick
              -> tell w1: cancel a.1
         -  2s    w1: heartbeat
@@ -197,6 +197,6 @@ fn s14_a_cancelled_job_is_released_without_a_report() {
     breaks(
         S14,
         "a is cancelled and released, but worker 1 has not released it",
-        &[OWNED, CANCELLED, story],
+        &[OWNED, CANCELLED, history],
     );
 }

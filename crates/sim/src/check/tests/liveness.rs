@@ -7,7 +7,7 @@ use crate::check::Rule::{L1, L2, L3, L4, L7};
 #[test]
 fn l1_a_job_never_ends() {
     let what = "a never ends: it is leased, its owner is worker 1";
-    let story = "
+    let history = "
         -  5s    healed
         +  5s    healed
         +  5s    w1 runs a.1 finished
@@ -20,12 +20,12 @@ fn l1_a_job_never_ends() {
         +3 5s    tick
            6s    over
     ";
-    breaks(L1, what, &[OWNED, story]);
+    breaks(L1, what, &[OWNED, history]);
 }
 
 #[test]
 fn l1_a_job_is_never_assigned() {
-    let story = "
+    let history = "
            0s    submit a
              -> commit 1: put #1 at 0s: a: queued
            5s    healed
@@ -33,13 +33,13 @@ fn l1_a_job_is_never_assigned() {
         +    -> commit 2: write a cancelled fence 1
            9s    over
     ";
-    breaks(L1, "a never ends: it is queued, its owner is none", &[story]);
+    breaks(L1, "a never ends: it is queued, its owner is none", &[history]);
 }
 
 #[test]
 fn l2_the_jobs_of_a_lost_worker_are_not_reclaimed() {
     let what = "a is still owned by worker 1, which has ended";
-    let story = "
+    let history = "
         -  5s    w1 crashes
         -2 5s    w1 leaves
         +  5s    w1 crashes
@@ -68,12 +68,12 @@ fn l2_the_jobs_of_a_lost_worker_are_not_reclaimed() {
         +5 20s   healed
         +5 32500ms tick
     ";
-    breaks(L2, what, &[OWNED, story]);
+    breaks(L2, what, &[OWNED, history]);
 }
 
 #[test]
 fn l2_orphans_are_looked_for_again_and_again() {
-    let story = "
+    let history = "
            20s   healed
            25s   w1 crashes
            25s   closed w1
@@ -92,12 +92,12 @@ fn l2_orphans_are_looked_for_again_and_again() {
         +2 39s   tick
         +3 39s   tick
     ";
-    breaks(L2, "a is still owned by worker 1, which has ended", &[OWNED, story]);
+    breaks(L2, "a is still owned by worker 1, which has ended", &[OWNED, history]);
 }
 
 #[test]
 fn l2_a_server_that_has_just_started_gives_all_workers_time() {
-    let story = "
+    let history = "
            5s    w1 crashes
            18s   server crashes
            20s   healed
@@ -105,18 +105,18 @@ fn l2_a_server_that_has_just_started_gives_all_workers_time() {
         -  33500001us tick
         +  33500ms tick
     ";
-    breaks(L2, "a is still owned by worker 1, which has ended", &[OWNED, story]);
+    breaks(L2, "a is still owned by worker 1, which has ended", &[OWNED, history]);
 }
 
 #[test]
 fn l2_another_incarnation_on_the_same_node_does_not_own_it() {
-    let story = "
+    let history = "
         -  5s    w2: hello new replacing w1 slots 1 want 1
         +  5s    w2: hello new slots 1 want 1
            20s   healed
            31500001us tick
     ";
-    breaks(L2, "a is still owned by worker 1, which has ended", &[OWNED, story]);
+    breaks(L2, "a is still owned by worker 1, which has ended", &[OWNED, history]);
 }
 
 /// The first worker runs `a` and has `b` and `c` to spare.
@@ -133,7 +133,7 @@ const UNFAIR: &str = "node 2 is idle although node 1 has jobs to spare";
 
 #[test]
 fn l3_a_worker_is_idle_although_another_has_plenty() {
-    let story = "
+    let history = "
            1s    healed
            17s   w2: hello new slots 1 want 1
         +2 17100ms w1: give 1 c.1
@@ -145,12 +145,12 @@ fn l3_a_worker_is_idle_although_another_has_plenty() {
         +2 17100001us tick
         +3 17100001us tick
     ";
-    breaks(L3, UNFAIR, &[PLENTY, story]);
+    breaks(L3, UNFAIR, &[PLENTY, history]);
 }
 
 #[test]
 fn l3_a_worker_is_idle_from_the_end_of_its_pause() {
-    let story = "
+    let history = "
            1s    healed
            1s    w2: hello new slots 1 want 1
            1s    w2 pauses
@@ -164,12 +164,12 @@ fn l3_a_worker_is_idle_from_the_end_of_its_pause() {
         +3 17100001us tick
         +4 17100001us tick
     ";
-    breaks(L3, UNFAIR, &[PLENTY, story]);
+    breaks(L3, UNFAIR, &[PLENTY, history]);
 }
 
 #[test]
 fn l3_each_of_two_is_idle_by_itself() {
-    let story = "
+    let history = "
            1s    healed
            17s   w2: hello new slots 1 want 3
            17s   w3: hello new slots 1 want 1
@@ -190,12 +190,12 @@ fn l3_each_of_two_is_idle_by_itself() {
         +2   -> tell w2: assign [d.1; e.1]
            17100001us tick
     ";
-    breaks(L3, "node 3 is idle although node 1 has jobs to spare", &[PLENTY, story]);
+    breaks(L3, "node 3 is idle although node 1 has jobs to spare", &[PLENTY, history]);
 }
 
 #[test]
 fn l3_while_others_are_in_trouble_two_seconds_will_do() {
-    let story = "
+    let history = "
            17s   w2: hello new slots 1 want 1
         -2 18s   healed
         +2 18s   healed
@@ -204,12 +204,12 @@ fn l3_while_others_are_in_trouble_two_seconds_will_do() {
         -2 19000001us tick
         +  19s   tick
     ";
-    breaks(L3, UNFAIR, &[PLENTY, story]);
+    breaks(L3, UNFAIR, &[PLENTY, history]);
 }
 
 #[test]
 fn l3_a_worker_with_recent_faults_is_excused() {
-    let story = "
+    let history = "
            1s    healed
            1s    w2: hello new slots 1 want 1
         -  2s    trouble until 3s
@@ -228,12 +228,12 @@ fn l3_a_worker_with_recent_faults_is_excused() {
            40s   w2: heartbeat
            40200ms tick
     ";
-    breaks(L3, UNFAIR, &[PLENTY, story]);
+    breaks(L3, UNFAIR, &[PLENTY, history]);
 }
 
 #[test]
 fn l3_a_worker_that_cannot_be_assigned_anything_is_not_idle() {
-    let story = "
+    let history = "
            1s    healed
         -  2s    w2: hello new slots 1 want 1
         +  2s    w2: hello new slots 1 want 1
@@ -260,12 +260,12 @@ fn l3_a_worker_that_cannot_be_assigned_anything_is_not_idle() {
            17s   w1: heartbeat
            17200ms tick
     ";
-    breaks(L3, UNFAIR, &[PLENTY, story]);
+    breaks(L3, UNFAIR, &[PLENTY, history]);
 }
 
 #[test]
 fn l3_a_worker_from_which_nothing_can_be_stolen_has_nothing_to_spare() {
-    let story = "
+    let history = "
            2s    w2: hello new slots 1 want 1
         +  2s    closed w1
         +2 2s    w1: report b.1 dropped
@@ -286,13 +286,13 @@ fn l3_a_worker_from_which_nothing_can_be_stolen_has_nothing_to_spare() {
            17s   w2: heartbeat
            19200ms tick
     ";
-    breaks(L3, UNFAIR, &[PLENTY, story]);
+    breaks(L3, UNFAIR, &[PLENTY, history]);
 }
 
 #[test]
 fn l4_a_server_that_restarted_assigns_nothing() {
     let what = "a is queued, but the server has assigned nothing";
-    let story = "
+    let history = "
            0s    submit a
              -> commit 1: put #1 at 0s: a: queued
         +3   -> commit 2: queue default paused
@@ -331,12 +331,12 @@ fn l4_a_server_that_restarted_assigns_nothing() {
         +8 15000001us tick
         +9 15000001us tick
     ";
-    breaks(L4, what, &[story]);
+    breaks(L4, what, &[history]);
 }
 
 #[test]
 fn l4_to_reclaim_a_job_is_not_to_give_it_out() {
-    let story = "
+    let history = "
            5s    server crashes
            10s   server starts
            10s   healed
@@ -347,12 +347,12 @@ fn l4_to_reclaim_a_job_is_not_to_give_it_out() {
         +    -> commit 4: lease 3 w2 claimed a.3 at 11s
            16s   tick
     ";
-    breaks(L4, "a is queued, but the server has assigned nothing", &[OWNED, story]);
+    breaks(L4, "a is queued, but the server has assigned nothing", &[OWNED, history]);
 }
 
 #[test]
 fn l4_a_server_that_was_there_all_along_is_not_back() {
-    let story = "
+    let history = "
            0s    submit a
              -> commit 1: put #1 at 0s: a: queued
            4s    server crashes
@@ -363,14 +363,14 @@ fn l4_a_server_that_was_there_all_along_is_not_back() {
            10s   w1: hello new slots 1 want 1
            16s   tick
     ";
-    breaks(L4, "a is queued, but the server has assigned nothing", &[story]);
+    breaks(L4, "a is queued, but the server has assigned nothing", &[history]);
 }
 
 const STAYS: &str = "the worker of node 1 was told to stop and is still running";
 
 #[test]
 fn l7_a_worker_does_not_leave() {
-    let story = "
+    let history = "
            1s    healed
            2s    w1 drains until 5s
         +  8500ms w1 leaves
@@ -386,12 +386,12 @@ fn l7_a_worker_does_not_leave() {
         +2 9s    tick
         +3 8500ms tick
     ";
-    breaks(L7, STAYS, &[OWNED, story]);
+    breaks(L7, STAYS, &[OWNED, history]);
 }
 
 #[test]
 fn l7_a_pause_stops_the_clock_of_a_drain() {
-    let story = "
+    let history = "
            1s    healed
            2s    w1 drains until 5s
            5s    w1 pauses
@@ -408,22 +408,22 @@ fn l7_a_pause_stops_the_clock_of_a_drain() {
         +3 9s    w2 resumes
         +3 99s   tick
     ";
-    breaks(L7, STAYS, &[OWNED, story]);
+    breaks(L7, STAYS, &[OWNED, history]);
 }
 
 #[test]
 fn l7_while_things_break_a_drain_takes_two_leases_more() {
-    let story = "
+    let history = "
            2s    w1 drains until 5s
         -  25500001us tick
         +  25500ms tick
     ";
-    breaks(L7, STAYS, &[OWNED, story]);
+    breaks(L7, STAYS, &[OWNED, history]);
 }
 
 #[test]
 fn l7_a_worker_does_not_leave_although_the_server_says_so() {
-    let story = "
+    let history = "
            1s    healed
            2s    drain-worker w1
         -    -> tell w1: drain-now
@@ -440,8 +440,8 @@ fn l7_a_worker_does_not_leave_although_the_server_says_so() {
         +2 49s   tick
         +3 48500ms tick
     ";
-    breaks(L7, STAYS, &[OWNED, story]);
-    let story = "
+    breaks(L7, STAYS, &[OWNED, history]);
+    let history = "
            2s    drain-worker w1
              -> tell w1: drain-now
         # Somebody else is late.
@@ -452,5 +452,5 @@ fn l7_a_worker_does_not_leave_although_the_server_says_so() {
         -2 26500001us tick
         +  65500ms tick
     ";
-    breaks(L7, STAYS, &[OWNED, story]);
+    breaks(L7, STAYS, &[OWNED, history]);
 }

@@ -40,7 +40,7 @@ use crate::log::{ExecutionEnd, Observed, Observer};
 use crate::plan::Paused;
 use crate::work;
 
-/// How long a worker may be silent, in every story.
+/// How long a worker may be silent, in every history.
 const LEASE: Duration = Duration::from_secs(10);
 
 /// How long ended jobs are kept.
@@ -73,11 +73,11 @@ const LOST: &str = "
       -> tell w2: renewed 1, reconcile lease 10s keep [], assign a.3
 ";
 
-/// Holds each version of a story against the rules: those with `-` break this one and say so in
+/// Holds each version of a history against the rules: those with `-` break this one and say so in
 /// these words, those with `+` break none.
-fn breaks(rule: Rule, what: &str, story: &[&str]) {
-    let story = story.concat();
-    let lines = story.lines().map(str::trim);
+fn breaks(rule: Rule, what: &str, history: &[&str]) {
+    let history = history.concat();
+    let lines = history.lines().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
     let lines: Vec<(&str, &str)> = lines.map(marked).collect();
     let mut marks = BTreeSet::from(["-", "+"]);

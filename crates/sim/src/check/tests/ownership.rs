@@ -14,7 +14,7 @@ const HANDED_BACK: &str = "
 
 #[test]
 fn s2_the_older_run_continues() {
-    let story = "
+    let history = "
            0s    w1 starts a.1
         -2 9s    w1 stops a.1
         -3 9s    w1 is late
@@ -28,7 +28,7 @@ fn s2_the_older_run_continues() {
            11s   w2 starts a.3
     ";
     let what = "a runs on node 1 under fence 1 and on node 2 under fence 3";
-    breaks(S2, what, &[OWNED, story, HANDED_BACK, after]);
+    breaks(S2, what, &[OWNED, history, HANDED_BACK, after]);
 }
 
 /// `a` runs when the first worker stands still, which costs it the job.
@@ -39,7 +39,7 @@ const FROZEN: &str = "
 
 #[test]
 fn s2_the_older_run_continues_after_a_pause() {
-    let story = "
+    let history = "
            11s   w2 starts a.3
         +2 12s   w2 ends a.3 finished
            12s   w1 resumes
@@ -50,12 +50,12 @@ fn s2_the_older_run_continues_after_a_pause() {
            12000001us tick
     ";
     let what = "a runs on node 1 under fence 1 and on node 2 under fence 3";
-    breaks(S2, what, &[OWNED, FROZEN, LOST, story]);
+    breaks(S2, what, &[OWNED, FROZEN, LOST, history]);
 }
 
 #[test]
 fn s2_a_third_run_beside_two_older_ones() {
-    let story = "
+    let history = "
           11s   w2 starts a.3
         # The end of another run is not the end of this one.
         -2 12s   w1 resumes
@@ -70,12 +70,12 @@ fn s2_a_third_run_beside_two_older_ones() {
           20s   w3 starts a.5
     ";
     let what = "a runs on node 2 under fence 3 and on node 3 under fence 5";
-    breaks(S2, what, &[OWNED, FROZEN, LOST, story]);
+    breaks(S2, what, &[OWNED, FROZEN, LOST, history]);
 }
 
 #[test]
 fn s2_the_oldest_of_three_runs_continues_after_a_pause() {
-    let story = "
+    let history = "
           10s   w2: start a.3
             -> commit 5: write a running fence 3 charged 1 suspicions 1 held-by w2
           11s   w2 starts a.3
@@ -91,12 +91,12 @@ fn s2_the_oldest_of_three_runs_continues_after_a_pause() {
           22s   tick
     ";
     let what = "a runs on node 1 under fence 1 and on node 3 under fence 5";
-    breaks(S2, what, &[OWNED, FROZEN, LOST, story]);
+    breaks(S2, what, &[OWNED, FROZEN, LOST, history]);
 }
 
 #[test]
 fn s2_the_end_of_an_older_run_on_the_same_node_is_not_the_end_of_this_one() {
-    let story = "
+    let history = "
           0s    w1 starts a.1
           5s    w1 is late
           5s    w1 stops a.1
@@ -112,7 +112,7 @@ fn s2_the_end_of_an_older_run_on_the_same_node_is_not_the_end_of_this_one() {
           9s    w3 starts a.5
     ";
     let what = "a runs on node 1 under fence 3 and on node 3 under fence 5";
-    breaks(S2, what, &[OWNED, story]);
+    breaks(S2, what, &[OWNED, history]);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn s2_the_stopping_of_another_run_does_not_count() {
 #[test]
 fn s2_a_start_of_what_another_owns() {
     let what = "a.1 starts on node 2, which does not own it";
-    let story = "
+    let history = "
            1s    w2: hello new slots 1 want 1
         -2 1s    cancel a
         +2 1s    cancel a
@@ -146,18 +146,18 @@ fn s2_a_start_of_what_another_owns() {
         +  1s    w1 starts a.1
         +2 1s    w1 starts a.1
     ";
-    breaks(S2, what, &[OWNED, story]);
+    breaks(S2, what, &[OWNED, history]);
 }
 
 #[test]
 fn s2_a_start_under_an_older_fence() {
     let what = "a.1 starts on node 1, which does not own it";
-    let story = "
+    let history = "
         - 11s   w1 starts a.1
         + 11s   w2 starts a.3
     ";
-    breaks(S2, what, &[OWNED, LOST, story]);
-    let story = "
+    breaks(S2, what, &[OWNED, LOST, history]);
+    let history = "
           1s    w1: report a.1 dropped
             -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w1 claimed a.3 at 1s
         -2 1s    cancel a
@@ -169,26 +169,26 @@ fn s2_a_start_under_an_older_fence() {
         +  2s    w1 starts a.3
         +2 2s    w1 starts a.3
     ";
-    breaks(S2, what, &[OWNED, story]);
+    breaks(S2, what, &[OWNED, history]);
 }
 
 #[test]
 fn s2_a_start_of_what_was_cancelled_and_no_worker_holds() {
     let what = "a.1 starts on node 1, which does not own it";
-    let story = "
+    let history = "
           1s    cancel a
             -> commit 3: note act cancel a by -, write a cancelled fence 2 held-by w1 because request
         - 1s    w1: report a.1 stopped
         -   -> commit 4: write a cancelled fence 2 because request
           1s    w1 starts a.1
     ";
-    breaks(S2, what, &[OWNED, story]);
+    breaks(S2, what, &[OWNED, history]);
 }
 
 #[test]
 fn s4_a_report_of_another_worker_is_accepted() {
     let what = "a report of worker 2 about a.1 is accepted, but it is not the owner";
-    let story = "
+    let history = "
            1s    w1 runs a.1 finished
         -  2s    w2: hello new slots 1 want 1 reports a.1 finished
         -2 2s    w2: hello new slots 1 want 1
@@ -201,12 +201,12 @@ fn s4_a_report_of_another_worker_is_accepted() {
         +    -> tell w2: accepted a.1
         +2   -> tell w1: accepted a.1
     ";
-    breaks(S4, what, &[OWNED, story]);
+    breaks(S4, what, &[OWNED, history]);
 }
 
 #[test]
 fn s4_a_report_under_a_fence_that_never_was() {
-    let story = "
+    let history = "
           1s    w1 runs a.1 finished
             -> commit 3: write a succeeded fence 1
         -   -> tell w1: accepted a.2
@@ -215,24 +215,24 @@ fn s4_a_report_under_a_fence_that_never_was() {
     breaks(
         S4,
         "a report of worker 1 about a.2 is accepted, but it is not the owner",
-        &[OWNED, story],
+        &[OWNED, history],
     );
 }
 
 #[test]
 fn s4_a_report_is_accepted_after_the_loss() {
     let what = "a report of worker 1 about a.1 is accepted although the job was reclaimed";
-    let story = "
+    let history = "
           12s   w1: report a.1 finished
         -   -> tell w1: accepted a.1
         +   -> tell w1: refused a.1 current 3
     ";
-    breaks(S4, what, &[OWNED, LOST, story]);
+    breaks(S4, what, &[OWNED, LOST, history]);
 }
 
 #[test]
 fn s4_a_report_is_accepted_before_it_has_come() {
-    let story = "
+    let history = "
            1s    cancel a
              -> commit 3: write a cancelled fence 2 held-by w1 because request
         -2 1s    w1: report a.2 stopped
@@ -243,13 +243,13 @@ fn s4_a_report_is_accepted_before_it_has_come() {
              -> tell w1: accepted a.1
     ";
     let what = "a report of worker 1 about a.1 is accepted before it has arrived";
-    breaks(S4, what, &[OWNED, story]);
+    breaks(S4, what, &[OWNED, history]);
 }
 
 #[test]
 fn s4_a_report_is_accepted_before_it_is_stored() {
     let what = "a report of worker 1 about a.1 is accepted before it is stored";
-    let story = "
+    let history = "
            1s    w1 runs a.1 finished
         -    -> tell w1: accepted a.1
         -2   -> commit 3: write a running fence 1 held-by w1
@@ -257,13 +257,13 @@ fn s4_a_report_is_accepted_before_it_is_stored() {
              -> commit 4: write a succeeded fence 1
         +    -> tell w1: accepted a.1
     ";
-    breaks(S4, what, &[OWNED, story]);
+    breaks(S4, what, &[OWNED, history]);
 }
 
 #[test]
 fn s4_a_transfer_is_accepted_before_it_is_stored() {
     let what = "a report of worker 1 about a.1 is accepted before it is stored";
-    let story = "
+    let history = "
            1s    w2: hello new slots 1 want 1
            1s    w1: give 1 a.1
         -    -> tell w1: accepted a.1
@@ -273,12 +273,12 @@ fn s4_a_transfer_is_accepted_before_it_is_stored() {
         +    -> tell w1: accepted a.1
         +2   -> tell w1: accepted a.1
     ";
-    breaks(S4, what, &[OWNED, story]);
+    breaks(S4, what, &[OWNED, history]);
 }
 
 #[test]
 fn s4_a_job_is_assigned_before_that_is_stored() {
-    let story = "
+    let history = "
            0s    submit a
              -> commit 1: put #1 at 0s: a: queued
            0s    w1: hello new slots 1 want 1
@@ -287,44 +287,44 @@ fn s4_a_job_is_assigned_before_that_is_stored() {
         -2   -> tell w1: assign a.2
         +    -> tell w1: assign a.1
     ";
-    breaks(S4, "is assigned to worker 1 before that is stored", &[story]);
+    breaks(S4, "is assigned to worker 1 before that is stored", &[history]);
 }
 
 #[test]
 fn s4_a_job_is_assigned_to_another_worker() {
-    let story = "
+    let history = "
           1s    w2: hello new slots 1 want 1
         -   -> tell w2: assign a.1
         +   -> tell w1: assign a.1
     ";
-    breaks(S4, "a.1 is assigned to worker 2 before that is stored", &[OWNED, story]);
+    breaks(S4, "a.1 is assigned to worker 2 before that is stored", &[OWNED, history]);
 }
 
 #[test]
 fn s4_a_job_is_assigned_to_a_lost_worker() {
-    let story = "
+    let history = "
           11s   w1: hello resume slots 1 want 1
         -   -> tell w1: assign a.1
         +   -> tell w2: assign a.3
     ";
-    breaks(S4, "a.1 is assigned to worker 1 before that is stored", &[OWNED, LOST, story]);
+    breaks(S4, "a.1 is assigned to worker 1 before that is stored", &[OWNED, LOST, history]);
 }
 
 #[test]
 fn s4_a_lease_is_renewed_after_the_loss() {
-    let story = "
+    let history = "
           12s   w1: heartbeat
         -   -> tell w1: renewed 2
         +   -> tell w1: gone
         +   -> tell w2: renewed 2
     ";
-    breaks(S4, "the lease of worker 1 is renewed after it was lost", &[OWNED, LOST, story]);
+    breaks(S4, "the lease of worker 1 is renewed after it was lost", &[OWNED, LOST, history]);
 }
 
 #[test]
 fn s4_a_job_goes_to_a_lost_worker() {
     let what = "a.5 goes to worker 1, which was lost before";
-    let story = "
+    let history = "
            12s   w2: report a.3 dropped
              -> commit 5: lease 4 nobody returned-by w2 a.4 at 12s
         -2 13s   w1: hello new slots 1 want 1
@@ -343,12 +343,12 @@ fn s4_a_job_goes_to_a_lost_worker() {
         +    -> commit 6: lease 5 w2 claimed a.5 at 15s
         +2   -> commit 6: lease 5 w1 claimed a.5 at 15s
     ";
-    breaks(S4, what, &[OWNED, LOST, story]);
+    breaks(S4, what, &[OWNED, LOST, history]);
 }
 
 #[test]
 fn s4_a_start_is_granted_before_it_is_stored() {
-    let story = "
+    let history = "
            11s   w2: start a.3
         -    -> tell w2: start-granted a.3
              -> commit 5: write a running fence 3 charged 1 suspicions 1 held-by w2
@@ -363,7 +363,7 @@ fn s4_a_start_is_granted_before_it_is_stored() {
         +3   -> commit 6: write a cancelled fence 4 charged 1 suspicions 1 held-by w2
         +3   -> tell w2: start-granted a.3
     ";
-    breaks(S4, "the start of a.3 is granted but not stored", &[OWNED, LOST, story]);
+    breaks(S4, "the start of a.3 is granted but not stored", &[OWNED, LOST, history]);
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn s4_a_start_is_granted_to_a_lost_worker() {
 
 #[test]
 fn s4_a_report_of_the_owner_is_refused() {
-    let story = "
+    let history = "
            1s    w2: hello new slots 1 want 1
         -  1s    w1 runs a.1 finished
         -    -> tell w1: refused a.1 current 1
@@ -399,12 +399,12 @@ fn s4_a_report_of_the_owner_is_refused() {
         +3   -> tell w1: refused a.1 current 3
     ";
     let what = "a report of worker 1 about a.1 is refused, although it is the owner";
-    breaks(S4, what, &[OWNED, story]);
+    breaks(S4, what, &[OWNED, history]);
 }
 
 #[test]
 fn s4_a_worker_in_good_standing_is_told_that_it_is_gone() {
-    let story = "
+    let history = "
            1s    w1: heartbeat
              -> tell w1: renewed 2
            2s    w2: hello new slots 1 want 1
@@ -423,12 +423,12 @@ fn s4_a_worker_in_good_standing_is_told_that_it_is_gone() {
            12s   w1: heartbeat
              -> tell w1: gone
     ";
-    breaks(S4, "worker 1 is told that it is lost, but it is not", &[OWNED, story]);
+    breaks(S4, "worker 1 is told that it is lost, but it is not", &[OWNED, history]);
 }
 
 #[test]
 fn s4_another_worker_returns_a_job() {
-    let story = "
+    let history = "
            1s    w2: hello new slots 1 want 1
         -  1s    w2: report a.1 dropped
         -    -> commit 3: lease 2 nobody returned-by w2 a.2 at 1s
@@ -440,13 +440,13 @@ fn s4_another_worker_returns_a_job() {
     breaks(
         S4,
         "a.2 changes owner by Returned(WorkerId(2)), but its owner is worker 1",
-        &[OWNED, story],
+        &[OWNED, history],
     );
 }
 
 #[test]
 fn s4_a_job_is_returned_without_its_owners_report() {
-    let story = "
+    let history = "
            1s    w2: hello new slots 1 want 1
         -2 1s    w2: goodbye
         -3 1s    submit b
@@ -464,13 +464,13 @@ fn s4_a_job_is_returned_without_its_owners_report() {
     breaks(
         S4,
         "a.2 changes owner by Returned(WorkerId(1)), but its owner is worker 1",
-        &[OWNED, story],
+        &[OWNED, history],
     );
 }
 
 #[test]
 fn s4_a_job_is_written_away_without_its_owners_report() {
-    let story = "
+    let history = "
            1s    cancel a
            1s    w2: hello new slots 1 want 1
         -2 1s    w2: goodbye
@@ -484,8 +484,8 @@ fn s4_a_job_is_written_away_without_its_owners_report() {
              -> commit 3: write a cancelled fence 2 because request
     ";
     let what = "a is written as cancelled, but worker 1 has not released it";
-    breaks(S4, what, &[OWNED, story]);
-    let story = "
+    breaks(S4, what, &[OWNED, history]);
+    let history = "
            11s   cancel a
         -    -> commit 5: write a cancelled fence 4 charged 1 suspicions 1 held-by w1 because request
         -2   -> commit 5: write a running fence 3 charged 1 suspicions 1 held-by w1
@@ -494,13 +494,13 @@ fn s4_a_job_is_written_away_without_its_owners_report() {
         +    -> commit 5: write a cancelled fence 4 charged 1 suspicions 1 held-by w2 because request
         +2   -> commit 5: write a running fence 3 charged 1 suspicions 1 held-by w2
     ";
-    breaks(S4, "but worker 2 has not released it", &[OWNED, LOST, story]);
+    breaks(S4, "but worker 2 has not released it", &[OWNED, LOST, history]);
 }
 
 #[test]
 fn s4_a_job_is_reclaimed_from_another_worker() {
     let what = ", but its owner is worker 2";
-    let story = "
+    let history = "
           20s   tick
         -   -> commit 5: lease 4 nobody lost-by w1 a.4 at 20s
         # It has not been lost.
@@ -508,24 +508,24 @@ fn s4_a_job_is_reclaimed_from_another_worker() {
         -3  -> commit 5: note lost w1 with 1, lease 4 nobody lost-by w2 a.4 at 20s
         +   -> commit 5: note lost w2 with 1, lease 4 nobody lost-by w2 a.4 at 20s
     ";
-    breaks(S4, what, &[OWNED, LOST, story]);
+    breaks(S4, what, &[OWNED, LOST, history]);
 }
 
 #[test]
 fn s4_a_job_is_reclaimed_that_no_worker_owns() {
-    let story = "
+    let history = "
         - 9s    cancel a
           10s   tick
         -   -> commit 3: note lost w1 with 1, write a cancelled fence 2, lease 2 nobody lost-by w1 a.2 at 10s
         # That it has no attempts left may be stored before.
         +   -> commit 3: note lost w1 with 1, note attempt a.1 by w1 lost-alone, write a dead fence 2 charged 1, lease 2 nobody lost-by w1 a.2 at 10s
     ";
-    breaks(S4, "but its owner is none", &[OWNED_ONCE, story]);
+    breaks(S4, "but its owner is none", &[OWNED_ONCE, history]);
 }
 
 #[test]
 fn s7_a_fence_is_used_twice() {
-    let story = "
+    let history = "
            1s    w2: hello new slots 1 want 1
            1s    w1: report a.1 dropped
              -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
@@ -539,43 +539,43 @@ fn s7_a_fence_is_used_twice() {
         +    -> commit 4: lease 3 w2 claimed a.3 at 4s
         +2   -> commit 4: lease 3 w2 claimed a.3 at 4s
     ";
-    breaks(S7, "after fence 2", &[OWNED, story]);
+    breaks(S7, "after fence 2", &[OWNED, history]);
 }
 
 #[test]
 fn s7_a_steal_under_the_same_fence() {
-    let story = "
+    let history = "
           1s    w2: hello new slots 1 want 1
           1s    w1: give 1 a.1
         -   -> commit 3: lease 2 w2 stolen-from w1 a.1 at 1s
         +   -> commit 3: lease 2 w2 stolen-from w1 a.2 at 1s
     ";
-    breaks(S7, "commit 3 assigns a.1 after fence 1", &[OWNED, story]);
+    breaks(S7, "commit 3 assigns a.1 after fence 1", &[OWNED, history]);
 }
 
 #[test]
 fn s7_back_in_the_queue_under_the_same_fence() {
-    let story = "
+    let history = "
           1s    w1: report a.1 dropped
         -   -> commit 3: lease 2 nobody returned-by w1 a.1 at 1s
         +   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
     ";
-    breaks(S7, "commit 3 assigns a.1 after fence 1", &[OWNED, story]);
+    breaks(S7, "commit 3 assigns a.1 after fence 1", &[OWNED, history]);
 }
 
 #[test]
 fn s7_back_in_the_queue_under_an_older_fence_than_was_written() {
-    let story = "
+    let history = "
           10s   tick
         -   -> commit 3: note lost w1 with 1, write a queued fence 3 suspicions 1, lease 2 nobody lost-by w1 a.2 at 10s
         +   -> commit 3: note lost w1 with 1, write a queued fence 3 suspicions 1, lease 2 nobody lost-by w1 a.3 at 10s
     ";
-    breaks(S7, "commit 3 assigns a.2 after fence 3", &[OWNED, story]);
+    breaks(S7, "commit 3 assigns a.2 after fence 3", &[OWNED, history]);
 }
 
 #[test]
 fn s7_two_owners_in_one_commit_under_one_fence() {
-    let story = "
+    let history = "
           1s    w2: hello new slots 1 want 1
           1s    w1: report a.1 dropped
         -   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w2 claimed a.2 at 1s
@@ -583,12 +583,12 @@ fn s7_two_owners_in_one_commit_under_one_fence() {
         # Rows need not come in the order of fences.
         +2  -> commit 3: lease 2 w2 claimed a.3 at 1s, lease 3 nobody returned-by w1 a.2 at 1s
     ";
-    breaks(S7, "commit 3 assigns a.2 after fence 2", &[OWNED, story]);
+    breaks(S7, "commit 3 assigns a.2 after fence 2", &[OWNED, history]);
 }
 
 #[test]
 fn s7_what_an_older_owner_says_is_written() {
-    let story = "
+    let history = "
            11s   w2 runs a.3 finished
            12s   cancel a
         -    -> commit 5: write a succeeded fence 1 charged 1 suspicions 1
@@ -602,12 +602,12 @@ fn s7_what_an_older_owner_says_is_written() {
         +3   -> commit 5: write a scheduled fence 3 charged 1 suspicions 1 due 14s
         +4   -> commit 5: write a cancelled fence 4 charged 1 suspicions 1 held-by w2
     ";
-    breaks(S7, "a is written as", &[OWNED, LOST, story]);
+    breaks(S7, "a is written as", &[OWNED, LOST, history]);
 }
 
 #[test]
 fn s7_a_report_of_the_owner_moves_the_fence() {
-    let story = "
+    let history = "
            1s    w1 runs a.1 finished
         -    -> commit 3: write a running fence 2 held-by w1
         -2   -> commit 3: write a succeeded fence 2
@@ -616,46 +616,58 @@ fn s7_a_report_of_the_owner_moves_the_fence() {
         +2   -> commit 3: write a succeeded fence 1
         +3   -> commit 3: write a scheduled fence 1 due 3s
     ";
-    breaks(S7, "under fence 2 after fence 1", &[OWNED, story]);
+    breaks(S7, "under fence 2 after fence 1", &[OWNED, history]);
 }
 
 #[test]
 fn s8_a_worker_is_declared_lost_too_soon() {
-    let story = "
+    let history = "
         - 9999999us tick
         + 10s   tick
             -> commit 3: note lost w1 with 1, write a queued fence 2 suspicions 1, lease 2 nobody lost-by w1 a.2 at 10s
     ";
-    breaks(S8, "worker 1 is declared lost after 9.999999s, but its lease is 10s", &[OWNED, story]);
+    breaks(
+        S8,
+        "worker 1 is declared lost after 9.999999s, but its lease is 10s",
+        &[OWNED, history],
+    );
 }
 
 #[test]
 fn s8_a_renewal_counts_from_when_it_was_told() {
-    let story = "
+    let history = "
           5s    w1: heartbeat
             -> tell w1: renewed 2
         - 14999999us tick
         + 15s   tick
             -> commit 3: note lost w1 with 1, write a queued fence 2 suspicions 1, lease 2 nobody lost-by w1 a.2 at 15s
     ";
-    breaks(S8, "worker 1 is declared lost after 9.999999s, but its lease is 10s", &[OWNED, story]);
+    breaks(
+        S8,
+        "worker 1 is declared lost after 9.999999s, but its lease is 10s",
+        &[OWNED, history],
+    );
 }
 
 #[test]
 fn s8_a_restart_renews_every_lease() {
-    let story = "
+    let history = "
           5s    server crashes
           9s    server starts
         - 18999999us tick
         + 19s   tick
             -> commit 3: note lost w1 with 1, write a queued fence 2 suspicions 1, lease 2 nobody lost-by w1 a.2 at 19s
     ";
-    breaks(S8, "worker 1 is declared lost after 9.999999s, but its lease is 10s", &[OWNED, story]);
+    breaks(
+        S8,
+        "worker 1 is declared lost after 9.999999s, but its lease is 10s",
+        &[OWNED, history],
+    );
 }
 
 #[test]
 fn s8_only_a_worker_inside_the_server_is_lost_with_it() {
-    let story = "
+    let history = "
           0s    submit a
             -> commit 1: put #1 at 0s: a: queued
           0s    w1: hello new slots 1 want 1
@@ -667,12 +679,12 @@ fn s8_only_a_worker_inside_the_server_is_lost_with_it() {
         -   -> commit 3: note lost w1 with 1, lease 2 nobody lost-by w1 a.2 at 2s
         +   -> commit 3: note lost e2 with 1, lease 2 nobody lost-by e2 a.2 at 2s
     ";
-    breaks(S8, "worker 1 is declared lost after 0ns, but its lease is 10s", &[story]);
+    breaks(S8, "worker 1 is declared lost after 0ns, but its lease is 10s", &[history]);
 }
 
 #[test]
 fn s8_a_worker_inside_the_server_is_lost_while_that_lives() {
-    let story = "
+    let history = "
            0s    submit a
              -> commit 1: put #1 at 0s: a: queued
            0s    e2: hello new slots 1 want 1
@@ -685,14 +697,14 @@ fn s8_a_worker_inside_the_server_is_lost_while_that_lives() {
         +2 12s   tick
              -> commit 3: note lost e2 with 1, lease 2 nobody lost-by e2 a.2 at 2s
     ";
-    breaks(S8, "worker 8000000000000002 is declared lost after", &[story]);
+    breaks(S8, "worker 8000000000000002 is declared lost after", &[history]);
 }
 
 #[test]
 fn s8_a_worker_is_declared_lost_while_it_runs_a_job_rightfully() {
     let what = "the jobs of node 1 are reclaimed while it rightfully runs a.1";
     // Others may run what they like.
-    let story = "
+    let history = "
            0s    w1 starts a.1
            0s    w3: hello new slots 1 want 1
              -> commit 3: put #2 at 0s: b: queued, lease 7 w3 claimed b.1 at 0s
@@ -705,12 +717,12 @@ fn s8_a_worker_is_declared_lost_while_it_runs_a_job_rightfully() {
         +2 9s    w1 stops a.1
         +3 9s    w1 ends a.1 stopped
     ";
-    breaks(S8, what, &[OWNED, story, LOST, "11s w2 starts a.3"]);
+    breaks(S8, what, &[OWNED, history, LOST, "11s w2 starts a.3"]);
 }
 
 #[test]
 fn s10_a_running_job_is_given() {
-    let story = "
+    let history = "
         -  0s    w1 starts a.1
         +2 0s    w1 starts a.1
         +2 1s    w1 ends a.1 stopped
@@ -725,22 +737,22 @@ fn s10_a_running_job_is_given() {
         +3   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w2 claimed a.3 at 1s
         +3 1s    w2: give 1 a.3
     ";
-    breaks(S10, "a.1 is given away while it runs", &[OWNED, story]);
+    breaks(S10, "a.1 is given away while it runs", &[OWNED, history]);
 }
 
 #[test]
 fn s10_a_job_starts_after_it_was_given() {
-    let story = "
+    let history = "
         - 1s    w1: give 1 a.1
         + 1s    w1: give 1 []
           1s    w1 starts a.1
     ";
-    breaks(S10, "a.1 starts on node 1 after it was given away", &[OWNED, story]);
+    breaks(S10, "a.1 starts on node 1 after it was given away", &[OWNED, history]);
 }
 
 #[test]
 fn s10_a_job_is_stolen_from_a_worker_that_does_not_own_it() {
-    let story = "
+    let history = "
            1s    w2: hello new slots 1 want 1
            1s    w3: hello new slots 1 want 1
            1s    w1: give 1 a.1
@@ -750,12 +762,12 @@ fn s10_a_job_is_stolen_from_a_worker_that_does_not_own_it() {
         +    -> commit 3: lease 2 w2 stolen-from w1 a.2 at 1s
         +2   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w2 claimed a.3 at 1s
     ";
-    breaks(S10, ", but its owner is worker 1", &[OWNED, story]);
+    breaks(S10, ", but its owner is worker 1", &[OWNED, history]);
 }
 
 #[test]
 fn s10_a_job_is_stolen_that_its_owner_has_not_given() {
-    let story = "
+    let history = "
            1s    w2: hello new slots 1 want 1
         -2 1s    w1: give 1 []
         -3 1s    w1: give 1 a.2
@@ -769,13 +781,13 @@ fn s10_a_job_is_stolen_that_its_owner_has_not_given() {
     breaks(
         S10,
         "a.2 changes owner by Steal(WorkerId(1)), but its owner is worker 1",
-        &[OWNED, story],
+        &[OWNED, history],
     );
 }
 
 #[test]
 fn s10_a_transfer_moves_once() {
-    let story = "
+    let history = "
            1s    w2: hello new slots 1 want 1
            1s    w1: give 1 a.1
              -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s, lease 3 w1 claimed a.3 at 1s
@@ -785,17 +797,17 @@ fn s10_a_transfer_moves_once() {
     breaks(
         S10,
         "a.4 changes owner by Steal(WorkerId(1)), but its owner is worker 1",
-        &[OWNED, story],
+        &[OWNED, history],
     );
 }
 
 #[test]
 fn s10_a_queued_job_is_stolen() {
-    let story = "
+    let history = "
           1s    w2: hello new slots 1 want 1
           1s    w1: give 1 a.1
         -   -> commit 3: lease 2 nobody returned-by w1 a.2 at 1s
             -> commit 4: lease 3 w2 stolen-from w1 a.3 at 1s
     ";
-    breaks(S10, "but its owner is none", &[OWNED, story]);
+    breaks(S10, "but its owner is none", &[OWNED, history]);
 }

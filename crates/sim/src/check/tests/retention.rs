@@ -5,7 +5,7 @@ use crate::check::Rule::{L9, S1};
 
 #[test]
 fn s1_a_jump_of_the_wall_clock_makes_no_job_older() {
-    let story = "
+    let history = "
            1s    w1 runs a.1 finished
              -> commit 3: write a succeeded fence 1 written 1s
         -  30s/3600s expired [#1 a]
@@ -20,12 +20,12 @@ fn s1_a_jump_of_the_wall_clock_makes_no_job_older() {
         -2 32s/3602s expired [#1 a]
              -> commit 4: purge a
     ";
-    breaks(S1, "a is purged, but is succeeded for ", &[OWNED, story]);
+    breaks(S1, "a is purged, but is succeeded for ", &[OWNED, history]);
 }
 
 #[test]
 fn l9_an_overdue_job_is_not_purged() {
-    let story = "
+    let history = "
            1s    w1 runs a.1 finished
              -> commit 3: write a succeeded fence 1 written 1s
         +  61s   expired [#1 a]
@@ -50,5 +50,5 @@ fn l9_an_overdue_job_is_not_purged() {
         +  121001ms tick
         +3 121001ms tick
     ";
-    breaks(L9, "a ended ", &[OWNED, story]);
+    breaks(L9, "a ended ", &[OWNED, history]);
 }

@@ -19,7 +19,7 @@ fn l10_a_queue_is_served_twice_while_another_waits() {
            0s    set-strategy round-robin
              -> commit 1: strategy round-robin
     ";
-    let story = "
+    let history = "
         -    -> commit 4: write a succeeded fence 1, lease 2 w1 claimed b.1 at 0s
         +    -> commit 4: write a succeeded fence 1, lease 2 w1 claimed d.1 at 0s
         # Another strategy.
@@ -29,5 +29,5 @@ fn l10_a_queue_is_served_twice_while_another_waits() {
         +3 0s    set-queue y pause
         +3   -> commit 4: queue y paused, write a succeeded fence 1, lease 2 w1 claimed b.1 at 0s
     ";
-    breaks(L10, "queue x is served 2 times while y waits", &[strategy, TWO_QUEUES, story]);
+    breaks(L10, "queue x is served 2 times while y waits", &[strategy, TWO_QUEUES, history]);
 }
