@@ -55,6 +55,12 @@ bugs! {
     ActAcknowledgedEarly = "act-acknowledged-early";
     /// If some payloads have to be read, the job gets that of another.
     PayloadOfAnotherJob = "payload-of-another-job";
+    /// A worker that loses its connection forgets the payloads of jobs that it has not started.
+    PayloadForgotten = "payload-forgotten";
+    /// The guardian gets the worker's deadline some seconds late.
+    DeadlineLate = "deadline-late";
+    /// All jobs of an assignment are sent in one batch, however large it is.
+    BatchWithoutBound = "batch-without-bound";
     /// What is old is decided by the wall clock, also after it has jumped.
     WallJumpPurges = "wall-jump-purges";
     /// A slice of retention never ends if the store cannot be read.

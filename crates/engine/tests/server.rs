@@ -10,7 +10,7 @@ use filch_engine::server::{
     ServerAction, ServerEngine, ServerInput, Ticket,
 };
 use filch_scheduler::dispatch::{Answer, Dispatch, DispatchConfig, Limits, Request};
-use filch_scheduler::id::{CommitNo, Hold, JobId, MessageNo, SessionNo, WorkerId};
+use filch_scheduler::id::{CommitNo, Fence, Hold, JobId, MessageNo, Seq, SessionNo, WorkerId};
 use filch_scheduler::message::{
     Delivery, Ending, FromWorker, Hello, HelloKind, Report, Serves, ToWorker, WorkerBatch,
 };
@@ -649,4 +649,36 @@ fn leases_are_renewed_only_while_the_ownership_is_confirmed() {
     assert_eq!(renewed(&mut rig), []);
     rig.feed(ServerInput::Owned { asked: rig.now.monotonic });
     assert_eq!(renewed(&mut rig), [5]);
+}
+
+#[test]
+fn responses_over_plain_http_renew_leases_only_while_the_ownership_is_confirmed() {
+    let second = Duration::from_secs(1);
+    let mut rig = Rig::new(DispatchConfig::default());
+    rig.engine.bind_to_ownership(10 * second);
+    let scope = LinkScope::default();
+    let first = rig.ask("a", scope.clone(), claim(1, &[], Duration::ZERO));
+    assert!(rig.responses.contains_key(&first));
+    rig.wait(8 * second);
+    let unknown = Hold { job: Seq(99), fence: Fence(1) };
+    let asks = [
+        claim(2, &[], Duration::ZERO),
+        heartbeat(&[]),
+        HttpAsk::Report(vec![Report::plain(unknown, Ending::Finished)]),
+    ];
+    let tickets = asks.map(|ask| rig.ask("a", scope.clone(), ask));
+    assert!(tickets.iter().all(|ticket| !rig.responses.contains_key(ticket)));
+    rig.feed(ServerInput::Owned { asked: rig.now.monotonic });
+    assert!(tickets.iter().all(|ticket| rig.responses[ticket].is_ok()), "{:?}", rig.responses);
+}
+
+#[test]
+fn a_session_number_that_leaves_no_room_for_the_next_is_refused() {
+    let mut rig = Rig::new(DispatchConfig::default());
+    let link = rig.open(1, LinkScope::default());
+    rig.hello(link, ONE, u64::MAX, new(1));
+    let why = "the session number is too large";
+    assert_eq!(rig.hung_up, [(link, HangUp::Invalid(why))]);
+    let ticket = rig.ask("a", LinkScope::default(), claim(1, &[], Duration::ZERO));
+    assert!(rig.responses[&ticket].is_ok());
 }

@@ -465,26 +465,30 @@ mod tests {
         server.handle.send(ask).await.expect("the server runs");
         answer.await.expect("the server answers");
         // Commits wait for whatever reads the store in memory.
-        let (begun, begins) = std::sync::mpsc::channel();
-        let (open, gate) = std::sync::mpsc::channel::<()>();
-        let holder = thread::spawn(move || {
-            let dumped = store.dump(&mut |_| {
-                let _ = begun.send(());
-                // Until the other end is dropped.
-                let _ = gate.recv();
+        let stall = || {
+            let (begun, begins) = std::sync::mpsc::channel();
+            let (open, gate) = std::sync::mpsc::channel::<()>();
+            let store = Arc::clone(&store);
+            let holder = thread::spawn(move || {
+                let dumped = store.dump(&mut |_| {
+                    let _ = begun.send(());
+                    // Until the other end is dropped.
+                    let _ = gate.recv();
+                });
+                dumped.expect("memory can be read");
             });
-            dumped.expect("memory can be read");
-        });
-        begins.recv().expect("the holder has begun");
-        for _ in 0..2 {
-            let (reply, _) = oneshot::channel();
-            let request = submit(70_000);
-            server
-                .handle
-                .send(Input::Ask { by: None, request, reply })
-                .await
-                .expect("the server runs");
-        }
+            begins.recv().expect("the holder has begun");
+            (open, holder)
+        };
+        let mut fill = async || {
+            for _ in 0..2 {
+                let (reply, _) = oneshot::channel();
+                let ask = Input::Ask { by: None, request: submit(70_000), reply };
+                server.handle.send(ask).await.expect("the server runs");
+            }
+        };
+        let (open, holder) = stall();
+        fill().await;
         let waiting = async |count| {
             while server.handle.waiting_inputs() != count {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -502,7 +506,21 @@ mod tests {
         drop(open);
         holder.join().expect("the holder reads to its end");
         in_time("it goes on", looked).await.expect("no panic").expect("the server runs");
-        server.stop().await;
+
+        // A full server can be stopped: its requests are let go of before the store moves again.
+        let (open, holder) = stall();
+        fill().await;
+        in_time("both submits are taken", waiting(0)).await;
+        let handle = server.handle.clone();
+        let looked = tokio::spawn(async move { handle.look(|_, _| ()).await });
+        in_time("no more requests are taken", waiting(1)).await;
+        let stopping = async {
+            let ended = in_time("requests are let go of", looked).await.expect("no panic");
+            ended.expect_err("the server has ended");
+            drop(open);
+        };
+        tokio::join!(server.stop(), stopping);
+        holder.join().expect("the holder reads to its end");
     }
 
     #[tokio::test]

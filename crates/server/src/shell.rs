@@ -3,6 +3,7 @@
 //! writer, reads to other threads, and batches to the tasks of connections.
 
 use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -376,9 +377,6 @@ impl Shell {
 
     fn receipt(&mut self, receipt: Receipt) -> Result<(), End> {
         let number = receipt.map_err(End::Commit)?;
-        let untold = &mut self.pending.untold;
-        let durable = std::iter::from_fn(|| untold.pop_front_if(|(commit, _)| *commit <= number));
-        self.events.tell(durable);
         self.feed(ServerInput::Committed(number));
         Ok(())
     }
@@ -406,6 +404,12 @@ impl Shell {
         for action in actions.drain(..) {
             match action {
                 ServerAction::Commit(commit) => self.keep(commit),
+                ServerAction::Durable(number) => {
+                    let untold = &mut self.pending.untold;
+                    let is_durable = |(commit, _): &(CommitNo, _)| *commit <= number;
+                    let durable = std::iter::from_fn(|| untold.pop_front_if(|it| is_durable(it)));
+                    self.events.tell(durable);
+                }
                 ServerAction::Fetch { fetch, ids, keys, seqs } => self.read(move |store| {
                     let found = store.find(&ids, &keys, &seqs)?;
                     Ok(ServerInput::Fetched { fetch, found })
@@ -477,9 +481,11 @@ impl Shell {
                 ServerAction::SliceDone { ticket, job, outcome, took } => {
                     self.slice_done(ticket, job, outcome, took);
                 }
-                ServerAction::Connected { is_partial: true, .. } => {}
-                ServerAction::Connected { worker, session, .. } => {
-                    self.log_connected(worker, session.0);
+                ServerAction::Connected { worker, session, link, is_partial } => {
+                    self.roster.admit(link, worker);
+                    if !is_partial {
+                        self.log_connected(worker, session.0);
+                    }
                 }
                 ServerAction::Disconnected { worker } => {
                     let name = self.pending.names.get(worker);
@@ -540,8 +546,11 @@ impl Shell {
     fn read(&self, read: impl FnOnce(&dyn Store) -> Fetched + Send + 'static) {
         let (store, fetches) = (Arc::clone(&self.store), self.fetches.clone());
         tokio::task::spawn_blocking(move || {
+            let read = AssertUnwindSafe(|| read(&*store));
+            let fetched =
+                catch_unwind(read).unwrap_or_else(|_| Err(StoreError::panicked("read the store")));
             // If the receiver is gone, the server is ending.
-            let _ = fetches.send(read(&*store));
+            let _ = fetches.send(fetched);
         });
     }
 

@@ -6,7 +6,7 @@
 //! token, even if all tokens have been revoked or have expired.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime};
 
@@ -144,6 +144,8 @@ struct Known {
     role: Role,
     queues: Option<Arc<[Name]>>,
     expires_at: Option<Wall>,
+    /// Whether it was announced that it has expired.
+    is_expired: AtomicBool,
     revoked: watch::Sender<bool>,
 }
 
@@ -225,8 +227,8 @@ impl Tokens {
     /// that were revoked since.
     fn refresh(&self, store: &dyn Store) -> Result<Vec<String>, StoreError> {
         let version = store.token_version()?;
-        if self.version.swap(version, Ordering::Relaxed) == version {
-            return Ok(Vec::new());
+        if self.version.load(Ordering::Relaxed) == version {
+            return Ok(self.expired());
         }
         let rows = store.tokens()?;
         let mut revoked = Vec::new();
@@ -249,7 +251,21 @@ impl Tokens {
                 }
             }
         }
+        drop(by_id);
+        // Only now: if the rows cannot be read, they are read again at the next look.
+        self.version.store(version, Ordering::Relaxed);
+        revoked.extend(self.expired());
         Ok(revoked)
+    }
+
+    /// The ids of tokens that have expired and were not returned before.
+    fn expired(&self) -> Vec<String> {
+        let now = now();
+        let by_id = self.by_id.read().expect("no panic while it is locked");
+        let is_over = |known: &&Known| known.expires_at.is_some_and(|end| end <= now);
+        let is_new = |known: &&Known| !known.is_expired.swap(true, Ordering::Relaxed);
+        let over = by_id.iter().filter(|(_, known)| is_over(known) && is_new(known));
+        over.map(|(id, _)| id.clone()).collect()
     }
 
     /// Whether requests need a token.
@@ -266,6 +282,7 @@ impl Tokens {
             role: Role::Admin,
             queues: None,
             expires_at: None,
+            is_expired: AtomicBool::new(false),
             revoked: watch::Sender::new(false),
         };
         self.by_id
@@ -284,6 +301,7 @@ impl Tokens {
             role: *role,
             queues: narrowed(queues.iter().map(|queue| Name::from(queue.as_str())).collect()),
             expires_at: expires_at.map(|moment| moment.0),
+            is_expired: AtomicBool::new(false),
             revoked: watch::Sender::new(false),
         };
         let id = made.token.id.clone();
@@ -374,6 +392,7 @@ impl Known {
             role,
             queues: narrowed(row.queues.clone()),
             expires_at: row.expires_at,
+            is_expired: AtomicBool::new(false),
             revoked: watch::Sender::new(row.revoked_at.is_some()),
         }
     }

@@ -146,6 +146,8 @@ pub enum ServerInput {
 pub enum ServerAction {
     /// Make this durable, in the order of the numbers; then [`ServerInput::Committed`].
     Commit(Commit),
+    /// Everything up to this commit is durable: publish what happened in it.
+    Durable(CommitNo),
     /// Look these up in the store; then [`ServerInput::Fetched`].
     Fetch {
         /// Repeated in the answer.

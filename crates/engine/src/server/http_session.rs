@@ -120,6 +120,8 @@ pub(super) struct HttpSession {
     waiting: Vec<Call>,
     /// How many batches were sent in the current session.
     said: u64,
+    /// The newest of them that has renewed the lease.
+    renewed: u64,
     settles: u64,
     is_draining: bool,
     hang_ups: u32,
@@ -162,6 +164,8 @@ struct OpenClaim {
     deadline: Monotonic,
     /// Once it waits for no more jobs: the settle number that it waits for.
     closing: Option<u64>,
+    /// The newest batch that was sent for it.
+    batch: u64,
     tickets: Vec<Ticket>,
 }
 
@@ -170,6 +174,8 @@ struct Reporting {
     left: BTreeMap<Hold, bool>,
     accepted: Vec<Hold>,
     refused: Vec<(Hold, Option<Fence>)>,
+    /// The batch that has the reports.
+    batch: u64,
     ticket: Ticket,
 }
 
@@ -208,6 +214,7 @@ impl HttpSession {
             goodbye: None,
             waiting: Vec::new(),
             said: 0,
+            renewed: 0,
             settles: 0,
             is_draining: false,
             hang_ups: 0,
@@ -310,7 +317,9 @@ impl HttpSession {
     /// Opens a session, and sends everything that is known.
     fn greet(&mut self, kind: HelloKind) {
         self.phase = Phase::Greeting;
-        self.said = 1;
+        (self.said, self.renewed) = (1, 0);
+        // The hello repeats the reports.
+        self.reporting.iter_mut().for_each(|open| open.batch = 1);
         let started = self.jobs.iter().filter(|(_, job)| job.is_started);
         let hello = Hello {
             kind,

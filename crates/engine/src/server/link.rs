@@ -170,6 +170,7 @@ impl Link {
                 let cached = || payloads.cached(job.hold.job);
                 let Some(text) = self.read.remove(&job.hold).or_else(cached) else { break };
                 is_large = bytes > 0 && bytes + text.len() > batch_bytes;
+                is_large &= !planted(EngineBug::BatchWithoutBound);
                 if is_large {
                     self.read.insert(job.hold, text);
                     break;

@@ -110,6 +110,9 @@ enum Waiter {
     },
 }
 
+/// The largest number of a session that a worker may choose. Its next sessions count up from there.
+const SESSION_MAX: u64 = u64::MAX / 2;
+
 impl ServerEngine {
     /// An engine around a scheduler that started to load at `begun`. `effects` are those of
     /// loading. Ended jobs are kept for `retention`, or for ever.
@@ -220,6 +223,10 @@ impl ServerEngine {
     #[must_use]
     pub fn next_deadline(&self) -> Monotonic {
         let latest = self.now.monotonic.plus(TICK);
+        if self.dispatch.is_full() {
+            // The scheduler's time stands still, so that no deadline of its own comes nearer.
+            return self.time.moment(latest);
+        }
         let due = self.dispatch.next_deadline().into_iter().chain(self.http.next_deadline());
         self.time.moment(due.fold(latest, Monotonic::min))
     }
@@ -435,6 +442,7 @@ impl ServerEngine {
     }
 
     fn committed(&mut self, number: CommitNo, actions: &mut Vec<ServerAction>) {
+        actions.push(ServerAction::Durable(number));
         self.event(DispatchEvent::Committed(number), actions);
         self.retention.receipt(number);
         let mut told = std::mem::take(&mut self.told);
@@ -646,6 +654,9 @@ impl ServerEngine {
         if scope.is_embedded != batch.worker.is_embedded() {
             return Err(HangUp::Invalid("this worker id is not allowed here"));
         }
+        if batch.session.0 > SESSION_MAX {
+            return Err(HangUp::Invalid("the session number is too large"));
+        }
         self.check_token(scope, batch.worker)?;
         for message in &mut batch.messages {
             if let FromWorker::Hello(hello) = message {
@@ -688,7 +699,10 @@ impl ServerEngine {
     fn check_job(&self, scope: &LinkScope, job: Seq) -> Result<(), HangUp> {
         match self.dispatch.job_at(job) {
             _ if planted(EngineBug::QueueOfJobNotChecked) => Ok(()),
-            Some(view) if !scope.may_use(&view.queue) => Err(not_for(&view.queue)),
+            // Neither the job nor its queue is named: the sender may have guessed the number.
+            Some(view) if !scope.may_use(&view.queue) => {
+                Err(HangUp::NotPermitted("this token is not valid for one of these jobs".into()))
+            }
             _ => Ok(()),
         }
     }
@@ -728,6 +742,7 @@ impl ServerEngine {
         actions: &mut Vec<ServerAction>,
     ) {
         self.sessions.remove(&worker);
+        self.ownership.forget(worker);
         if !planted(EngineBug::SessionOutlivesLink) {
             self.next.push_back(Next::Event(DispatchEvent::Closed { worker, session }));
         }

@@ -51,6 +51,11 @@ impl Ownership {
         });
     }
 
+    /// The worker's session has ended, and with it what it would be told.
+    pub(super) fn forget(&mut self, worker: WorkerId) {
+        self.held.remove(&worker);
+    }
+
     /// The store has confirmed the ownership, asked at this time. Returns the renewals that waited.
     pub(super) fn confirm(
         &mut self,

@@ -446,7 +446,8 @@ impl Retention {
     pub(super) fn outdated(&mut self, outdated: Outdated, is_full: bool) -> Option<Proposal> {
         self.answered(is_full)?;
         self.walk.lease = outdated.last.unwrap_or_default();
-        if outdated.last.is_none() {
+        // One slice has only so many notes, so there may be more of them.
+        if outdated.last.is_none() && outdated.notes == 0 {
             self.put_off(RetentionJob::Trim, LOOKS_EVERY, None);
         }
         let (leases, notes) = (outdated.leases, outdated.notes);

@@ -21,6 +21,7 @@ use filch_scheduler::time::{Duration, Monotonic, Now};
 
 pub use self::input::{WorkerAction, WorkerInput, WorkerLog};
 use self::output::WaitingOutput;
+use crate::planted::{EngineBug, planted};
 
 /// What a job is given if the server sent no payload for it, which would be a bug of the server.
 const NO_PAYLOAD: &str = "{}";
@@ -203,7 +204,8 @@ impl<O> WorkerEngine<O> {
         let deadline = self.agent.fence_at();
         if deadline != self.deadline {
             self.deadline = deadline;
-            actions.push(WorkerAction::Deadline(deadline));
+            let late = Duration::from_secs(if planted(EngineBug::DeadlineLate) { 6 } else { 0 });
+            actions.push(WorkerAction::Deadline(deadline.map(|at| at.plus(late))));
         }
         for effect in effects {
             match effect {
@@ -290,6 +292,9 @@ impl<O> WorkerEngine<O> {
 
     fn disconnected(&mut self, now: Now, actions: &mut Vec<WorkerAction<O>>) {
         self.is_connected = false;
+        if planted(EngineBug::PayloadForgotten) {
+            self.payloads.clear();
+        }
         if matches!(self.contact, Contact::Answered) {
             self.contact = Contact::Lost { since: now.monotonic };
             let worker = self.agent.id();

@@ -64,7 +64,10 @@ fn may_see(caller: &Caller, stored: &StoredAct) -> bool {
         OperatorAct::SetQueue { queue, .. } => caller.may_use(queue),
         OperatorAct::SetStrategy(_) | OperatorAct::DrainWorker(_) => !caller.is_narrowed(),
         OperatorAct::Cancel(_) | OperatorAct::Retry(_) | OperatorAct::SetPriority { .. } => {
-            stored.job_queue.as_ref().is_none_or(|queue| caller.may_use(queue))
+            match &stored.job_queue {
+                Some(queue) => caller.may_use(queue),
+                None => !caller.is_narrowed(),
+            }
         }
     }
 }

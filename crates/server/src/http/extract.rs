@@ -6,7 +6,7 @@ use filch_api::id;
 use filch_api::problem::Problem;
 use filch_api::token::Role;
 use filch_scheduler::id::{JobId, WorkerId};
-use filch_store::EXAMINED_ROWS_MAX;
+use filch_store::{EXAMINED_ROWS_MAX, FoundIds, Store};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -102,7 +102,10 @@ impl FromRequestParts<State> for Named {
             return Err(problem.help("use a UUID, or at least the last 4 digits of one").into());
         }
         let length = digits.len();
-        let found = state.read(move |store| store.ids_ending(&digits, 2)).await?;
+        let found = match caller.filter(|caller| caller.is_narrowed()) {
+            None => state.read(move |store| store.ids_ending(&digits, 2)).await?,
+            Some(caller) => find_own(caller, digits, state).await?,
+        };
         match found.ids[..] {
             // Another job with the same last digits may be among those that were not examined.
             [_] if found.may_be_more && length < SUFFIX_SURE => {
@@ -111,7 +114,7 @@ impl FromRequestParts<State> for Named {
                 let help = format!("use at least {SUFFIX_SURE} digits");
                 Err(Problem::new(409, "ambiguous-id", title).help(help).into())
             }
-            [job] => narrow(caller, job, state).await.map(Self),
+            [job] => Ok(Self(job)),
             [] if found.may_be_more => {
                 let title = format!("none of the newest {EXAMINED_ROWS_MAX} jobs ends with {text}");
                 Err(Problem::not_found(title).help("use the full id for an older job").into())
@@ -122,6 +125,24 @@ impl FromRequestParts<State> for Named {
                 .into()),
         }
     }
+}
+
+/// How many jobs with the same last digits are examined for a client that may not see all of them.
+const SUFFIX_EXAMINED: usize = 100;
+
+/// Those of the jobs with these last digits that the client may see: the others do not exist for
+/// it, so that they make no digits ambiguous.
+async fn find_own(caller: &Caller, digits: String, state: &State) -> Result<FoundIds, Failure> {
+    let caller = caller.clone();
+    let find = move |store: &dyn Store| {
+        let mut found = store.ids_ending(&digits, SUFFIX_EXAMINED)?;
+        let rows = store.find(&found.ids, &[], &[])?;
+        let own = rows.iter().filter(|row| caller.may_use(&row.spec.queue));
+        found.may_be_more |= found.ids.len() == SUFFIX_EXAMINED;
+        found.ids = own.map(|row| row.spec.id).collect();
+        Ok(found)
+    };
+    state.read(find).await
 }
 
 /// The job, if it is in a queue that the caller may use. Otherwise it is treated as if it did not

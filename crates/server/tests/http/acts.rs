@@ -69,6 +69,7 @@ async fn who_did_what_is_kept_and_shown() {
     // What changes nothing is not recorded.
     let again = format!("/v1/jobs/{mail}/cancel");
     send(&place, &operator, Method::POST, &again, &json!({})).await.ok();
+    send(&place, &operator, Method::PATCH, "/v1/queues/mail", &json!({"limit": 3})).await.ok();
 
     let line = |by: &str, act: &str, about: &str, to: &str| [by, act, about, to].map(str::to_owned);
     let own = [
@@ -111,4 +112,30 @@ async fn who_did_what_is_kept_and_shown() {
     eventually("the file is let go of", is_free).await;
     let place = Place::with(open(), LEASE, None).await;
     assert_eq!(trail(&place, &admin).await, all, "after a restart");
+}
+
+/// Retries and drains are in the trail like other acts, each with the name of its token.
+#[tokio::test]
+async fn retries_and_drains_are_recorded_by_name() {
+    let place = Place::start().await;
+    let (admin, ada) = token(&place, None, json!({"role": "admin", "name": "Ada"})).await;
+    let job = json!({"kind": "k", "retry": 1});
+    let job = send(&place, &admin, Method::POST, "/v1/jobs", &job).await.ok();
+    let id = job["id"].as_str().unwrap();
+    let work = async |verb: &str, body: Value| {
+        let path = format!("/v1/work/00000000000000a1/{verb}");
+        send(&place, &admin, Method::POST, &path, &body).await.ok()
+    };
+    let claim = json!({"instance": "i", "number": 1, "slots": 1, "wait": "60s"});
+    let hold = work("claim", claim).await["jobs"][0]["job"].clone();
+    let report = json!({"job": hold, "ending": "failed", "error": "no such invoice"});
+    work("report", json!({"instance": "i", "reports": [report]})).await;
+    send(&place, &admin, Method::POST, &format!("/v1/jobs/{id}/retry"), &json!({})).await.ok();
+    let drain = "/v1/workers/00000000000000a1/drain";
+    for _ in 0..2 {
+        send(&place, &admin, Method::POST, drain, &json!({})).await.ok();
+    }
+    let trail = trail(&place, &admin).await;
+    let line = |act: &str, about: &str| [&ada, act, about, "-"].map(str::to_owned);
+    assert_eq!(trail[1..], [line("retried", id), line("drained", "00000000000000a1")]);
 }

@@ -72,7 +72,7 @@ async fn a_queued_job_shows_how_many_are_ahead_and_the_throughput() {
     let text = seen["text"].as_str().expect("a sentence");
     assert!(text.contains("busy; 16 jobs ahead; about "), "{text}");
     let next = why(&ids[3]).await;
-    assert!(next["text"].as_str().is_some_and(|text| text.contains("; it is next; at the ")));
+    assert!(next["text"].as_str().is_some_and(|text| text.contains("; it is next; about ")));
     // A pause stops it at any rate.
     place.send(Method::PATCH, "/v1/queues/img", &json!({"paused": true})).await.ok();
     assert_eq!(why(last).await["turn"], json!({"ahead": 16}));

@@ -421,3 +421,44 @@ async fn a_worker_over_plain_http_may_change_its_token_after_a_revocation() {
     assert_eq!(answer["keep"], heartbeat["holds"]);
     ask(&old, "heartbeat", heartbeat).await.refused(401, "bad-token");
 }
+
+/// Jobs of other queues do not make the last digits of an own job ambiguous, and are not shown to
+/// exist by them.
+#[tokio::test]
+async fn last_digits_mean_only_jobs_that_the_token_may_see() {
+    let place = Place::start().await;
+    let (_, admin) = make(&place, None, json!({"role": "admin"})).await;
+    let (_, viewer) = make(&place, Some(&admin), json!({"role": "view", "queues": ["mine"]})).await;
+    let submit = async |queue: &str, id: &str| {
+        let job = json!({"kind": "k", "queue": queue, "id": id});
+        send(place.request(Method::POST, "/v1/jobs").bearer_auth(&admin).json(&job)).await.ok();
+    };
+    submit("theirs", "01900000-0000-7000-8000-00000000aaaa").await;
+    submit("theirs", "01900000-0000-7000-8000-00010000aaaa").await;
+    let problem = get(&place, &viewer, "/v1/jobs/aaaa").await.refused(404, "not-found");
+    let none = get(&place, &viewer, "/v1/jobs/bbbb").await.refused(404, "not-found");
+    assert_eq!(problem["help"], none["help"]);
+    let own = "01900000-0000-7000-8000-00020000aaaa";
+    submit("mine", own).await;
+    assert_eq!(get(&place, &viewer, "/v1/jobs/aaaa").await.ok()["id"], own);
+    get(&place, &admin, "/v1/jobs/aaaa").await.refused(409, "ambiguous-id");
+}
+
+/// A token that may see only some queues sees of workers what concerns these.
+#[tokio::test]
+async fn a_limited_viewer_sees_no_foreign_jobs_or_queues_of_workers() {
+    let place = Place::start().await;
+    let (_, admin) = make(&place, None, json!({"role": "admin"})).await;
+    let (_, viewer) = make(&place, Some(&admin), json!({"role": "view", "queues": ["mine"]})).await;
+    let job = json!({"kind": "k", "queue": "theirs"});
+    send(place.request(Method::POST, "/v1/jobs").bearer_auth(&admin).json(&job)).await.ok();
+    let claim = json!({"instance": "i", "number": 1, "slots": 1, "wait": "60s",
+                       "queues": ["mine", "theirs"]});
+    let request = place.request(Method::POST, "/v1/work/00000000000000a1/claim");
+    let claimed = send(request.bearer_auth(&admin).json(&claim)).await.ok();
+    assert_eq!(claimed["jobs"].as_array().map(Vec::len), Some(1), "{claimed}");
+    let seen = get(&place, &viewer, "/v1/workers").await.ok();
+    assert!(!seen.to_string().contains("theirs"), "{seen}");
+    let all = get(&place, &admin, "/v1/workers").await.ok();
+    assert!(all.to_string().contains("theirs"), "{all}");
+}

@@ -1,7 +1,8 @@
-//! A store that cannot be read when jobs are delivered ends the server, with the reason.
+//! What a server does if its store cannot be read.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use filch_scheduler::id::{JobId, LeaseNo, Seq};
 use filch_scheduler::name::Name;
@@ -14,20 +15,29 @@ use filch_store::{
     ListOrder, Listed, Outdated, Store, StoreError, StoreStatus, StoredAct, StoredText,
     TokenChange, TokenRow, Transient,
 };
-use serde_json::json;
+use reqwest::Method;
+use serde_json::{Value, json};
 
-use crate::client::{LEASE, Place};
+use crate::client::{LEASE, Place, eventually, read};
 
-/// A store whose payloads cannot be read.
-struct Unreadable(Arc<Transient>);
+/// A store that cannot be read.
+struct Unreadable(Arc<Transient>, Defect);
+
+enum Defect {
+    /// Payloads cannot be read.
+    Payloads,
+    /// The code that reads payloads has a defect.
+    Panic,
+    /// The tokens cannot be read this often, once the server has started.
+    Tokens(AtomicI32),
+}
 
 impl Store for Unreadable {
     fn texts(&self, which: JobText, jobs: &[Seq]) -> Result<Vec<Option<StoredText>>, StoreError> {
-        match which {
-            JobText::Payload => {
-                Err(StoreError { doing: "read payloads", source: "the disk is gone".into() })
-            }
-            JobText::LastError => self.0.texts(which, jobs),
+        match (which, &self.1) {
+            (JobText::Payload, Defect::Payloads) => Err(gone("read payloads")),
+            (JobText::Payload, Defect::Panic) => panic!("a defect of the store"),
+            _ => self.0.texts(which, jobs),
         }
     }
 
@@ -87,6 +97,11 @@ impl Store for Unreadable {
     }
 
     fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
+        if let Defect::Tokens(left) = &self.1
+            && left.fetch_sub(1, Ordering::Relaxed) > 0
+        {
+            return Err(gone("read the tokens"));
+        }
         self.0.tokens()
     }
 
@@ -120,6 +135,10 @@ impl Store for Unreadable {
     }
 }
 
+fn gone(doing: &'static str) -> StoreError {
+    StoreError { doing, source: "the disk is gone".into() }
+}
+
 #[tokio::test]
 async fn a_store_that_cannot_be_read_ends_the_server() {
     let store = Arc::new(Transient::default());
@@ -128,10 +147,57 @@ async fn a_store_that_cannot_be_read_ends_the_server() {
     place.submit(&json!({"kind": "k"})).await;
     place.server.stop().await;
     // A server that has just started has no payloads in memory.
-    let place = Place::with(Arc::new(Unreadable(store)), LEASE, None).await;
+    let place = Place::with(Arc::new(Unreadable(store, Defect::Payloads)), LEASE, None).await;
     let mut worker = place.worker("00000000000000a1");
     worker.claim("60s").await.refused(503, "stopping");
     let stopped = place.server.ended().await;
     let Stopped::Read(error) = &stopped else { panic!("{stopped:?}") };
     assert_eq!(error.to_string(), "cannot read payloads: the disk is gone");
+}
+
+#[tokio::test]
+async fn a_panic_while_the_store_is_read_ends_the_server() {
+    let store = Arc::new(Transient::default());
+    let place = Place::with(Arc::<Transient>::clone(&store), LEASE, None).await;
+    place.submit(&json!({"kind": "k"})).await;
+    place.server.stop().await;
+    let place = Place::with(Arc::new(Unreadable(store, Defect::Panic)), LEASE, None).await;
+    let mut worker = place.worker("00000000000000a1");
+    worker.claim("60s").await.refused(503, "stopping");
+    let stopped = place.server.ended().await;
+    let Stopped::Read(error) = &stopped else { panic!("{stopped:?}") };
+    assert_eq!(error.to_string(), "cannot read the store: the code that reads the store panicked");
+}
+
+/// A change that could not be read is read at the next look.
+#[tokio::test]
+async fn a_revocation_arrives_although_the_tokens_could_not_be_read_at_first() {
+    let store = Arc::new(Transient::default());
+    let one = Place::with(Arc::<Transient>::clone(&store), LEASE, None).await;
+    let make = async |by: Option<&str>, wanted: Value| {
+        let mut request = one.request(Method::POST, "/v1/tokens").json(&wanted);
+        if let Some(by) = by {
+            request = request.bearer_auth(by);
+        }
+        read(request.send().await.unwrap()).await.ok()
+    };
+    let admin = make(None, json!({"role": "admin"})).await["secret"].as_str().unwrap().to_owned();
+    let viewer = make(Some(&admin), json!({"role": "view"})).await;
+    let (id, secret) = (&viewer["token"]["id"], viewer["secret"].as_str().unwrap());
+    // The first look is that of the start.
+    let unreadable = Unreadable(store, Defect::Tokens(AtomicI32::new(0)));
+    let unreadable = Arc::new(unreadable);
+    let other = Place::with(Arc::<Unreadable>::clone(&unreadable), LEASE, None).await;
+    let status = async || {
+        let request = other.request(Method::GET, "/v1/status").bearer_auth(secret);
+        read(request.send().await.unwrap()).await.status
+    };
+    assert_eq!(status().await, 200);
+    let Defect::Tokens(left) = &unreadable.1 else { unreachable!("as it was made") };
+    left.store(1, Ordering::Relaxed);
+    let path = format!("/v1/tokens/{}/revoke", id.as_str().unwrap());
+    let revoke = one.request(Method::POST, &path).bearer_auth(&admin);
+    read(revoke.send().await.unwrap()).await.ok();
+    eventually("the revocation counts there, too", async || status().await == 401).await;
+    assert!(left.load(Ordering::Relaxed) < 0, "the first look has failed");
 }

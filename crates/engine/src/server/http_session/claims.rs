@@ -11,7 +11,7 @@ use filch_scheduler::time::Monotonic;
 
 use super::{
     Call, GivenJob, Holding, HttpAsk, HttpClaim, HttpRefusal, HttpReply, HttpSession, OpenClaim,
-    REPEATS_MAX, Stage, Ticket,
+    REPEATS_MAX, Renewal, Stage, Ticket,
 };
 use crate::planted::{EngineBug, planted};
 
@@ -79,7 +79,9 @@ impl HttpSession {
         }
         self.say(messages);
         let is_over = !wants || claim.wait.is_zero();
-        self.claim = Some(OpenClaim { claim, deadline, closing: None, tickets: vec![ticket] });
+        let batch = self.said;
+        self.claim =
+            Some(OpenClaim { claim, deadline, closing: None, batch, tickets: vec![ticket] });
         if is_over {
             self.close_claim();
         }
@@ -161,7 +163,7 @@ impl HttpSession {
         self.say(vec![FromWorker::Want(0)]);
         let settle = self.settle();
         if let Some(open) = &mut self.claim {
-            open.closing = Some(settle);
+            (open.closing, open.batch) = (Some(settle), self.said);
         }
     }
 
@@ -194,8 +196,17 @@ impl HttpSession {
         }
         let is_kept = !planted(EngineBug::ClaimAnswerNotKept);
         self.last = is_kept.then(|| (open.claim.number, jobs.clone()));
-        let claimed = self.claimed(jobs, &open.claim.holds);
-        self.respond_all(open.tickets, &Ok(claimed));
+        let reply = self.claimed(jobs, &open.claim.holds);
+        // A response renews the worker's lease, so it waits for the renewal of all that was said
+        // for this claim.
+        let batch = open.batch;
+        if batch <= self.renewed {
+            return self.respond_all(open.tickets, &Ok(reply));
+        }
+        for ticket in open.tickets {
+            let (ask, reply) = (HttpAsk::Claim(open.claim.clone()), reply.clone());
+            self.renewals.push(Renewal { ask, batch, reply, ticket });
+        }
     }
 
     fn claimed(&self, jobs: Vec<GivenJob>, holds: &[Hold]) -> HttpReply {

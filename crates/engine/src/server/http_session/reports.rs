@@ -37,6 +37,8 @@ impl HttpSession {
     }
 
     pub(super) fn renewed(&mut self, number: u64) {
+        self.renewed = self.renewed.max(number);
+        self.answer_reports();
         let renewed = self.renewals.extract_if(.., |renewal| renewal.batch <= number);
         for Renewal { reply, ticket, .. } in renewed.collect::<Vec<_>>() {
             self.respond(ticket, Ok(reply));
@@ -49,7 +51,7 @@ impl HttpSession {
         self.say(if new.is_empty() { vec![FromWorker::Heartbeat] } else { new });
     }
 
-    /// Records reports; returns the new ones, to be sent.
+    /// Records reports, which the next batch has; returns the new ones, to be sent.
     pub(super) fn note_reports(&mut self, reports: Vec<Report>, ticket: Ticket) -> Vec<FromWorker> {
         let mut new = Vec::new();
         let mut left = BTreeMap::new();
@@ -65,7 +67,8 @@ impl HttpSession {
             left.insert(hold, is_same);
         }
         let (accepted, refused) = (Vec::new(), Vec::new());
-        self.reporting.push(Reporting { left, accepted, refused, ticket });
+        let batch = self.said + 1;
+        self.reporting.push(Reporting { left, accepted, refused, batch, ticket });
         new
     }
 
@@ -75,8 +78,10 @@ impl HttpSession {
         self.jobs.remove(&hold);
         // Some endings keep the fence of the job.
         let keeps_fence = sent.is_some_and(|report| report.ending.kind().is_some());
-        let after = if keeps_fence { hold.fence } else { hold.fence.next() };
-        for mut open in std::mem::take(&mut self.reporting) {
+        // The worker may have sent any number.
+        let next = Fence(hold.fence.0.saturating_add(1));
+        let after = if keeps_fence { hold.fence } else { next };
+        for open in &mut self.reporting {
             match (open.left.remove(&hold), late) {
                 (None, _) => {}
                 (Some(_), Some(current)) => open.refused.push((hold, current)),
@@ -84,12 +89,18 @@ impl HttpSession {
                 // Another outcome was accepted.
                 (Some(false), None) => open.refused.push((hold, Some(after))),
             }
-            if open.left.is_empty() {
-                let Reporting { accepted, refused, ticket, .. } = open;
-                self.respond(ticket, Ok(HttpReply::Answered { accepted, refused }));
-            } else {
-                self.reporting.push(open);
-            }
+        }
+        self.answer_reports();
+    }
+
+    /// Responds to reports that the scheduler has answered. A response renews the worker's lease,
+    /// so it waits for the renewal, too.
+    fn answer_reports(&mut self) {
+        let renewed = self.renewed;
+        let is_done = |open: &mut Reporting| open.left.is_empty() && open.batch <= renewed;
+        for open in self.reporting.extract_if(.., is_done).collect::<Vec<_>>() {
+            let Reporting { accepted, refused, ticket, .. } = open;
+            self.respond(ticket, Ok(HttpReply::Answered { accepted, refused }));
         }
     }
 

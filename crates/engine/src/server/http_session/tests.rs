@@ -67,7 +67,17 @@ impl Player {
         self.ask(HttpAsk::Heartbeat { holds: holds.to_vec(), stopping: Vec::new() })
     }
 
+    /// What comes after a commit comes after the renewal.
     fn hear(&mut self, messages: Vec<ToWorker>) {
+        let is_answer =
+            |it: &ToWorker| matches!(it, ToWorker::Accepted(_) | ToWorker::Refused { .. });
+        if messages.iter().any(is_answer) {
+            self.deliver(vec![ToWorker::Renewed(MessageNo(self.http_session.said))]);
+        }
+        self.deliver(messages);
+    }
+
+    fn deliver(&mut self, messages: Vec<ToWorker>) {
         let assigned = messages.iter().flat_map(|message| match message {
             ToWorker::Assign(jobs) => jobs.as_slice(),
             _ => &[],
@@ -81,8 +91,14 @@ impl Player {
     /// Everything that was asked to be settled is.
     fn settle(&mut self) {
         for number in self.effects.iter().filter_map(settled).collect::<Vec<_>>() {
-            self.handle(HttpEvent::Settled(number));
+            self.settled(number);
         }
+    }
+
+    /// What was said is renewed and durable.
+    fn settled(&mut self, number: u64) {
+        self.deliver(vec![ToWorker::Renewed(MessageNo(self.http_session.said))]);
+        self.handle(HttpEvent::Settled(number));
     }
 
     fn pass(&mut self, span: Duration) {
@@ -199,7 +215,7 @@ fn jobs_are_wanted_only_while_a_claim_waits() {
     assert_eq!(player.said(), ["hello new want 0 reports 0 []", "want 2"]);
     player.hear(vec![assign(&[7, 8])]);
     assert_eq!(player.said(), ["want 0", "settle"]);
-    player.handle(HttpEvent::Settled(1));
+    player.settled(1);
     assert_eq!(player.brought(claim), [7, 8]);
 }
 
@@ -266,7 +282,7 @@ fn a_suspect_is_assigned_once_its_start_is_granted() {
     assert_eq!(player.said(), ["start 7.1", "want 0", "settle"]);
     assert!(player.is_open(claim));
     player.hear(vec![ToWorker::StartGranted(hold(7, 1))]);
-    player.handle(HttpEvent::Settled(1));
+    player.settled(1);
     assert_eq!(player.brought(claim), [7]);
     player.heartbeat(&[hold(7, 1)]);
     assert_eq!(player.said(), ["heartbeat"], "that it runs is known");
@@ -293,7 +309,7 @@ fn a_job_cancelled_before_its_assignment_is_dropped_and_after_it_is_stopped() {
     player.said();
     player.hear(vec![ToWorker::Cancel(hold(8, 1))]);
     assert_eq!(player.said(), ["dropped 8.1"]);
-    player.handle(HttpEvent::Settled(1));
+    player.settled(1);
     assert_eq!(player.brought(claim), [7]);
     player.hear(vec![ToWorker::Cancel(hold(7, 1))]);
     let heartbeat = player.heartbeat(&[hold(7, 1)]);
@@ -338,7 +354,7 @@ fn a_change_of_slots_opens_another_session() {
     assert_eq!(player.said(), ["hello resume want 0 reports 0 []"]);
     player.hear(vec![reconcile(&[])]);
     assert_eq!(player.said(), ["want 5", "want 0", "settle"]);
-    player.handle(HttpEvent::Settled(2));
+    player.settled(2);
     assert_eq!(player.brought(second), [0; 0]);
 }
 
@@ -424,4 +440,36 @@ fn abandoned_requests_are_bounded() {
     assert_eq!(player.http_session.waiting_count(), REPEATS_MAX);
     let answered = player.responses.values().filter(|it| it.is_ok()).count();
     assert_eq!(answered, WAITING_MAX - REPEATS_MAX);
+}
+
+/// A worker can send any number; whatever becomes of it, nothing breaks.
+#[test]
+fn a_report_with_the_largest_fence_is_answered() {
+    let largest = hold(7, u64::MAX);
+    for ending in [Ending::Finished, Ending::Dropped, Ending::Interrupted, Ending::Stopped] {
+        let (mut player, _) = Player::claiming(Duration::ZERO);
+        player.settle();
+        let ticket = player.ask(HttpAsk::Report(vec![Report::plain(largest, ending.clone())]));
+        player.hear(vec![ToWorker::Refused { hold: largest, current: None }]);
+        let expected = HttpReply::Answered { accepted: vec![], refused: vec![(largest, None)] };
+        assert_eq!(player.responses[&ticket], Ok(expected), "{ending:?}");
+    }
+}
+
+/// A response counts as a renewal for the worker, so it waits for one.
+#[test]
+fn claims_and_refused_reports_are_answered_after_the_renewal() {
+    let (mut player, claim) = Player::claiming(Duration::ZERO);
+    for number in player.effects.iter().filter_map(settled).collect::<Vec<_>>() {
+        player.handle(HttpEvent::Settled(number));
+    }
+    assert!(player.is_open(claim));
+    let said = MessageNo(player.http_session.said);
+    player.deliver(vec![ToWorker::Renewed(said)]);
+    assert_eq!(player.brought(claim), Vec::<u64>::new());
+    let report = player.ask(HttpAsk::Report(vec![Report::plain(hold(7, 1), Ending::Finished)]));
+    player.deliver(vec![ToWorker::Refused { hold: hold(7, 1), current: None }]);
+    assert!(player.is_open(report));
+    player.deliver(vec![ToWorker::Renewed(said.next())]);
+    assert!(!player.is_open(report));
 }
