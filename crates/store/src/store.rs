@@ -449,6 +449,12 @@ impl StoreError {
         Self { doing, source: Box::new(StoreBusy::Interrupted) }
     }
 
+    /// A defect of the store: the code that read it panicked.
+    #[must_use]
+    pub fn panicked(doing: &'static str) -> Self {
+        Self { doing, source: "the code that reads the store panicked".into() }
+    }
+
     /// Whether the store was only busy: it is fine, and the same operation can succeed a moment
     /// later.
     #[must_use]

@@ -11,7 +11,7 @@ use super::owner::{self, Lock};
 pub(super) struct TakeOver {
     /// Its epoch.
     pub(super) epoch: u64,
-    /// Whether the former owner has not closed the store, and its process still runs.
+    /// Whether a former owner has not closed the store, and its process may still run.
     pub(super) has_living_former: bool,
 }
 
@@ -29,7 +29,8 @@ impl TakeOver {
         taken
     }
 
-    /// On a full disk: this process goes on under the epoch of the former owner, if that is gone.
+    /// On a full disk: this process goes on under the epoch of the former owner, if all
+    /// former owners are gone.
     pub(super) fn without_writing(
         connection: &Connection,
         lock: &Lock,
@@ -40,25 +41,49 @@ impl TakeOver {
 
     fn raise(connection: &Connection, lock: &Lock) -> Result<Self, Failure> {
         let has_living_former = may_live(connection, lock)?;
-        let sql = "UPDATE store_meta
-                   SET epoch = epoch + 1, owner_pid = ?1, owner_started = ?2, owner_lock = ?3
-                   RETURNING epoch";
-        let owner = (lock.pid(), owner::started(lock.pid()), lock.inode());
-        let epoch: i64 = connection.query_row(sql, owner, |row| row.get(0))?;
+        let sql = "UPDATE store_meta SET epoch = epoch + 1 RETURNING epoch";
+        let epoch: i64 =
+            connection.query_row(sql, (), |row| row.get(0)).optional()?.ok_or_else(empty)?;
+        let former = formers(connection)?;
+        for former in former.iter().filter(|former| !former.may_live(lock)) {
+            connection.execute("DELETE FROM owner WHERE epoch = ?1", [former.epoch])?;
+        }
+        let sql = "INSERT INTO owner (epoch, pid, started, lock) VALUES (?1, ?2, ?3, ?4)";
+        let started = owner::started(lock.pid());
+        connection.execute(sql, (epoch, lock.pid(), started, lock.inode()))?;
         Ok(Self { epoch: epoch.cast_unsigned(), has_living_former })
     }
 }
 
-/// Whether the former owner may still run. It does not if it has closed the store, nor if it held
-/// the lock file that this process holds now: then it has ended, even if it is still to be seen.
+/// A process that has opened the store and not closed it.
+struct Former {
+    epoch: i64,
+    pid: u32,
+    started: Option<i64>,
+    lock: i64,
+}
+
+impl Former {
+    /// Whether it may still run. It does not if it held the lock file that this process holds now:
+    /// then it has ended, even if it is still to be seen.
+    fn may_live(&self, lock: &Lock) -> bool {
+        let is_there = self.started.is_some() && owner::started(self.pid) == self.started;
+        is_there && self.lock != lock.inode()
+    }
+}
+
+fn formers(connection: &Connection) -> Result<Vec<Former>, Failure> {
+    let mut statement = connection.prepare("SELECT epoch, pid, started, lock FROM owner")?;
+    let read = |row: &Row<'_>| {
+        Ok(Former { epoch: row.get(0)?, pid: row.get(1)?, started: row.get(2)?, lock: row.get(3)? })
+    };
+    let found = statement.query_map((), read)?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+/// Whether any former owner may still run.
 fn may_live(connection: &Connection, lock: &Lock) -> Result<bool, Failure> {
-    let sql = "SELECT owner_pid, owner_started, owner_lock FROM store_meta";
-    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-    let found = connection.query_row(sql, (), read).optional()?;
-    let (former, since, inode): (Option<u32>, Option<i64>, Option<i64>) =
-        found.ok_or_else(empty)?;
-    let has_let_go = since.is_none() || inode == Some(lock.inode());
-    Ok(!has_let_go && former.and_then(owner::started) == since)
+    Ok(formers(connection)?.iter().any(|former| former.may_live(lock)))
 }
 
 /// The epoch of the owner.
@@ -80,8 +105,6 @@ pub(super) fn check(connection: &Connection, epoch: u64) -> Result<(), Halt> {
 
 /// Writes that the owner of this epoch has closed the store.
 pub(super) fn give_up(connection: &Connection, epoch: u64) -> Result<(), Failure> {
-    let sql = "UPDATE store_meta
-               SET owner_pid = NULL, owner_started = NULL, owner_lock = NULL WHERE epoch = ?1";
-    connection.execute(sql, [epoch.cast_signed()])?;
+    connection.execute("DELETE FROM owner WHERE epoch = ?1", [epoch.cast_signed()])?;
     Ok(())
 }

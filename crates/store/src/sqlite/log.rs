@@ -91,8 +91,10 @@ impl Log {
         // One for the commit, and one for the header if the log has started again.
         self.syncs += 1 + u64::from(self.is_moved);
         self.is_moved = false;
+        // After a restart, the log is as long as the last commit, however long that is.
+        let has_restarted = bytes < self.bytes;
         self.bytes = bytes;
-        if bytes < self.limits.log_restart {
+        if has_restarted || bytes < self.limits.log_restart {
             (self.restart_at, self.stop_at) = (self.limits.log_restart, self.limits.log_max);
         }
         if bytes >= self.restart_at {

@@ -197,6 +197,11 @@ impl Drop for Reader<'_> {
         let Some(connection) = self.connection.take() else {
             return;
         };
+        // From here on it is not interrupted any more, so that the transaction ends.
+        let mut pool = self.readers.pool();
+        let own = pool.active.iter_mut().find(|(number, _)| *number == self.number);
+        own.map(|(_, stop)| stop.take());
+        drop(pool);
         if !connection.is_autocommit() {
             // A read transaction has nothing to roll back, so a failure is harmless.
             let _ = connection.prepare_cached("ROLLBACK").and_then(|mut end| end.execute(()));

@@ -17,7 +17,7 @@ const APPLICATION: i32 = 0x666c_6368;
 
 /// Raised by every change of the tables. A file with any other version is refused: until the first
 /// release there is no upgrade from one version to the next.
-pub(super) const VERSION: i64 = 7;
+pub(super) const VERSION: i64 = 8;
 
 /// Enumerations are stored as small integers; `codes` defines their meaning.
 const TABLES: &str = "
@@ -27,11 +27,6 @@ const TABLES: &str = "
         id             INTEGER PRIMARY KEY CHECK (id = 1),
         -- Raised by each process that opens the store to write. Only the newest may write.
         epoch          INTEGER NOT NULL,
-        -- The process that did so last, when it was started, in clock ticks since boot, and the
-        -- inode of the lock file that it holds. NULL once it has closed the store.
-        owner_pid      INTEGER,
-        owner_started  INTEGER,
-        owner_lock     INTEGER,
         commit_last    INTEGER NOT NULL,
         seq_last       INTEGER NOT NULL,
         lease_last     INTEGER NOT NULL,
@@ -43,6 +38,15 @@ const TABLES: &str = "
     ) STRICT;
     INSERT INTO store_meta (id, epoch, commit_last, seq_last, lease_last, token_version)
         VALUES (1, 0, 0, 0, 0, 0);
+
+    -- Every process that has opened the store to write and has not closed it: when it was started,
+    -- in clock ticks since boot, and the inode of the lock file that it holds.
+    CREATE TABLE owner (
+        epoch          INTEGER PRIMARY KEY,
+        pid            INTEGER NOT NULL,
+        started        INTEGER,
+        lock           INTEGER NOT NULL
+    ) STRICT;
 
     -- What was submitted. From `condition` on, all columns are NULL for a job that uses the defaults.
     CREATE TABLE job (

@@ -112,10 +112,11 @@ impl Writer {
             return Err(Failure::Earlier(failed.clone()).into());
         }
         match in_transaction(&self.connection, self.epoch, write) {
-            Ok(written) => {
-                self.committed()?;
-                Ok(written)
-            }
+            Ok(written) => match self.committed() {
+                // It is durable; the next write finds out whether there is space for it.
+                Err(failure) if !failure.is_full() => Err(failure.into()),
+                _ => Ok(written),
+            },
             Err(halt) => {
                 self.roll_back();
                 match halt {

@@ -121,6 +121,53 @@ fn a_long_read_is_interrupted_before_the_log_exceeds_its_limit() {
     assert_eq!(listed.rows.len(), 20_000);
 }
 
+/// One commit may be longer than all that the log may have. The next restart makes it short again.
+#[test]
+fn after_a_long_commit_the_log_has_its_limit_again() {
+    let folder = folder();
+    let store = open(folder.path());
+    submit(&store, 1);
+    let jobs = 1_001..=5_000_u64;
+    let text = StoredText::from("x".repeat(1_000));
+    let commit = Commit {
+        last: CommitNo(2),
+        mutations: jobs.clone().map(|seq| put(seq, &format!("j{seq}"))).collect(),
+        payloads: jobs.map(|seq| (Seq(seq), text.clone())).collect(),
+        ..Commit::default()
+    };
+    store.commit(&commit).unwrap();
+    let longest = log_bytes(folder.path());
+    assert!(longest > MAX, "{longest}");
+    let (begun, begins) = channel();
+    std::thread::scope(|scope| {
+        // The log is as long as one commit, and restarts at the next.
+        let numbered = |number: u64| Commit {
+            last: CommitNo(number),
+            mutations: vec![put(5_000 + number, &format!("k{number}"))],
+            payloads: vec![(Seq(5_000 + number), text.clone())],
+            ..Commit::default()
+        };
+        store.commit(&numbered(3)).unwrap();
+        store.commit(&numbered(4)).unwrap();
+        let reading = &store;
+        let reader = scope.spawn(move || {
+            reading.dump(&mut |_| {
+                let _ = begun.send(());
+                std::thread::sleep(Duration::from_millis(10));
+            })
+        });
+        begins.recv().unwrap();
+        for number in 5..=15_000 {
+            store.commit(&numbered(number)).unwrap();
+            if reader.is_finished() {
+                break;
+            }
+        }
+        assert!(log_bytes(folder.path()) <= longest, "the long read was interrupted in time");
+        assert!(reader.join().unwrap().unwrap_err().is_busy());
+    });
+}
+
 #[test]
 fn a_read_by_another_process_ends_itself_before_the_log_exceeds_its_limit() {
     let folder = folder();

@@ -106,9 +106,27 @@ fn a_removed_lock_file_does_not_allow_two_writers() {
     assert!(!load(&third.unwrap()).contains(&former));
     let changed = rusqlite::Connection::open(&path)
         .unwrap()
-        .execute("UPDATE store_meta SET owner_pid = ?1, owner_started = 1", [std::process::id()]);
+        .execute("INSERT INTO owner VALUES (99, ?1, 1, 0)", [std::process::id()]);
     assert_eq!(changed.unwrap(), 1, "the id of that process is used by another one now");
     assert!(!load(&open().unwrap()).contains(&former));
+}
+
+/// Workers inside a former owner run on for as long as its process does, however many owners the
+/// store had since.
+#[test]
+fn a_former_owner_counts_until_it_has_closed_the_store() {
+    let folder = folder();
+    let path = folder.path().join("filch.db");
+    let open = || Sqlite::open_with(&path, &OwnerNote::this_process(), NO_RESERVE).unwrap();
+    let former = Loaded::FormerOwner { renews_for: OWNER_LEASE };
+    let first = open();
+    std::fs::remove_file(path.with_file_name("filch.db.lock")).unwrap();
+    drop(open());
+    let third = open();
+    assert!(load(&third).contains(&former), "the first one still runs");
+    drop(third);
+    drop(first);
+    assert!(!load(&open()).contains(&former));
 }
 
 #[test]

@@ -64,11 +64,13 @@ fn a_store_of_another_schema_version_is_refused_with_what_to_do() {
         let mut pair = kept::<FilePlace>();
         pair.close();
         let connection = Connection::open(pair.path()).unwrap();
+        let read = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+        let current = connection.pragma_query_value(None, "user_version", read).unwrap();
         connection.pragma_update(None, "user_version", version).unwrap();
         drop(connection);
         let before = std::fs::read(pair.path()).unwrap();
         let expected = format!(
-            "schema version {version} is not supported, this filch needs version 7: use the filch \
+            "schema version {version} is not supported, this filch needs version {current}: use the filch \
              that created the file, or choose a new data directory"
         );
         assert_eq!(refusal(&pair.path()), expected);
