@@ -144,6 +144,9 @@ impl Dispatch {
                 return Err(Refused::WrongState { job: id, state: row.now.state });
             }
         };
+        if self.jobs.get(seq).priority == priority {
+            return Ok(Some(Answer::Done));
+        }
         // A leased job keeps its place in its worker's deque; the new priority counts from its
         // next turn in the queue.
         match self.jobs.get(seq).state() {
@@ -181,15 +184,19 @@ impl Dispatch {
             let (asked, bound) = (self.queues.count() as u64 + 1, limits.queues as u64);
             return Err(Refused::OutOfBounds { what: Bound::Queues, asked, bound });
         }
-        let mut settings = match known {
+        let before = match known {
             Some(queue) => self.queues.get(queue).settings.clone(),
             None => QueueSettings::new(name.clone()),
         };
+        let mut settings = before.clone();
         match change {
             QueueChange::Pause => settings.paused = true,
             QueueChange::Resume => settings.paused = false,
             QueueChange::Limit(limit) => settings.limit = limit,
             QueueChange::Weight(weight) => settings.weight = weight,
+        }
+        if settings == before {
+            return Ok(Some(Answer::Done));
         }
         self.note_act(OperatorAct::SetQueue { queue: name.clone(), change });
         let was_limited = known.is_some_and(|queue| self.queues.get(queue).room.is_limited());
@@ -215,8 +222,10 @@ impl Dispatch {
     }
 
     fn drain_worker(&mut self, worker: WorkerId) -> Result<Option<Answer>, Refused> {
-        if self.workers.find(worker).is_none() {
-            return Err(Refused::UnknownWorker(worker));
+        match self.workers.find(worker) {
+            None => return Err(Refused::UnknownWorker(worker)),
+            Some(known) if known.draining => return Ok(Some(Answer::Done)),
+            Some(_) => {}
         }
         self.note_act(OperatorAct::DrainWorker(worker));
         self.drain(worker);
