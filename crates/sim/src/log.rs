@@ -146,6 +146,13 @@ pub enum Observed<'a> {
         /// The messages.
         messages: &'a [ToWorker],
     },
+    /// A batch with several payloads has more bytes of them than a batch may have.
+    Oversized {
+        /// The receiver.
+        worker: WorkerId,
+        /// How many bytes.
+        bytes: usize,
+    },
     /// A job started to run.
     Started {
         /// The node.

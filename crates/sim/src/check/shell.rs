@@ -101,6 +101,10 @@ impl Shell {
                     format!("a stranger's batch is taken for {}", who(worker)),
                 ));
             }
+            Observed::Oversized { worker, bytes } => {
+                let what = format!("{} is sent {bytes} bytes of payloads at once", who(worker));
+                return Err((Rule::S16, what));
+            }
             Observed::NotPermitted { place } => {
                 return Err((Rule::S18, format!("node {} is refused its own id", place + 1)));
             }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use filch_engine::worker::{AgentStep, WorkerAction, WorkerEngine, WorkerInput};
 use filch_scheduler::agent::{self, Home};
 use filch_scheduler::id::{Hold, Seq};
-use filch_scheduler::message::{Again, Assignment, Ending, Report, Serves};
+use filch_scheduler::message::{Again, Assignment, Ending, Report, Serves, ToWorker};
 use filch_scheduler::name::Name;
+use filch_scheduler::record::StoredText;
 use filch_scheduler::time::{Millis, Monotonic};
 
 use super::network::Link;
@@ -323,7 +324,9 @@ impl<W: Observer> World<'_, W> {
                         process.deadline = deadline;
                     }
                 }
-                WorkerAction::Start { assignment, .. } => self.start_job(place, &assignment),
+                WorkerAction::Start { assignment, payload } => {
+                    self.start_job(place, &assignment, payload);
+                }
                 WorkerAction::Stop { hold, why } => {
                     self.observe(Observed::Stopping { place, hold, why });
                     self.stop_job(place, hold);
@@ -381,12 +384,15 @@ impl<W: Observer> World<'_, W> {
         self.plan_worker_tick(place);
     }
 
-    fn start_job(&mut self, place: usize, assignment: &Assignment) {
+    fn start_job(&mut self, place: usize, assignment: &Assignment, payload: StoredText) {
         self.counts.starts += 1;
         let member = &mut self.places[place];
         let worker = member.worker().expect("it started a job");
         let hold = assignment.hold;
         self.observe(Observed::Started { place, worker, assignment });
+        // The payload with which it starts is judged like one that is sent.
+        let (messages, works) = (&[ToWorker::Assign(vec![assignment.clone()])], &[(hold, payload)]);
+        self.observe(Observed::Posted { worker, messages, works });
         let is_broken = self.is_broken(place);
         let member = &mut self.places[place];
         let known = if is_broken {

@@ -402,6 +402,11 @@ impl<W: Observer> World<'_, W> {
                     if let Some(&(worker, _)) = process.users.get(&link) {
                         let (messages, works) = (&delivery.messages, &delivery.works);
                         self.observe(Observed::Posted { worker, messages, works });
+                        let bytes = works.iter().map(|(_, text)| text.len()).sum();
+                        let most = self.plan.batch_bytes.unwrap_or(usize::MAX);
+                        if works.len() > 1 && bytes > most {
+                            self.observe(Observed::Oversized { worker, bytes });
+                        }
                     }
                     let process = self.server.process.as_ref().expect("it is up");
                     if let Some(&place) = process.links.get(&link) {
@@ -466,6 +471,7 @@ impl<W: Observer> World<'_, W> {
                 }
                 ServerAction::SliceDone { .. }
                 | ServerAction::Disconnected { .. }
+                | ServerAction::Durable(_)
                 | ServerAction::Suspended(_) => {}
             }
         }

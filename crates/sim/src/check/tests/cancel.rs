@@ -1,4 +1,5 @@
-//! S14: after a cancel is acknowledged nothing starts, and a running job is told within one heartbeat.
+//! S14: after a cancel is acknowledged nothing starts, and a running job is told within one
+//! heartbeat.
 
 use super::{OWNED, breaks};
 use crate::check::Rule::S14;
