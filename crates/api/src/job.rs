@@ -527,8 +527,8 @@ mod tests {
             Reasoning::of(&Why::NotBefore { due: Wall(0), attempts }, Traffic::default()).text
         };
         assert_eq!(text(0), "not before 1970-01-01T00:00:00Z");
-        assert_eq!(text(1), "1 attempt failed; tried again at 1970-01-01T00:00:00Z");
-        assert_eq!(text(2), "2 attempts failed; tried again at 1970-01-01T00:00:00Z");
+        assert_eq!(text(1), "1 attempt failed; next attempt at 1970-01-01T00:00:00Z");
+        assert_eq!(text(2), "2 attempts failed; next attempt at 1970-01-01T00:00:00Z");
     }
 
     #[test]

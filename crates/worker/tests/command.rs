@@ -312,7 +312,7 @@ async fn failures_to_execute_are_explained() {
         "cannot execute \"filch-nonesuch\" (No such file or directory (os error 2)); it is not in PATH \
          on this worker: install it, or use its full path"
     );
-    assert!(reason(command(&["echo hello"])).await.contains("no shell splits it"));
+    assert!(reason(command(&["echo hello"])).await.contains("commands run without a shell"));
     assert!(reason(command(&["/etc/passwd"])).await.contains("chmod +x"));
     assert!(reason(command(&[])).await.contains("the command is empty"));
     let nowhere = Command { dir: Some("/nonesuch".into()), ..command(&["true"]) };

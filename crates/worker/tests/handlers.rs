@@ -301,8 +301,8 @@ async fn an_idle_thread_is_reported_at_once() {
     let (_worker, mut server) = worker_with(2, handlers).await;
     let first = server.assign(1, "quick").await;
     server.hear_end(first).await;
-    // Nobody has answered for the first, and no heartbeat is due for a long time: had the thread not
-    // said that it has nothing to do, this end would wait for that.
+    // The first is not answered yet, and no heartbeat is due for a long time: if the thread had not
+    // reported that it is idle, this end would wait for one.
     let second = server.assign(2, "quick").await;
     server.hear_end(second).await;
     server.accept(first).await;

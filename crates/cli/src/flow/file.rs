@@ -88,16 +88,16 @@ mod tests {
         let rows = [
             (
                 "nmae = \"x\"",
-                "a flow has no \"nmae\"; did you mean \"name\"?\n  f.toml:1  nmae = \"x\"",
+                "unknown key \"nmae\"; did you mean \"name\"?\n  f.toml:1  nmae = \"x\"",
             ),
-            ("name = 1", "the name of the flow is a number\n  f.toml:1"),
+            ("name = 1", "`name` must be text, got a number\n  f.toml:1"),
             ("name = \"x\"", "the flow has no jobs"),
             (
                 "[job.a]\nkind = \"k\"\nafer = []",
                 "job \"a\" has no field \"afer\"\n  f.toml:3  afer = []\n  help: did you mean \"after\"?",
             ),
-            ("[job]\na = 1", "job \"a\" is a number, and not a table\n  f.toml:2  a = 1"),
-            ("[job.a]\nrun = \"./x\"", "job \"a\": run is text, and should be a list of words"),
+            ("[job]\na = 1", "job \"a\" must be a table, got a number\n  f.toml:2  a = 1"),
+            ("[job.a]\nrun = \"./x\"", "job \"a\": run must be a list of words"),
             ("[job.a]\nrun = [\"sleep\",\n5]", "write each word as text: \"5\" in quotation marks"),
             ("[job.a]\nrun = []", "job \"a\": the command has no program\n  f.toml:2  run = []"),
             (
@@ -111,7 +111,7 @@ mod tests {
                 "job \"b\" waits for \"fecth\", which is not in this flow\n  f.toml:7  \"fecth\"]\n  help: did you mean \"fetch\"?",
             ),
             ("[job.\"a/b\"]\nkind = \"\"", "job \"a/b\": `kind` is empty\n  f.toml:2  kind = \"\""),
-            ("name = \"x", "this cannot be read as TOML"),
+            ("name = \"x", "invalid TOML"),
         ];
         for (text, said) in rows {
             let error = read(text).unwrap_err();

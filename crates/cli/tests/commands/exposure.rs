@@ -55,7 +55,7 @@ fn every_combination_of_address_token_and_tls_is_as_in_the_table() {
 #[track_caller]
 fn refused(ended: Ended, missing: &str) {
     let (why, help) = match missing {
-        "token" => ("there is no token", "filch token create --role admin"),
+        "token" => ("without a token", "filch token create --role admin"),
         "tls" => ("without TLS", "--tls-cert"),
         other => panic!("what does {other} mean?"),
     };

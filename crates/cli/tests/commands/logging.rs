@@ -64,7 +64,7 @@ fn the_log_has_what_operators_need_and_no_secrets() {
     let failed = event(&events, "authentication failed");
     assert_eq!((&failed["level"], &failed["code"]), (&"WARN".into(), &"bad-token".into()));
     assert!(failed["peer"].as_str().is_some_and(|peer| peer.starts_with("127.0.0.1:")));
-    for message in ["draining: no new jobs, waiting for those that run", "server stopped"] {
+    for message in ["draining: no new jobs; waiting for running jobs", "server stopped"] {
         event(&events, message);
     }
     for log in [&stderr, &worker_stderr] {

@@ -184,7 +184,8 @@ fn a_token_comes_from_a_private_file_or_the_environment_only() {
     env.filch(None, &by_flag).fine();
 
     std::fs::set_permissions(&admin, PermissionsExt::from_mode(0o644)).unwrap();
-    let said = env.filch(Some(&admin), &["job", "list"]).refused(2, "others can read the token");
+    let said =
+        env.filch(Some(&admin), &["job", "list"]).refused(2, "other users can read the token file");
     assert!(said.stderr.contains("chmod 600"), "{said:?}");
     std::fs::set_permissions(&admin, PermissionsExt::from_mode(0o600)).unwrap();
     env.filch(Some(&env.path("none")), &["job", "list"]).refused(2, "cannot read the token");

@@ -411,7 +411,7 @@ mod tests {
         let execute =
             |program, errno| explain(Failure { step: Step::Execute, errno }, &command(&[program]));
         assert!(execute("nonesuch", 2).contains("not in PATH"));
-        assert!(execute("echo hello", 2).contains("no shell splits it"));
+        assert!(execute("echo hello", 2).contains("commands run without a shell"));
         assert!(execute("/no/such", 2).contains("no such file"));
         assert!(execute("/etc/passwd", 13).contains("chmod +x"));
         let inside = Command { dir: Some("/no/such".into()), ..command(&["a"]) };
