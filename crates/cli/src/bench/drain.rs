@@ -62,7 +62,7 @@ pub(super) async fn run(options: &DrainArgs) -> Result<Report> {
         bench: "drain",
         settings: json!({
             "jobs": jobs, "payload_bytes": payload, "worker_processes": workers,
-            "slots_each": slots, "submitting_requests": clients, "store": "sqlite, synchronous=FULL",
+            "slots_each": slots, "submitting_requests": clients, "store": "a file, synced at every commit",
         }),
         syncs: syncs + client.status().await?.syncs,
         figures: vec![

@@ -28,6 +28,21 @@ fn past_events_are_printed_and_filtered() {
 }
 
 #[test]
+fn acts_of_operators_are_printed_and_filtered() {
+    let server = Server::idle();
+    server.filch(&["queue", "pause", "mail"]).fine();
+    server.filch(&["queue", "set", "video", "--limit", "3"]).fine();
+    let printed = server.filch(&["events", "--acts"]).fine();
+    assert!(printed.stdout.contains("paused") && printed.stdout.contains("limited"), "{printed:?}");
+    let of_mail = server.filch(&["events", "--acts", "--queue", "mail", "--jsonl"]).fine();
+    let acts = of_mail.json_lines();
+    assert_eq!(acts.len(), 1, "{of_mail:?}");
+    assert_eq!((&acts[0]["act"], &acts[0]["queue"]), (&"paused".into(), &"mail".into()));
+    let none = server.filch(&["events", "--acts", "--since", "2100-01-01T00:00:00Z"]).fine();
+    assert_eq!(none.stdout, "");
+}
+
+#[test]
 fn following_resumes_after_the_server_has_restarted() {
     let mut server = Server::idle();
     let mut reader = Running::start(&mut server.command(&["events", "-f", "--jsonl"]));
