@@ -130,7 +130,7 @@ fn a_worker_reports_a_closed_connection() {
     let mut worker = worker(&server, &url);
     assert!(worker.next_stderr_line().starts_with("working for "));
     let why = "the server closed the connection before its first message";
-    worker.stderr_line_with(&format!("no work from {url}: {why}"));
+    worker.stderr_line_with(&format!("connection to {url} closed: {why}"));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_disconnected_worker_without_jobs_exits_on_interrupt() {
     let server = Server::idle();
     let mut worker = worker(&server, &proxy(&server, ProxyMode::Open, ProxyMode::Cut));
     assert!(worker.next_stderr_line().starts_with("working for "));
-    worker.stderr_line_with("no work from ");
+    worker.stderr_line_with("connection to ");
     interrupt(&worker);
     // If it waited for the grace period, this would not return.
     assert_eq!(worker.code(), Some(0), "{}", worker.kill_and_read_stderr());
