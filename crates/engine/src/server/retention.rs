@@ -478,6 +478,11 @@ impl Retention {
             slice.stage = SliceStage::Ends(SliceOutcome::Failed);
             let job = slice.job;
             self.put_off(job, PAUSE, None);
+            if job == RetentionJob::Purge {
+                // From the beginning: jobs that are overdue by then are not taken for ones that are
+                // still needed.
+                (self.walk.stage, self.walk.ended) = (WalkStage::Expired, None);
+            }
         }
     }
 
